@@ -5,6 +5,8 @@ prints its text after ``sgsdump: error:`` and exits with status 2. Any other exc
 """
 
 import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _BEGINNING, _END = 1500, 300
@@ -58,3 +60,39 @@ class MissingExtra(SgsdumpError):
 
 class WorkerError(SgsdumpError):
     """The processes or the cluster that were to share the work cannot be reached, were lost, or do not fit."""
+
+
+LONGEST = 200
+
+
+def hint(name: str, known: Mapping[str, Any] | list[str]) -> str:
+    """``; did you mean 'conv1'?`` for a near miss, the choices when they are few, else an empty string."""
+    import difflib
+
+    # difflib takes the product of both lengths
+    name, short = name[:LONGEST], [n for n in known if len(n) <= LONGEST]
+    near = difflib.get_close_matches(name, short, n=3, cutoff=0.6) or _alike(name, short)
+    if near:
+        return "; did you mean " + " or ".join(repr(n) for n in near) + "?"
+    return f"; choose one of: {', '.join(known)}" if 0 < len(known) <= 12 else ""
+
+
+def _alike(name: str, known: list[str]) -> list[str]:
+    """At most three names that are near but for case, ``_`` and ``-``: the same, begun so, else of like letters."""
+    import difflib
+
+    letters = _letters(name)
+    names = {_letters(n): n for n in reversed(known)}
+    begun = [n for other, n in names.items() if len(letters) > 2 and other.startswith(letters)]
+    near = [names[letters]] if letters in names else begun[::-1]
+    return (near or [names[n] for n in difflib.get_close_matches(letters, names, n=3, cutoff=0.6)])[:3]
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").replace("-", "").casefold()
+
+
+def listed(names: Sequence[str], most: int = 3, shown: Callable[[str], str] = str) -> str:
+    """``a, b, c and 4 more``: the first of many names, each as it is to be ``shown``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(shown, names[:most])) + more

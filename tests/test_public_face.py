@@ -19,7 +19,7 @@ PACKAGE = Path(sgsdump.__file__).parent
 CHECKOUT = Path(__file__).parents[1]
 MODULES = ("sgsdump.dumps.dump", "sgsdump.dumps.io", "sgsdump.tensors.tensor")
 STRICT = (
-    *"__init__ dumps/dump dumps/io dumps/runs/run dumps/runs/trees".split(),
+    *"__init__ dumps/dump dumps/io dumps/runs dumps/trees".split(),
     *"tensors/tensor tensors/types tensors/real_values tensors/statistics errors".split(),
 )
 USER = """

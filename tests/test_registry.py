@@ -1,8 +1,7 @@
 import pytest
 
 from sgsdump.comparison.metrics import METRICS
-from sgsdump.errors import ConfigError
-from sgsdump.registry import hint, listed
+from sgsdump.errors import ConfigError, hint, listed
 
 
 def test_names_near_a_wrong_one():

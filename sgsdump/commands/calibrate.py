@@ -65,7 +65,7 @@ from sgsdump.commands.options import (
     whole_number,
 )
 from sgsdump.commands.terminal import print_cut
-from sgsdump.registry import listed
+from sgsdump.errors import listed
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.calibration import Calibration

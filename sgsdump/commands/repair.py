@@ -42,7 +42,7 @@ from sgsdump.commands.options import (
     whole_number,
 )
 from sgsdump.commands.terminal import print_cut
-from sgsdump.registry import listed
+from sgsdump.errors import listed
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds

@@ -277,7 +277,7 @@ def _status(record: Record) -> dict[str, Any] | None:
 def _find(dump: Dump, name: str) -> tuple[Record, str]:
     """The record of a name, an output before all others, and a note on the choice. A Caffe blob that no tensor is
     called is its last stage."""
-    from sgsdump.registry import hint
+    from sgsdump.errors import hint
     from sgsdump.tensors.stages import last_stage
 
     matches = [record for record in dump.records if record.name == name]

@@ -93,7 +93,7 @@ def window() -> Window | None:
 
 
 def cut_sentence(cut: PostProcessingCut) -> str:
-    from sgsdump.registry import listed
+    from sgsdump.errors import listed
 
     name, kind = cut.first
     others = [layer for layer in cut.layers if layer != name]

@@ -16,9 +16,8 @@ from fnmatch import fnmatchcase
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, hint
 from sgsdump.files.names import normalised
-from sgsdump.registry import hint
 
 NAME_WAYS = ("name", "normalised name", "cut name")
 

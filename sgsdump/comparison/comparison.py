@@ -15,9 +15,8 @@ from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.tables import data_frame
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, hint
 from sgsdump.notebook import as_html
-from sgsdump.registry import hint
 
 if TYPE_CHECKING:
     import pandas

@@ -17,7 +17,7 @@ import ml_dtypes
 
 from sgsdump.comparison.row import Row
 from sgsdump.dumps.dump import Dump
-from sgsdump.registry import listed
+from sgsdump.errors import listed
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
 _SHOWN = 3

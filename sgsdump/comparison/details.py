@@ -252,3 +252,33 @@ def _error_counts(difference: np.ndarray) -> Binned:
 def _parts(size: int, parts: int) -> np.ndarray:
     """How many of ``size`` positions fall to each of the parts."""
     return np.bincount(np.arange(size) * parts // size, minlength=parts).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class StoredIntegers:
+    """The integers of a pair.
+
+    count      how many there are.
+    differing  how many differ.
+    largest    the largest difference in steps; None where the scale is too coarse to tell it.
+    unlike     how the two sides are quantised, where that is not alike: the other numbers are 0 then.
+    """
+
+    count: int
+    differing: int
+    largest: int | None = 0
+    unlike: str = ""
+
+    @property
+    def identical(self) -> bool:
+        return not self.differing and not self.unlike
+
+    @property
+    def size(self) -> str:
+        """By how much at most the integers differ, to stand behind how many do; "" where it is not known."""
+        return "" if self.largest is None else f", by at most {self.largest} step{'' if self.largest == 1 else 's'}"
+
+    def __str__(self) -> str:
+        if self.unlike:
+            return f"quantised differently: {self.unlike}"
+        return f"{self.differing} of {self.count} values differ{self.size}" if self.differing else "identical integers"

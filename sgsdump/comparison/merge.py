@@ -22,8 +22,7 @@ from sgsdump.comparison.details import Details, merged
 from sgsdump.comparison.metrics import METRICS, Sums, cos, mean, merged_sums, mse, rmse
 from sgsdump.comparison.row import Errors, Extras, Failed, OverRuns, Row
 from sgsdump.comparison.stored_integers import merged_integers
-from sgsdump.errors import ConfigError
-from sgsdump.registry import listed
+from sgsdump.errors import ConfigError, listed
 
 Item = TypeVar("Item")
 _Layer = tuple[str, str, int, int]

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.errors import ConfigError
-from sgsdump.registry import hint
+from sgsdump.errors import ConfigError, hint
 
 EPSILON = 1e-9
 FLOOR = float(np.finfo(np.float32).eps)  # of the distributions of a Kullback-Leibler divergence

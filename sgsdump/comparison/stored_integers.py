@@ -9,11 +9,11 @@ being the same whatever the scale. Of dequantised values one scale makes two equ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.details import StoredIntegers
 from sgsdump.comparison.metrics import Accumulator, Settings
 from sgsdump.tensors.tensor import Quant, TensorInfo
 
@@ -21,36 +21,6 @@ IN_STEPS = "measured in steps: the dumps do not tell the true scale"
 PRINTED_ERROR = 0.5e-6  # of a scale that was read from six decimals
 HIDDEN = "by scales that differ behind the six decimals of the headers"
 KNOWN_TO = 0.25  # of a step: a difference that a coarse scale makes less certain is not given in steps
-
-
-@dataclass(frozen=True)
-class StoredIntegers:
-    """The integers of a pair.
-
-    count      how many there are.
-    differing  how many differ.
-    largest    the largest difference in steps; None where the scale is too coarse to tell it.
-    unlike     how the two sides are quantised, where that is not alike: the other numbers are 0 then.
-    """
-
-    count: int
-    differing: int
-    largest: int | None = 0
-    unlike: str = ""
-
-    @property
-    def identical(self) -> bool:
-        return not self.differing and not self.unlike
-
-    @property
-    def size(self) -> str:
-        """By how much at most the integers differ, to stand behind how many do; "" where it is not known."""
-        return "" if self.largest is None else f", by at most {self.largest} step{'' if self.largest == 1 else 's'}"
-
-    def __str__(self) -> str:
-        if self.unlike:
-            return f"quantised differently: {self.unlike}"
-        return f"{self.differing} of {self.count} values differ{self.size}" if self.differing else "identical integers"
 
 
 class Differences(Accumulator):

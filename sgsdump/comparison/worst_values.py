@@ -15,8 +15,7 @@ from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.stored_integers import IN_STEPS, measured_in_steps
 from sgsdump.comparison.sums.summation import feed_all
 from sgsdump.dumps.dump import Dump
-from sgsdump.errors import ConfigError
-from sgsdump.registry import hint
+from sgsdump.errors import ConfigError, hint
 from sgsdump.tensors.tensor import Values
 
 Number = int | float | complex

@@ -15,9 +15,8 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from sgsdump.dumps.tables import ShortTable, data_frame, text
-from sgsdump.errors import ConfigError, one_line
+from sgsdump.errors import ConfigError, hint, one_line
 from sgsdump.notebook import as_html
-from sgsdump.registry import hint
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
 

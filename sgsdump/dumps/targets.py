@@ -14,8 +14,7 @@ from sgsdump.dumps.dump import Dump, Record, Variant
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.formats.sigmastar import binary
 from sgsdump.dumps.formats.sigmastar.text_dump import TextVariant
-from sgsdump.errors import ConfigError
-from sgsdump.registry import hint
+from sgsdump.errors import ConfigError, hint
 from sgsdump.tensors.dtypes import is_integer
 
 ENDINGS = {

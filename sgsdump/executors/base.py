@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sgsdump.errors import ConfigError, ModelError, SgsdumpError
+from sgsdump.errors import ConfigError, ModelError, SgsdumpError, hint
 from sgsdump.models.graph import dtype_of, infer_types, sizes_of
 from sgsdump.models.input_spec import fits, fitted, shape_text
 from sgsdump.models.model import graph_inputs
-from sgsdump.registry import hint
 
 if TYPE_CHECKING:
     import onnx

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from ml_dtypes import iinfo
 
-from sgsdump.errors import InputError
-from sgsdump.registry import hint
+from sgsdump.errors import InputError, hint
 from sgsdump.tensors.dtypes import is_float, is_integer
 from sgsdump.tensors.types import NHWC, to_nchw, to_nhwc
 

@@ -21,13 +21,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, hint
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.msit.bin_data import torch_for
 from sgsdump.msit.dump_config import DumpConfig
 from sgsdump.msit.run_writer import ENDING, RunWriter, Taken, part_of
 from sgsdump.programs.one_pass import sums_of
-from sgsdump.registry import hint
 
 ROOT = "root"
 _DEEPEST = 20

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 
 from sgsdump.dumps.formats.sdaa import dump_info
-from sgsdump.errors import ConfigError, InputError
+from sgsdump.errors import ConfigError, InputError, hint
 from sgsdump.files.mapped import load_npy
 from sgsdump.models.input_spec import InputSpec, check_feed, shape_text
-from sgsdump.registry import hint
 
 Number = int | float
 RANGE_KEYS = ("seed", "low", "high")

@@ -12,12 +12,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sgsdump.errors import ConfigError, OutputError
+from sgsdump.errors import ConfigError, OutputError, hint
 from sgsdump.executors.table import executors
 from sgsdump.files.atomic_write import check_folder
 from sgsdump.pipeline.compared_files import npy_files
 from sgsdump.pipeline.selection import Position
-from sgsdump.registry import hint
 
 Part = TypeVar("Part")
 MODEL_TYPES = {"float16": "float16", "fp16": "float16", "float32": "float32", "fp32": "float32"}

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, hint
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import Layer
 from sgsdump.models.graph import infer_types
@@ -51,7 +51,6 @@ from sgsdump.pipeline.steps import (
     why_no_array,
 )
 from sgsdump.progress import Advance, unwatched
-from sgsdump.registry import hint
 
 if TYPE_CHECKING:
     import onnx

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from sgsdump.errors import ConfigError
-from sgsdump.registry import hint
+from sgsdump.errors import ConfigError, hint
 
 if TYPE_CHECKING:
     import onnx

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.errors import ConfigError, MissingExtra, SgsdumpError
+from sgsdump.errors import ConfigError, MissingExtra, SgsdumpError, hint
 from sgsdump.executors.base import Configs, Executor, reason_of
 from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import executors, open_executor
 from sgsdump.models.graph import called, infer_types, inner_tensors, is_known, needs, sorted_nodes, weight_names
 from sgsdump.models.passes.extract import Extractor
 from sgsdump.progress import Advance
-from sgsdump.registry import hint
 
 if TYPE_CHECKING:
     import onnx

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, hint
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.graph import Graph, attribute
@@ -45,7 +45,6 @@ from sgsdump.quantisation.ranges.statistics import Selection, Statistics, ValueH
 from sgsdump.quantisation.ranges.weight_fit import fit_weight
 from sgsdump.quantisation.scales import UINT8
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk
-from sgsdump.registry import hint
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, listed
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import read_stages
 from sgsdump.quantisation.analysis import is_convolution, is_depthwise, output_rows, sdk_name
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.ranges.statistics import SideRanges
-from sgsdump.registry import listed
 from sgsdump.sidecars import tensor_chn, tensor_weight
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.errors import ConfigError, ModelError
+from sgsdump.errors import ConfigError, ModelError, listed
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
@@ -25,7 +25,6 @@ from sgsdump.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, with_softmax
 from sgsdump.quantisation.scales import INT16
-from sgsdump.registry import listed
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.errors import ConfigError, ModelError
+from sgsdump.errors import ConfigError, ModelError, hint
 from sgsdump.files.bounded_read import read_bytes
 from sgsdump.files.escaping import quoted
 from sgsdump.models.graph import Graph, attribute
@@ -24,7 +24,6 @@ from sgsdump.quantisation.analysis import Analysis, analyse, is_grouped, output_
 from sgsdump.quantisation.calibration_log import check_names, with_model_names
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.registry import hint
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.quant_param_entries import PICKLE_LIMIT, QuantParam

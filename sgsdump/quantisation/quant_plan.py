@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, hint, listed
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.models.model import read_stages
 from sgsdump.quantisation.analysis import (
@@ -44,7 +44,6 @@ from sgsdump.quantisation.analysis import (
     output_axis,
 )
 from sgsdump.quantisation.scales import INT8, INT16, TINIEST_SCALE, UINT8, int16_quant, joined, uint8_quant
-from sgsdump.registry import hint, listed
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range

@@ -10,8 +10,8 @@ from typing import Any
 from sgsdump.comparison.metrics import cos, rmse
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
-from sgsdump.registry import listed
 from sgsdump.reports.strict_json import json_text
 from sgsdump.reports.tables import aligned
 from sgsdump.reports.text import counted

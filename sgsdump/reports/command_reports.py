@@ -8,11 +8,11 @@ from typing import Any
 
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.errors import listed
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, read_stages
 from sgsdump.quantisation.diagnosis.compared_pictures import Compared
 from sgsdump.quantisation.diagnosis.subject import Subject
-from sgsdump.registry import listed
 from sgsdump.reports.advice_reports import conv_config, int16_is_not_enough, maybes
 from sgsdump.reports.report import BLOB, PLAIN, Context, Layer, Plan, Report, Tradeoff, report_of
 from sgsdump.reports.sentences import Step

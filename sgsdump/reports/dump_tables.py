@@ -10,9 +10,8 @@ from fnmatch import fnmatchcase
 from sgsdump.dumps.inventory import Item
 from sgsdump.dumps.runs import Run
 from sgsdump.dumps.watched_changes import Change, WatchedChanges
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, hint
 from sgsdump.files.escaping import shown
-from sgsdump.registry import hint
 from sgsdump.reports.strict_json import json_text
 from sgsdump.reports.tables import aligned, csv_text
 from sgsdump.reports.text import counted, shortened

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from sgsdump.comparison.distribution import LEVELS, WIDE, Distribution, Undrawn
+from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
-from sgsdump.registry import listed
 
 MOST_NAMES = 8
 MOST_LINES = 20

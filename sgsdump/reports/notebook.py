@@ -17,8 +17,7 @@ from PIL import Image, ImageDraw
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.distribution import LEVELS, Distribution
 from sgsdump.dumps.tables import ShortTable
-from sgsdump.errors import SgsdumpError
-from sgsdump.registry import listed
+from sgsdump.errors import SgsdumpError, listed
 from sgsdump.reports.charts.bins import joined
 from sgsdump.reports.charts.canvas import Panel, draw_counts, draw_limits, view
 from sgsdump.reports.charts.depth import COLOURS

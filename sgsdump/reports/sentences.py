@@ -16,7 +16,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference, is_rounding
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.registry import listed
+from sgsdump.errors import listed
 from sgsdump.reports.text import counted, shortened, shown
 
 MOST_JUMPS = 3

@@ -18,10 +18,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, hint
 from sgsdump.files.bounded_read import decode, read_bytes
 from sgsdump.files.escaping import quoted
-from sgsdump.registry import hint
 
 FILE_NAME = "DebugConfig.txt"
 DUMP_NAME = "sigma_outtensor_dump.bin"

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, hint
 from sgsdump.files.bounded_read import decode, read_bytes
 from sgsdump.files.escaping import quoted
-from sgsdump.registry import hint
 
 
 @dataclass(frozen=True)

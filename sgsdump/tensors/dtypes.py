@@ -13,8 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from sgsdump.errors import ConfigError, FormatError
-from sgsdump.registry import hint
+from sgsdump.errors import ConfigError, FormatError, hint
 
 _NUMPY = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 _FLOATS = (

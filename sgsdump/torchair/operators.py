@@ -29,9 +29,9 @@ from pathlib import PurePath
 from typing import Any
 from unittest.mock import patch
 
+from sgsdump.errors import hint
 from sgsdump.programs.acl_json import Entry
 from sgsdump.programs.control import DumpControl
-from sgsdump.registry import hint
 from sgsdump.torchair.scope import is_marked
 
 DATA = "Data"

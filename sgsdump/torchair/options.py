@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, hint
 from sgsdump.programs.control import read_steps
-from sgsdump.registry import hint
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {

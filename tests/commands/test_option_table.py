@@ -199,7 +199,7 @@ def test_a_mode_of_compare_reads_what_it_honours(dumps, monkeypatch, capsys, mod
         monkeypatch.setattr(record, "__getattribute__", watched)
     words = ["compare", *LEAST["compare", mode].split()]
     if mode == compare_options.WATCHER:
-        assert main(words) == 2 and "no watcher's dump" in capsys.readouterr().err
+        assert main(words) == 2 and "not a watcher's dump" in capsys.readouterr().err
         return
     assert main(words) in (0, 1), capsys.readouterr().err
     honoured = {option for option, modes in compare_options.MODES.honoured.items() if mode in modes}

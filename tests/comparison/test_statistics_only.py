@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sgsdump import Dump, Record, Tensor, TensorInfo, compare, open_dump
+from sgsdump.comparison.pair_result import relative_errors
 from sgsdump.comparison.row import Row
-from sgsdump.comparison.statistics_only import relative_errors
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.comparison import REPORTS
 from sgsdump.tensors.statistics import Statistics

@@ -15,8 +15,7 @@ from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.comparison.worst_values import worst_values
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.comparison import REPORTS
-from sgsdump.tensors.real_values import dequantise
-from sgsdump.tensors.tensor import Quant, Tensor
+from sgsdump.tensors.tensor import Quant, Tensor, dequantise
 
 U8, S16 = np.dtype(np.uint8), np.dtype(np.int16)
 QUANT = Quant(U8, 0.017201, 3)

@@ -70,14 +70,14 @@ class Watched(np.ndarray):
 
 
 def test_compare_pauses_it_but_for_metrics_of_the_users(monkeypatch):
-    def dump():
-        return Dump([Record("out", 0, 0, "Conv", Tensor.of("conv", np.ones(3, np.float32).view(Watched)))])
+    def dump(value):
+        return Dump([Record("out", 0, 0, "Conv", Tensor.of("conv", np.full(3, value, np.float32).view(Watched)))])
 
     def own(sample, benchmark):
         Watched.seen.append(gc.isenabled())
         return 0.0
 
-    dumps = dump(), dump()
+    dumps = dump(1), dump(2)
     monkeypatch.setattr(Watched, "seen", [])
     compare(*dumps)
     assert Watched.seen and not any(Watched.seen) and gc.isenabled()

@@ -15,8 +15,7 @@ from sgsdump import Quant, Tensor, TensorInfo
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.mapped import loader, map_file
 from sgsdump.tensors.device import to_device
-from sgsdump.tensors.real_values import dequantise, scale_fits
-from sgsdump.tensors.tensor import values_of
+from sgsdump.tensors.tensor import dequantise, scale_fits, values_of
 from sgsdump.tensors.types import Origin
 
 U8 = np.dtype(np.uint8)

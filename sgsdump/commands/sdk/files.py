@@ -31,10 +31,9 @@ import numpy as np
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, hint
 from sgsdump.files.atomic_write import make_folder, replace_text, replacing, set_aside
 from sgsdump.files.names import fitting, safe
-from sgsdump.registry import hint
 from sgsdump.reports.comparison import REPORTS
 from sgsdump.tensors.stages import last_stage
 from sgsdump.tensors.types import to_nhwc

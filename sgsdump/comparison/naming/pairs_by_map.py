@@ -16,8 +16,7 @@ from sgsdump.comparison.naming.name_files import LONGEST_NAME, NameSources, Rule
 from sgsdump.comparison.naming.operator_maps import Key, Link, Output, operator_keys
 from sgsdump.comparison.naming.pairs_by_layer import pairs_by_layer
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.errors import ConfigError
-from sgsdump.registry import listed
+from sgsdump.errors import ConfigError, listed
 
 SHOWN = 3
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.errors import ConfigError, ModelError, OutputError
+from sgsdump.errors import ConfigError, ModelError, OutputError, listed
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import decode, read_bytes
 from sgsdump.files.json_yaml import json_of
@@ -28,7 +28,6 @@ from sgsdump.models.atb import operation_csv
 from sgsdump.models.atb.operation import Operation, at_level, looks_like, root_of
 from sgsdump.models.atb.operation_csv import Facts, Tensors
 from sgsdump.models.graph import sorted_nodes
-from sgsdump.registry import listed
 
 if TYPE_CHECKING:
     import onnx

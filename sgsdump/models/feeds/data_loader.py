@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.errors import InputError
+from sgsdump.errors import InputError, hint
 from sgsdump.files.user_module import blaming, import_file
 from sgsdump.models.feeds.feeds import Feed, config_entries, given_array
 from sgsdump.models.input_spec import InputSpec
-from sgsdump.registry import hint
 from sgsdump.sidecars.input_config import InputConfig
 
 FUNCTION = "load_data"

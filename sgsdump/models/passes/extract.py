@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sgsdump.errors import ConfigError, ModelError
+from sgsdump.errors import ConfigError, ModelError, hint
 from sgsdump.models.graph import all_nodes, infer_types, inner_tensors, is_known, needs, tensor_type
-from sgsdump.registry import hint
 
 if TYPE_CHECKING:
     import onnx

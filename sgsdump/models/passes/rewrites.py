@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.errors import InputError
+from sgsdump.errors import InputError, hint
 from sgsdump.models.graph import Graph, all_graphs, all_nodes
 from sgsdump.models.input_spec import fits, shape_text
-from sgsdump.registry import hint
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, TypeProto

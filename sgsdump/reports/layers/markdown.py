@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from sgsdump.registry import listed
+from sgsdump.errors import listed
 from sgsdump.reports.layers.table import EVERY, Entry, LayerTable, Listing, figure_names, title_of
 from sgsdump.reports.sentences import by_reason, left_out_title
 from sgsdump.reports.text import middle_cut, shown

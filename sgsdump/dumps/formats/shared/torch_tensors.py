@@ -18,10 +18,9 @@ import numpy as np
 from sgsdump.dumps.formats.shared import zip_member
 from sgsdump.dumps.formats.shared.torch_pickle import BYTES, Scaled, Storage, View, rebuilt, referred, tensors_in
 from sgsdump.dumps.formats.shared.zip_member import Member
-from sgsdump.errors import FormatError
+from sgsdump.errors import FormatError, listed
 from sgsdump.files import pickles as pickle_machine
 from sgsdump.files.mapped import map_file, view
-from sgsdump.registry import listed
 from sgsdump.tensors.dtypes import carrier
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 

@@ -17,8 +17,7 @@ from sgsdump.dumps.format import Lost
 from sgsdump.dumps.formats.sigmastar.record_header import Header, dtype_of, word_of
 from sgsdump.errors import ValuesError
 from sgsdump.tensors.dtypes import carried, is_complex, is_integer, is_number, name_of
-from sgsdump.tensors.real_values import scale_fits
-from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo, scale_fits
 from sgsdump.tensors.types import NCHW, NHWC, nchw_shape, nhwc_shape, same_quant, to_nchw, to_nhwc
 
 FLOAT32 = np.dtype("<f4")
