@@ -164,7 +164,7 @@ def pair_runs(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
     whose names differ, and runs that a tree holds several times, pair in their order where both sides have as many.
     """
     facts = [name for name in ("step", "rank") if any(_varies(side, name) for side in (sample, benchmark))]
-    groups: defaultdict[tuple, tuple[list[Run], list[Run]]] = defaultdict(lambda: ([], []))
+    groups: defaultdict[tuple[object, ...], tuple[list[Run], list[Run]]] = defaultdict(lambda: ([], []))
     for side, runs in enumerate((sample, benchmark)):
         for run in sorted(runs, key=lambda run: run.order):
             groups[tuple(getattr(run, name) for name in facts)][side].append(run)
