@@ -145,15 +145,19 @@ class Job:
         return self.output or Path(f"{self.run.executor}_dump")
 
 
+PARTS = (RunOptions, TensorOptions, InputOptions, ComparisonOptions, ExcerptOptions, BisectOptions)
+OPTIONS = ("kind", "output", *(field.name for part in PARTS for field in fields(part)))
+"""The names of all options of a job."""
+
+
 def job_of(options: Mapping[str, Any]) -> Job:
     """The job of options by the names that the records here have; those left out or None have their defaults."""
 
     def part(record: type[Part]) -> Part:
-        names = {field.name for field in fields(record)}  # type: ignore[arg-type]
-        return record(**{name: value for name, value in options.items() if name in names and value is not None})
+        names = [field.name for field in fields(record)]  # type: ignore[arg-type]
+        return record(**{name: options[name] for name in names if options.get(name) is not None})
 
-    parts = (RunOptions, TensorOptions, InputOptions, ComparisonOptions, ExcerptOptions, BisectOptions)
-    return Job(options["kind"], options.get("output"), *map(part, parts))  # type: ignore[arg-type]
+    return Job(options["kind"], options.get("output"), *map(part, PARTS))  # type: ignore[arg-type]
 
 
 def check(job: Job) -> None:

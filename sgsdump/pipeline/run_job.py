@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from sgsdump.comparison.golden import GoldenComparison
     from sgsdump.pipeline.bisection import Bisection
 
-INPUT_TAG, TH1, TH2 = 10.0, 1e-6, 1e-3
-
 
 def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
     """The job's pipeline, its inputs set (but for several, see ``each_run``) and nothing written yet.
@@ -99,19 +97,14 @@ def bisect(job: Job, run: Pipeline, progress: Progress = SILENT) -> Bisection:
 
 def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
     """What the job dumped against its -cd and -g folders; errors of ``compare_run``."""
+    from sgsdump.comparison.golden import GoldenSettings
     from sgsdump.pipeline.compared_files import compare_run
 
     options = job.comparison
     assert options.compare_dir is not None
-    return compare_run(
-        job.folder / OUTPUTS,
-        options.compare_dir,
-        options.golden_dir,
-        tag=INPUT_TAG if options.input_tag is None else options.input_tag,
-        th1=TH1 if options.th1 is None else options.th1,
-        th2=TH2 if options.th2 is None else options.th2,
-        progress=progress,
-    )
+    thresholds = {"tag": options.input_tag, "th1": options.th1, "th2": options.th2}
+    settings = GoldenSettings(**{name: value for name, value in thresholds.items() if value is not None})
+    return compare_run(job.folder / OUTPUTS, options.compare_dir, options.golden_dir, settings, progress)
 
 
 def holds(job: Job, comparison: GoldenComparison) -> bool:
