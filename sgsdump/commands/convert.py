@@ -2,17 +2,12 @@
 
 The target is --to, or what the ending of OUT says: .bin, .txt, .npz, .safetensors; without one a folder of .npy files.
 sigmastar_bin and sigmastar_text have the header lines of the newer SDK, sigmastar_bin_old and sigmastar_text_old those
-of the older one. Before it writes, it lists what the target cannot hold, a line for each kind; with --strict it then
-writes nothing. Tensors go through one at a time. An existing folder is moved aside under its date. Exit status 1 when
-tensors had to be left out, 2 on trouble.
+of the older one. It first lists what the target cannot hold, a line for each kind; with --strict it then writes
+nothing. An existing folder is moved aside under its date. Exit status 1 when tensors had to be left out, 2 on trouble.
 
 --layout logical undoes the device's layouts (NC1HWC0, FRACTAL_NZ …) where the original shape is known: from the dump,
 or given with --original-shape. NCHW, NHWC and HWCN also turn 4-D tensors; NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ
-make a device's blocks of tensors, padded with zeros. --dtype float32 writes the numbers that integers and short floats
-mean.
-
-With --scheduler the workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump and make the values, and
-this machine writes them. It pays where making values takes longer than sending them: text, devices' layouts.
+make a device's blocks, padded with zeros. --dtype float32 writes the numbers that integers and short floats mean.
 
 examples:
   sgsdump convert sigma_outtensor_dump.bin layers.npz
@@ -23,6 +18,10 @@ examples:
   sgsdump convert padded.bin floats.npz --parse-net parse_net.txt --dtype float32
   sgsdump convert atb_dump/ tensors.safetensors
   sgsdump convert layer.json layer.onnx --level 1
+
+a cluster (--scheduler):
+  The workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump and make the values, and this machine
+  writes them. It pays where making values takes longer than sending them: text, devices' layouts.
 """
 
 from __future__ import annotations
@@ -107,8 +106,9 @@ class Options:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", type=Path, metavar="IN", help="a dump of any known format, or an ATB topology (.json)")
     parser.add_argument("output", type=Path, metavar="OUT", help="file or folder to write")
-    parser.add_argument("--to", metavar="FORMAT", help="the format of OUT, where its ending does not say")
-    parser.add_argument("--strict", action="store_true", help="write nothing when the target cannot hold everything")
+    target = parser.add_argument_group("the target")
+    target.add_argument("--to", metavar="FORMAT", help="the format of OUT, where its ending does not say")
+    target.add_argument("--strict", action="store_true", help="write nothing when the target cannot hold everything")
     source = parser.add_argument_group("which tensors")
     source.add_argument(
         "--select", action="append", default=[], metavar="PATTERN", help="only tensors matching this pattern (* ? [ab])"

@@ -2,26 +2,26 @@
 
 Calibrates on all pictures, makes the fixed model, runs both models on a sample of the pictures, compares every layer
 over all of these, measures what each convolution's 8 bits cost, and writes report.html: a file to look at, mail or
-keep. What had to be assumed is printed first. The folder -o gets
-
-  report.html       verdict, what to do next, error over depth, every layer with its histograms and calibrated range
-  layers.csv layers.json  every layer's figures
-  fixed.onnx log/   the fixed model and the ranges, where they were made here (see calibrate)
-  input_config.ini  yours, or the one that was made up, with the tensor_arrays advised
-
-Without --input-config the inputs are taken as RGB or GRAY pictures; mean and std_value are found by running the
-preprocess file (-n) on a picture. --fixed takes a fixed model of calibrate as it is, --ranges a tensor_min_max.txt or a
-quant file in place of a calibration. An older folder is moved aside. Exit status: 0, or 1 when you gave a limit and an
-output or another layer is past it, 2 on trouble.
-
-With --scheduler the pictures run on a Dask cluster (pip install 'sgsdump[cluster]'), while calibrating and comparing.
-They are read and preprocessed here and sent: its workers need no files of yours, only the same versions of sgsdump,
-onnx, onnxruntime and numpy. Measuring for the advice stays here. The result is that of one process.
+keep. Assumptions are printed first: without --input-config the inputs are taken as RGB or GRAY pictures, and mean and
+std_value are found by running the preprocess file (-n) on a picture. --fixed takes a fixed model of calibrate as it is,
+--ranges a tensor_min_max.txt or a quant file in place of a calibration. An older folder -o is moved aside. Exit status:
+0, or 1 when you gave a limit and an output or another layer is past it, 2 on trouble.
 
 examples:
   sgsdump diagnose -m net.onnx -i pictures/
   sgsdump diagnose -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net
   sgsdump diagnose -m net.onnx -i pictures/ --fixed net_fixed.onnx --pictures 4
+
+the folder -o:
+  report.html             verdict, next steps, error over depth, every layer with its histograms and calibrated range
+  layers.csv layers.json  every layer's figures
+  fixed.onnx log/         the fixed model and the ranges, where they were made here (see calibrate)
+  input_config.ini        yours, or the assumed one, with the tensor_arrays advised
+
+a cluster (--scheduler):
+  The pictures run on a Dask cluster (pip install 'sgsdump[cluster]'), while calibrating and comparing. They are read
+  and preprocessed here and sent: its workers need no files of yours, only the same versions of sgsdump, onnx,
+  onnxruntime and numpy. Measuring for the advice stays here. The result is that of one process.
 """
 
 from __future__ import annotations
@@ -82,11 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(network)
     add_pictures(network)
     add_input_config(network, "input_config.ini (default: assumed, and printed)", required=False)
-    quantising = parser.add_argument_group("the fixed model").add_mutually_exclusive_group()
-    quantising.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
-    quantising.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")
-    add_quant_level(parser)
-    add_scheduler(parser, "calibrate and compare")
+    quantising = parser.add_argument_group("the fixed model")
+    source = quantising.add_mutually_exclusive_group()
+    source.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
+    source.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")
+    add_quant_level(quantising)
+    add_scheduler(parser.add_argument_group("processes"), "calibrate and compare")
     report = parser.add_argument_group("the report")
     report.add_argument("-o", "--output", type=Path, default=Path("diagnosis"), metavar="DIR",
                         help="folder to write (default: %(default)s)")  # fmt: skip

@@ -1,9 +1,9 @@
 """Run one input through a model and write every layer's tensor into one dump, in topological order.
 
 The tensors keep their names; 4-D ones are stored as NHWC, all values as float32, as the SDK's onnx_dump_data.py does.
-With several pictures each gets a dump of its own, the picture's name put in: -o out.bin makes out_cat.bin, out_dog.bin.
-A data loader script is Python with load_data(), which yields a dictionary of arrays by input name for each run; their
-dumps are numbered: out_0.bin, out_1.bin.
+Of several pictures each gets a dump of its own, with the picture's name in it: -o out.bin makes out_cat.bin,
+out_dog.bin. The dumps of a data loader script (Python with load_data(), which yields a dictionary of arrays by input
+name for each run) are numbered: out_0.bin, out_1.bin.
 
 Of a Caffe model the blobs are dumped as pycaffe shows them: the first input is left out, a blob that layers write over
 in place has its last value. --every-layer adds the values that were written over, under their layers' names. (The SDK,

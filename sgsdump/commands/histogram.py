@@ -1,10 +1,10 @@
 """Draw the values of every layer against its calibrated range: one PNG per layer, and an overview to scan.
 
-Blue: how often a value occurs. Red dashed lines: min and max of the range. Use the dump of the *float* model and the
-tensor_min_max of the same network (log/tensor_min_max.txt, or the JSON or pickle quant_param of the newer SDK).
-An existing folder is moved aside under its date. Constants are not drawn. Without ranges, of dumps of other devices
-say, there are no lines to draw. With --scheduler the values are counted on a Dask cluster (pip install
-'sgsdump[cluster]') whose workers read the dump themselves from a shared file system.
+Blue: how often a value occurs. Red dashed lines: minimum and maximum of the range. Use the dump of the *float* model
+and the tensor_min_max of the same network (log/tensor_min_max.txt, or the JSON or pickle quant_param of the newer SDK);
+without ranges, for dumps of other devices say, the lines are left out. Constants are not drawn. An existing folder is
+moved aside under its date. With --scheduler the values are counted on a Dask cluster (pip install 'sgsdump[cluster]')
+whose workers read the dump themselves from a shared file system.
 
 examples:
   sgsdump histogram sigma_outtensor_dump.bin log/tensor_min_max.txt

@@ -1,8 +1,9 @@
 """Merge dumps into one: the parts of a model, what split made, or runs of one model on several inputs.
 
-Tensors stand in the order of the dumps and of each dump. A folder that is not a dump stands for the dumps in it, in the
-order of their names. Outputs and constants whose names are in more than one dump are refused by name; --prefix puts
-each dump's file name (without ending) before its tensors' names, so that nothing is lost. OUT is as in sgsdump convert.
+Tensors stand in the order of the dumps, and within each in its own order. A folder that is not a dump stands for the
+dumps in it, sorted by name. Outputs and constants whose names are in more than one dump are refused by name; --prefix
+puts each dump's file name (without ending) before its tensors' names, and nothing is lost. OUT is as in sgsdump
+convert.
 
 examples:
   sgsdump merge backbone.bin head.bin whole.bin

@@ -153,7 +153,9 @@ def add_run(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--step", type=int, metavar="N", help="in a tree of several runs, select the run of step N; or TREE@step=N"
     )
-    parser.add_argument("--rank", type=int, metavar="N", help="and of rank (or device) N; or TREE@step=N,rank=N")
+    parser.add_argument(
+        "--rank", type=int, metavar="N", help="and the run of rank (or device) N; or TREE@step=N,rank=N"
+    )
 
 
 def add_stages(parser: argparse._ActionsContainer) -> None:
@@ -173,9 +175,10 @@ def add_quant_level(parser: argparse._ActionsContainer, text: str = "see calibra
 
 
 def add_limits(parser: argparse._ActionsContainer, subject: str) -> None:
-    """``--min-cos`` and ``--max-rmse``; ``subject`` must hold them."""
-    for option, default in (("--min-cos", "COS 0.99"), ("--max-rmse", "RMSE 0.1")):
-        parser.add_argument(option, type=threshold, metavar="X", help=f"what {subject} must hold (default: {default})")
+    """``--min-cos`` and ``--max-rmse`` of ``subject``."""
+    for option, end, default in (("--min-cos", "lowest", "COS 0.99"), ("--max-rmse", "highest", "RMSE 0.1")):
+        text = f"{end} {default.split()[0]} allowed for {subject} (default: {default})"
+        parser.add_argument(option, type=threshold, metavar="X", help=text)
 
 
 def add_scheduler(parser: argparse._ActionsContainer, task: str) -> None:

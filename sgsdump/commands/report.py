@@ -1,7 +1,7 @@
 """Write the comparison of two dumps as one HTML file to look at, mail, or keep beside a build.
 
 The file needs nothing else and fetches nothing: a verdict, the error over the depth of the net, a table of every layer
-to sort and search, and of the selected layer its histograms, the error per channel and where in the picture it sits.
+to sort and search, and for the selected layer its histograms, the error per channel and where in the picture it sits.
 The sample is the run under test (the fixed model), the benchmark the reference (the float model). With the calibrated
 ranges the histograms show the minimum, the maximum and the 256 levels between them. Exit status 0, or 2 on trouble;
 `sgsdump compare --html FILE` writes the same file beside the table and can fail a build.

@@ -1,8 +1,8 @@
 """Split a dump into files of one tensor each, or of the tensors whose names fit a pattern.
 
-The files are numbered in the dump's order, so that `sgsdump merge` of the folder gives the dump again. With --pattern
-a tensor goes to the first pattern that fits its name, the others to a file called rest. Files are of the dump's own
-format where that is one file and can be written, else .npz. An existing folder is moved aside under its date.
+The files are numbered in the dump's order; `sgsdump merge` of the folder gives the dump again. With --pattern a tensor
+goes to the first pattern that fits its name, the others to a file called rest. Files are of the dump's own format where
+that is one file and can be written, else .npz. An existing folder is moved aside under its date.
 
 examples:
   sgsdump split sigma_outtensor_dump.bin layers/

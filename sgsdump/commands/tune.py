@@ -5,32 +5,35 @@ bits: 0.5 is all INT8, 1 all INT16); or, with --target, the plan of the fewest b
 is measured alone, integer programs propose plans, each is verified, and neighbours of the best are tried while the
 budget lasts; models of at most 12 convolutions are searched exhaustively. Ranges come from all calibration pictures
 (-i), as `sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all of --evaluate.
-
-An output's error is sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an output, at its
-input. The errors of several outputs are scaled to be equal at INT8, so that none hides another. Then their mean counts;
-with --objective worst the output furthest from what INT16 gives it, with --objective NAME,NAME... these outputs alone.
-
-Targets: output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, metric>=X with --metric: your Python
-function f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its mean counts, higher is
-better.
-
-FOLDER gets, for the i-th rate, optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl
-for the SDK's sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays); without i_RATE
-they are those of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or
-reaches the target (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show them all, report.html
-besides every layer of the plan marked *, on a few of the pictures.
-progress.json keeps every plan tried: Ctrl-C ends the search with the best so far; rerun the command to resume. The
-results of an earlier run in FOLDER stay until the new ones take their place, all at once; files of yours stay.
-
-With --scheduler a Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Pictures are read and
-preprocessed here, and sent with the model, and the metric runs here, so its machines need none of your files, but the
-same versions of sgsdump, onnx, onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing.
+Ctrl-C ends the search with the best so far; rerun the command to resume.
 
 examples:
   sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
   sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --target "output-cos>=0.999"
   sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --metric faces.py:matches --budget 60s
   sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --scheduler tcp://host:8786
+
+the error of an output (--objective):
+  sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an output, at its input. The errors of
+  several outputs are scaled to be equal at INT8, so that none hides another. Then their mean counts; with
+  --objective worst the output furthest from what INT16 gives it, with --objective NAME,NAME... these outputs alone.
+
+targets (--target):
+  output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, metric>=X with --metric: your Python function
+  f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its mean counts, higher is better.
+
+the folder -o:
+  For the i-th rate optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl for the SDK's
+  sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays). Without i_RATE they are those
+  of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or reaches the target
+  (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show all plans, report.html also every layer of
+  the plan marked *, on a few of the pictures. progress.json keeps every plan tried. The results of an earlier run stay
+  until the new ones take their place, all at once; files of yours stay.
+
+a cluster (--scheduler):
+  A Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Pictures are read and preprocessed
+  here, and sent with the model, and the metric runs here, so its machines need none of your files, but the same
+  versions of sgsdump, onnx, onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing.
 """
 
 from __future__ import annotations
@@ -142,7 +145,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which outputs' error is made small: all on average, the worst, or those named (default: %(default)s)",
     )
     search.add_argument("--evaluate", metavar="IMAGES", help="pictures to judge plans by, instead of some of -i")
-    search.add_argument("--budget", default="10m", help="time for the search: 60s, 5m, 1h (default: %(default)s)")
+    search.add_argument(
+        "--budget", default="10m", metavar="TIME", help="time for the search: 60s, 5m, 1h (default: %(default)s)"
+    )
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     many.add_argument("--num-process", type=whole_number, default=1, metavar="N", help="processes that calibrate")
     add_scheduler(many, "calibrate and run plans")

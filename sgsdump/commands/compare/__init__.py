@@ -1,28 +1,14 @@
-"""Compare a dump under test with a reference dump: MSE, COS and RMSE of every layer, and a verdict.
+"""Compare a dump under test with a reference dump: the errors of every layer, and a verdict.
 
-The sample is the run under test (the fixed model), the benchmark the reference (the float or original model).
-RMSE is what the SDK calls so: sum |a-b| / sum |b|, a relative error. Exit status: 0 within the thresholds or none
-given, 1 past a threshold you gave (NaN, Inf and layers that could not be compared count as past), 2 on trouble.
-Thresholds are --min-cos, --max-rmse, --max-mse, and --limit for any other metric.
+The sample is the run under test (the fixed model), the benchmark the reference (the float or original model). MSE, COS
+and RMSE are always shown; RMSE is what the SDK calls so: sum |a-b| / sum |b|, a relative error.
 
-With --golden a third run judges both: the sample passes where its diff3 error against golden is at most the input tag
-times the benchmark's. This prints compare_result.log as the SDAA dump tools write it; exit status 1 when a tensor does
-not pass. CSV and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another
-layout …), fail or not comparable.
-
-Trees of several runs (steps, ranks, graphs) are compared run by run, a table each, and the first run that differs is
-named; --csv report.csv then writes report.step0-rank0.csv and so on, and so do the other files. --step, --rank or
-TREE@step=3 choose single runs.
-
-The dump of a watcher (dump_scene: watcher) is compared alone: each watched output as it was after itself and after each
-listed operator. The operators that changed it are named; exit status 1 where there is one.
+Thresholds are --min-cos, --max-rmse, --max-mse, and --limit for any other metric. Exit status: 0 within the thresholds
+or none given, 1 past one of them (NaN, Inf and layers that could not be compared count as past), 2 on trouble.
 
 On a terminal the table is as wide as the window, with bars and colours (NO_COLOR switches them off); a pipe gets the
-SDK's lines. --sort, --top and --only-bad choose which layers the table, these lines and --markdown list (a pipe gets
-all of them with --golden); the other files hold every layer.
-
-With --scheduler the layers are measured on a Dask cluster (pip install 'sgsdump[cluster]') whose workers read both
-dumps themselves: the file system is shared, every machine has the dumps under the same paths. The result is the same.
+SDK's lines. --sort, --top and --only-bad choose the layers listed there and in --markdown (with --golden a pipe lists
+all); the other files hold every layer.
 
 examples:
   sgsdump compare fixed.bin float.bin
@@ -47,6 +33,24 @@ examples:
   sgsdump compare fixed/ float/ --runs --metrics sqnr
   sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
   sgsdump compare /shared/fixed.bin /shared/float.bin --scheduler tcp://host:8786
+
+three runs (--golden):
+  A tensor of the sample passes where its diff3 error against the golden run is at most --input-tag times the
+  benchmark's. This prints compare_result.log as the SDAA dump tools write it; the exit status is 1 when a tensor does
+  not pass. CSV and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another
+  layout …), fail or not comparable.
+
+trees of several runs (steps, ranks, graphs):
+  They are compared run by run, a table for each, and the first run that differs is named. --csv report.csv then writes
+  report.step0-rank0.csv and so on, and so do the other files. --step, --rank or TREE@step=3 choose a single run.
+
+the dump of a watcher (dump_scene: watcher):
+  It is compared alone: each watched output as it was after its own operator and after each listed one. The operators
+  that changed it are named; the exit status is 1 where there is one.
+
+a cluster (--scheduler):
+  The layers are measured on a Dask cluster (pip install 'sgsdump[cluster]') whose workers read both dumps from a shared
+  file system, under the same paths on every machine. The result is the same.
 """
 
 from __future__ import annotations

@@ -157,19 +157,20 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "benchmark", type=Path, nargs="?", metavar="BENCHMARK", help="reference dump (omit for a watcher dump)"
     )
-    add_run(parser)
-    parser.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
-    parser.add_argument(
+    dumps = parser.add_argument_group("the dumps")
+    add_run(dumps)
+    dumps.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
+    dumps.add_argument(
         "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
     )
-    add_parse_net(parser)
-    parser.add_argument(
+    add_parse_net(dumps)
+    dumps.add_argument(
         "--runs",
         action="store_true",
         help="both are folders of dumps, one for each run (picture, step), or trees of runs: compare those of one name "
         "and merge their sums, so that every number is over the values of all runs; each layer names its worst run",
     )
-    add_dump_scheduler(parser, "measure the layers")
+    add_dump_scheduler(dumps, "measure the layers")
 
 
 def _add_pairing(parser: argparse._ActionsContainer) -> None:
