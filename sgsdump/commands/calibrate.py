@@ -46,8 +46,8 @@ DebugConfig.txt:
 a cluster (--scheduler):
   The pictures run on a Dask cluster (pip install 'sgsdump[cluster]'). They are read and preprocessed here, and sent
   with the model, so its machines need none of your files, but the same versions of sgsdump, onnx, onnxruntime and numpy
-  (the scheduler's too). A worker that dies loses nothing. The result is that of one process where the processors are
-  alike; others may round the last bit of a value differently.
+  (the scheduler's too). A worker that dies loses nothing. The result is the same as of one process where the processors
+  are alike; others may round the last bit of a value differently.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ from sgsdump.commands.options import (
     add_quant_level,
     add_scheduler,
     not_negative,
+    open_network,
     record,
     whole_number,
 )
@@ -114,15 +115,12 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
-    from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
-    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration import CalibrationOptions, calibrate
     from sgsdump.quantisation.calibration_log import FILES, LogOptions, read_log, write_log
     from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed
-    from sgsdump.quantisation.float_model import conversion_notes, open_float_model, serialise
+    from sgsdump.quantisation.float_model import serialise
     from sgsdump.quantisation.pictures import disagreements
     from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
-    from sgsdump.quantisation.quant_plan import with_raised_inputs
     from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
     from sgsdump.sidecars import debug_config, input_config
 
@@ -135,11 +133,9 @@ def run(args: argparse.Namespace) -> int:
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
     level = options.quant_level if params is None else WITHOUT_BITS[options.quant_level]
     check_outputs([target], [network.model, network.weight_file, network.input_config, quant_file, network.image])
-    model = open_float_model(network.model, network.weight_file, config)
-    config, wide_words = with_raised_inputs(config, model.proto)
-    feeds = PictureFeeds(network.image, network.preprocess, tuple(graph_inputs(model.proto)), config)
-    for note in [*board_notes(config), *conversion_notes(model), *wide_words]:
-        print(f"warning: {note}")
+    opened = open_network(network, config)
+    model, config, feeds = opened.model, opened.config, opened.feeds(network.image)
+    opened.print_warnings()
     for sentence in disagreements(model, feeds):
         print(f"warning: {sentence}", flush=True)
     # Opened first: a long calibration must not end with "no such folder".

@@ -21,7 +21,7 @@ the folder -o:
 a cluster (--scheduler):
   The pictures run on a Dask cluster (pip install 'sgsdump[cluster]'), while calibrating and comparing. They are read
   and preprocessed here and sent: its workers need no files of yours, only the same versions of sgsdump, onnx,
-  onnxruntime and numpy. Measuring for the advice stays here. The result is that of one process.
+  onnxruntime and numpy. Measuring for the advice stays here. The result is the same as of one process.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
         compared = over_all(_each_compared(options, subject, pairs, folder, progress), pairs.labels, progress)
         comparison = compared.comparison
         if not comparison.rows:
-            why = f": {comparison.failed[0].reason}" if comparison.failed else "; is the fixed model that of this net?"
+            why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made of this net?"
             raise ValuesError(f"no layer of {options.model} could be compared{why}")
         advice = advise_by_measure(measured, comparison) if measured is not None else None
         report = report_of_diagnosis(
@@ -178,7 +178,7 @@ class Setting:
 
     @property
     def cut_note(self) -> tuple[str, ...]:
-        """What to say of a network cut before its post-processing."""
+        """The note on a network cut before its post-processing."""
         return () if self.model.cut is None else (cut_sentence(self.model.cut),)
 
 

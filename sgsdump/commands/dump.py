@@ -59,7 +59,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Form:
-    """What a dump looks like.
+    """The form of a dump.
 
     text               values printed, in one file of all and one per tensor in NHWC/ and NCHW/ beside it.
     caffe              as caffe_dump_data.py: labelled by tensor names, the first input left out, shape.txt.
@@ -75,7 +75,7 @@ class Form:
 
 @dataclass
 class Summary:
-    """What went by while a dump was written: tensors, and those with NaN or Inf."""
+    """Counts taken while a dump was written: tensors, and those with NaN or Inf."""
 
     tensors: int = 0
     not_finite: dict[str, str] = field(default_factory=dict)

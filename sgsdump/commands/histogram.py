@@ -150,7 +150,7 @@ def _with_side_files(dump: Dump, ranges: Mapping[str, Range], reading: Reading) 
 def _distributions_on_cluster(
     options: Options, dump: Dump, ranges: Mapping[str, Range]
 ) -> Iterator[Distribution | Undrawn]:
-    """What ``distributions(dump, ranges)`` gives, counted by workers that open the dump themselves."""
+    """The result of ``distributions(dump, ranges)``, counted by workers that open the dump themselves."""
     from sgsdump.commands.terminal import Terminal
     from sgsdump.comparison.distribution import layers, numbered
     from sgsdump.executors.workers.task_pool import Workers, run_tasks

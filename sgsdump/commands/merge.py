@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_tree(path: Path) -> bool:
-    """Whether a path is that of a tree of runs, or of one run of it."""
+    """Whether a path leads to a tree of runs, or to one run of it."""
     from sgsdump.dumps.trees import list_runs
     from sgsdump.errors import FormatError
 

@@ -16,6 +16,9 @@ from sgsdump.errors import ConfigError
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
+    from sgsdump.models.feeds.feeds import PictureFeeds
+    from sgsdump.models.input_spec import InputSpec
+    from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.stages import Stage
 
@@ -70,6 +73,43 @@ class Network:
     image: str
     preprocess: str | None
     input_config: Path
+
+
+@dataclass(frozen=True)
+class OpenNetwork:
+    """A network that was opened: its configuration with all inputs raised that must be, and warnings for the user."""
+
+    model: Model
+    config: InputConfig
+    warnings: tuple[str, ...]
+    preprocess: str | None
+
+    @property
+    def specs(self) -> tuple[InputSpec, ...]:
+        from sgsdump.models.model import graph_inputs
+
+        return tuple(graph_inputs(self.model.proto))
+
+    def feeds(self, images: str) -> PictureFeeds:
+        """The pictures as the float model takes them."""
+        from sgsdump.models.feeds.feeds import PictureFeeds
+
+        return PictureFeeds(images, self.preprocess, self.specs, self.config)
+
+    def print_warnings(self) -> None:
+        for warning in self.warnings:
+            print(f"warning: {warning}")
+
+
+def open_network(network: Network, config: InputConfig) -> OpenNetwork:
+    """The float model with the configuration that was read for it. Raises what reading the model raises."""
+    from sgsdump.models.feeds.feeds import board_notes
+    from sgsdump.quantisation.float_model import conversion_notes, open_float_model
+    from sgsdump.quantisation.quant_plan import with_raised_inputs
+
+    model = open_float_model(network.model, network.weight_file, config)
+    config, notes = with_raised_inputs(config, model.proto)
+    return OpenNetwork(model, config, (*board_notes(config), *conversion_notes(model), *notes), network.preprocess)
 
 
 @dataclass(frozen=True)

@@ -283,7 +283,7 @@ def _compare_with_others(job: Job) -> bool:
 
 
 def _alike(folder: Path, other: Path) -> tuple[Path, Path]:
-    """The two runs as dumps, or both as folders of arrays where the other is no more than that."""
+    """The two runs as dumps, or both as folders of arrays where the other is nothing more."""
     from sgsdump.dumps.formats.sdaa.dump_info import JSON_NAME, OUTPUTS
 
     whole = next((folder for folder in (other, other.parent) if (folder / JSON_NAME).is_file()), None)
@@ -291,7 +291,7 @@ def _alike(folder: Path, other: Path) -> tuple[Path, Path]:
 
 
 def _page(job: Job) -> str:
-    """The dump against that of -cd as HTML."""
+    """The dump compared with the one of -cd, as HTML."""
     from sgsdump.comparison.compare import compare
     from sgsdump.dumps.io import open_dump
     from sgsdump.reports.html.document import render

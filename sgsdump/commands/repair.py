@@ -39,6 +39,7 @@ from sgsdump.commands.options import (
     add_model,
     add_pictures,
     add_quant_level,
+    open_network,
     record,
     whole_number,
 )
@@ -89,12 +90,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.files.atomic_write import make_folder, replacing_folder
     from sgsdump.files.bounded_read import read_bytes
-    from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
-    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.calibration_log import LogOptions, write_log
-    from sgsdump.quantisation.float_model import conversion_notes, open_float_model
-    from sgsdump.quantisation.quant_plan import with_raised_inputs
     from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.reports.repair_reports import end_lines, render_round, repair_log
     from sgsdump.sidecars import input_config
@@ -108,13 +105,11 @@ def run(args: argparse.Namespace) -> int:
     limits = given or DOCUMENTED
     ini = read_bytes(network.input_config)
     config = input_config.read(network.input_config)
-    model = open_float_model(network.model, network.weight_file, config)
-    config, notes = with_raised_inputs(config, model.proto)
-    for note in [*board_notes(config), *conversion_notes(model), *notes]:
-        print(f"warning: {note}")
-    specs = tuple(graph_inputs(model.proto))
-    feeds = PictureFeeds(network.image, network.preprocess, specs, config)
-    pictures = _debug_pictures(options, specs, config)
+    opened = open_network(network, config)
+    model, config = opened.model, opened.config
+    opened.print_warnings()
+    feeds = opened.feeds(network.image)
+    pictures = _debug_pictures(options, opened.specs, config)
     labels = [label for label, _, _ in pictures]
     # Opened first: a long repair must not end with "no such folder".
     asides: list[Path] = []

@@ -177,7 +177,7 @@ def _show_operators(options: Options) -> int:
 
 
 def _show_runs(runs: Sequence[Run], notes: Sequence[str], options: Options) -> int:
-    """What there is to choose from in a tree of several runs."""
+    """List the runs of a tree that has several."""
     from sgsdump.dumps.trees import how_to_choose_of
     from sgsdump.files.escaping import for_terminal
     from sgsdump.reports.dump_tables import runs_table
@@ -266,7 +266,7 @@ def _show_worst(options: Options, against: Path, name: str) -> int:
 
 
 def _status(record: Record) -> dict[str, Any] | None:
-    """What an overflow status says, as the vendor's own JSON has it; None for any other tensor, or a damaged one."""
+    """The fields of an overflow status, as the vendor's own JSON has them; None for other tensors and damaged ones."""
     from sgsdump.dumps.formats.ascend import overflow
     from sgsdump.errors import SgsdumpError
 
@@ -316,14 +316,14 @@ def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
     elif is_device(layout):
         layout = f"{layout} as it lies"
     array = tensor.stored()
-    what = f"stored {name_of(array.dtype)}"
+    kind = f"stored {name_of(array.dtype)}"
     if not stored and is_number(array.dtype) and not is_complex(array.dtype) and tensor.info.quant is not None:
         try:
             array = tensor.real()
-            what = f"real values of {what}"
+            kind = f"real values of {kind}"
         except ValuesError:
-            what += ", whose true scale the dump does not tell"
-    return array, ", ".join(filter(None, [what, str(list(array.shape)), layout]))
+            kind += ", whose true scale the dump does not tell"
+    return array, ", ".join(filter(None, [kind, str(list(array.shape)), layout]))
 
 
 def _write_array(path: Path, array: np.ndarray) -> None:
@@ -333,7 +333,7 @@ def _write_array(path: Path, array: np.ndarray) -> None:
 
     with replacing(path) as file:
         if path.suffix == ".bin":
-            own = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
-            file.write(own.tobytes())
+            little = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
+            file.write(little.tobytes())
         else:
             write(file, array)

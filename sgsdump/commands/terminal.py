@@ -45,18 +45,18 @@ class Terminal:
         if not self.bars or not sys.stderr.isatty():
             yield unwatched
             return
-        started, known = monotonic(), total
+        started, expected = monotonic(), total
         drawn: tqdm[NoReturn] | None = None
 
         def advance(done: int, total: int | None = None) -> None:
-            nonlocal drawn, known
-            known = known if total is None else total
+            nonlocal drawn, expected
+            expected = expected if total is None else total
             if drawn is None:
                 lasted = monotonic() - started
                 if lasted < DELAY_SECONDS:
                     return
-                drawn = _bar(what, unit, known, lasted)
-            drawn.total = None if known is None else max(done, known)  # estimates may be too low
+                drawn = _bar(what, unit, expected, lasted)
+            drawn.total = None if expected is None else max(done, expected)  # estimates may be too low
             drawn.update(done - drawn.n)
 
         try:
@@ -103,7 +103,7 @@ def cut_sentence(cut: PostProcessingCut) -> str:
 
 
 def print_cut(model: Model, config: InputConfig | None = None) -> None:
-    """What was cut off and, unless the user's ``config`` names the outputs that the network has now, what to write."""
+    """Say what was cut off and, unless ``config`` names the outputs that the network has now, what to write."""
     from sgsdump.files.escaping import for_terminal
 
     if model.cut is None:

@@ -54,11 +54,13 @@ from sgsdump.commands.options import (
     INPUTS,
     WITHOUT_BITS,
     Network,
+    OpenNetwork,
     add_input_config,
     add_model,
     add_pictures,
     add_quant_level,
     add_scheduler,
+    open_network,
     record,
     whole_number,
 )
@@ -67,11 +69,9 @@ from sgsdump.errors import ConfigError, OutputError
 
 if TYPE_CHECKING:
     from sgsdump.executors.workers.task_pool import Workers
-    from sgsdump.models.model import Model
     from sgsdump.quantisation.fixed_model import FixedModel
     from sgsdump.quantisation.ranges.statistics import SideRanges
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
-    from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.criteria import Target, UserMetric
     from sgsdump.tuning.pareto import Pareto
@@ -90,7 +90,7 @@ COMPARED = 4
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What to search for, and how plans are judged, as typed."""
+    """The aim of the search, and how plans are judged, as typed."""
 
     rates: str | None
     target: str | None
@@ -163,10 +163,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_file, replace_text, replacing_folder, together
     from sgsdump.files.bounded_read import read_bytes
-    from sgsdump.models.feeds.feeds import board_notes
-    from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
+    from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.objective import watched_by_output
-    from sgsdump.quantisation.quant_plan import with_raised_inputs
     from sgsdump.reports.pareto_reports import pareto_json, pareto_table
     from sgsdump.sidecars import input_config
     from sgsdump.tuning.criteria import parse_objective
@@ -183,13 +181,12 @@ def run(args: argparse.Namespace) -> int:
         check_file(options.json)
     folder = _usable_folder(options.output, network.input_config)
     ini = read_bytes(network.input_config)
-    model = open_float_model(network.model, network.weight_file, config)
-    config, notes = with_raised_inputs(config, model.proto)
+    opened = open_network(network, config)
+    model, config = opened.model, opened.config
     objective = parse_objective(options.search.objective, watched_by_output(deployed(model)))
-    for note in [*board_notes(config), *conversion_notes(model), *notes]:
-        print(f"warning: {note}")
+    opened.print_warnings()
     progress, workers = Terminal("stderr"), Workers(options.num_process, options.scheduler)
-    ranges, side, feeds = _calibrated(options, model, config, workers)
+    ranges, side, feeds = _calibrated(options, opened, workers)
     with _stopped_by_ctrl_c(goal.seconds) as left:
         judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers)
         setup = set_up(model, ranges, config, feeds, judging, progress)
@@ -270,31 +267,25 @@ def parse_seconds(text: str) -> float:
 
 
 def _calibrated(
-    options: Options, model: Model, config: InputConfig, workers: Workers
+    options: Options, network: OpenNetwork, workers: Workers
 ) -> tuple[dict[str, Range], SideRanges, Iterator[PictureFeed]]:
     """The ranges of the model's tensors, the other statistics, and the pictures that judge plans."""
     from sgsdump.commands.terminal import Terminal
-    from sgsdump.models.feeds.feeds import PictureFeeds, feeds
+    from sgsdump.models.feeds.feeds import feeds
     from sgsdump.models.feeds.image_list import evenly
-    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.tuning.setup import PICTURES
 
-    specs = tuple(graph_inputs(model.proto))
-    pictures = PictureFeeds(options.network.image, options.network.preprocess, specs, config)
-    judges = (
-        PictureFeeds(options.search.evaluate, options.network.preprocess, specs, config)
-        if options.search.evaluate
-        else pictures
-    )
+    images, evaluated = options.network.image, options.search.evaluate
+    pictures = network.feeds(images)
+    judges = network.feeds(evaluated) if evaluated else pictures
+    level = WITHOUT_BITS[options.quant_level]
     calibration = calibrate(
-        model, pictures, config, WITHOUT_BITS[options.quant_level], workers=workers, progress=Terminal("stderr")
+        network.model, pictures, network.config, level, workers=workers, progress=Terminal("stderr")
     )
-    chosen = set(range(len(judges))) if options.search.evaluate else set(evenly(range(len(judges)), PICTURES))
-    raws = feeds(
-        options.search.evaluate or options.network.image, options.network.preprocess, specs, config, normalised=False
-    )
+    chosen = set(range(len(judges)) if evaluated else evenly(range(len(judges)), PICTURES))
+    raws = feeds(evaluated or images, network.preprocess, network.specs, network.config, normalised=False)
     pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)
     return calibration.ranges, side_ranges(calibration.statistics), pairs
 

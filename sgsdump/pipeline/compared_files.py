@@ -48,7 +48,7 @@ def compare_run(
 
 
 def npy_files(folder: Path) -> dict[str, Load]:
-    """What loads each .npy file of a folder, by file name; a dump folder's are in its outputs. Raises ConfigError."""
+    """A loader for each .npy file of a folder, by file name; a dump folder's are in its outputs. Raises ConfigError."""
     if not folder.is_dir():
         problem = "is a file; name the folder it is in" if folder.exists() else "is not there"
         raise ConfigError(f"the folder to compare with {problem}: {folder}")

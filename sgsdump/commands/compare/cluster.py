@@ -38,7 +38,7 @@ class _PairIndex(NamedTuple):
 
 @dataclass(frozen=True)
 class _Files:
-    """What a worker opens: both dumps, and FILE.py:function of the user's own metrics."""
+    """The files a worker opens: both dumps, and FILE.py:function of the user's own metrics."""
 
     sample: Path
     benchmark: Path

@@ -62,7 +62,7 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Measuring:
-    """What is measured, and how far it may be off; ``limit``: layers ("" for all), metrics and numbers."""
+    """The metrics, and how far they may be off; ``limit``: layers ("" for all), metrics and numbers."""
 
     min_cos: float | None
     max_rmse: float | None
@@ -105,7 +105,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Options:
-    """What to compare with what; ``given`` names the options that the user gave."""
+    """The dumps to compare, and how; ``given`` names the options that the user gave."""
 
     sample: Path
     benchmark: Path
@@ -275,7 +275,9 @@ def _add_listing(parser: argparse._ActionsContainer) -> None:
 def _add_files(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same as JSON; NaN and Inf are strings")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page to look at, as sgsdump report")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="the same as an HTML page, as sgsdump report writes it"
+    )
     parser.add_argument(
         "--plots",
         type=Path,
