@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from sgsdump.commands.options import Modes, Reading, add_dump_scheduler, add_parse_net, add_run, opened, record
 from sgsdump.commands.shared_files import absolute, on_this_worker, record_at, shared
+from sgsdump.commands.terminal import TERMINAL, Terminal, print_lines
 from sgsdump.errors import SgsdumpError
 
 if TYPE_CHECKING:
@@ -152,17 +153,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _convert(options: Options) -> int:
-    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.conversion import load, save, stays
     from sgsdump.dumps.dump import Dump
     from sgsdump.dumps.targets import common_form, target_of
-    from sgsdump.files.escaping import for_terminal
 
     conversion, output = options.conversion, options.output
     layout, dtype = conversion.layout, conversion.dtype
     dump, records = conversion.records()
-    for note in dump.notes:
-        print(for_terminal(f"note: {note}"))
+    print_lines(dump.notes, "note: ")
     if layout:
         reason = f"stay in their layout: it, or the original shape, is not known, or cannot be {layout}"
         _tell(f"tensors {reason}", [record for record in records if stays(record, layout)])
@@ -182,19 +180,16 @@ def _convert(options: Options) -> int:
 
 
 def _convert_topology(options: Options) -> int:
-    from sgsdump.files.escaping import for_terminal
     from sgsdump.models.atb.topology import convert_topology
 
     level = -1 if options.level is None else options.level
-    for note in convert_topology(options.conversion.dump, options.output, level, options.csv):
-        print(for_terminal(f"note: {note}"))
+    print_lines(convert_topology(options.conversion.dump, options.output, level, options.csv), "note: ")
     print(f"{options.output}: the topology as ONNX")
     return 0
 
 
 def _loading_on_cluster(conversion: Conversion, records: list[Record], scheduler: str) -> Loading:
     """The ``loading`` of ``save``: workers open the dump and make the values of these records."""
-    from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers, run_tasks
 
     everywhere = replace(conversion, dump=absolute(conversion.dump), reading=shared(conversion.reading))

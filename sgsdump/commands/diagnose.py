@@ -42,7 +42,7 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import cut_sentence, to_paste
+from sgsdump.commands.terminal import cut_sentence, print_lines, to_paste
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
@@ -101,7 +101,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.errors import ValuesError
     from sgsdump.files.atomic_write import check_not_around, replacing_folder
-    from sgsdump.files.escaping import for_terminal
     from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs, over_all
@@ -125,11 +124,9 @@ def run(args: argparse.Namespace) -> int:
         assumptions = [f"assumed: {sentence}" for sentence in setting.assumed]
         assumptions += [f"warning: {sentence}" for sentence in warnings]
         assumptions += [f"note: {sentence}" for sentence in setting.cut_note]
-        for sentence in assumptions:
-            print(for_terminal(sentence), flush=True)
+        print_lines(assumptions, flush=True)
         subject = _subject(options, setting, feeds, progress)
-        for note in subject.notes:
-            print(for_terminal(note), flush=True)
+        print_lines(subject.notes, flush=True)
         check_that_it_runs(setting.model, subject.fixed_model.proto, setting.config, feeds[0][1])
         pairs, few = (
             PicturePairs(options.image, options.preprocess, feeds.specs, setting.config, count)
@@ -155,11 +152,9 @@ def run(args: argparse.Namespace) -> int:
         )
         _write(folder, report, comparison, limits)
         _write_model(folder, subject, setting.ini, advice)
-    for line in _ending(report):
-        print(for_terminal(line))
+    print_lines(_ending(report))
     if setting.model.cut is not None:
-        for line in to_paste(setting.model.cut, setting.config if options.input_config else None):
-            print(for_terminal(line))
+        print_lines(to_paste(setting.model.cut, setting.config if options.input_config else None))
     for aside in asides:
         print(f"moved the older {options.output} aside to {aside}")
     print(f"Report: {options.output / 'report.html'}")

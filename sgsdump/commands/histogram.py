@@ -64,12 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
 
-    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.commands.terminal import TERMINAL, print_lines
     from sgsdump.comparison.distribution import Undrawn, distributions, layers
     from sgsdump.dumps.dump import note_lines
     from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import replacing_folder
-    from sgsdump.files.escaping import for_terminal
     from sgsdump.progress import each
     from sgsdump.reports.charts.bins import Copies, drawn_values
     from sgsdump.reports.charts.contact_sheet import save_contact_sheets
@@ -102,10 +101,9 @@ def run(args: argparse.Namespace) -> int:
     print(f"{len(drawn) - len(copies.of)} pictures in {output}; begin with {begin}")
     if older:
         print(f"The older {output} is kept beside it, its date added to its name.")
-    for line in histogram_lines(drawn, undrawn, list(dump.constants), len(unused - dump.constants.keys()), copies.of):
-        print(for_terminal(line))
-    for line in note_lines(options.dump, dump.notes):
-        print(for_terminal(line))
+    foreign = len(unused - dump.constants.keys())
+    print_lines(histogram_lines(drawn, undrawn, list(dump.constants), foreign, copies.of))
+    print_lines(note_lines(options.dump, dump.notes))
     return 0
 
 

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.commands.terminal import TERMINAL, print_lines
     from sgsdump.dumps.conversion import merge, save
     from sgsdump.dumps.dump import Dump
     from sgsdump.dumps.io import open_dump
@@ -53,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
-    from sgsdump.files.escaping import for_terminal
 
     options = record(Options, args, reading=Reading(args.step, args.rank))
     step, rank = options.reading.step, options.reading.rank
@@ -70,8 +69,7 @@ def run(args: argparse.Namespace) -> int:
     ]
     check_outputs([options.output], [dump.path for _, dump in dumps])
     for label, dump in dumps:
-        for note in dump.notes:
-            print(for_terminal(f"note: {label}: {note}"))
+        print_lines(dump.notes, f"note: {label}: ")
     records = merge(dumps, options.prefix)
     format, variant = common_form([dump for _, dump in dumps])
     target = target_of(options.output, options.to, Dump(records, format, variant))

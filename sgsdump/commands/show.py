@@ -43,6 +43,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.commands.options import Modes, Reading, add_run, opened, record
+from sgsdump.commands.terminal import TERMINAL, print_lines
 from sgsdump.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -185,13 +186,11 @@ def _show_runs(runs: Sequence[Run], notes: Sequence[str], options: Options) -> i
     print(for_terminal(runs_table(runs)), end="")
     reading = options.reading
     print(for_terminal(f"{len(runs)} runs; {how_to_choose_of(options.dump, runs, reading.step, reading.rank)}"))
-    for note in notes:
-        print(for_terminal(f"note: {note}"))
+    print_lines(notes, "note: ")
     return 0
 
 
 def _show_tensors(dump: Dump, options: Options) -> int:
-    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.dump import selected
     from sgsdump.dumps.inventory import inventory
     from sgsdump.files.atomic_write import replace_text
@@ -210,8 +209,7 @@ def _show_tensors(dump: Dump, options: Options) -> int:
     print(for_terminal(inventory_table(items, width)), end="")
     among = f" of {len(dump.records)}" if options.select else ""
     print(f"{len(items)}{among} tensor{'' if len(items) == 1 else 's'}, {dump.format}")
-    for note in dump.notes:
-        print(for_terminal(f"note: {note}"))
+    print_lines(dump.notes, "note: ")
     return 1 if any(item.damaged for item in items) else 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -72,6 +72,12 @@ class Terminal:
 TERMINAL: Progress = Terminal()
 
 
+def print_lines(lines: Iterable[str], prefix: str = "", flush: bool = False) -> None:
+    """On standard output, each line with the prefix before it."""
+    for line in lines:
+        print(for_terminal(f"{prefix}{line}"), flush=flush)
+
+
 def _bar(what: str, unit: str, total: int | None, seconds: float) -> tqdm[NoReturn]:
     """A bar of work that has lasted ``seconds``."""
     from tqdm import tqdm  # here, since only work that lasts needs it
@@ -104,13 +110,8 @@ def cut_sentence(cut: PostProcessingCut) -> str:
 
 def print_cut(model: Model, config: InputConfig | None = None) -> None:
     """Say what was cut off and, unless ``config`` names the outputs that the network has now, what to write."""
-    from sgsdump.files.escaping import for_terminal
-
-    if model.cut is None:
-        return
-    print(for_terminal(f"note: {cut_sentence(model.cut)}"))
-    for line in to_paste(model.cut, config):
-        print(for_terminal(line))
+    if model.cut is not None:
+        print_lines([f"note: {cut_sentence(model.cut)}", *to_paste(model.cut, config)])
 
 
 def to_paste(cut: PostProcessingCut, config: InputConfig | None = None) -> Iterator[str]:

@@ -78,7 +78,7 @@ from sgsdump.commands.compare.options import (
 )
 from sgsdump.commands.compare.output import check_files, print_comparison, print_golden, write_files, write_tables
 from sgsdump.commands.options import described, stages_of
-from sgsdump.commands.terminal import TERMINAL
+from sgsdump.commands.terminal import TERMINAL, print_lines
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.files.escaping import for_terminal, shown
 
@@ -148,7 +148,7 @@ def _compare_watched(path: Path, step: int | None, rank: int | None) -> int:
             if len(runs) > 1:
                 print(for_terminal(f"== {run}"))
             print(for_terminal(render(watched)), end="")
-            print(for_terminal("".join(f"note: {note}\n" for note in dump.notes)), end="")
+            print_lines(dump.notes, "note: ")
         status = max(status, bool(watched.changes))
     return int(status)
 
