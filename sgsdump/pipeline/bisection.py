@@ -232,7 +232,7 @@ class Search:
         return culprit
 
     def sources(self, name: str) -> list[str]:
-        """What a tensor is made from, all of it tried; an unknown tensor is replaced by what it is made from."""
+        """The sources of a tensor, all of them tried; an unknown tensor is replaced by its own sources."""
         made_from: list[str] = []
         visited: set[str] = set()
         pending = list(reversed(self._reads[name]))

@@ -44,7 +44,7 @@ class ExecutorConfigs:
 
 @dataclass(frozen=True, eq=False)
 class Engine:
-    """What runs a model.
+    """An executor with its options and the way it runs a model.
 
     executor  a name in ``executors()``, or an Executor, which is initialised anew and released at the end.
     mode      ``fast`` or ``isolated``, see ``run``.
@@ -278,7 +278,7 @@ def is_feedable(array: np.ndarray) -> bool:
 def _planned(
     lineage: Lineage, steps: Sequence[Step], feed: Collection[str], types: Mapping[str, onnx.TypeProto]
 ) -> list[tuple[str, ...]]:
-    """What each step reads when none before it fails."""
+    """The tensors each step reads when none before it fails."""
     at_hand = set(feed)
     plans = []
     for step in steps:
@@ -305,7 +305,7 @@ class _StepRunner:
         self._fed = frozenset(live)
 
     def run(self, step: Step, plan: tuple[str, ...]) -> Iterator[tuple[str, np.ndarray | NotDumped]]:
-        """What became of each tensor the step asks for."""
+        """The outcome of each tensor the step asks for."""
         asks = []
         for name in step.asks:
             kind = why_no_type(self._types.get(name))

@@ -1,5 +1,5 @@
-"""What ``sgsdump compare`` writes and prints: files, each the same comparison in another form; on a terminal a table as
-wide as the window, into a pipe the vendor's lines."""
+"""The output of ``sgsdump compare``: files, each the same comparison in another form; on a terminal a table as wide as
+the window, into a pipe the vendor's lines."""
 
 from __future__ import annotations
 
