@@ -98,16 +98,7 @@ def _patch(kind, name, around):
 
 def after_fork():
     global _lock
-    # numpy's names for onnxruntime's words of element types, where they differ
-
-
-WORDS = {
-    **{"float": "float32", "double": "float64", "float8e8m0": "float8_e8m0fnu", "float4e2m1": "float4_e2m1fn"},
-    **{"float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz"},
-    **{"float8e5m2": "float8_e5m2", "float8e5m2fnuz": "float8_e5m2fnuz"},
-}
-
-_lock = threading.Lock()
+    _lock = threading.Lock()
 
 
 class Capture:
