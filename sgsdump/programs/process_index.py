@@ -1,4 +1,4 @@
-"""What each process of a hooked program wrote of itself: ``processes/{pid}/index.jsonl``, line by line and summed up.
+"""The index of each process of a hooked program, ``processes/{pid}/index.jsonl``, line by line and summed up.
 
 A process that was killed has an index without ``{"complete": true}``, its last line perhaps cut off.
 """
@@ -38,7 +38,7 @@ class TensorCounts:
 
 @dataclass(frozen=True)
 class OperatorNames:
-    """What operators are called.
+    """The names of operators.
 
     names, types   some of those that ran, where they were asked for by name; ``matched``: the names, beginnings and
                    patterns that named one.
@@ -90,7 +90,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Step:
-    """What one step of one model left: lines of single inputs and outputs, and those of operators (``event``).
+    """One step of one model: lines of single inputs and outputs, and those of operators (``event``).
 
     outputs  the numbers of the values that the step gave back; None where that is not known.
     """
@@ -128,7 +128,7 @@ def read_process(folder: Path) -> Process:
 
 
 class _Sums:
-    """What the lines of an index come to."""
+    """The sums over the lines of an index."""
 
     def __init__(self) -> None:
         self._libraries: dict[str, None] = {}

@@ -47,7 +47,7 @@ def advice_verdict(
     tried: Totals | None = None,
     rows: Sequence[Row] = (),
 ) -> str:
-    """What the outputs lose, what to raise and what that gives, or that nothing is to be raised.
+    """The outputs' loss, the inputs to raise and the gain, or that nothing is to be raised.
 
     names  the words of tensor_arrays to write.
     tried  the outputs' sums against float with these raised.
@@ -81,7 +81,7 @@ def advice_verdict(
 def advice_json(
     advice: Sequence[Advice], tensor_arrays: Sequence[str], measurement: Measurement | None, tried: Totals | None
 ) -> str:
-    """Every convolution with its verdict, its reason and the numbers behind them, in full precision.
+    """Every convolution with its verdict, its reason and the numbers of both, in full precision.
 
     tried  the outputs' sums with ``tensor_arrays`` raised.
     """

@@ -26,7 +26,7 @@ BLOB = "Caffe blob"  # among the attributes of an operator: the blob that its te
 
 @dataclass(frozen=True)
 class Context:
-    """What a report tells besides the comparison.
+    """A report's facts besides the comparison.
 
     facts        (what, value) of the run: files, pictures, versions.
     assumptions  what had to be assumed; shown first.

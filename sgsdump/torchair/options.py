@@ -65,7 +65,7 @@ class DumpOptions:
         return sorted(DEFAULTS)
 
     @property
-    def given(self) -> Mapping[str, Any]:
+    def explicit(self) -> Mapping[str, Any]:
         """The options that were set, to another value than none."""
         return {name: value for name, value in self._set.items() if value not in (None, "")}
 

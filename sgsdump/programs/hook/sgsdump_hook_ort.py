@@ -1,4 +1,4 @@
-"""What a program feeds to onnxruntime and gets from it; the tensors between are computed afterwards, by the parent.
+"""Keeps a program's feeds to onnxruntime and its results; the parent computes the tensors between afterwards.
 
 The methods of ``InferenceSession`` and ``IOBinding`` are patched in place: the program's classes, sessions and
 results stay what they are. Neither onnx nor more of numpy than arrays have is needed. Below the process's folder::
@@ -201,7 +201,7 @@ def _tell(session, capture, self):
         file=kept and kept.file,
         why=kept and kept.why,
         linked=bool(kept and kept.linked),
-        seen=kept and kept.seen,
+        seen=kept and kept.loaded_as,
         changed=bool(kept and kept.changed),
         device=session.device,
         rank=session.rank,

@@ -1,8 +1,8 @@
-"""Which elements in memory nothing has written yet: what ``torch.empty`` gives is whatever was there before.
+"""Memory that nothing has written to yet, as ``torch.empty`` gives. Apart: torchair uses it without the hook.
 
-Memory counts as unwritten from the operator that gave it (``given``) until operators have written to it (``ran``),
-element by element; what moves elements (a copy, a concatenation, an index) moves this with them. What writes behind
-torch's back, an extension's kernel or numpy, shows in a few bytes of the memory, by which all of it counts as written.
+Memory counts as unwritten from the operator that gave it (``allocated``) until operators have written to it (``ran``),
+element by element; what moves elements (a copy, a concatenation, an index) moves this with them. Writes
+that torch does not see, of an extension's kernel or numpy, show in a few bytes, and all of it counts as written.
 
 Needs nothing but torch: the hook and the backend of ``torch.compile`` (``sgsdump/torchair``) use it.
 """
@@ -34,7 +34,7 @@ class Unwritten:
     def __bool__(self):
         return bool(self._of_storage)
 
-    def given(self, tensor):
+    def allocated(self, tensor):
         """An operator gave the memory of a plain tensor, and wrote nothing to it."""
         if tensor.numel():
             storage = tensor.untyped_storage()
