@@ -158,7 +158,7 @@ def _on_the_maybes(names: str, measurement: Measurement | None, limits: Threshol
 
 def _rules_alone(rows: Sequence[Row]) -> Iterator[str]:
     """Where no rule fires the model may still be bad: the layers past the limits are counted."""
-    past = [row.name for row in rows if not _within(row)]
+    past = [row.name for row in rows if not (row.finite and DOCUMENTED.hold(row.cos, row.rmse, row.mse))]
     if past:
         yield (
             f"{len(past)} of {len(rows)} layers have {DOCUMENTED}, and no rule of thumb says which convolution to "
@@ -167,10 +167,6 @@ def _rules_alone(rows: Sequence[Row]) -> Iterator[str]:
     else:
         yield "No rule of thumb asks for INT16 inputs; that does not say that 8 bits are enough."
     yield "Measure on pictures (-i) to know."
-
-
-def _within(row: Row) -> bool:
-    return row.finite and DOCUMENTED.hold(row.cos, row.rmse, row.mse)
 
 
 def _entry(entry: Advice) -> dict[str, Any]:

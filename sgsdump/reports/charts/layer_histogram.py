@@ -182,11 +182,8 @@ def _label_limits(draw: ImageDraw.ImageDraw, panel: Panel, limits: tuple[float, 
     low, high = f"min {number(limits[0])}", f"max {number(limits[1])}"
     close = right - left < 110
     draw.text((left, panel.top - 6), low, canvas.BLACK, font(12), anchor="rs" if close and left > 180 else "ms")
-    draw.text((right, panel.top - 6), high, canvas.BLACK, font(12), anchor=_high_anchor(close, right))
-
-
-def _high_anchor(close: bool, right: int) -> str:
-    return "ls" if close else "rs" if right > SIZE[0] - 60 else "ms"
+    anchor = "ls" if close else "rs" if right > SIZE[0] - 60 else "ms"
+    draw.text((right, panel.top - 6), high, canvas.BLACK, font(12), anchor=anchor)
 
 
 NONE: Mapping[int, int] = MappingProxyType({})
@@ -224,7 +221,8 @@ def save_contact_sheets(layers: Sequence[Distribution], folder: Path, copies: Ma
 
 def _draw_cell(scale: Scale, draw: ImageDraw.ImageDraw, cell: tuple[Distribution, str], left: int, top: int) -> None:
     layer, name = cell
-    draw_frame(draw, left, top, name, remark(layer), _colour(layer))
+    colour = next((colour for kind, (_, colour) in FRAMES.items() if getattr(layer, kind)), None)
+    draw_frame(draw, left, top, name, remark(layer), colour)
     low, high = canvas.view(*layer.stats.span, *(layer.limits or ()))
     panel = scale.panel(left, top, low, high, layer.stats.finite)
     draw_lines(draw, panel, scale)
@@ -249,7 +247,3 @@ def remark(layer: Distribution) -> str:
     if layer.levels is None:
         return f"{span(*stats.span, 3)}, range of width 0"
     return f"{span(*layer.limits, 3)}, {layer.levels} of {LEVELS}"
-
-
-def _colour(layer: Distribution) -> canvas.Colour | None:
-    return next((colour for kind, (_, colour) in FRAMES.items() if getattr(layer, kind)), None)

@@ -155,11 +155,7 @@ class Steps:
         step = next(self.numbers)
         self.session.begins(step)
         if not self.session.wants_step(step):
-            thread.inside += 1
-            try:
-                return original(*args, **kwargs)
-            finally:
-                thread.inside -= 1
+            return self.aside(original)(*args, **kwargs)
         root = transparent(module) or module
         try:
             with torch._C.DisableTorchFunction():
