@@ -71,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import replacing_folder
     from sgsdump.progress import each
     from sgsdump.reports.charts.bins import Copies, drawn_values
-    from sgsdump.reports.charts.contact_sheet import save_contact_sheets
-    from sgsdump.reports.charts.layer_histogram import drawing_beside, save_histogram
+    from sgsdump.reports.charts.layer_histogram import drawing_beside, save_contact_sheets, save_histogram
     from sgsdump.reports.histogram_lines import histogram_lines
 
     options = record(Options, args, reading=Reading(args.step, args.rank, parse_net=args.parse_net))

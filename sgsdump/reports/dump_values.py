@@ -1,4 +1,4 @@
-"""The values of one tensor, and where two tensors are farthest apart: as text, CSV or JSON."""
+"""One tensor's values, and where two differ most: text, CSV, JSON. Apart: commands print, reports render."""
 
 from __future__ import annotations
 

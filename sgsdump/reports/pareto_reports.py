@@ -1,4 +1,4 @@
-"""The plans that ``tune`` found: as a table to read, as CSV and as JSON."""
+"""The plans that ``tune`` found: a table, CSV, JSON. Apart: commands print, reports render."""
 
 from __future__ import annotations
 

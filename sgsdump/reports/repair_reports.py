@@ -1,4 +1,4 @@
-"""A repair: the log to read, round by round, and every round as JSON with its numbers in full precision."""
+"""A repair as a log and, in full precision, as JSON. Apart: commands print, reports render."""
 
 from __future__ import annotations
 

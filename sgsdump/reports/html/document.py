@@ -69,7 +69,7 @@ def render(report: Report) -> str:
 
 
 def document(report: Report) -> dict[str, Any]:
-    """What the script draws: ``layers`` in depth order, each with its figures in full precision (NaN and infinity as
+    """The script's data: ``layers`` in depth order, each with its figures in full precision (NaN and infinity as
     texts), and ``details``, whose counts and curves are rounded to what can be seen: three or four digits."""
     indices: dict[str, int] = {}
     for index, layer in enumerate(report.layers):
