@@ -208,7 +208,7 @@ def _show_tensors(dump: Dump, options: Options) -> int:
     print(f"{len(items)}{among} tensor{'' if len(items) == 1 else 's'}, {dump.format}")
     for note in dump.notes:
         print(for_terminal(f"note: {note}"))
-    return 1 if any(item.damaged for item in items) else 0
+    return 1 if any(item.content.damaged for item in items) else 0
 
 
 def _show_values(dump: Dump, options: Options, name: str) -> int:

@@ -181,19 +181,18 @@ def tensors_in(content: Any, alone: str, notes: list[str]) -> Iterator[tuple[str
 
 def _tensor(of: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> View:
     """``_rebuild_tensor`` and ``_v2``; the last argument of the latter may be a dict of flags."""
-    return _view(of, offset, size, stride, of.dtype, of.type_name, rest[-1] if rest else None)
+    return _view(of, offset, size, stride, rest[-1] if rest else None)
 
 
-def _tensor_v3(
-    of: Any, offset: Any, size: Any, stride: Any, _gradient: Any, _hooks: Any, dtype: Any, flags: Any = None
-) -> View:
-    """A tensor of a type that has no storage of its own: the storage is of bytes."""
-    name = dtype.name
-    return _view(of, offset, size, stride, KNOWN.get(name), name, flags)
+def _tensor_v3(of: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> View:
+    """A tensor of a type that has no storage of its own: the storage is of bytes. The flags may be absent."""
+    _gradient, _hooks, dtype, flags = rest if len(rest) == 4 else (*rest, None)
+    view = _view(of, offset, size, stride, flags)
+    return replace(view, dtype=KNOWN.get(dtype.name), type_name=dtype.name)
 
 
 def _quantised(of: Any, offset: Any, size: Any, stride: Any, how: Any, *_rest: Any) -> View:
-    view = _view(of, offset, size, stride, of.dtype, of.type_name, None)
+    view = _view(of, offset, size, stride)
     match how:
         case (Global(_, "per_tensor_affine"), float() | int() as scale, int() as zero_point):
             return replace(view, scaled=Scaled(float(scale), zero_point))
@@ -203,7 +202,7 @@ def _quantised(of: Any, offset: Any, size: Any, stride: Any, how: Any, *_rest: A
     return replace(view, dtype=None, type_name=f"quantised {of.type_name}")
 
 
-def _view(of: Any, offset: Any, size: Any, stride: Any, dtype: np.dtype | None, type_name: str, flags: Any) -> View:
+def _view(of: Any, offset: Any, size: Any, stride: Any, flags: Any = None) -> View:
     if not isinstance(of, Storage):
         raise FormatError("the pickle makes a tensor of something that is not a storage")
     shape, strides = (_whole_numbers(numbers) for numbers in (size, stride))
@@ -213,7 +212,7 @@ def _view(of: Any, offset: Any, size: Any, stride: Any, dtype: np.dtype | None, 
         raise FormatError(f"the pickle makes a tensor beyond any memory: {str(list(shape))[:80]}")
     flags = flags if isinstance(flags, dict) else {}
     conjugated, negated = (flags.get(name) is True for name in ("conj", "neg"))
-    return View(of, of.first + offset, shape, strides, dtype, type_name, None, conjugated, negated)
+    return View(of, of.first + offset, shape, strides, of.dtype, of.type_name, None, conjugated, negated)
 
 
 def _whole_numbers(numbers: Any) -> tuple[int, ...]:
