@@ -32,7 +32,6 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats.sigmastar import text_dump
-from sgsdump.dumps.formats.sigmastar import text_dump as sigmastar_text
 from sgsdump.dumps.formats.sigmastar.binary import BinVariant
 from sgsdump.dumps.formats.sigmastar.record import header_of, payload_of, record_of, stored_dtype
 from sgsdump.dumps.formats.sigmastar.record_header import (
@@ -100,7 +99,7 @@ def write_tree(dump: Dump, folder: Path, text: bool = False) -> int:
             file = root / _place(record, taken, text)
             make_folder(file.parent)
             if text:
-                sigmastar_text.write([record], file, _printed(dump))
+                text_dump.write([record], file, _printed(dump))
             else:
                 _write_one(dump, number, file)
     return len(dump.records)
