@@ -35,7 +35,7 @@ REST = "rest"
 
 
 class Saved(NamedTuple):
-    """How many tensors were written, and how many were left out."""
+    """The numbers of tensors written and left out."""
 
     written: int
     left_out: int
@@ -62,7 +62,7 @@ def with_shapes(records: Sequence[Record], shapes: Sequence[tuple[str, tuple[int
         fitting = [record for record in selected(records, [pattern]) if id(record) in device]
         if not fitting:
             raise ConfigError(f"no tensor that fits {pattern!r} is in a device's layout: it has its original shape")
-        changed |= {id(one): replace(one, tensor=with_original_shape(one.tensor, shape)) for one in fitting}
+        changed |= {id(record): replace(record, tensor=with_original_shape(record.tensor, shape)) for record in fitting}
     return [changed.get(id(record), record) for record in records]
 
 
@@ -224,8 +224,8 @@ def merge(dumps: Sequence[tuple[str, Dump]], prefix: bool = False) -> list[Recor
     if prefix:
         _check_labels([label for label, _ in dumps])
         dumps = [(label, Dump([_named(record, label) for record in dump.records])) for label, dump in dumps]
-    places = Counter(place for _, dump in dumps for place in {_place(record) for record in dump.records})
-    if all(count == 1 for count in places.values()):
+    slots = Counter(slot for _, dump in dumps for slot in {_slot(record) for record in dump.records})
+    if all(count == 1 for count in slots.values()):
         return [record for _, dump in dumps for record in dump.records]
     _check_names(dumps)
     merged: list[Record] = []
@@ -240,7 +240,7 @@ def _same(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _place(record: Record) -> tuple[str, int, int, bool]:
+def _slot(record: Record) -> tuple[str, int, int, bool]:
     return record.io, record.slot, record.op_index, record.constant
 
 
@@ -267,7 +267,7 @@ def _check_names(dumps: Sequence[tuple[str, Dump]]) -> None:
         both |= {name: (labels[name], label) for name in sorted(names) if name in labels}
         labels |= dict.fromkeys(names, label)
     if both:
-        shown = ", ".join(f"{name!r} ({one} and {other})" for name, (one, other) in list(both.items())[:SHOWN])
+        shown = ", ".join(f"{name!r} ({first} and {second})" for name, (first, second) in list(both.items())[:SHOWN])
         more = ", …" if len(both) > SHOWN else ""
         raise ValuesError(
             f"{len(both)} names stand in more than one dump: {shown}{more}; --prefix puts the dumps' names before them"

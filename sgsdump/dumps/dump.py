@@ -135,7 +135,7 @@ class Dump(Mapping[str, Tensor]):
 
     @property
     def outputs(self) -> Mapping[str, Tensor]:
-        """What the operators of the dump put out, without constants."""
+        """The outputs of the dump's operators, without constants."""
         return self._outputs
 
     @property

@@ -1,7 +1,5 @@
-"""The format that a dump is written in: by its name, or by the ending of the path.
-
-What writing a dump in a format would lose, known before anything is written and without reading a value.
-"""
+"""The format that a dump is written in, by name or by the path's ending; and what is lost by writing it so, known
+before anything is written and without reading a value."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ class Target(NamedTuple):
 
 
 def target_names() -> list[str]:
-    """What ``--to`` takes: the formats that can be written, and ``_old`` for the headers of the older SDK."""
+    """The values of ``--to``: the formats that can be written, and ``_old`` for the headers of the older SDK."""
     names = [name for name, format in FORMATS.items() if format.write is not None]
     return [*names, *(name + OLD for name in WITH_OLD)]
 

@@ -1,5 +1,5 @@
-"""What the hooks of ``sgsdump exec`` wrote beside an ATB tree: whether the tree is whole, files that stand for others,
-and where in the network the operators stand.
+"""The index that the hooks of ``sgsdump exec`` write beside an ATB tree: whether the tree is whole, files that stand
+for others, and where in the network the operators stand.
 
 The tree's root has ``control.json`` and ``processes/{pid}/index.jsonl``; ``index.json`` is written last. Any folder
 below ``tensors/`` may be opened alone, so the root is looked for above it too. The lines of ``index.jsonl`` say once
@@ -40,7 +40,7 @@ class Lines:
         self._values: dict[int, dict[int, Line]] = {}
 
     def read(self, data: bytes) -> list[Line]:
-        """What a line says, in full; nothing where it is damaged."""
+        """The facts of a line, in full; nothing where it is damaged."""
         line = json_object(data)
         if line is None:
             return []

@@ -67,7 +67,7 @@ _MOST_DIGITS = 400
 
 @dataclass(frozen=True)
 class Header:
-    """What a header says, its texts unread: attributes, objects as (offset, length) after ``end``, the byte where the
+    """A header, its texts unread: attributes, objects as (offset, length) after ``end``, the byte where the
     payload begins; ``length`` is None without ``$Object.Length``; ``notes`` are oddities that hinder nothing."""
 
     attributes: Mapping[str, str]
@@ -208,13 +208,13 @@ def examine(path: Path) -> Content:
 
 
 def header_of(path: Path) -> Header:
-    """What the header of a file says, unread. Raises FormatError."""
+    """The header of a file, unread. Raises FormatError."""
     with _read(path) as file:
         return _header(file)
 
 
 def lost(record: Record) -> Iterator[Lost]:
-    """What a file cannot hold of a tensor's values; see ``Format.loses``."""
+    """The losses of a tensor's values in a file; see ``Format.loses``."""
     dtype, statistics = record.tensor.info.dtype, record.tensor.statistics
     if statistics is None:
         if acl_number_of(dtype) is None:
@@ -328,7 +328,7 @@ def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:
 
 
 def _coding(header: Header, notes: list[str], needed: bool) -> Coding | None:
-    """How the elements lie; None where only the type's name is known. Raises FormatError for an unknown number."""
+    """The elements' coding; None where only the type's name is known. Raises FormatError for an unknown number."""
     number = number_in(header, "dtype")
     if number is None and not needed:
         notes.append("names no type of elements")

@@ -112,7 +112,7 @@ def _tensor(path: Path, entry: InputEntry | OutputEntry, op_type: str, notes: li
 
 
 def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterator[Lost]:
-    """What such a folder has no place for; see ``Format.loses``."""
+    """The losses in such a folder; see ``Format.loses``."""
     yield from manifest.loses(records)
     inputs = 0
     for record, why in _placed(records):

@@ -98,7 +98,7 @@ def read_tensors(path: Path, alone: str, notes: list[str], keep_open: bool = Tru
 
 
 def _quant(file: TorchFile, name: str, view: View, scaled: Scaled) -> Quant | None:
-    """How the integers mean numbers; None where the arrays of scales are not arrays of this tensor's channels."""
+    """The scale and zero point; None where the arrays of scales are not arrays of this tensor's channels."""
     if scaled.axis is None:
         return (
             Quant(view.dtype, scaled.scale, scaled.zero_point, exact=True) if abs(scaled.zero_point) < 2**31 else None
@@ -179,7 +179,7 @@ def _line(why: str, names: list[str]) -> str:
 
 
 def _archive(data: mmap, path: Path) -> tuple[Any, TorchFile]:
-    """What a zip archive holds, and where its storages lie."""
+    """The content of a zip archive, and where its storages lie."""
     members = {member.name: member for member in zip_member.members(data, path)}
     names = [name for name in members if name.rpartition("/")[2] == PICKLE and name.count("/") <= 1]
     if not names:
@@ -205,7 +205,7 @@ def _content(data: mmap, member: zip_member.Member, path: Path) -> bytes:
 
 
 def _legacy(data: mmap, path: Path) -> tuple[Any, TorchFile]:
-    """What the older form holds, and where its storages lie."""
+    """The content of the older form, and where its storages lie."""
     data.seek(0)
     used: dict[str, Storage] = {}
 

@@ -80,13 +80,13 @@ def unpack(data: mmap.mmap, member: Member) -> np.ndarray:
     """All ``member.size`` bytes of a deflated member. Raises FormatError when they are fewer, more, or other ones."""
     unpacked, filled = np.empty(member.size, np.uint8), 0
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-    crc, place, end = 0, member.offset, member.offset + member.packed
+    crc, offset, end = 0, member.offset, member.offset + member.packed
     pending = b""
     try:
-        while not inflate.eof and (pending or place < end):
+        while not inflate.eof and (pending or offset < end):
             if not pending:
-                pending = data[place : min(end, place + _CHUNK)]
-                place += len(pending)
+                pending = data[offset : min(end, offset + _CHUNK)]
+                offset += len(pending)
             part = inflate.decompress(pending, _CHUNK)
             pending = inflate.unconsumed_tail
             if filled + len(part) > member.size:

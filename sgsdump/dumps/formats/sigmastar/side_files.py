@@ -150,7 +150,7 @@ def unpadded(dump: Dump, net: ParseNet) -> Dump:
 
 
 def with_side_files(dump: Dump, ranges: Ranges | None = None, net: ParseNet | None = None) -> Dump:
-    """The dump as the calibrated ranges and the parse_net text of its model describe it; None is no such file.
+    """The dump as the calibrated ranges and the parse_net text of its model describe it; None: there is no such file.
 
     It is unpadded, and its integers have the exact scale that parse_net's ranges give, else the calibrated ones.
     A tensor for which neither gives one raises ValuesError with the reason when its values are read.

@@ -55,7 +55,7 @@ class HeaderOverride(NamedTuple):
 
 @dataclass(frozen=True)
 class TextVariant:
-    """How a string dump is written.
+    """The form of a string dump.
 
     style     ``sim``, ``framework`` or ``tflite``: the three kinds of record above.
     is_float  the head's flag; 0 in style ``sim`` only.
@@ -132,7 +132,7 @@ def write(records: Iterable[Record], path: Path, variant: TextVariant | None) ->
 
 
 def loses(records: Sequence[Record], variant: TextVariant | None) -> Iterator[Lost]:
-    """What a string dump of this variant cannot hold; see ``Format.loses``."""
+    """The losses of a string dump of this variant; see ``Format.loses``."""
     for record in records:
         variant = variant or _usual(record)
         yield from lost(record, variant.shaped, variant.is_float, variant.layout)
