@@ -161,7 +161,7 @@ def readable(
         if isinstance(array, SgsdumpError):
             left_out.append((record.name, str(array)))
             continue
-        yield replace(record, tensor=Tensor(record.tensor.info, partial(_same, array)))
+        yield replace(record, tensor=Tensor(record.tensor.info, partial(np.asarray, array)))
         del array, record
 
 
@@ -234,10 +234,6 @@ def merge(dumps: Sequence[tuple[str, Dump]], prefix: bool = False) -> list[Recor
         merged += [replace(record, op_index=record.op_index + first) for record in dump.records]
         first = 1 + max((record.op_index for record in merged), default=-1)
     return merged
-
-
-def _same(array: np.ndarray) -> np.ndarray:
-    return array
 
 
 def _slot(record: Record) -> tuple[str, int, int, bool]:

@@ -4,7 +4,7 @@ before anything is written and without reading a value."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,7 +58,8 @@ def target_of(path: Path, to: str | None, dump: Dump) -> Target:
         return Target(format, dump.variant)
     if format not in WITH_OLD:
         return Target(format)
-    shaped, is_float = format == name, not _all_integers(dump.records)
+    infos = [record.tensor.info for record in dump.records]
+    shaped, is_float = format == name, not all(info.quant is not None and is_integer(info.dtype) for info in infos)
     if format == "sigmastar_bin":
         return Target(format, binary.BinVariant(is_float, shaped))
     framework = shaped and is_float
@@ -105,11 +106,6 @@ def losses(records: Sequence[Record], format: str, variant: Any = None) -> list[
     for lost in FORMATS[format].loses(records, variant):
         affected[str(lost)].append(lost.record.name)
     return [_line(what, names) for what, names in affected.items()]
-
-
-def _all_integers(records: Iterable[Record]) -> bool:
-    infos = [record.tensor.info for record in records]
-    return all(info.quant is not None and is_integer(info.dtype) for info in infos)
 
 
 def _line(what: str, names: list[str]) -> str:

@@ -106,9 +106,10 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
     taken: set[str] = set()
     with replacing_folder(Path(path)) as folder:
         for record in records:
-            location = read_from.get(_key(record)) or _path_by_name(record)
-            while location is None or location in taken:
-                location = _own_path(record, names)
+            location = read_from.get(_key(record)) or _in_execution(atb_location.path_of(record.name, record.io))
+            while not location or location in taken:
+                folder_name = names.free(f"{record.op_index}_{file_stem(record.name)}", "")
+                location = _in_execution(atb_location.made_path(folder_name, record.io, record.slot))
             taken.add(location)
             entries.append(manifest.entry_of(record, location))
             make_folder((folder / location).parent)
@@ -203,16 +204,8 @@ def _of_manifest(record: Record, content: Content) -> Record:
     return replace(record, tensor=Tensor(info, content.tensor(info.name).raw))
 
 
-def _path_by_name(record: Record) -> str | None:
-    """The path of a record whose name is one that a tree gives."""
-    location = atb_location.path_of(record.name, record.io)
-    return None if location is None else f"{_EXECUTION}/{location}"
-
-
-def _own_path(record: Record, names: Taken) -> str:
-    """A path below a folder that no other record has."""
-    folder = names.free(f"{record.op_index}_{file_stem(record.name)}", "")
-    return f"{_EXECUTION}/{atb_location.made_path(folder, record.io, record.slot)}"
+def _in_execution(path: str | None) -> str:
+    return f"{_EXECUTION}/{path}" if path else ""
 
 
 def _key(record: Record) -> Key:

@@ -76,6 +76,13 @@ def start_of(data: mmap.mmap, member: Member, size: int) -> bytes:
         raise FormatError(f"member {member.name[:80]!r} is damaged: {error}") from None
 
 
+def content(data: mmap.mmap, member: Member, limit: int, where: str, usual: str) -> bytes:
+    """All of a member. Raises FormatError, "WHERE has 12 bytes, more than USUAL", where that is beyond ``limit``."""
+    if member.size > limit:
+        raise FormatError(f"{where} has {member.size} bytes, more than {usual}")
+    return unpack(data, member).tobytes() if member.deflated else data[member.offset : member.offset + member.size]
+
+
 def unpack(data: mmap.mmap, member: Member) -> np.ndarray:
     """All ``member.size`` bytes of a deflated member. Raises FormatError when they are fewer, more, or other ones."""
     unpacked, filled = np.empty(member.size, np.uint8), 0
