@@ -27,7 +27,7 @@ from sgsdump.quantisation.analysis import is_convolution, is_depthwise, output_r
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.ranges.statistics import SideRanges
 from sgsdump.sidecars import tensor_chn, tensor_weight
-from sgsdump.sidecars.quant_param import QuantParam
+from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges
 from sgsdump.tensors.stages import last_of_table, of_layers
 from sgsdump.tensors.types import Range, to_nhwc

@@ -26,7 +26,7 @@ from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.sidecars.quant_param import PICKLE_LIMIT, QuantParam
+from sgsdump.sidecars.quant_param_entries import PICKLE_LIMIT, QuantParam
 from sgsdump.sidecars.tensor_min_max import read_ranges
 from sgsdump.tensors.types import Range
 

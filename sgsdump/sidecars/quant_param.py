@@ -1,45 +1,29 @@
-"""Quant parameters: the per-tensor entries exchanged by the SDK's tools, a list of {name, min, max, bit[, data]}.
+"""quant_param files, which ``--quant-file`` takes and ``save_quant_param`` writes; see ``quant_param_entries.py``.
 
-JSON, or a pickle (protocol 2 up) that is read as plain data only, nothing in it is run. ``min`` and ``max`` are lists
-of one number per tensor or C per channel (the SDK's Python API writes plain numbers, both are read), ``bit`` an int,
-``data`` an array of new weights (pickle only). Entries with empty min and max say nothing about the range.
-
-``--quant-file`` takes such files, and ``save_quant_param`` writes them: JSON as a list with an indent of 4, a pickle by
-protocol 3 as a list of collections.OrderedDict. Beside them the ranges of other side files: a list of minima and one of
-maxima, separated by commas.
+json    a list with an indent of 4
+pickle  protocol 3: a list of collections.OrderedDict
 """
 
 from __future__ import annotations
 
 import json
 import pickle
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from sgsdump.errors import FormatError
-from sgsdump.files import pickles
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import decode, read_bytes
-from sgsdump.files.escaping import quoted
-from sgsdump.tensors.types import Range
+from sgsdump.sidecars.quant_param_entries import (
+    PICKLE_LIMIT,
+    QuantParam,
+    as_entries,
+    is_pickle,
+    parse_json,
+    parse_pickle,
+)
 
-# pickles may carry the weights as arrays
-PICKLE_LIMIT = 1 << 30
-
-
-@dataclass(frozen=True, eq=False)
-class QuantParam:
-    """One entry; ``range`` carries the bit too, ``data`` is the new weight."""
-
-    name: str
-    range: Range | None
-    bit: int | None = None
-    data: np.ndarray | None = None
+PROTOCOL = 3
 
 
 def read(path: Path | str) -> list[QuantParam]:
@@ -59,116 +43,9 @@ def read(path: Path | str) -> list[QuantParam]:
 
 def write(params: Iterable[QuantParam], path: Path | str, form: str = "json") -> None:
     """Write ``json`` or ``pickle``; whole or not at all. Raises OutputError."""
-    entries = _as_entries(params)
+    entries = as_entries(params)
     with replacing(Path(path)) as file:
         if form == "pickle":
             pickle.dump(entries, file, protocol=PROTOCOL)
         else:
             file.write(json.dumps(entries, indent=4).encode())
-
-
-def is_pickle(data: bytes) -> bool:
-    return data.startswith(b"\x80")
-
-
-def parse_pickle(data: bytes, path: Path) -> list[QuantParam]:
-    """Raises FormatError for a damaged pickle, one with more than plain data, and what ``_parse`` refuses."""
-    return _parse(pickles.loads(data, str(path)), path)
-
-
-def parse_json(text: str, path: Path) -> list[QuantParam]:
-    """Raises FormatError for what is not JSON, and what ``_parse`` refuses."""
-    try:
-        entries = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise FormatError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
-    except (RecursionError, ValueError) as error:
-        raise FormatError(f"{path}: not valid JSON: {str(error)[:100]}") from error
-    return _parse(entries, path)
-
-
-def _as_entries(params: Iterable[QuantParam]) -> list[OrderedDict[str, Any]]:
-    """The list as the SDK writes it: plain Python types, keys in its order."""
-    entries = []
-    for param in params:
-        assert param.range is not None
-        entry: OrderedDict[str, Any] = OrderedDict(
-            name=param.name, min=param.range.min.tolist(), max=param.range.max.tolist()
-        )
-        if param.bit is not None:
-            entry["bit"] = param.bit
-        entries.append(entry)
-    return entries
-
-
-def check_range(name: str, bounds: Range, where: str) -> None:
-    """Raises FormatError for NaN, infinity, a min above its max, and a width that float32 cannot hold."""
-    if not (np.isfinite(bounds.min).all() and np.isfinite(bounds.max).all()):
-        raise FormatError(f"{where}: the range of {quoted(name)} is NaN or infinite; calibrate again")
-    if (bounds.min > bounds.max).any():
-        raise FormatError(f"{where}: the range of {quoted(name)} has its min above its max")
-    with np.errstate(over="ignore"):
-        width = np.maximum(bounds.max, 0) - np.minimum(bounds.min, 0)
-    if (width > np.finfo(np.float32).max).any():
-        raise FormatError(f"{where}: the range of {quoted(name)} is wider than float32 holds; calibrate again")
-
-
-def _parse(entries: Any, path: Path) -> list[QuantParam]:
-    """The checks are those of the SDK's check_quant_param, in its words."""
-    if not isinstance(entries, list):
-        raise FormatError(f"{path}: quant_param must be a `list`, this is a {type(entries).__name__}")
-    params = []
-    for index, entry in enumerate(entries):
-        if not isinstance(entry, dict):
-            raise FormatError(f"{path}: quant_param[{index}] must be a `dict`, this is a {type(entry).__name__}")
-        name = entry.get("name")
-        if not isinstance(name, str):
-            raise FormatError(f"{path}: name of each quant_param[{index}] must be `str`")
-        where = f"quant_param[{index}]: {name[:80]}"
-        bit, data = entry.get("bit"), entry.get("data")
-        if bit is not None and type(bit) is not int:
-            raise FormatError(f"{path}: bit of {where} must be `int`")
-        if not isinstance(data, (pickles.PlainArray, type(None))):
-            raise FormatError(f"{path}: data of {where} must be `numpy.ndarray`")
-        low, high = (_numbers(entry, end, f"{path}: {end} of {where}") for end in ("min", "max"))
-        if low.size != high.size:
-            raise FormatError(f"{path}: min of {where} has {low.size} values, max has {high.size}")
-        bounds = Range(low, high, bit) if low.size else None
-        if bounds is not None:
-            check_range(name, bounds, f"{path}: {where}")
-        params.append(QuantParam(name, bounds, bit, None if data is None else data.array))
-    return params
-
-
-def _numbers(entry: Mapping[str, Any], key: str, where: str) -> np.ndarray:
-    """A list, an array or one number, as float64."""
-    value = entry.get(key)
-    if isinstance(value, pickles.PlainArray):
-        return np.atleast_1d(value.array.astype(np.float64)).reshape(-1)
-    values = value if isinstance(value, list) else [value]
-    if not all(isinstance(number, (int, float)) and not isinstance(number, bool) for number in values):
-        raise FormatError(f"{where} must be a `list` of numbers")
-    try:
-        return np.array(values, np.float64)
-    except OverflowError as error:
-        raise FormatError(f"{where} holds a number out of range") from error
-
-
-def numbers_range(low: str, high: str, where: str, count: int | None = None) -> Range:
-    """The Range of two lists of numbers, ``count`` each. Raises FormatError, beginning with ``where``."""
-    try:
-        ends = [np.array([float(word) for word in text.split(",") if word.strip()]) for text in (low, high)]
-    except ValueError as error:
-        raise FormatError(f"{where}: {error}") from None
-    sizes = {end.size for end in ends} | ({count} if count is not None else set())
-    if len(sizes) != 1 or not ends[0].size or not (ends[0] <= ends[1]).all() or not np.isfinite(ends).all():
-        raise FormatError(f"{where}: the minima and maxima are not ranges of as many channels")
-    return Range(ends[0], ends[1])
-
-
-def numbers_text(values: np.ndarray) -> str:
-    """A list of such numbers, of six decimals each."""
-    return ", ".join(f"{value:f}" for value in values.tolist())
-
-
-PROTOCOL = 3

@@ -14,7 +14,7 @@ from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import read_bytes
 from sgsdump.files.escaping import quoted
-from sgsdump.sidecars.quant_param import numbers_range, numbers_text
+from sgsdump.sidecars.quant_param_entries import numbers_range, numbers_text
 from sgsdump.tensors.types import Range
 
 LIMIT = 64 << 20

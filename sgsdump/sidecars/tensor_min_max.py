@@ -24,7 +24,7 @@ from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.atomic_write import replace_text
 from sgsdump.files.bounded_read import TEXT_LIMIT, read_bytes
 from sgsdump.files.escaping import quoted
-from sgsdump.sidecars.quant_param import (
+from sgsdump.sidecars.quant_param_entries import (
     PICKLE_LIMIT,
     QuantParam,
     check_range,

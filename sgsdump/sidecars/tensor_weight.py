@@ -27,7 +27,7 @@ import numpy as np
 from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import open_file, reading
-from sgsdump.sidecars.quant_param import numbers_range, numbers_text
+from sgsdump.sidecars.quant_param_entries import numbers_range, numbers_text
 from sgsdump.tensors.types import Range
 
 CHUNK = 1 << 16

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sgsdump.models.model import Model
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
-    from sgsdump.sidecars.quant_param import QuantParam
+    from sgsdump.sidecars.quant_param_entries import QuantParam
     from sgsdump.tensors.tensor import Quant
     from sgsdump.tuning.criteria import CombinedError, Picture
     from sgsdump.tuning.plan_scores import PlanScores

@@ -25,7 +25,7 @@ from sgsdump.quantisation.quant_plan import plan
 from sgsdump.quantisation.ranges.statistics import SideRanges, updated, with_softmax
 from sgsdump.quantisation.scales import joined
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.sidecars.quant_param import QuantParam
+from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.types import Range
 
 WIDE = Range.of(-4, 4)

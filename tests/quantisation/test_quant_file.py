@@ -19,7 +19,7 @@ from sgsdump.quantisation.quant_file import import_params, read_quant_file
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
-from sgsdump.sidecars.quant_param import QuantParam
+from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.types import Range
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 from sgsdump.sidecars import tensor_chn, tensor_weight
-from sgsdump.sidecars.quant_param import numbers_range
+from sgsdump.sidecars.quant_param_entries import numbers_range
 from sgsdump.sidecars.tensor_weight import ConvolutionWeights
 from sgsdump.tensors.types import Range
 

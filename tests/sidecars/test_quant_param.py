@@ -12,7 +12,7 @@ import pytest
 
 from sgsdump.errors import ConfigError, FormatError, OutputError, SgsdumpError
 from sgsdump.sidecars import quant_param
-from sgsdump.sidecars.quant_param import QuantParam
+from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.sidecars.tensor_min_max import read_ranges
 from sgsdump.tensors.types import Range
 
