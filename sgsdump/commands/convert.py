@@ -174,7 +174,7 @@ def _convert(options: Options) -> int:
         form = common_form([dump])
     target = target_of(output, options.to, Dump(records, *form))
     loading = _loading_on_cluster(conversion, records, options.scheduler) if options.scheduler else load
-    saved = save(records, output, target, str(conversion.dump), TERMINAL, options.strict, loading)
+    saved = save(records, output, target, TERMINAL, options.strict, loading)
     print(f"{output}: {saved.written} tensors, {target.format}{saved}")
     return 1 if saved.left_out else 0
 

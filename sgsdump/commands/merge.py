@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     records = merge(dumps, options.prefix)
     format, variant = common_form([dump for _, dump in dumps])
     target = target_of(options.output, options.to, Dump(records, format, variant))
-    saved = save(records, options.output, target, "these dumps", TERMINAL)
+    saved = save(records, options.output, target, TERMINAL)
     print(f"{options.output}: {saved.written} tensors of {len(dumps)} dumps, {target.format}{saved}")
     return 1 if saved.left_out else 0
 

@@ -210,10 +210,11 @@ def _show_tensors(dump: Dump, options: Options) -> int:
     among = f" of {len(dump.records)}" if options.select else ""
     print(f"{len(items)}{among} tensor{'' if len(items) == 1 else 's'}, {dump.format}")
     print_lines(dump.notes, "note: ")
-    return 1 if any(item.damaged for item in items) else 0
+    return 1 if any(item.content.damaged for item in items) else 0
 
 
 def _show_values(dump: Dump, options: Options, name: str) -> int:
+    from sgsdump.dumps.formats.ascend.overflow import StatusNote
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.files.escaping import for_terminal, shown
     from sgsdump.reports.dump_values import values_csv, values_json, values_text
@@ -227,9 +228,8 @@ def _show_values(dump: Dump, options: Options, name: str) -> int:
         if options.json:
             replace_text(options.json, text)
         print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{note}"))
-        for line in dump.notes:
-            if line.startswith(f"{record.name}: "):
-                print(for_terminal(f"note: {line}"))
+        notes = [note for note in dump.notes if isinstance(note, StatusNote) and note.tensor == record.name]
+        print_lines(notes, "note: ")
         print(text, end="")
         return 0
     array, how = _array(record, options.stored)

@@ -12,7 +12,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
-from sgsdump.reports.strict_json import json_text
+from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import aligned
 from sgsdump.reports.text import counted
 from sgsdump.tuning.advice import MAYBE, Advice, Measured, holds

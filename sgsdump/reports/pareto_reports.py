@@ -6,7 +6,7 @@ import csv
 import io
 import math
 
-from sgsdump.reports.strict_json import json_text
+from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import aligned
 from sgsdump.tuning.pareto import Pareto, Row, as_document, plan_lines
 

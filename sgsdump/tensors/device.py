@@ -5,7 +5,7 @@ Sources: docs/formats/ascend.md#device-layouts, docs/formats/sigmastar.md#padded
 ===========  =======================================  ==========================================================
 NC1HWC0      (N, C1, H, W, C0), C0 the last size      also NC1HWC0_C04
 NDC1HWC0     (N, D, C1, H, W, C0)
-FRACTAL_Z    (G * C1 * H * W, N1, N0, C0)             weights; G blocks of a _grouped convolution, else 1
+FRACTAL_Z    (G * C1 * H * W, N1, N0, C0)             weights; G blocks of a grouped convolution, else 1
 FRACTAL_NZ   (…, N1, M1, M0, N0)                      matrices of M rows and N columns; also FRACTAL_NZ_C0_16, _C0_32
 NHWX, NHWC   flat, padded                             SigmaStar's buffers: see ``sdk_buffers``
 ===========  =======================================  ==========================================================
@@ -74,7 +74,7 @@ def logical_origin(info: TensorInfo) -> Origin:
 
 
 def conversion(info: TensorInfo) -> str:
-    """What ``Tensor.logical`` does to a tensor, in words: ``NC1HWC0 to NCHW``; empty when it does nothing or cannot."""
+    """The conversion of ``Tensor.logical`` in words: ``NC1HWC0 to NCHW``; empty when it does nothing or cannot."""
     if not is_device(info.layout) or info.origin is None:
         return ""
     try:
@@ -261,7 +261,7 @@ def _scattered(array: np.ndarray, of: str, axes: Axes, block: Mapping[str, int])
 
 
 class _Groups(NamedTuple):
-    """A _grouped convolution's weights: how many blocks, the groups in each, and a block's channels and outputs."""
+    """A grouped convolution's weights: how many blocks, the groups in each, and a block's channels and outputs."""
 
     blocks: int
     per_block: int

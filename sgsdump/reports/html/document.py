@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgsdump.comparison.details import Details
+from sgsdump.files.json_yaml import strict
 from sgsdump.reports.charts.bins import of_details, of_errors
 from sgsdump.reports.layers.table import Entry, bar_shares
 from sgsdump.reports.sentences import left_out_title
-from sgsdump.reports.strict_json import strict
 from sgsdump.reports.text import copied, number, shown
 
 if TYPE_CHECKING:
