@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from sgsdump.comparison.alignment import Alignment, Pair, Settled, align, compared, ids_of
-from sgsdump.comparison.value_probes import Probes
+from sgsdump.comparison.same_values import Probes
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.tensors.stages import (
     Stage,
