@@ -319,10 +319,7 @@ def _axes(pair: Pair, measured: Measured) -> str | None:
 
 def _failed(pair: Pair, error: SgsdumpError) -> Failed:
     difference = unlike(pair) if both_quantised(pair) else ""
-    why = str(error)
-    for record in pair.records:
-        # The name is told beside the reason, which others may share.
-        why = why.removeprefix(f"tensor {record.name!r} ")
+    why = error.reason_of(pair.sample.name, pair.benchmark.name)
     return Failed(pair, f"quantised differently: {difference}; {why}" if difference else why)
 
 
