@@ -21,7 +21,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from sgsdump.comparison.alignment import NAME_WAYS, Pair
+from sgsdump.comparison.alignment import NAME_WAYS, Pair, size_of
 from sgsdump.comparison.layout_match import measure
 from sgsdump.comparison.metrics import cos, rmse
 from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
@@ -30,8 +30,6 @@ from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.files.mapped import let_go
-from sgsdump.tensors.device import is_device
-from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.tensor import Values, values_of
 from sgsdump.tensors.types import to_nchw, to_nhwc
 
@@ -67,9 +65,8 @@ class Probes:
                 self._rows[id(record)] = side.values[_in_order(side.shape)[1]]
 
     def size(self, record: Record) -> int:
-        """How many real values a record holds; 0 where they cannot be had."""
         if id(record) not in self._sizes:
-            self._sizes[id(record)] = _size(record)
+            self._sizes[id(record)] = size_of(record)
         return self._sizes[id(record)]
 
 
@@ -107,16 +104,6 @@ def _in_order(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """The places in ascending order, and where in this order each of them is."""
     ascending, where = np.unique(_places(shape), return_inverse=True)
     return ascending.astype(np.int64, copy=False), where.reshape(_places(shape).shape)
-
-
-def _size(record: Record) -> int:
-    info = record.tensor.info
-    if info.shape is not None and not is_device(info.layout) and not is_complex(info.dtype):
-        return math.prod(info.shape)
-    try:
-        return values_of(record.tensor.logical()).array.size
-    except SgsdumpError:
-        return 0
 
 
 def _rows_of(record: Record) -> np.ndarray | None:
