@@ -159,7 +159,8 @@ def readable(
             continue
         array = next(load([record]) if loaded is None else loaded)
         if isinstance(array, SgsdumpError):
-            left_out.append((record.name, str(array)))
+            why = array.reason_of(record.name)
+            left_out.append((record.name, f"it {why}" if array.tensor == record.name else why))
             continue
         yield replace(record, tensor=Tensor(record.tensor.info, partial(np.asarray, array)))
         del array, record
@@ -169,7 +170,7 @@ def reasons(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
     """A line for each reason of those that ``readable`` left out, with the names of the first."""
     names: dict[str, list[str]] = {}
     for name, reason in left_out:
-        names.setdefault(reason.replace(f"tensor {name!r} ", "it "), []).append(repr(name))
+        names.setdefault(reason, []).append(repr(name))
     for reason, those in names.items():
         yield f"{len(those)} left out: {', '.join(those[:SHOWN])}{', …' if len(those) > SHOWN else ''}: {reason}"
 

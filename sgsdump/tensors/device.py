@@ -67,8 +67,9 @@ def logical_origin(info: TensorInfo) -> Origin:
     """
     if info.origin is None:
         raise ValuesError(
-            f"tensor {info.name!r} is in the layout {info.layout}, and its file does not give the original shape: "
-            f"its padding cannot be told from its values"
+            f"is in the layout {info.layout}, and its file does not give the original shape: its padding cannot be "
+            f"told from its values",
+            tensor=info.name,
         )
     return replace(info.origin, layout=_checked(info, info.origin))
 
@@ -144,12 +145,12 @@ def _checked(info: TensorInfo, origin: Origin) -> str | None:
     if base == "NHWX":
         return NHWC
     if base not in _AXES:
-        raise ValuesError(f"tensor {info.name!r} is in the layout {info.layout}, which is not known how to undo")
+        raise ValuesError(f"is in the layout {info.layout}, which is not known how to undo", tensor=info.name)
     original = _original_of(base, info.shape or (), origin)
     if original is None:
         raise ValuesError(
-            f"tensor {info.name!r} is {info.layout} {list(info.shape or ())}, which does not fit its original shape "
-            f"{list(origin.shape)}"
+            f"is {info.layout} {list(info.shape or ())}, which does not fit its original shape {list(origin.shape)}",
+            tensor=info.name,
         )
     if base == "FRACTAL_NZ":
         return origin.layout if origin.layout and len(origin.layout) == len(origin.shape) else None

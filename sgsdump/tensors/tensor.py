@@ -65,7 +65,7 @@ class Tensor:
         """A tensor without values: asking for them raises ValuesError."""
 
         def load() -> np.ndarray:
-            raise ValuesError(f"tensor {info.name!r} has no values: only statistics were dumped")
+            raise ValuesError("has no values: only statistics were dumped", tensor=info.name)
 
         return cls(info, load, statistics)
 
@@ -74,7 +74,7 @@ class Tensor:
         """A tensor whose values raise ValuesError, which says why; its statistics tell nothing."""
 
         def load() -> np.ndarray:
-            raise ValuesError(f"tensor {info.name!r} has no values: {why}")
+            raise ValuesError(f"has no values: {why}", tensor=info.name)
 
         return cls(info, load, Statistics())
 
@@ -119,12 +119,10 @@ class Tensor:
         count = math.prod(shape)
         if array.size < count:
             raise FormatError(
-                f"tensor {self.info.name!r} holds {array.size} values, its shape {list(shape)} needs {count}"
+                f"holds {array.size} values, its shape {list(shape)} needs {count}", tensor=self.info.name
             )
         if array.size > count and has_padded_channels(array, shape):
-            raise ValuesError(
-                f"tensor {self.info.name!r} is a padded hardware buffer; dump it again with eliminateGarbage"
-            )
+            raise ValuesError("is a padded hardware buffer; dump it again with eliminateGarbage", tensor=self.info.name)
         return array.reshape(-1)[:count].reshape(shape)
 
     def real(self, layout: str | None = None) -> np.ndarray:
@@ -166,7 +164,7 @@ class Tensor:
         if info.layout == layout:
             return tensor
         if info.layout not in PLAIN or info.shape is None or sorted(info.layout) != sorted(layout):
-            raise ValuesError(f"tensor {info.name!r} cannot become {layout}: its layout is {info.layout or 'unknown'}")
+            raise ValuesError(f"cannot become {layout}: its layout is {info.layout or 'unknown'}", tensor=info.name)
         order = [info.layout.index(letter) for letter in layout]
         shape, quant = tuple(info.shape[axis] for axis in order), info.quant
         if quant is not None and quant.axis is not None:
@@ -262,9 +260,9 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
     letters = _LETTERS.get(layout)
     of = info.layout if info.layout and info.layout in PLAIN else ""
     if not info.shape or 0 in info.shape or (letters and sorted(of) != sorted(letters)):
-        raise ValuesError(f"tensor {info.name!r} cannot become {layout}: its layout is {info.layout or 'unknown'}")
+        raise ValuesError(f"cannot become {layout}: its layout is {info.layout or 'unknown'}", tensor=info.name)
     if tensor.statistics is not None:
-        raise ValuesError(f"tensor {info.name!r} cannot become {layout}: only statistics were dumped")
+        raise ValuesError(f"cannot become {layout}: only statistics were dumped", tensor=info.name)
     c0 = 4 * BLOCK if name_of(info.dtype).endswith("int4") else 2 * BLOCK if info.dtype.itemsize == 1 else BLOCK
     shape = device_shape(info.shape, of, layout, c0, BLOCK)
     to = replace(info, shape=shape, layout=layout, origin=Origin(info.shape, info.layout))
@@ -279,7 +277,7 @@ def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """
     info = tensor.info
     if not is_device(info.layout):
-        raise ValuesError(f"tensor {info.name!r} is not in a device's layout: it has its original shape")
+        raise ValuesError("is not in a device's layout: it has its original shape", tensor=info.name)
     origin = replace(info.origin, shape=shape) if info.origin else Origin(shape)
     try:
         logical_origin(completed := replace(info, origin=origin))
@@ -301,7 +299,7 @@ def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
         with np.errstate(over="ignore"):
             return pairs.view(pairs.real.dtype).reshape(*stored.shape, 2).astype(np.float32, copy=False)
     if not is_number(stored.dtype):
-        raise ValuesError(f"tensor {info.name!r} holds {name_of(stored.dtype)}, which are not numbers")
+        raise ValuesError(f"holds {name_of(stored.dtype)}, which are not numbers", tensor=info.name)
     return dequantise(stored, info)
 
 
@@ -337,13 +335,15 @@ def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
     assert quant is not None, "values without a scale mean themselves"
     if not quant.exact:
         raise ValuesError(
-            f"tensor {info.name!r} holds integers whose true scale is not in the file (its header rounds it to "
-            f"six decimals); give the calibrated ranges, or dump again with dequantFixed"
+            "holds integers whose true scale is not in the file (its header rounds it to "
+            "six decimals); give the calibrated ranges, or dump again with dequantFixed",
+            tensor=info.name,
         )
     if not scale_fits(info):
         raise ValuesError(
-            f"tensor {info.name!r} has {np.size(quant.scale)} scales along axis {quant.axis}, which do not fit its "
-            f"shape {list(shape)}; give the calibrated ranges"
+            f"has {np.size(quant.scale)} scales along axis {quant.axis}, which do not fit its "
+            f"shape {list(shape)}; give the calibrated ranges",
+            tensor=info.name,
         )
     with np.errstate(over="ignore", invalid="ignore"):
         scale = np.asarray(quant.scale, np.float32)

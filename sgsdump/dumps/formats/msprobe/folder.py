@@ -238,7 +238,7 @@ def read(path: Path) -> Dump:
 
 def _without_values(info: TensorInfo, statistics: Statistics, why: str) -> Tensor:
     def load() -> np.ndarray:
-        raise ValuesError(f"tensor {info.name!r} has no values: {why}")
+        raise ValuesError(f"has no values: {why}", tensor=info.name)
 
     return Tensor(info, load, statistics)
 

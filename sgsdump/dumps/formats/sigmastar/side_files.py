@@ -177,17 +177,17 @@ def without_blocks(dump: Dump) -> Dump:
         info = record.tensor.info
         if id(record) not in shaped or is_row_major("NHWX", info.shape or (), info.dtype.itemsize):
             return record.tensor
-        why = f"tensor {record.name!r} is a padded hardware buffer, whose order the dump does not tell"
-        return _refused(info, f"{why}; give --parse-net, or dump it with eliminateGarbage")
+        why = "is a padded hardware buffer, whose order the dump does not tell"
+        return _refused(info, f"{why}; give --parse-net, or dump it with eliminateGarbage", record.name)
 
     return with_tensors(dump, tensor_of)
 
 
-def _refused(info: TensorInfo, reason: str) -> Tensor:
+def _refused(info: TensorInfo, reason: str, tensor: str | None = None) -> Tensor:
     """A tensor whose values raise ValuesError."""
 
     def load() -> np.ndarray:
-        raise ValuesError(reason)
+        raise ValuesError(reason, tensor)
 
     return Tensor(info, load)
 
@@ -280,7 +280,7 @@ def _shaped(record: Record, facts: NetTensor | None, net: ParseNet, padded: Padd
         return tensor
     if info.shape is not None and _without_ones(info.shape) != _without_ones(facts.shape):
         shapes = f"the shape {list(info.shape or ())} in the dump and {list(facts.shape)} in {net.path.name}"
-        return _refused(info, f"tensor {record.name!r} has {shapes}; are they of one model?")
+        return _refused(info, f"has {shapes}; are they of one model?", record.name)
     if record.constant and facts.order == "KB":
         return Tensor(info, partial(_filter, tensor, facts))
     shaped = _in_shape(info, facts)
@@ -314,26 +314,30 @@ def _values(tensor: Tensor, facts: NetTensor, constant: bool, padded: Padded) ->
     count, sizes = math.prod(shape), padded_sizes(order, shape, itemsize, constant)
     if flat.size == count and order in ("RGBA", "BGRA") and shape[-1] == 3:
         raise ValuesError(
-            f"tensor {name!r} holds the first three quarters of an {order} picture (an error of the SDK with "
-            f"eliminateGarbage); dump it again without eliminateGarbage"
+            f"holds the first three quarters of an {order} picture (an error of the SDK with eliminateGarbage); "
+            f"dump it again without eliminateGarbage",
+            tensor=name,
         )
     if flat.size == count and (constant or is_row_major(order, shape, itemsize) or padded() is False):
         return flat.reshape(shape)
     if flat.size == count and (not sizes or padded() is None):
         raise ValuesError(
-            f"tensor {name!r} ({facts.ddr_type}, {list(shape)}) fits its shape with and without padding, and nothing "
-            f"in the dump tells which it is; dump it again with eliminateGarbage"
+            f"({facts.ddr_type}, {list(shape)}) fits its shape with and without padding, and nothing in the dump tells "
+            f"which it is; dump it again with eliminateGarbage",
+            tensor=name,
         )
     if not sizes:
         raise ValuesError(
-            f"tensor {name!r} is a buffer of {flat.size} values in an order that is not known ({facts.ddr_type}, "
-            f"{list(shape)}); dump it again with eliminateGarbage"
+            f"is a buffer of {flat.size} values in an order that is not known ({facts.ddr_type}, {list(shape)}); dump "
+            f"it again with eliminateGarbage",
+            tensor=name,
         )
     if flat.size not in sizes:
         expected = " or ".join(map(str, dict.fromkeys(sizes)))
         raise ValuesError(
-            f"tensor {name!r} holds {flat.size} values; {facts.ddr_type} {list(shape)} has {expected} padded and "
-            f"{count} without padding: the parse_net text is of another model"
+            f"holds {flat.size} values; {facts.ddr_type} {list(shape)} has {expected} padded and {count} without "
+            f"padding: the parse_net text is of another model",
+            tensor=name,
         )
     return unpad(flat, order, shape)
 
