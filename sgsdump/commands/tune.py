@@ -273,6 +273,7 @@ def _calibrated(
     from sgsdump.models.feeds.image_list import evenly
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration import calibrate
+    from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.tuning.setup import PICTURES
 
@@ -283,6 +284,7 @@ def _calibrated(
         if options.search.evaluate
         else pictures
     )
+    rehearse(model, pictures[0], config)
     calibration = calibrate(
         model, pictures, config, WITHOUT_BITS[options.quant_level], workers=workers, progress=Terminal("stderr")
     )

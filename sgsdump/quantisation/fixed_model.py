@@ -23,6 +23,7 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.integer.walk import write_integers
 from sgsdump.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
+from sgsdump.quantisation.ranges.measured_ranges import Feed, measure_ranges
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, with_softmax
 from sgsdump.quantisation.scales import INT16
 from sgsdump.sidecars.input_config import InputConfig
@@ -99,6 +100,13 @@ def make_fixed(
     origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)), side.channels)
     written = write_integers(proto, decided, ranges, pictures, integer, origin)
     return FixedModel(written.proto, decided, clipped_ranges(decided, ranges), written.approximate)
+
+
+def rehearse(model: Model, feed: Feed, config: InputConfig, fuse: bool = True) -> None:
+    """Make and run the fixed model on one picture alone: before a long calibration, refuse in seconds a model that
+    cannot be quantised. Raises what ``gather``, ``make_fixed`` and ``check_that_it_runs`` raise."""
+    fixed = make_fixed(model, measure_ranges(model, [feed], fuse), config, fuse)
+    check_that_it_runs(model, fixed.proto, config, feed[1])
 
 
 def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, feed: Mapping[str, np.ndarray]) -> None:

@@ -12,7 +12,7 @@ from small_nets import conv, model, node, weights
 from sgsdump.cli import main
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.io import open_dump
-from sgsdump.quantisation import calibration
+from sgsdump.quantisation import fixed_model
 from sgsdump.quantisation.integer.emitter import Emitter
 
 INI = """[INPUT_CONFIG]
@@ -116,7 +116,7 @@ def test_a_fixed_model_that_does_not_run_is_not_written(tmp_path: Path, monkeypa
     onnx.save(net(), "net.onnx")
     Path("input_config.ini").write_text(INI)
     np.save("0.npy", np.random.default_rng(0).normal(size=SHAPE).astype(np.float32))
-    monkeypatch.setattr(calibration, "check_that_it_runs", lambda *arguments: None)
+    monkeypatch.setattr(fixed_model, "rehearse", lambda *arguments: None)
     monkeypatch.setattr(Emitter, "stored", lambda emitter, name: "data")
     given = ["-m", "net.onnx", "-i", "0.npy", "--input-config", "input_config.ini", "--quant-level", "L1"]
     assert main(["calibrate", *given, "-o", "fixed.onnx"]) == 2

@@ -14,7 +14,7 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.calibration import Calibration, calibrate
 from sgsdump.quantisation.calibration_log import read_log
 from sgsdump.quantisation.fixed_facts import read_facts
-from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.fixed_model import make_fixed, rehearse
 from sgsdump.quantisation.quant_file import import_params, read_quant_file
 from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.quantisation.ranges.statistics import side_ranges
@@ -48,6 +48,7 @@ def calibrated(
     workers: Workers = ALONE,
 ) -> Subject:
     """As ``sgsdump calibrate`` makes the fixed model."""
+    rehearse(model, feeds[0], config)
     calibration = calibrate(model, feeds, config, level, workers=workers, progress=progress)
     fixed = make_fixed(model, calibration.ranges, calibration.config, side=side_ranges(calibration.statistics))
     fixed_model = replace(model, proto=fixed.proto)
