@@ -1,4 +1,4 @@
-"""Search for the best quant plans, each verified by running it.
+"""Search for the best quant plans, each verified by running it. Apart: knows a pool of plans, not models or files.
 
 1. Every domain is measured alone, at 8 bits among INT16 and at INT16 among 8 bits (``Surrogate``).
 2. With more than EXHAUSTIVE domains the plan to take comes first: the smallest that goes ENOUGH of the way to INT16.

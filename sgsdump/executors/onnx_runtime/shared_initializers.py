@@ -1,7 +1,7 @@
 """Big weights are handed to a session beside its model, so that none is serialised, parsed and unpacked.
 
 In the model stands a stub that says "external". A weight in memory is shared as it is. One that was left in the model's
-own file (``models/external_weights.py``) is read for this session, into memory aligned as onnxruntime's own. Weights in
+own file (``models/onnx_file.py``) is read for this session, into memory aligned as onnxruntime's own. Weights in
 other files onnxruntime maps itself.
 """
 

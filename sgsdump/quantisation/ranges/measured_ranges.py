@@ -21,8 +21,7 @@ from sgsdump.errors import InputError
 from sgsdump.executors.onnx_runtime.placed_graph import PlacedGraph, PlacedRun, Unplaceable
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import REFUSALS
-from sgsdump.executors.workers.task_pool import ALONE, Workers, run_tasks
-from sgsdump.executors.workers.threads import in_threads
+from sgsdump.executors.workers.task_pool import ALONE, Workers, in_threads, run_tasks
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.graph import REARRANGING, Graph, captured
 from sgsdump.models.model import Model

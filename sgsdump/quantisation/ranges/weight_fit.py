@@ -1,4 +1,4 @@
-"""Fit the range of each output channel of INT8 weights by the error in the output: arithmetic, apart from the levels.
+"""Fit the range of each output channel of INT8 weights by the output's error. Apart: a formula with its own tests.
 
 Rounding weights changes an output by sum(dw * x). With the mean m and the energy e = E[x^2] of each input channel,
 measured in calibration and taken as alike over the kernel's positions and uncorrelated between them, the expected
