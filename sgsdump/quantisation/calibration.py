@@ -60,7 +60,7 @@ TRIALS = 4
 
 @dataclass(frozen=True)
 class Level:
-    """What a level does."""
+    """The steps of a level."""
 
     weights: bool = False
     activations: bool = False
@@ -253,7 +253,7 @@ LEVELS = {
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What calibration found.
+    """The results of calibration.
 
     ranges         every float tensor's range, in graph order: what ``make_fixed`` and ``PlanTrial`` take.
     config         the input_config with the convolutions that the level raised to INT16 in ``tensor_arrays``.
@@ -270,7 +270,7 @@ class Calibration:
 
     @property
     def seen(self) -> dict[str, Range]:
-        """What every tensor's values filled on the pictures, before anything was narrowed or decided otherwise."""
+        """The range that every tensor's values filled on the pictures, before anything was narrowed."""
         return {name: Range.of(each.low, each.high) for name, each in self.statistics.whole.items()}
 
 

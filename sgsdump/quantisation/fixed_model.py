@@ -89,7 +89,7 @@ def make_fixed(
     _check_names(model, config)
     proto = deployed(model, fuse)
     float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
-    ranges = {name: each for name, each in ranges.items() if name not in float_inputs}
+    ranges = {name: measured for name, measured in ranges.items() if name not in float_inputs}
     ranges = with_softmax(ranges, side.softmax)
     if not ranges.keys() & Graph(proto).producer.keys():
         raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
@@ -156,10 +156,10 @@ def _used(decided: QuantPlan, ranges: Mapping[str, Range], graph: Graph) -> dict
 
 def _check_names(model: Model, config: InputConfig) -> None:
     graph = Graph(model.proto)
-    for kind, given, known in (
+    for kind, named, existing in (
         ("inputs", [e.name for e in config.inputs], graph.inputs),
         ("outputs", [e.name for e in config.outputs], graph.outputs),
     ):
-        for name in given:
-            if name not in known:
-                raise ConfigError(f"input_config: {kind} names {name!r}, the model has {', '.join(known)}")
+        for name in named:
+            if name not in existing:
+                raise ConfigError(f"input_config: {kind} names {name!r}, the model has {', '.join(existing)}")

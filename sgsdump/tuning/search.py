@@ -297,7 +297,7 @@ def _enough(search: Search) -> Target:
 
 
 def _unmeasured(search: Search) -> list[str]:
-    """What the surrogate did not see, where it is all there is."""
+    """The plans that the surrogate did not see, where they are all there is."""
     few = 0 if search.small else search.pool.unmeasured
     return [f"each convolution alone on {few} of the {len(search.pool.pictures)} pictures"] if few else []
 

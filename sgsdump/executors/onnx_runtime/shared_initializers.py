@@ -40,7 +40,7 @@ class ModelFile(NamedTuple):
 def share_initializers(
     options: ort.SessionOptions, weights: Mapping[str, Any], file: ModelFile | None = None
 ) -> tuple[dict[str, Any], Values]:
-    """What stands in the model for each weight, and the values shared beside it, which must outlive the session.
+    """The stub in the model for each weight, and the values shared beside it, which must outlive the session.
 
     options  of the session that is to be made; the values are added to them.
     file     the model's own, where big weights may have been left.

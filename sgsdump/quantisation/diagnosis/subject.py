@@ -82,7 +82,7 @@ def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject
     fixed = open_model(path)
     facts = read_facts(fixed)
     if facts is None:
-        raise ModelError(f"{path} is no fixed model made by sgsdump calibrate; leave --fixed out to make one")
+        raise ModelError(f"{path} is not a fixed model made by sgsdump calibrate; leave --fixed out to make one")
     if facts.origin is None or not facts.origin.inputs:
         if config is None:
             raise ConfigError(f"{path} does not say how its pictures are normalised; give --input-config too")

@@ -43,7 +43,7 @@ def fit_weight(graph: Graph, node: NodeProto, moments: Moments | None) -> Range:
     count = max(1, BLOCK // max(1, rows.shape[1]))
     for start in range(0, len(rows), count):
         block = slice(start, start + count)
-        mean, energy = (each[meets(block)] for each in channels)
+        mean, energy = (figures[meets(block)] for figures in channels)
         spread = np.maximum(energy - mean**2, 0.0)
         best[block] = _best(rows[block].astype(np.float64), top[block], mean, spread)
     plain = Range(low, high)

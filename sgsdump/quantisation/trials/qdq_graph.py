@@ -255,7 +255,7 @@ def _is_conv(nodes: list[NodeProto], output: str) -> bool:
 
 
 def _rectified(conv: NodeProto, relu: NodeProto) -> NodeProto:
-    """The convolution that does the work of the Relu behind it too."""
+    """The convolution that does the work of the following Relu too."""
     from onnx import helper
 
     fused = helper.make_node("FusedConv", list(conv.input), list(relu.output), conv.name, domain=CONTRIB)

@@ -157,7 +157,7 @@ def _statistics(builder: LayerBuilder) -> tuple[np.ndarray, np.ndarray, np.ndarr
 def gain_and_offset(
     gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, *, epsilon: float
 ) -> Affine:
-    """What a batch normalisation does to its input; as in the SDK variance + epsilon is a sum of float32, all else
+    """A batch normalisation as gain and offset; as in the SDK variance + epsilon is a sum of float32, all else
     double precision."""
     spread = variance.astype(np.float32) + np.float32(epsilon)
     gain = gamma.astype(np.float64) / np.sqrt(spread.astype(np.float64))
