@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
     from sgsdump.quantisation.calibration import CalibrationOptions, calibrate
     from sgsdump.quantisation.calibration_log import FILES, LogOptions, read_log, write_log
-    from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed
+    from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed, rehearse
     from sgsdump.quantisation.float_model import serialise
     from sgsdump.quantisation.pictures import disagreements
     from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
@@ -147,6 +147,7 @@ def run(args: argparse.Namespace) -> int:
             imported = import_params(model, [*params, *beside], config, fuse, quant_file, level == "L1")
         workers = Workers(options.num_process, options.scheduler)
         how = CalibrationOptions(level, fuse, options.sensitivity_threshold)
+        rehearse(imported.model, feeds[0], imported.config, fuse)
         calibration = calibrate(imported.model, feeds, imported.config, how, workers, Terminal("stderr"))
         calibration = replace(calibration, ranges={**calibration.ranges, **imported.ranges})
         side = updated(side_ranges(calibration.statistics), side)

@@ -182,8 +182,7 @@ def _setting(options: Options) -> Setting:
     from sgsdump.files.bounded_read import read_bytes
     from sgsdump.models.feeds.feeds import expand
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.diagnosis.assumed_config import assume_config, ini_text
-    from sgsdump.quantisation.diagnosis.subject import given_fixed
+    from sgsdump.quantisation.diagnosis.subject import assume_config, given_fixed, ini_text
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model
     from sgsdump.quantisation.quant_plan import with_raised_inputs
     from sgsdump.sidecars import input_config

@@ -92,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.bounded_read import read_bytes
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.calibration_log import LogOptions, write_log
+    from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.reports.repair_reports import end_lines, render_round, repair_log
     from sgsdump.sidecars import input_config
@@ -115,6 +116,7 @@ def run(args: argparse.Namespace) -> int:
     asides: list[Path] = []
     with replacing_folder(options.output, asides.append) as folder:
         level = WITHOUT_BITS[options.quant_level]  # raising to INT16 is what the rounds do
+        rehearse(model, feeds[0], config)
         calibration = calibrate(model, feeds, config, level, progress=TERMINAL)
         head = [
             f"sgsdump repair {network.model}, calibrated on {len(feeds)} pictures, weights "

@@ -274,6 +274,7 @@ def _calibrated(
     from sgsdump.models.feeds.feeds import feeds
     from sgsdump.models.feeds.image_list import evenly
     from sgsdump.quantisation.calibration import calibrate
+    from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.tuning.setup import PICTURES
 
@@ -281,6 +282,7 @@ def _calibrated(
     pictures = network.feeds(images)
     judges = network.feeds(evaluated) if evaluated else pictures
     level = WITHOUT_BITS[options.quant_level]
+    rehearse(network.model, pictures[0], network.config)
     calibration = calibrate(
         network.model, pictures, network.config, level, workers=workers, progress=Terminal("stderr")
     )

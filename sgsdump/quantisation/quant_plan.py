@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,7 +74,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class QuantPlan:
-    """What ``quantise`` needs: operators in order, a Quant per stored tensor, a Quant per convolution's weights.
+    """The decisions: operators in order, a Quant per stored tensor, a Quant per convolution's weights.
 
     Tensors without a calibrated range (integers, and what the ranges leave out) are in none and keep the float
     model's type. ``weights`` is keyed by the name of the convolution node's output; ``bounds`` has the range of every
@@ -110,8 +111,8 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
         node.output[0]: weight_quant(analysis.graph, node, dtype, weight_range(node, ranges), choice.per_channel)
         for node, dtype in weight_types(analysis, tensors)
     }
-    own = {name: Range.of(*bounds[analysis.domain[name]]) for name in tensors}
-    return QuantPlan(analysis.operators, tensors, weights, own)
+    tensor_bounds = {name: Range.of(*bounds[analysis.domain[name]]) for name in tensors}
+    return QuantPlan(analysis.operators, tensors, weights, tensor_bounds)
 
 
 def decide_tensors(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice) -> dict[str, Quant]:
@@ -202,26 +203,26 @@ class RaisedInputs:
         """
         domain = self.analysis.domain
         layers: dict[str, list[str]] = {}
-        for name, known in self.sdk_names.items():
-            layers.setdefault(domain[name], []).extend(each for each in known if each != name)
+        for name, aliases in self.sdk_names.items():
+            layers.setdefault(domain[name], []).extend(alias for alias in aliases if alias != name)
         return {
-            name: tuple(self._word(each, domain[name]) for each in dict.fromkeys([*known, *layers[domain[name]]]))
-            for name, known in self.sdk_names.items()
+            name: tuple(self._word(alias, domain[name]) for alias in dict.fromkeys([*aliases, *layers[domain[name]]]))
+            for name, aliases in self.sdk_names.items()
         }
 
-    def _word(self, known: str, root: str) -> str:
+    def _word(self, alias: str, root: str) -> str:
         """The word for one of the SDK's names, of a domain."""
-        short = known.removesuffix(_RESHAPED) if known.endswith(_RESHAPED) else self.blobs.get(known, known)
-        raised = ((word, {self.analysis.domain[each] for each in self.raised_by(word)}) for word in (short, known))
-        return next((word for word, domains in raised if domains == {root}), known)
+        short = alias.removesuffix(_RESHAPED) if alias.endswith(_RESHAPED) else self.blobs.get(alias, alias)
+        raised = ((word, {self.analysis.domain[name] for name in self.raised_by(word)}) for word in (short, alias))
+        return next((word for word, domains in raised if domains == {root}), alias)
 
     def raised_by(self, word: str) -> tuple[str, ...]:
         """The first inputs that the SDK raises for a word, in execution order; the graph's own only by its name."""
         pictures = self.analysis.graph.inputs
         return tuple(
             name
-            for name, known in self.sdk_names.items()
-            if word in known or (name not in pictures and any(each.startswith(word) for each in known))
+            for name, aliases in self.sdk_names.items()
+            if word in aliases or (name not in pictures and any(alias.startswith(word) for alias in aliases))
         )
 
     def inputs_of(self, chosen: Iterable[str]) -> tuple[str, ...]:
@@ -238,41 +239,41 @@ class RaisedInputs:
         """For each word of a list what it raises without naming it: inputs of domains that no word names."""
         chosen, domain = tuple(chosen), self.analysis.domain
         named = {domain[name] for word in chosen for name in self.sdk_names if self._names(word, name)}
-        found = {word: tuple(n for n in self.raised_by(word) if domain[n] not in named) for word in chosen}
-        return {word: names for word, names in found.items() if names}
+        raised = {word: tuple(n for n in self.raised_by(word) if domain[n] not in named) for word in chosen}
+        return {word: names for word, names in raised.items() if names}
 
     def left_at_8(self, chosen: Iterable[str]) -> tuple[str, ...]:
         """InnerProducts that read what words raise and stay at 8 bits in the SDK, since no word is theirs."""
         chosen, domain = tuple(chosen), self.analysis.domain
         raised = {domain[name] for name in self.inputs_of(chosen)}
         layers = (
-            each
-            for name, known in self.sdk_names.items()
-            for each in known
-            if domain[name] in raised and each != name and not any(each.startswith(word) for word in chosen)
+            alias
+            for name, aliases in self.sdk_names.items()
+            for alias in aliases
+            if domain[name] in raised and alias != name and not any(alias.startswith(word) for word in chosen)
         )
-        return tuple(each.removesuffix(_RESHAPED) for each in layers)
+        return tuple(alias.removesuffix(_RESHAPED) for alias in layers)
 
     def _names(self, word: str, name: str) -> bool:
         """Whether a word is an input's own name, its blob or another stage of it, or the InnerProduct that reads it."""
         blob = self.blobs.get(name, name)
-        known = (name, blob, *(each.removesuffix(_RESHAPED) for each in self.sdk_names[name]))
-        return word in known or self.blobs.get(word) == blob
+        aliases = (name, blob, *(alias.removesuffix(_RESHAPED) for alias in self.sdk_names[name]))
+        return word in aliases or self.blobs.get(word) == blob
 
     def _raises_none(self, word: str) -> str:
         """Why a word raises nothing; for the blob that an InnerProduct alone reads, what to write."""
-        for name, known in self.sdk_names.items():
+        for name, aliases in self.sdk_names.items():
             node = self.analysis.graph.producer.get(name)
             source = node.input[0] if node is not None and name not in self.blobs else name
-            if name not in known and word in (source, self.blobs.get(source)):
-                layer = known[0].removesuffix(_RESHAPED)
+            if name not in aliases and word in (source, self.blobs.get(source)):
+                layer = aliases[0].removesuffix(_RESHAPED)
                 return (
                     f"tensor_arrays names {word!r}, which the InnerProduct {layer!r} reads: the SDK knows that input "
                     f"by the layer's name, write {layer}"
                 )
-        words = (each for own in self.words.values() for each in own)
+        words = chain.from_iterable(self.words.values())
         near = hint(word, list(dict.fromkeys([*words, *self.sdk_names])))
-        return f"tensor_arrays names {word!r}, which is no convolution's first input{near}"
+        return f"tensor_arrays names {word!r}, which is not a convolution's first input{near}"
 
 
 def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputConfig, list[str]]:
@@ -284,16 +285,16 @@ def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputCon
     words = config.tensor_arrays
     exact = replace(config, tensor_arrays=inputs.inputs_of(words))
     notes = [wider(word, names) for word, names in inputs.beside(words).items()]
-    if left := inputs.left_at_8(words):
+    if unnamed := inputs.left_at_8(words):
         notes.append(
-            f"tensor_arrays does not name {listed(left)}, InnerProducts that read a raised tensor: in the SDK they "
+            f"tensor_arrays does not name {listed(unnamed)}, InnerProducts that read a raised tensor: in the SDK they "
             f"stay at 8 bits, here they are raised too; name them"
         )
     return exact, notes
 
 
 def wider(word: str, names: Iterable[str]) -> str:
-    """What to know of a word that raises more than it names."""
+    """A note on a word that raises more than it names."""
     return (
         f"tensor_arrays {word!r} raises {listed(tuple(names))} too: the SDK takes every convolution whose first "
         f"input's name begins so"
@@ -328,10 +329,10 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
     """(min, max) by domain: the union of its tensors' ranges, for the type it has."""
     ops, domain = analysis.operators, analysis.domain
     concats = [op for op in ops if op.head.op_type == "Concat" and op.outputs[0] in ranges]
-    given = {name for op in concats for name in op.inputs if domain[name] == domain[op.outputs[0]]}
+    concatenated = {name for op in concats for name in op.inputs if domain[name] == domain[op.outputs[0]]}
     bounds: dict[str, tuple[float, float]] = {}
     for name in analysis.stored:
-        if name in given or name not in ranges:
+        if name in concatenated or name not in ranges:
             continue
         measured = ranges[name].at(INT16 if domain[name] in wide else UINT8)
         lo, hi = measured.low, measured.high
