@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from sgsdump.commands.parser import VENDORS_NAMES, build_parser
+from sgsdump.commands.parser import VENDORS_NAMES, Parser, build_parser
 
 
 def parsers():
@@ -60,6 +60,13 @@ def test_a_model_is_m_and_n_is_the_preprocess_file(words):
 )
 def test_the_vendors_spellings(given, taken):
     assert list(PARSERS["sgsdump dump"]._our_spelling(given)) == taken
+
+
+def test_an_option_that_the_parser_knows_as_it_is_spelt_stays():
+    parser = Parser(prog="p")
+    for option in ("--in_file", "--in-file", "-d", "--model"):
+        parser.add_argument(option, dest=option)
+    assert list(parser._our_spelling(["--in_file=a", "-d", "b"])) == ["--in_file=a", "-d", "b"]
 
 
 def test_the_vendors_names_stand_for_ours():

@@ -123,5 +123,7 @@ def test_graphs_pair_by_name_without_its_time_and_else_in_their_order() -> None:
 
 def test_runs_that_a_tree_holds_twice_pair_in_their_order_or_not_at_all() -> None:
     assert places(pair_runs(runs((0, 0), (0, 0)), runs((0, 0), (0, 0))).pairs) == [("0", "0"), ("1", "1")]
+    result = pair_runs(runs((0, 0), (0, 0))[::-1], runs((0, 0), (0, 0)))
+    assert places(result.pairs) == [("0", "0"), ("1", "1")]
     result = pair_runs(runs((0, 0), (0, 0)), runs((0, 0)))
     assert not result.pairs and len(result.only_in_sample) == 2

@@ -15,6 +15,7 @@ NAMES = st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=8)
 
 @given(NAMES)
 @example(["..", "../x", "a/b", "a_b", "a:b", "x" * 300, "x" * 300 + "y", "\0", "é" * 200, ""])
+@example(["a~2", "a", "a"])
 def test_names_are_files_in_the_folder_and_all_different(names: list[str]) -> None:
     taken = Taken()
     found = [taken.free(safe(name), "#(1, 2)") for name in names]

@@ -262,6 +262,20 @@ def test_what_cannot_be_given_is_no_failure(tmp_path):
     assert entries["inner_then"].failed is False and "inside a body" in entries["inner_then"].error
 
 
+def test_an_optional_value_is_not_asked_for_alone(tmp_path):
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Optional", ["a"], ["maybe"]),
+        helper.make_node("OptionalGetElement", ["maybe"], ["out"]),
+    ]
+    made, _ = pipeline(nets.net(nodes, nets.X), tmp_path / "d", mode="isolated")
+    made.dump_full()
+    (lost,) = made.not_dumped
+    assert (lost.name, lost.reason, lost.failed) == ("maybe", "an optional value, not a tensor", False)
+    outputs = {"d/outputs/topoidx_00000__a.npy", "d/outputs/topoidx_00002__out.npy"}
+    assert not made.failures and files(tmp_path) == {"d/inputs/x.npy", *outputs}
+
+
 def test_once_gives_what_it_can(tmp_path):
     made, _ = pipeline(nets.failing_net(), tmp_path / "d")
     outputs = made.dump_once()

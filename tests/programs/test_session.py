@@ -182,6 +182,15 @@ def test_values_are_stored_once_without_being_asked_for_again(hook, start, tmp_p
     assert (tmp_path / second).read_bytes().endswith(DATA)
 
 
+def test_a_file_that_an_earlier_process_of_this_number_left_is_not_written_over(hook, start, tmp_path):
+    session = start()
+    left = Path(session.out, "values", "0.bin")
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_bytes(b"of an earlier process")
+    assert (tmp_path / save(hook, session)).read_bytes().endswith(DATA)
+    assert left.read_bytes() == b"of an earlier process"
+
+
 def test_equal_payloads_as_symlinks_hardlinks_and_lines(hook, start, tmp_path):
     for links in ("symlink", "hardlink", "index"):
         session = start(links=links)

@@ -325,6 +325,15 @@ def test_rates_and_targets_are_checked():
             parse_target(text)
 
 
+def test_an_output_with_one_odd_value_judges_no_plan(float_model, ranges):
+    ((feed, whole),) = feeds(1)
+    feed["data"][..., 0, 0] = np.nan  # farther from the last corner than the windows of all convolutions reach
+    (fc,) = (layer.array for layer in SegmentRunner(float_model).run(feed, only={"fc"}))
+    assert np.isnan(fc).any() and not np.isnan(fc).all()
+    with pytest.raises(InputError, match="'fc' of the float model holds NaN or infinity, so no plan can be judged"):
+        set_up(float_model, ranges, CONFIG, [(feed, whole)])
+
+
 def test_a_net_without_convolutions_to_tune(float_model, ranges):
     only = simplify(model([conv("c", "data")], weights("c", (2, 3, 1, 1)), {"data": (1, 3, 8, 8)}, ["c"]))
     found = measure_ranges(only, [("0", feeds()[0][0])])

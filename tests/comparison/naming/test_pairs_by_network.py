@@ -133,6 +133,19 @@ def test_modules_are_held_against_modules_though_one_dump_has_operators_inside()
     }
 
 
+def test_modules_that_another_exporter_renamed_pair_as_the_operators_inside_do():
+    def run(path, tail):
+        program, x = Program(), values(0)
+        program.op(f"0_{tail}", "Block", path, np.tanh(x) * 2, x, is_module=True)
+        y = program.op(f"0_{tail}/0_tanh", "aten.tanh", path, np.tanh(x), x)
+        program.op(f"0_{tail}/1_add", "aten.add", path, y + y, y, y)
+        return program.dump()
+
+    comparison = compare(run("encoder", "encoder"), run("stem", "stem"))
+    assert paired(comparison)["0_stem/output.0"] == ("0_encoder/output.0", PLACE)
+    assert not comparison.only_in_sample and not any(row.error for row in comparison)
+
+
 def onnx_dump(nodes, flow=True):
     """``nodes``: name, type, names read, name made, value."""
     records = [

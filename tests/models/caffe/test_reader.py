@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from models.caffe.nets import caffemodel
 from PIL import Image
 
 from sgsdump import compare, open_dump
 from sgsdump.cli import main
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.models.caffe.weights import read_weights
 from sgsdump.models.model import Model, graph_inputs, open_model
 
 
@@ -122,6 +124,14 @@ def test_dump_shows_blobs_or_every_layer(folder: Path) -> None:
     every = open_dump("every.bin")
     assert [record.name for record in every.records] == ["b", "sum@sum", "double", "sum", "fc"]
     np.testing.assert_array_equal(every["double"].real(), 2 * every["sum@sum"].real())
+
+
+def test_of_several_layers_of_one_name_the_first_counts(tmp_path: Path) -> None:
+    file = tmp_path / "net.caffemodel"
+    first, second = (caffemodel({"fc": [np.full(2, value, np.float32)]}) for value in (1, 2))
+    file.write_bytes(first + second)
+    (blob,) = read_weights(file).blobs("fc") or ()
+    assert blob.values.tolist() == [1, 1]
 
 
 def test_batch_norm_and_scale_are_folded_into_the_convolution(folder: Path) -> None:

@@ -475,6 +475,12 @@ def test_what_the_index_says_is_told(tree):
     assert notes[0].endswith("process 11 did not come to its end") and notes[1].endswith("the disk is full")
 
 
+def test_a_process_that_says_nothing_of_its_end_is_not_complete(tree):
+    root = tree()
+    (root / "index.json").write_text(json.dumps({"complete": True, "processes": [{"pid": 11}]}))
+    assert open_dump(root, step=0).notes == ("it is not complete: process 11 did not come to its end",)
+
+
 def test_a_file_that_stands_for_another(tree):
     line = {"file": PLACE.format(7), "same": PLACE.format(1)}
     root = tree("index", [line])
