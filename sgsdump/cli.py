@@ -1,4 +1,4 @@
-"""The command line: parse, dispatch, turn an error into one line and an exit status.
+"""The command line: parse, dispatch, an error as one line and an exit status. Apart: the installed script calls it.
 
 Exit status: 0 done, 1 a threshold the user set is exceeded, 2 trouble (one line on standard error says which), 130
 stopped by Ctrl-C, 143 by SIGTERM.

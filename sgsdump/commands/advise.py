@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.analysis import analyse
     from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
     from sgsdump.quantisation.pictures import pictures_of
-    from sgsdump.quantisation.quant_plan import RaisedInputs, wider, with_raised_inputs
+    from sgsdump.quantisation.tensor_arrays import RaisedInputs, wider, with_raised_inputs
     from sgsdump.reports.advice_reports import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges

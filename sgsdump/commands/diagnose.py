@@ -184,7 +184,7 @@ def _setting(options: Options) -> Setting:
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.diagnosis.subject import assume_config, given_fixed, ini_text
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model
-    from sgsdump.quantisation.quant_plan import with_raised_inputs
+    from sgsdump.quantisation.tensor_arrays import with_raised_inputs
     from sgsdump.sidecars import input_config
 
     config = input_config.read(options.input_config) if options.input_config else None

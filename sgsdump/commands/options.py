@@ -105,7 +105,7 @@ def open_network(network: Network, config: InputConfig) -> OpenNetwork:
     """The float model with the configuration that was read for it. Raises what reading the model raises."""
     from sgsdump.models.feeds.feeds import board_notes
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model
-    from sgsdump.quantisation.quant_plan import with_raised_inputs
+    from sgsdump.quantisation.tensor_arrays import with_raised_inputs
 
     model = open_float_model(network.model, network.weight_file, config)
     config, notes = with_raised_inputs(config, model.proto)

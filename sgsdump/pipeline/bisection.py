@@ -23,8 +23,9 @@ import numpy as np
 from sgsdump.executors.runner import Layer
 from sgsdump.files.escaping import shown
 from sgsdump.models.graph import needs, sorted_nodes
+from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.run import run
-from sgsdump.pipeline.steps import Engine, NotDumped
+from sgsdump.pipeline.steps import Engine
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.dtypes import is_complex
 

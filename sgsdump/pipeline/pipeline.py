@@ -36,6 +36,7 @@ from sgsdump.pipeline.inputs import (
     from_folder,
     from_json,
 )
+from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.run import run, run_once
 from sgsdump.pipeline.selection import (
     NodeOutput,
@@ -46,7 +47,7 @@ from sgsdump.pipeline.selection import (
     select,
     with_indexes,
 )
-from sgsdump.pipeline.steps import FAST, Engine, ExecutorConfigs, NotDumped
+from sgsdump.pipeline.steps import FAST, Engine, ExecutorConfigs
 from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:

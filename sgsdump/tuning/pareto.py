@@ -24,8 +24,8 @@ from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.objective import Score, score, total, watched_by_output
 from sgsdump.quantisation.quant_file import quant_params
-from sgsdump.quantisation.quant_plan import RaisedInputs
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.tensor_arrays import RaisedInputs
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -226,3 +226,10 @@ def test_a_mode_reads_what_it_honours(dumps, monkeypatch, capsys, command, mode)
 def test_a_limit_of_zero_was_given(dumps, capsys):
     assert main("compare one.npz two.npz --golden two.npz --max-rmse 0".split()) == 2
     assert "--max-rmse cannot be combined with --golden" in capsys.readouterr().err
+
+
+def test_every_file_that_compare_writes_is_checked_before_it_is_written():
+    """``FILES`` keeps an output from replacing an input, and labels it with the run's step and rank."""
+    from sgsdump.reports.layers import WRITERS
+
+    assert {*WRITERS, "csv", "json", "html"} <= set(compare_options.FILES)

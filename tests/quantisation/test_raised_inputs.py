@@ -17,8 +17,8 @@ from sgsdump.quantisation.analysis import analyse
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import open_float_model, simplify
-from sgsdump.quantisation.quant_plan import RaisedInputs, wider, with_raised_inputs
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
+from sgsdump.quantisation.tensor_arrays import RaisedInputs, wider, with_raised_inputs
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.rules_of_thumb import convolutions
 
