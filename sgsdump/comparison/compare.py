@@ -128,7 +128,7 @@ def compare(
 
 
 def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | None) -> Comparison:
-    # A metric of the user's may leave cycles of large arrays behind.
+    # A metric of the user's may leave cycles of large arrays.
     collected = nullcontext() if options.measures.own else collector_paused()
     with (
         collected,
