@@ -29,8 +29,7 @@ from resnet_like import resnet_like
 from rows import Row, show
 
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
-from sgsdump.executors.workers.task_pool import Workers
-from sgsdump.executors.workers.threads import in_threads
+from sgsdump.executors.workers.task_pool import Workers, in_threads
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.rewrites import mark_outputs

@@ -30,7 +30,7 @@ from PIL import Image
 from resnet_like import resnet_like
 
 from sgsdump import save_dump
-from sgsdump.commands.compare.modes import TASK_VALUES, _Files, _measuring, _PairIndex
+from sgsdump.commands.compare.cluster import TASK_VALUES, _Files, _measuring, _PairIndex
 from sgsdump.commands.options import Reading
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.executors.workers.cluster import on_cluster

@@ -23,8 +23,7 @@ from rows import Row, show
 
 from sgsdump.comparison.distribution import Distribution, distributions
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.reports.charts.contact_sheet import save_contact_sheets
-from sgsdump.reports.charts.layer_histogram import drawing_beside, save_histogram
+from sgsdump.reports.charts.layer_histogram import drawing_beside, save_contact_sheets, save_histogram
 from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range

@@ -6,15 +6,15 @@ The map of the package, top down: a room imports rooms below it in this list, ne
     commands        a thin file or folder per subcommand; the only room that prints
     msit            msit's helpers under their own names
     torchair        TorchAir's names for dumping a compiled torch program
-    reports         results -> text, csv, json, png; a folder for each kind of result
+    reports         results -> sentences, text, csv, json, png, html
     tuning          which convolutions deserve INT16: advice, repair, search
     quantisation    ranges -> fixed model -> simulation; levels, plans, fusion
     pipeline        dump a model by any executor; bisection; test cases
     programs        dump a program that runs: control, hooks, result trees
     executors       run a model: base.py is the contract; workers/ is where work runs
     models          a model file -> ONNX in memory: caffe/, atb/, passes/, feeds/
-    comparison      pair, measure and judge two dumps: pairing/, naming/, metrics/ …
-    dumps           Dump, open_dump, save_dump, conversion; formats/ holds a file per format
+    comparison      pair, measure and judge two dumps: alignment, naming/, sums/, metrics
+    dumps           Dump, open_dump, save_dump, conversion; formats/VENDOR/ reads and writes
     sidecars        the small text files beside a model
     tensors         Tensor, dtypes, layouts, statistics: numpy only
     files           untrusted reading, atomic writing: standard library, numpy for mapped bytes

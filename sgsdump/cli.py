@@ -1,4 +1,4 @@
-"""The command line: parse, dispatch, turn an error into one line and an exit status.
+"""The command line: parse, dispatch, an error as one line and an exit status. Apart: the installed script calls it.
 
 Exit status: 0 done, 1 a threshold the user set is exceeded, 2 trouble (one line on standard error says which), 130
 stopped by Ctrl-C, 143 by SIGTERM.
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def exit_status(program: str, run: Callable[[], int]) -> int:
-    """What ``run`` returns; 2 and one line on standard error for what a user can cause, 130 and 143 when stopped."""
+    """The status of ``run``; 2 and one line on standard error for what a user can cause, 130 and 143 when stopped."""
     try:
         with ending_on_sigterm(), one_line_warnings(program):
             status = run()
@@ -51,7 +51,7 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
     except OSError as error:
-        # What no module expected: a full disk behind standard output, a name longer than the system takes.
+        # No module expected this: a full disk under standard output, a name longer than the system takes.
         where = f" {str(error.filename)[:80]}" if error.filename else ""
         print(f"{program}: error: the system refused{where}: {error.strerror or error}", file=sys.stderr)
         _forget_output()

@@ -20,7 +20,21 @@ def one_line(text: str) -> str:
 
 
 class SgsdumpError(Exception):
-    """Root of the tree; raise a kind below. As text it is one line, whatever names are in it."""
+    """Root of the tree; raise a kind below. As text it is one line, whatever names are in it.
+
+    tensor  the name of the tensor that the text begins with: ``ValuesError("has no values", tensor="x")`` reads
+            ``tensor 'x' has no values``.
+    """
+
+    def __init__(self, reason: str = "", tensor: str | None = None) -> None:
+        super().__init__(reason if tensor is None else f"tensor {tensor!r} {reason}")
+        self._reason = reason
+        self.tensor = tensor
+
+    def reason_of(self, *names: str) -> str:
+        """The text, without the name of its tensor where that is one of ``names``: it is told beside the reason then,
+        which other tensors may share."""
+        return one_line(self._reason) if self.tensor in names else str(self)
 
     def __str__(self) -> str:
         return one_line(super().__str__())

@@ -1,7 +1,9 @@
+import pickle
+
 import pytest
 
 from sgsdump import Dump
-from sgsdump.errors import FormatError, SgsdumpError, one_line
+from sgsdump.errors import FormatError, SgsdumpError, ValuesError, one_line
 
 
 @pytest.mark.parametrize("hostile", ["a\nb", "a\r\nb", "a\x1b[2Jb", "a\x85b", "a\u2028b", "a\x00b"])
@@ -23,7 +25,12 @@ def test_a_message_is_not_longer_than_a_screen(name):
 
 
 def test_errors_come_back_whole_from_another_process():
-    import pickle
-
     error = pickle.loads(pickle.dumps(FormatError("a\nb" + "x" * 5000)))
     assert error.args == ("a\nb" + "x" * 5000,) and str(error).startswith("a\\nb")
+
+
+def test_the_reason_leaves_out_the_name_of_its_own_tensor_alone() -> None:
+    error = pickle.loads(pickle.dumps(ValuesError("has no values", tensor="x")))
+    assert (str(error), error.tensor) == ("tensor 'x' has no values", "x")
+    assert error.reason_of("y", "x") == "has no values"
+    assert error.reason_of("y") == FormatError("tensor 'x' has no values").reason_of("x") == "tensor 'x' has no values"

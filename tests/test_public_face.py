@@ -20,7 +20,7 @@ CHECKOUT = Path(__file__).parents[1]
 MODULES = ("sgsdump.dumps.dump", "sgsdump.dumps.io", "sgsdump.tensors.tensor")
 STRICT = (
     *"__init__ dumps/dump dumps/io dumps/runs dumps/trees".split(),
-    *"tensors/tensor tensors/types tensors/real_values tensors/statistics errors".split(),
+    *"tensors/tensor tensors/types tensors/statistics errors".split(),
 )
 USER = """
 from pathlib import Path
@@ -92,3 +92,39 @@ def test_the_public_modules_and_a_users_file_are_strictly_typed(tmp_path: Path) 
     (tmp_path / "mine.py").write_text(USER)
     assert (PACKAGE / "py.typed").exists()
     strict(*(CHECKOUT / f"sgsdump/{name}.py" for name in STRICT), tmp_path / "mine.py")
+
+
+# What README and docs have named to import from, by page or in an example.
+DOCUMENTED = {
+    "sgsdump.cli": "main",
+    "sgsdump.comparison.distribution": "distributions to_pandas",
+    "sgsdump.comparison.merge": "merge",
+    "sgsdump.errors": "ConfigError MissingExtra SgsdumpError",
+    "sgsdump.executors.base": "Configs Executor",
+    "sgsdump.executors.conformance": "ExecutorConformance small_feed small_model",
+    "sgsdump.executors.table": "open_executor",
+    "sgsdump.models.external_data": "in_one_piece",
+    "sgsdump.models.model": "graph_inputs",
+    "sgsdump.msit": "DumpConfig atb_json_to_onnx register_hook",
+    "sgsdump.progress": "Progress",
+    "sgsdump.reports.comparison": "REPORTS",
+    "sgsdump.reports.html.document": "render",
+    "sgsdump.torchair": "CompilerConfig get_npu_backend",
+    "sgsdump.tuning.advice": "to_pandas",
+}
+
+
+@pytest.mark.parametrize("module", DOCUMENTED)
+def test_documented_import_paths_go_on(module: str) -> None:
+    assert [name for name in DOCUMENTED[module].split() if not hasattr(importlib.import_module(module), name)] == []
+
+
+def test_the_schema_stays_where_programs_look_for_it() -> None:
+    assert (PACKAGE / "reports" / "comparison" / "schema.json").is_file()
+
+
+def test_verbs_are_no_rooms() -> None:
+    """A room or module of such a name would hide the public function."""
+    verbs = "dump calibrate simulate diagnose advise tune repair histogram compare report convert show split merge cure"
+    for verb in [*verbs.split(), "check", "capture"]:
+        assert not (PACKAGE / verb).exists() and not (PACKAGE / f"{verb}.py").exists(), verb

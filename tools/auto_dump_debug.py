@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What auto_dump_debug.sh runs: compare two dumps, or simulate a float and a fixed model and compare these.
+"""Compare two dumps, or simulate a float and a fixed model and compare these; auto_dump_debug.sh runs this.
 
 auto_dump_debug.sh SDK_DIR sample.bin benchmark.bin
 auto_dump_debug.sh SDK_DIR FLOAT_MODEL FIXED_MODEL IMAGE LABEL Classification|Detection|Unknown PREPROCESS.py

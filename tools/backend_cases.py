@@ -100,7 +100,7 @@ def _stored(name: str, folder: Path) -> Case:
 
 
 def judge(case: Case) -> Outcome:
-    """What comes of dumping one case."""
+    """The result of dumping one case."""
     from sgsdump.errors import SgsdumpError
     from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
     from sgsdump.models.model import Model
@@ -147,7 +147,7 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def one_run(proto: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray | None] | None:
-    """Every node output of one session with all of them marked; None for a value that is no plain array.
+    """Every node output of one session with all of them marked; None for a value that is not a plain array.
 
     None instead of a dict when onnxruntime does not run the model.
     """

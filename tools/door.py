@@ -1,4 +1,4 @@
-"""How every door in this folder begins: with sgsdump, the installed one or that of the checkout around the folder."""
+"""The start of every door in this folder: with sgsdump, installed or from the checkout around the folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NoReturn
 
 
 def enter(main: Callable[[], int]) -> NoReturn:
-    """Run a door's ``main``; where there is no sgsdump, one line says how to install it, with status 2."""
+    """Run a door's ``main``; where sgsdump is missing, one line says how to install it, with status 2."""
     checkout = Path(__file__).resolve().parents[1]
     if (checkout / "sgsdump" / "cli.py").is_file():
         sys.path.append(str(checkout))  # at the end: an installed package goes first

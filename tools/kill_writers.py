@@ -192,7 +192,7 @@ def digest(path: Path, kept: str = "") -> str:
 
 
 def strays(folder: Path, job: Job) -> set[str]:
-    """What stands in the folder beside the results."""
+    """The entries of the folder beside the results."""
     results = tuple(result.rstrip("/") for result in job.results)
     return {path.name for path in folder.iterdir()} - set(results)
 

@@ -52,7 +52,7 @@ dequantizations = {true};
 
 
 class Finding(Exception):
-    """What is wrong with a model at a level, in a line."""
+    """The fault of a model at a level, in a line."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -131,7 +131,7 @@ def _find_silent(command: str, clipped: list[str], said: str) -> None:
 
 
 def run(command: str, *statuses: int) -> str:
-    """What a command prints. Raises Finding when it ends with another status than these (0)."""
+    """The output of a command. Raises Finding when it ends with another status than these (0)."""
     from sgsdump.cli import main as sgsdump
 
     out, err = io.StringIO(), io.StringIO()

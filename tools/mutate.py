@@ -163,12 +163,12 @@ def arguments() -> argparse.ArgumentParser:
 def room_of(module: str) -> str:
     found = [name for name, room in ROOMS.items() if module.startswith(room.source + "/")]
     if not found or not (ROOT / module).is_file():
-        sys.exit(f"mutate.py: {module} is no file of {', '.join(room.source for room in ROOMS.values())}")
+        sys.exit(f"mutate.py: {module} is not a file of {', '.join(room.source for room in ROOMS.values())}")
     return found[0]
 
 
 def room_trace(room: Room, tree: Path, scratch: Path, verbose: bool) -> Trace:
-    """What each test file of the room runs, measured where it or the package has changed since the last time."""
+    """The lines each test file of the room runs, measured where it or the package has changed since the last time."""
     package = digest(package_files(tree))
     kept = scratch / "traces"
     kept.mkdir(exist_ok=True)
@@ -200,7 +200,7 @@ def room_trace(room: Room, tree: Path, scratch: Path, verbose: bool) -> Trace:
 
 
 def judged(mutant: Mutant, trace: Trace, tree: Path, scratch: Path, budget: float) -> str:
-    """What becomes of a mutant: the tests in the folder of its own room go first, then the others. Before them go, for
+    """The fate of a mutant: the tests in the folder of its own room go first, then the others. Before them go, for
     what a record is made with, the tests at the top, where what holds for every record is tested."""
     mirror = str(Path(mutant.path).parent).replace("sgsdump", "tests", 1)
     of_a_record = any(row.startswith("@dataclass") for row in mutant.change[0])

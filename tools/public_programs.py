@@ -96,7 +96,7 @@ def run(
 
 
 def check(names: Sequence[str], folder: Path, jobs: int) -> Iterator[tuple[str, str]]:
-    """What is not as it should be: the program, and what."""
+    """A finding: the program, and what is wrong."""
     watched = folder / "watched.pickle"
     with ThreadPoolExecutor(jobs) as pool:
         plain = pool.submit(run, names, folder / "plain")
@@ -223,7 +223,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     unknown = [name for name in args.names if name not in PROGRAMS]
     if unknown:
-        parser.error(f"there is no program {unknown[0]!r}; there are {', '.join(PROGRAMS)}")
+        parser.error(f"unknown program {unknown[0]!r}; there are {', '.join(PROGRAMS)}")
     names = args.names or list(PROGRAMS)
     absent = sorted({PROGRAMS[name].library for name in names if find_spec(PROGRAMS[name].library) is None})
     for library in absent:

@@ -58,7 +58,7 @@ FEEDS = {inputs[0]: name for op, name, inputs in NODES if op in ("Conv", "Gemm")
 
 
 def shown(name: str) -> str:
-    """The tensor a layer leaves behind once its Relu is fused."""
+    """The tensor a layer leaves once its Relu is fused."""
     return f"{name}/relu" if name in CONVS else name
 
 
@@ -100,7 +100,7 @@ def load_pixels() -> list[np.ndarray]:
 
 
 def train(x: torch.Tensor, y: torch.Tensor) -> Tensors:
-    """Weights fitted to [N,1,8,8] and labels [N], with the BatchNorm behind each convolution folded in."""
+    """Weights fitted to [N,1,8,8] and labels [N], with the BatchNorm after each convolution folded in."""
     convs = {c: torch.nn.Conv2d(i, o, k, groups=g, bias=False) for c, (i, o, k, g) in CONVS.items()}
     norms = {c: torch.nn.BatchNorm2d(conv.out_channels) for c, conv in convs.items()}
     last = torch.nn.Linear(convs["block4/pw"].out_channels, 10)

@@ -1,11 +1,12 @@
 """Say of every convolution whether its input should be INT16, and why, and give the [CONV_CONFIG] to paste.
 
-The more you give the better it knows. TENSOR_MIN_MAX alone: inputs whose range is over 30. With --dump (float model):
-whether their values are concentrated in a small part of it. With --fixed (the fixed model's dump of the same picture):
-layers of RMSE over 0.5, and the convolutions before them. With -i: each convolution's own error as against the one it
-inherits, and how much of the output error it causes, measured by running the network with it alone at 8 and alone at
-16 bits; what is measured outranks the rules. A few representative pictures are enough. A Softmax is judged by
-its input.
+The advice gets better the more you give:
+  TENSOR_MIN_MAX  alone: inputs whose range is over 30
+  --dump          the float model's dump: whether values are concentrated in a small part of their range
+  --fixed         the fixed model's dump of the same picture: layers of RMSE over 0.5, and the convolutions before them
+  -i              a few representative pictures: each convolution's own error apart from the one it inherits, and its
+                  share of the output error, measured by running the network with it alone at 8 and alone at 16 bits
+Measured figures outrank the rules. A Softmax is judged by its input.
 
 examples:
   sgsdump advise log/tensor_min_max.txt -m net.onnx --input-config input_config.ini
@@ -61,7 +62,6 @@ class Options:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ranges", type=Path, metavar="TENSOR_MIN_MAX", help="the ranges: text, JSON or pickle")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the advice as JSON too")
     network = parser.add_argument_group("model")
     add_model(network)
     add_input_config(network)
@@ -72,6 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_pictures(measuring, f"measure on: {INPUTS}", required=False)
     add_quant_level(measuring, "weights when measuring: L1 one scale per tensor, above it one per output channel")
     add_limits(measuring, "the outputs")
+    results = parser.add_argument_group("results")
+    results.add_argument("--json", type=Path, metavar="FILE", help="write the advice as JSON too")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.analysis import analyse
     from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
     from sgsdump.quantisation.pictures import pictures_of
-    from sgsdump.quantisation.quant_plan import RaisedInputs, wider, with_raised_inputs
+    from sgsdump.quantisation.tensor_arrays import RaisedInputs, wider, with_raised_inputs
     from sgsdump.reports.advice_reports import advice_json, advice_table, advice_verdict
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges

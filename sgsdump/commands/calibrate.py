@@ -1,11 +1,9 @@
 """Make the fixed model and the range of every tensor from a float model, pictures and input_config.ini.
 
-Runs every picture once through the float model, keeps each tensor's statistics (log/), and makes the fixed model from
+Runs every picture once through the float model, keeps each tensor's statistics in log/, and makes the fixed model from
 them: an ONNX file of standard operators that compute the hardware's own integers. `sgsdump simulate -t Fixed` runs it,
-onnxruntime gives the same integers from the file alone, and any viewer opens it. What has no integer rule yet is named
-at the end, with what is computed in its place (docs/exact_integers.md). A line disableDomainFuseOps in
-./DebugConfig.txt keeps every layer visible but a convolution right before its Relu, Clip, LeakyRelu or PRelu: the
-hardware computes the two as one, and the SDK hides it too. An older log folder is moved aside, not deleted.
+onnxruntime gives the same integers from the file alone, and any viewer opens it. Operators that have no integer rule
+yet are named at the end, with what is computed in their place (docs/exact_integers.md). An older log/ is moved aside.
 
   --quant-level  weights per channel  activation ranges fitted  16 bits proposed
   L1                                                            (plain minimum and maximum)
@@ -14,28 +12,6 @@ hardware computes the two as one, and the SDK hides it too. An older log folder 
   L4             x                                              x
   L5             x                    x                         x
 
-Weights: per output channel, the range whose rounding and clipping changes the layer's output least. Activation ranges
-narrower than minimum and maximum (percentile, entropy, least squares) are tried where their own error is much smaller,
-and taken where the model's outputs gain, on a few of the pictures. A convolution is proposed for 16 bits, and made so,
-when its 8 bits alone (all others at 16) change the outputs by more than the threshold -sth: sum((y - r)^2) / sum(r^2),
-averaged over the outputs, a softmax's input in place of its output. With ALL_INT16 all levels above L1 are L2.
-
-With the log/tensor_min_max.txt of the SDK's own calibrator as --quant-file the fixed model is the SDK's:
-tensor_chn.txt, softmax_lut_range.txt and, above L1, tensor_weight_calibration.txt are read beside it.
-
-With --quant-file the level finds the ranges that the file does not name, and the bits are the file's alone: L5 then
-does what L3 does, L4 what L2 does. Of a tensor_min_max.txt the weights' ranges are taken at L1 only: it has one
-for each tensor, the levels above have one for each output channel, and take those of tensor_weight_calibration.txt.
-
-log/ holds tensor_min_max.txt (the ranges), tensor_chn.txt (those of the convolutions' output channels),
-softmax_lut_range.txt and, above L1, tensor_weight.txt and tensor_weight_calibration.txt (weights and their ranges; the
-weights themselves up to four million of them). A newer run replaces these files; others in log/ stay.
-
-With --scheduler the pictures run on a Dask cluster (pip install 'sgsdump[cluster]'). Pictures are read and preprocessed
-here, and sent with the model, so its machines need none of your files, but the same versions of sgsdump, onnx,
-onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing. The result is that of one process where
-the processors are alike; others may round the last bit of a value differently.
-
 examples:
   sgsdump calibrate -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net_fixed.onnx
   sgsdump calibrate -m net.onnx -i list.txt --input-config input_config.ini --quant-level L2 --num-process 4
@@ -43,6 +19,35 @@ examples:
   sgsdump calibrate -m net.onnx -i cat.jpg --input-config input_config.ini --quant-file sdk_log/tensor_min_max.txt
   sgsdump calibrate -m net.onnx -i pictures/ --input-config input_config.ini --scheduler tcp://host:8786
   sgsdump calibrate -m net.prototxt --weight-file net.caffemodel -i pictures/ --input-config input_config.ini
+
+the levels:
+  Weights: per output channel, the range whose rounding and clipping changes the layer's output least. Activation ranges
+  narrower than minimum and maximum (percentile, entropy, least squares) are tried where their own error is much
+  smaller, and taken where the model's outputs gain, on a few of the pictures. A convolution is raised to 16 bits when
+  its 8 bits alone (all others at 16) change the outputs by more than the threshold -sth: sum((y - r)^2) / sum(r^2),
+  averaged over the outputs, a softmax's input in place of its output. With ALL_INT16 all levels above L1 are L2.
+
+--quant-file:
+  With the log/tensor_min_max.txt of the SDK's own calibrator the fixed model is the SDK's: tensor_chn.txt,
+  softmax_lut_range.txt and, above L1, tensor_weight_calibration.txt are read beside it. The level finds the ranges that
+  the file does not name; the bits are the file's alone, so L5 does what L3 does, and L4 what L2 does. The weights'
+  ranges of a tensor_min_max.txt are taken at L1 only: it has one for each tensor, while the levels above have one for
+  each output channel, and take those of tensor_weight_calibration.txt.
+
+the folder log/:
+  tensor_min_max.txt (the ranges), tensor_chn.txt (those of the convolutions' output channels), softmax_lut_range.txt
+  and, above L1, tensor_weight.txt and tensor_weight_calibration.txt (weights and their ranges; the weights themselves
+  up to four million of them). A newer run replaces these files; others in log/ stay.
+
+DebugConfig.txt:
+  A line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible but a convolution right before its Relu,
+  Clip, LeakyRelu or PRelu: the hardware computes the two as one, and the SDK hides it too.
+
+a cluster (--scheduler):
+  The pictures run on a Dask cluster (pip install 'sgsdump[cluster]'). They are read and preprocessed here, and sent
+  with the model, so its machines need none of your files, but the same versions of sgsdump, onnx, onnxruntime and numpy
+  (the scheduler's too). A worker that dies loses nothing. The result is the same as of one process where the processors
+  are alike; others may round the last bit of a value differently.
 """
 
 from __future__ import annotations
@@ -61,6 +66,7 @@ from sgsdump.commands.options import (
     add_quant_level,
     add_scheduler,
     not_negative,
+    open_network,
     record,
     whole_number,
 )
@@ -109,15 +115,12 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
-    from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
-    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration import CalibrationOptions, calibrate
     from sgsdump.quantisation.calibration_log import FILES, LogOptions, read_log, write_log
-    from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed
-    from sgsdump.quantisation.float_model import conversion_notes, open_float_model, serialise
+    from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed, rehearse
+    from sgsdump.quantisation.float_model import serialise
     from sgsdump.quantisation.pictures import disagreements
     from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
-    from sgsdump.quantisation.quant_plan import with_raised_inputs
     from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
     from sgsdump.sidecars import debug_config, input_config
 
@@ -130,11 +133,9 @@ def run(args: argparse.Namespace) -> int:
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
     level = options.quant_level if params is None else WITHOUT_BITS[options.quant_level]
     check_outputs([target], [network.model, network.weight_file, network.input_config, quant_file, network.image])
-    model = open_float_model(network.model, network.weight_file, config)
-    config, wide_words = with_raised_inputs(config, model.proto)
-    feeds = PictureFeeds(network.image, network.preprocess, tuple(graph_inputs(model.proto)), config)
-    for note in [*board_notes(config), *conversion_notes(model), *wide_words]:
-        print(f"warning: {note}")
+    opened = open_network(network, config)
+    model, config, feeds = opened.model, opened.config, opened.feeds(network.image)
+    opened.print_warnings()
     for sentence in disagreements(model, feeds):
         print(f"warning: {sentence}", flush=True)
     # Opened first: a long calibration must not end with "no such folder".
@@ -146,6 +147,7 @@ def run(args: argparse.Namespace) -> int:
             imported = import_params(model, [*params, *beside], config, fuse, quant_file, level == "L1")
         workers = Workers(options.num_process, options.scheduler)
         how = CalibrationOptions(level, fuse, options.sensitivity_threshold)
+        rehearse(imported.model, feeds[0], imported.config, fuse)
         calibration = calibrate(imported.model, feeds, imported.config, how, workers, Terminal("stderr"))
         calibration = replace(calibration, ranges={**calibration.ranges, **imported.ranges})
         side = updated(side_ranges(calibration.statistics), side)

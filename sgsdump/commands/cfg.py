@@ -1,4 +1,4 @@
-"""Write a copy of one of the configuration files to start from into the current folder; without a name, list them.
+"""Write a copy of a configuration file into the current folder to start from; without a name, list them.
 
 An existing file is never overwritten.
 

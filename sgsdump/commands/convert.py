@@ -2,17 +2,12 @@
 
 The target is --to, or what the ending of OUT says: .bin, .txt, .npz, .safetensors; without one a folder of .npy files.
 sigmastar_bin and sigmastar_text have the header lines of the newer SDK, sigmastar_bin_old and sigmastar_text_old those
-of the older one. Before it writes, it lists what the target cannot hold, a line for each kind; with --strict it then
-writes nothing. Tensors go through one at a time. An existing folder is moved aside under its date. Exit status 1 when
-tensors had to be left out, 2 on trouble.
+of the older one. It first lists what the target cannot hold, a line for each kind; with --strict it then writes
+nothing. An existing folder is moved aside under its date. Exit status 1 when tensors had to be left out, 2 on trouble.
 
 --layout logical undoes the device's layouts (NC1HWC0, FRACTAL_NZ …) where the original shape is known: from the dump,
 or given with --original-shape. NCHW, NHWC and HWCN also turn 4-D tensors; NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ
-make a device's blocks of tensors, padded with zeros. --dtype float32 writes the numbers that integers and short floats
-mean.
-
-With --scheduler the workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump and make the values, and
-this machine writes them. It pays where making values takes longer than sending them: text, devices' layouts.
+make a device's blocks, padded with zeros. --dtype float32 writes the numbers that integers and short floats mean.
 
 examples:
   sgsdump convert sigma_outtensor_dump.bin layers.npz
@@ -23,6 +18,10 @@ examples:
   sgsdump convert padded.bin floats.npz --parse-net parse_net.txt --dtype float32
   sgsdump convert atb_dump/ tensors.safetensors
   sgsdump convert layer.json layer.onnx --level 1
+
+a cluster (--scheduler):
+  The workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump and make the values, and this machine
+  writes them. It pays where making values takes longer than sending them: text, devices' layouts.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from sgsdump.commands.options import Modes, Reading, add_dump_scheduler, add_parse_net, add_run, opened, record
 from sgsdump.commands.shared_files import absolute, on_this_worker, record_at, shared
+from sgsdump.commands.terminal import TERMINAL, Terminal, print_lines
 from sgsdump.errors import SgsdumpError
 
 if TYPE_CHECKING:
@@ -107,8 +107,9 @@ class Options:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", type=Path, metavar="IN", help="a dump of any known format, or an ATB topology (.json)")
     parser.add_argument("output", type=Path, metavar="OUT", help="file or folder to write")
-    parser.add_argument("--to", metavar="FORMAT", help="the format of OUT, where its ending does not say")
-    parser.add_argument("--strict", action="store_true", help="write nothing when the target cannot hold everything")
+    target = parser.add_argument_group("the target")
+    target.add_argument("--to", metavar="FORMAT", help="the format of OUT, where its ending does not say")
+    target.add_argument("--strict", action="store_true", help="write nothing when the target cannot hold everything")
     source = parser.add_argument_group("which tensors")
     source.add_argument(
         "--select", action="append", default=[], metavar="PATTERN", help="only tensors matching this pattern (* ? [ab])"
@@ -152,17 +153,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _convert(options: Options) -> int:
-    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.conversion import load, save, stays
     from sgsdump.dumps.dump import Dump
     from sgsdump.dumps.targets import common_form, target_of
-    from sgsdump.files.escaping import for_terminal
 
     conversion, output = options.conversion, options.output
     layout, dtype = conversion.layout, conversion.dtype
     dump, records = conversion.records()
-    for note in dump.notes:
-        print(for_terminal(f"note: {note}"))
+    print_lines(dump.notes, "note: ")
     if layout:
         reason = f"stay in their layout: it, or the original shape, is not known, or cannot be {layout}"
         _tell(f"tensors {reason}", [record for record in records if stays(record, layout)])
@@ -176,25 +174,22 @@ def _convert(options: Options) -> int:
         form = common_form([dump])
     target = target_of(output, options.to, Dump(records, *form))
     loading = _loading_on_cluster(conversion, records, options.scheduler) if options.scheduler else load
-    saved = save(records, output, target, str(conversion.dump), TERMINAL, options.strict, loading)
+    saved = save(records, output, target, TERMINAL, options.strict, loading)
     print(f"{output}: {saved.written} tensors, {target.format}{saved}")
     return 1 if saved.left_out else 0
 
 
 def _convert_topology(options: Options) -> int:
-    from sgsdump.files.escaping import for_terminal
     from sgsdump.models.atb.topology import convert_topology
 
     level = -1 if options.level is None else options.level
-    for note in convert_topology(options.conversion.dump, options.output, level, options.csv):
-        print(for_terminal(f"note: {note}"))
+    print_lines(convert_topology(options.conversion.dump, options.output, level, options.csv), "note: ")
     print(f"{options.output}: the topology as ONNX")
     return 0
 
 
 def _loading_on_cluster(conversion: Conversion, records: list[Record], scheduler: str) -> Loading:
     """The ``loading`` of ``save``: workers open the dump and make the values of these records."""
-    from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers, run_tasks
 
     everywhere = replace(conversion, dump=absolute(conversion.dump), reading=shared(conversion.reading))

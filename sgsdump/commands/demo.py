@@ -2,7 +2,7 @@
 
 A small net for handwritten digits was made sick on purpose: in front of two convolutions the channels are scaled
 apart, which changes nothing in float and is too much for INT8. The demo runs the commands you would type, in the
-folder it leaves behind, so that you can type them again.
+folder it leaves there, so you can type them again.
 
 example:
   sgsdump demo -o sgsdump_demo

@@ -2,26 +2,26 @@
 
 Calibrates on all pictures, makes the fixed model, runs both models on a sample of the pictures, compares every layer
 over all of these, measures what each convolution's 8 bits cost, and writes report.html: a file to look at, mail or
-keep. What had to be assumed is printed first. The folder -o gets
-
-  report.html       verdict, what to do next, error over depth, every layer with its histograms and calibrated range
-  layers.csv layers.json  every layer's figures
-  fixed.onnx log/   the fixed model and the ranges, where they were made here (see calibrate)
-  input_config.ini  yours, or the one that was made up, with the tensor_arrays advised
-
-Without --input-config the inputs are taken as RGB or GRAY pictures; mean and std_value are found by running the
-preprocess file (-n) on a picture. --fixed takes a fixed model of calibrate as it is, --ranges a tensor_min_max.txt or a
-quant file in place of a calibration. An older folder is moved aside. Exit status: 0, or 1 when you gave a limit and an
-output or another layer is past it, 2 on trouble.
-
-With --scheduler the pictures run on a Dask cluster (pip install 'sgsdump[cluster]'), while calibrating and comparing.
-They are read and preprocessed here and sent: its workers need no files of yours, only the same versions of sgsdump,
-onnx, onnxruntime and numpy. Measuring for the advice stays here. The result is that of one process.
+keep. Assumptions are printed first: without --input-config the inputs are taken as RGB or GRAY pictures, and mean and
+std_value are found by running the preprocess file (-n) on a picture. --fixed takes a fixed model of calibrate as it is,
+--ranges a tensor_min_max.txt or a quant file in place of a calibration. An older folder -o is moved aside. Exit status:
+0, or 1 when you gave a limit and an output or another layer is past it, 2 on trouble.
 
 examples:
   sgsdump diagnose -m net.onnx -i pictures/
   sgsdump diagnose -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net
   sgsdump diagnose -m net.onnx -i pictures/ --fixed net_fixed.onnx --pictures 4
+
+the folder -o:
+  report.html             verdict, next steps, error over depth, every layer with its histograms and calibrated range
+  layers.csv layers.json  every layer's figures
+  fixed.onnx log/         the fixed model and the ranges, where they were made here (see calibrate)
+  input_config.ini        yours, or the assumed one, with the tensor_arrays advised
+
+a cluster (--scheduler):
+  The pictures run on a Dask cluster (pip install 'sgsdump[cluster]'), while calibrating and comparing. They are read
+  and preprocessed here and sent: its workers need no files of yours, only the same versions of sgsdump, onnx,
+  onnxruntime and numpy. Measuring for the advice stays here. The result is the same as of one process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import cut_sentence, to_paste
+from sgsdump.commands.terminal import cut_sentence, print_lines, to_paste
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
@@ -82,11 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(network)
     add_pictures(network)
     add_input_config(network, "input_config.ini (default: assumed, and printed)", required=False)
-    quantising = parser.add_argument_group("the fixed model").add_mutually_exclusive_group()
-    quantising.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
-    quantising.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")
-    add_quant_level(parser)
-    add_scheduler(parser, "calibrate and compare")
+    quantising = parser.add_argument_group("the fixed model")
+    source = quantising.add_mutually_exclusive_group()
+    source.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
+    source.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")
+    add_quant_level(quantising)
+    add_scheduler(parser.add_argument_group("processes"), "calibrate and compare")
     report = parser.add_argument_group("the report")
     report.add_argument("-o", "--output", type=Path, default=Path("diagnosis"), metavar="DIR",
                         help="folder to write (default: %(default)s)")  # fmt: skip
@@ -100,7 +101,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.errors import ValuesError
     from sgsdump.files.atomic_write import check_not_around, replacing_folder
-    from sgsdump.files.escaping import for_terminal
     from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs, over_all
@@ -124,11 +124,9 @@ def run(args: argparse.Namespace) -> int:
         assumptions = [f"assumed: {sentence}" for sentence in setting.assumed]
         assumptions += [f"warning: {sentence}" for sentence in warnings]
         assumptions += [f"note: {sentence}" for sentence in setting.cut_note]
-        for sentence in assumptions:
-            print(for_terminal(sentence), flush=True)
+        print_lines(assumptions, flush=True)
         subject = _subject(options, setting, feeds, progress)
-        for note in subject.notes:
-            print(for_terminal(note), flush=True)
+        print_lines(subject.notes, flush=True)
         check_that_it_runs(setting.model, subject.fixed_model.proto, setting.config, feeds[0][1])
         pairs, few = (
             PicturePairs(options.image, options.preprocess, feeds.specs, setting.config, count)
@@ -138,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
         compared = over_all(_each_compared(options, subject, pairs, folder, progress), pairs.labels, progress)
         comparison = compared.comparison
         if not comparison.rows:
-            why = f": {comparison.failed[0].reason}" if comparison.failed else "; is the fixed model that of this net?"
+            why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made of this net?"
             raise ValuesError(f"no layer of {options.model} could be compared{why}")
         advice = advise_by_measure(measured, comparison) if measured is not None else None
         report = report_of_diagnosis(
@@ -154,11 +152,9 @@ def run(args: argparse.Namespace) -> int:
         )
         _write(folder, report, comparison, limits)
         _write_model(folder, subject, setting.ini, advice)
-    for line in _ending(report):
-        print(for_terminal(line))
+    print_lines(_ending(report))
     if setting.model.cut is not None:
-        for line in to_paste(setting.model.cut, setting.config if options.input_config else None):
-            print(for_terminal(line))
+        print_lines(to_paste(setting.model.cut, setting.config if options.input_config else None))
     for aside in asides:
         print(f"moved the older {options.output} aside to {aside}")
     print(f"Report: {options.output / 'report.html'}")
@@ -177,7 +173,7 @@ class Setting:
 
     @property
     def cut_note(self) -> tuple[str, ...]:
-        """What to say of a network cut before its post-processing."""
+        """The note on a network cut before its post-processing."""
         return () if self.model.cut is None else (cut_sentence(self.model.cut),)
 
 
@@ -186,10 +182,9 @@ def _setting(options: Options) -> Setting:
     from sgsdump.files.bounded_read import read_bytes
     from sgsdump.models.feeds.feeds import expand
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.diagnosis.assumed_config import assume_config, ini_text
-    from sgsdump.quantisation.diagnosis.subject import given_fixed
+    from sgsdump.quantisation.diagnosis.subject import assume_config, given_fixed, ini_text
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model
-    from sgsdump.quantisation.quant_plan import with_raised_inputs
+    from sgsdump.quantisation.tensor_arrays import with_raised_inputs
     from sgsdump.sidecars import input_config
 
     config = input_config.read(options.input_config) if options.input_config else None

@@ -1,9 +1,9 @@
 """Run one input through a model and write every layer's tensor into one dump, in topological order.
 
 The tensors keep their names; 4-D ones are stored as NHWC, all values as float32, as the SDK's onnx_dump_data.py does.
-With several pictures each gets a dump of its own, the picture's name put in: -o out.bin makes out_cat.bin, out_dog.bin.
-A data loader script is Python with load_data(), which yields a dictionary of arrays by input name for each run; their
-dumps are numbered: out_0.bin, out_1.bin.
+Of several pictures each gets a dump of its own, with the picture's name in it: -o out.bin makes out_cat.bin,
+out_dog.bin. The dumps of a data loader script (Python with load_data(), which yields a dictionary of arrays by input
+name for each run) are numbered: out_0.bin, out_1.bin.
 
 Of a Caffe model the blobs are dumped as pycaffe shows them: the first input is left out, a blob that layers write over
 in place has its last value. --every-layer adds the values that were written over, under their layers' names. (The SDK,
@@ -59,7 +59,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Form:
-    """What a dump looks like.
+    """The form of a dump.
 
     text               values printed, in one file of all and one per tensor in NHWC/ and NCHW/ beside it.
     caffe              as caffe_dump_data.py: labelled by tensor names, the first input left out, shape.txt.
@@ -75,7 +75,7 @@ class Form:
 
 @dataclass
 class Summary:
-    """What went by while a dump was written: tensors, and those with NaN or Inf."""
+    """Counts taken while a dump was written: tensors, and those with NaN or Inf."""
 
     tensors: int = 0
     not_finite: dict[str, str] = field(default_factory=dict)

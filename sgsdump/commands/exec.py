@@ -4,14 +4,15 @@ Everything after -- is the command line; it runs without a shell. What it prints
 The dump is a folder msit_dump_{time} in -o, which every other command opens. Without options the first step (round) is
 dumped: inputs before, outputs after each operator.
 
+Nothing can be dumped where PYTHONPATH does not reach the program (python -I, env -i), or where it uses neither library:
+that is reported, and the exit status is 2 where the program's own is 0. So it is where an operator that was asked for
+never ran.
+
 examples:
   sgsdump exec -o dumps -- python infer.py --prompt hello
   sgsdump exec --type model tensor stats -er 0,3 -- bash run.sh
   sgsdump exec --exec "python infer.py" --type model tensor -ids 3_1
   sgsdump exec --check-config acl.json
-
-Where PYTHONPATH does not reach the program (python -I, env -i), or it uses neither library, nothing can be dumped: that
-is reported, and the exit status is 2 where the program's own is 0; so it is where an operator asked for never ran.
 """
 
 from __future__ import annotations
@@ -72,8 +73,10 @@ class ExecOptions:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_program(parser)
-    parser.add_argument(
+    parser.usage = f"{parser.prog} [options] -- PROGRAM ARGS"
+    program = parser.add_argument_group("the program and its dump")
+    add_program(program)
+    program.add_argument(
         "--check-config",
         type=Path,
         metavar="JSON",
@@ -81,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_msit_options(parser.add_argument_group("as msit llm dump has them"))
     _add_torchair_options(parser.add_argument_group("as TorchAir has them"))
-    _add_own_options(parser.add_argument_group("further"))
+    _add_own_options(parser.add_argument_group("further options"))
 
 
 def _add_torchair_options(parser: argparse._ActionsContainer) -> None:
@@ -99,7 +102,7 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="RE",
-        help="operators whose name matches; may be repeated",
+        help="only operators whose name matches; may be repeated",
     )
     parser.add_argument("--rank", metavar="N,N", help="only these ranks of a distributed program")
     parser.add_argument(
@@ -116,36 +119,43 @@ def add_program(parser: argparse._ActionsContainer) -> None:
         "--exec", dest="command_line", metavar="CMD", help="the same as one string, without redirection"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="where msit_dump_{time} goes (acl.json's dump_path, or here)"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="folder for msit_dump_{time} (default: acl.json's dump_path, else here)",
     )
     parser.add_argument(
         "-opname",
         "--operation-name",
         action="append",
         metavar="A,B",
-        help="operators whose type begins like this, ignoring case (msit debug dump: exact names)",
+        help="only operators whose type begins like this, ignoring case (msit debug dump: exact names)",
     )
 
 
 def add_msit_options(parser: argparse._ActionsContainer) -> None:
     """The options of msit llm dump, with its defaults."""
-    parser.add_argument("--type", nargs="+", metavar="TYPE", help=f"of {TYPES} (tensor model)")
+    parser.add_argument("--type", nargs="+", metavar="TYPE", help=f"any of {TYPES} (default: tensor model)")
     parser.add_argument("-sd", "--only-save-desc", action="store_true", help="types and shapes without values")
     parser.add_argument(
-        "-ids", "--save-operation-ids", nargs="+", metavar="ID", help="operators by number: 2,3_1 (all)"
+        "-ids", "--save-operation-ids", nargs="+", metavar="ID", help="operators by number: 2,3_1 (default: all)"
     )
     parser.add_argument(
-        "-er", "--execute-range", metavar="A,B", help="steps in pairs of first and last: 3,5,7,7; all (0,0)"
+        "-er", "--execute-range", metavar="A,B", help="steps in pairs of first and last: 3,5,7,7; or all (default: 0,0)"
     )
     parser.add_argument(
-        "-child", "--save-operation-child", metavar="BOOL", help="False: only the outermost ones (True)"
+        "-child", "--save-operation-child", metavar="BOOL", help="False: only the outermost operators (default: True)"
     )
     parser.add_argument(
-        "-time", "--save-time", metavar="N", help="0 before, 1 after, 2 both, 3 inputs before and outputs after (3)"
+        "-time",
+        "--save-time",
+        metavar="N",
+        help="0 before, 1 after, 2 both, 3 inputs before and outputs after (default: 3)",
     )
     parser.add_argument("-tiling", "--save-tiling", action="store_true", help="accepted for compatibility; no effect")
-    parser.add_argument("-stp", "--save-tensor-part", metavar="N", help="0 inputs, 1 outputs, 2 both (2)")
-    parser.add_argument("-device", "--device-id", metavar="N", help="only this device (all)")
+    parser.add_argument("-stp", "--save-tensor-part", metavar="N", help="0 inputs, 1 outputs, 2 both (default: 2)")
+    parser.add_argument("-device", "--device-id", metavar="N", help="only this device (default: all)")
     parser.add_argument("-symlink", "--enable-symlink", action="store_true", help="store duplicate data as links")
     parser.add_argument(
         "-config",

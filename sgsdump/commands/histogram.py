@@ -1,10 +1,10 @@
 """Draw the values of every layer against its calibrated range: one PNG per layer, and an overview to scan.
 
-Blue: how often a value occurs. Red dashed lines: min and max of the range. Use the dump of the *float* model and the
-tensor_min_max of the same network (log/tensor_min_max.txt, or the JSON or pickle quant_param of the newer SDK).
-An existing folder is moved aside under its date. Constants are not drawn. Without ranges, of dumps of other devices
-say, there are no lines to draw. With --scheduler the values are counted on a Dask cluster (pip install
-'sgsdump[cluster]') whose workers read the dump themselves from a shared file system.
+Blue: how often a value occurs. Red dashed lines: minimum and maximum of the range. Use the dump of the *float* model
+and the tensor_min_max of the same network (log/tensor_min_max.txt, or the JSON or pickle quant_param of the newer SDK);
+without ranges, for dumps of other devices say, the lines are left out. Constants are not drawn. An existing folder is
+moved aside under its date. With --scheduler the values are counted on a Dask cluster (pip install 'sgsdump[cluster]')
+whose workers read the dump themselves from a shared file system.
 
 examples:
   sgsdump histogram sigma_outtensor_dump.bin log/tensor_min_max.txt
@@ -64,16 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
 
-    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.commands.terminal import TERMINAL, print_lines
     from sgsdump.comparison.distribution import Undrawn, distributions, layers
     from sgsdump.dumps.dump import note_lines
     from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import replacing_folder
-    from sgsdump.files.escaping import for_terminal
     from sgsdump.progress import each
     from sgsdump.reports.charts.bins import Copies, drawn_values
-    from sgsdump.reports.charts.contact_sheet import save_contact_sheets
-    from sgsdump.reports.charts.layer_histogram import drawing_beside, save_histogram
+    from sgsdump.reports.charts.layer_histogram import drawing_beside, save_contact_sheets, save_histogram
     from sgsdump.reports.histogram_lines import histogram_lines
 
     options = record(Options, args, reading=Reading(args.step, args.rank, parse_net=args.parse_net))
@@ -102,10 +100,9 @@ def run(args: argparse.Namespace) -> int:
     print(f"{len(drawn) - len(copies.of)} pictures in {output}; begin with {begin}")
     if older:
         print(f"The older {output} is kept beside it, its date added to its name.")
-    for line in histogram_lines(drawn, undrawn, list(dump.constants), len(unused - dump.constants.keys()), copies.of):
-        print(for_terminal(line))
-    for line in note_lines(options.dump, dump.notes):
-        print(for_terminal(line))
+    foreign = len(unused - dump.constants.keys())
+    print_lines(histogram_lines(drawn, undrawn, list(dump.constants), foreign, copies.of))
+    print_lines(note_lines(options.dump, dump.notes))
     return 0
 
 
@@ -150,7 +147,7 @@ def _with_side_files(dump: Dump, ranges: Mapping[str, Range], reading: Reading) 
 def _distributions_on_cluster(
     options: Options, dump: Dump, ranges: Mapping[str, Range]
 ) -> Iterator[Distribution | Undrawn]:
-    """What ``distributions(dump, ranges)`` gives, counted by workers that open the dump themselves."""
+    """The result of ``distributions(dump, ranges)``, counted by workers that open the dump themselves."""
     from sgsdump.commands.terminal import Terminal
     from sgsdump.comparison.distribution import layers, numbered
     from sgsdump.executors.workers.task_pool import Workers, run_tasks

@@ -1,8 +1,9 @@
 """Merge dumps into one: the parts of a model, what split made, or runs of one model on several inputs.
 
-Tensors stand in the order of the dumps and of each dump. A folder that is not a dump stands for the dumps in it, in the
-order of their names. Outputs and constants whose names are in more than one dump are refused by name; --prefix puts
-each dump's file name (without ending) before its tensors' names, so that nothing is lost. OUT is as in sgsdump convert.
+Tensors stand in the order of the dumps, and within each in its own order. A folder that is not a dump stands for the
+dumps in it, sorted by name. Outputs and constants whose names are in more than one dump are refused by name; --prefix
+puts each dump's file name (without ending) before its tensors' names, and nothing is lost. OUT is as in sgsdump
+convert.
 
 examples:
   sgsdump merge backbone.bin head.bin whole.bin
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.commands.terminal import TERMINAL, print_lines
     from sgsdump.dumps.conversion import merge, save
     from sgsdump.dumps.dump import Dump
     from sgsdump.dumps.io import open_dump
@@ -52,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
-    from sgsdump.files.escaping import for_terminal
 
     options = record(Options, args, reading=Reading(args.step, args.rank))
     step, rank = options.reading.step, options.reading.rank
@@ -69,18 +69,17 @@ def run(args: argparse.Namespace) -> int:
     ]
     check_outputs([options.output], [dump.path for _, dump in dumps])
     for label, dump in dumps:
-        for note in dump.notes:
-            print(for_terminal(f"note: {label}: {note}"))
+        print_lines(dump.notes, f"note: {label}: ")
     records = merge(dumps, options.prefix)
     format, variant = common_form([dump for _, dump in dumps])
     target = target_of(options.output, options.to, Dump(records, format, variant))
-    saved = save(records, options.output, target, "these dumps", TERMINAL)
+    saved = save(records, options.output, target, TERMINAL)
     print(f"{options.output}: {saved.written} tensors of {len(dumps)} dumps, {target.format}{saved}")
     return 1 if saved.left_out else 0
 
 
 def _is_tree(path: Path) -> bool:
-    """Whether a path is that of a tree of runs, or of one run of it."""
+    """Whether a path leads to a tree of runs, or to one run of it."""
     from sgsdump.dumps.trees import list_runs
     from sgsdump.errors import FormatError
 

@@ -16,6 +16,9 @@ from sgsdump.errors import ConfigError
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
+    from sgsdump.models.feeds.feeds import PictureFeeds
+    from sgsdump.models.input_spec import InputSpec
+    from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.stages import Stage
 
@@ -70,6 +73,43 @@ class Network:
     image: str
     preprocess: str | None
     input_config: Path
+
+
+@dataclass(frozen=True)
+class OpenNetwork:
+    """A network that was opened: its configuration with all inputs raised that must be, and warnings for the user."""
+
+    model: Model
+    config: InputConfig
+    warnings: tuple[str, ...]
+    preprocess: str | None
+
+    @property
+    def specs(self) -> tuple[InputSpec, ...]:
+        from sgsdump.models.model import graph_inputs
+
+        return tuple(graph_inputs(self.model.proto))
+
+    def feeds(self, images: str) -> PictureFeeds:
+        """The pictures as the float model takes them."""
+        from sgsdump.models.feeds.feeds import PictureFeeds
+
+        return PictureFeeds(images, self.preprocess, self.specs, self.config)
+
+    def print_warnings(self) -> None:
+        for warning in self.warnings:
+            print(f"warning: {warning}")
+
+
+def open_network(network: Network, config: InputConfig) -> OpenNetwork:
+    """The float model with the configuration that was read for it. Raises what reading the model raises."""
+    from sgsdump.models.feeds.feeds import board_notes
+    from sgsdump.quantisation.float_model import conversion_notes, open_float_model
+    from sgsdump.quantisation.tensor_arrays import with_raised_inputs
+
+    model = open_float_model(network.model, network.weight_file, config)
+    config, notes = with_raised_inputs(config, model.proto)
+    return OpenNetwork(model, config, (*board_notes(config), *conversion_notes(model), *notes), network.preprocess)
 
 
 @dataclass(frozen=True)
@@ -153,7 +193,9 @@ def add_run(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--step", type=int, metavar="N", help="in a tree of several runs, select the run of step N; or TREE@step=N"
     )
-    parser.add_argument("--rank", type=int, metavar="N", help="and of rank (or device) N; or TREE@step=N,rank=N")
+    parser.add_argument(
+        "--rank", type=int, metavar="N", help="and the run of rank (or device) N; or TREE@step=N,rank=N"
+    )
 
 
 def add_stages(parser: argparse._ActionsContainer) -> None:
@@ -173,9 +215,10 @@ def add_quant_level(parser: argparse._ActionsContainer, text: str = "see calibra
 
 
 def add_limits(parser: argparse._ActionsContainer, subject: str) -> None:
-    """``--min-cos`` and ``--max-rmse``; ``subject`` must hold them."""
-    for option, default in (("--min-cos", "COS 0.99"), ("--max-rmse", "RMSE 0.1")):
-        parser.add_argument(option, type=threshold, metavar="X", help=f"what {subject} must hold (default: {default})")
+    """``--min-cos`` and ``--max-rmse`` of ``subject``."""
+    for option, end, default in (("--min-cos", "lowest", "COS 0.99"), ("--max-rmse", "highest", "RMSE 0.1")):
+        text = f"{end} {default.split()[0]} allowed for {subject} (default: {default})"
+        parser.add_argument(option, type=threshold, metavar="X", help=text)
 
 
 def add_scheduler(parser: argparse._ActionsContainer, task: str) -> None:

@@ -6,12 +6,10 @@ Inputs are random (one seed, the same values each time) unless -i, --input-dir o
 --data-loader-script (Python with load_data(), which yields a dictionary of arrays by input name for each run) and an
 --input-dir of several folders make a dump of each input: DIR/0, DIR/1 ..., compared with -cd's 0, 1 ...
 
--cd compares with the files of another run: difference and a verdict per tensor; of `full` also as
-compare_result.html to look at. With -g too, the three-way comparison:
-pass where the error against the golden (float32) run is within input-tag times that of the run of -cd (float16).
-
-Exit status: 0 done, 1 when a tensor failed, a threshold you gave (-t, -t1, -t2) does not hold or --bisect found a
-difference or a tensor that an executor cannot compute, 2 on trouble.
+-cd compares with the files of another run: difference and a verdict per tensor; of `full` also compare_result.html to
+look at. -g makes it three-way: a tensor passes where its error against the golden (float32) run is within input-tag
+times the error of the run of -cd (float16). Exit status: 0 done, 1 when a tensor failed, a threshold you gave (-t, -t1,
+-t2) does not hold or --bisect found a difference or a tensor that an executor cannot compute, 2 on trouble.
 
 examples:
   sgsdump pipeline full -m net.onnx -o golden
@@ -82,19 +80,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_selection(sub: argparse.ArgumentParser, kind: str) -> None:
     group = sub.add_argument_group("which tensors")
     if kind == "once":
-        group.add_argument("--name", dest="names", nargs=1, required=True, help="the tensor to dump")
+        group.add_argument("--name", dest="names", nargs=1, required=True, metavar="NAME", help="the tensor to dump")
         group.add_argument("--print-ir", action="store_true", help="print the graph that leads to it")
         group.add_argument(
             "--save-test-case",
             dest="test_case",
             type=Path,
             metavar="DIR",
-            help="its sub-model, inputs, expected output",
+            help="write its sub-model, inputs and expected output as a test case",
         )
-        group.add_argument("--depth", type=int, metavar="N", help="of both: only the last N nodes")
+        group.add_argument(
+            "--depth", type=int, metavar="N", help="limit --print-ir and --save-test-case to the last N nodes"
+        )
         return
     if kind == "list":
-        group.add_argument("--name", dest="names", nargs="+", required=True, help="the tensors to dump")
+        group.add_argument("--name", dest="names", nargs="+", required=True, metavar="NAME", help="the tensors to dump")
         return
     if kind == "range":
         for end, short in (("begin", "-b"), ("end", "-e")):
@@ -105,32 +105,35 @@ def _add_selection(sub: argparse.ArgumentParser, kind: str) -> None:
     group.add_argument("--op-type", nargs="+", default=(), metavar="OP", help="tensors that these operators make")
     if kind == "full":
         group.add_argument(
-            "--bisect", metavar="EXECUTOR", help="no dump: find the first tensor that differs with EXECUTOR"
+            "--bisect", metavar="EXECUTOR", help="make no dump; find the first tensor on which EXECUTOR disagrees"
         )
         group.add_argument(
             "--threshold",
             type=float,
             metavar="X",
-            help="of --bisect: a tensor differs when max|difference| / max|value| is above it (0.001)",
+            help="with --bisect: a tensor differs when max|difference| / max|value| is above X (0.001)",
         )
 
 
-def _add_run(sub: argparse.ArgumentParser) -> None:
-    add_model(sub)
-    sub.add_argument(
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    run = parser.add_argument_group("model and executor")
+    add_model(run)
+    run.add_argument(
         "-f", "--executor", default="ort", help="ort (default), reference, openvino, tvm, sdaa, or a plug-in's name"
     )
-    sub.add_argument(
+    run.add_argument(
         "--mode",
         choices=["fast", "isolated"],
         default="fast",
         help="one pass in segments, or each tensor from a sub-model of its own (%(default)s)",
     )
-    sub.add_argument("-mt", "--model-type", metavar="TYPE", help="float16 (fp16) runs a float16 copy of the model")
-    sub.add_argument("-p", "--passed-path", type=Path, metavar="FILE.py", help="tvm, sdaa: file of passes to run")
-    sub.add_argument("--provider", metavar="NAME", help="ort: execution provider, such as CUDAExecutionProvider (CPU)")
-    sub.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the executor")
-    sub.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder to write (default: ./EXECUTOR_dump)")
+    run.add_argument("-mt", "--model-type", metavar="TYPE", help="float16 (fp16) runs a float16 copy of the model")
+    run.add_argument("-p", "--passed-path", type=Path, metavar="FILE.py", help="tvm, sdaa: file of passes to run")
+    run.add_argument("--provider", metavar="NAME", help="ort: execution provider, such as CUDAExecutionProvider (CPU)")
+    run.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the executor; may be repeated"
+    )
+    run.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder to write (default: ./EXECUTOR_dump)")
 
 
 def _add_inputs(sub: argparse.ArgumentParser) -> None:
@@ -158,18 +161,20 @@ def _add_inputs(sub: argparse.ArgumentParser) -> None:
 def _add_comparison(sub: argparse.ArgumentParser) -> None:
     comparison = sub.add_argument_group("comparison")
     comparison.add_argument("-cd", "--compare-dir", type=Path, metavar="DIR", help="dump to compare the outputs with")
-    comparison.add_argument("-g", "--golden-dir", type=Path, metavar="DIR", help="golden dump, makes it three-way")
+    comparison.add_argument(
+        "-g", "--golden-dir", type=Path, metavar="DIR", help="golden dump, for the three-way comparison"
+    )
     comparison.add_argument(
         "-t", "--input-tag", type=float, metavar="X", help="pass within X times the error of -cd against golden (10)"
     )
     comparison.add_argument("-t1", "--th1", type=float, metavar="X", help="threshold of diff3 and all_close (1e-6)")
-    comparison.add_argument("-t2", "--th2", type=float, metavar="X", help="diff2 above it is listed (1e-3)")
+    comparison.add_argument("-t2", "--th2", type=float, metavar="X", help="list tensors whose diff2 is above X (1e-3)")
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.pipeline.job import job_of
+    from sgsdump.pipeline.job import OPTIONS, job_of
 
-    job = job_of(vars(args))
+    job = job_of({name: getattr(args, name, None) for name in OPTIONS})
     MODES.check(BISECT if job.bisection.bisect else DUMP, MODES.given(args))
     return dump(job)
 
@@ -278,7 +283,7 @@ def _compare_with_others(job: Job) -> bool:
 
 
 def _alike(folder: Path, other: Path) -> tuple[Path, Path]:
-    """The two runs as dumps, or both as folders of arrays where the other is no more than that."""
+    """The two runs as dumps, or both as folders of arrays where the other is nothing more."""
     from sgsdump.dumps.formats.sdaa.dump_info import JSON_NAME, OUTPUTS
 
     whole = next((folder for folder in (other, other.parent) if (folder / JSON_NAME).is_file()), None)
@@ -286,7 +291,7 @@ def _alike(folder: Path, other: Path) -> tuple[Path, Path]:
 
 
 def _page(job: Job) -> str:
-    """The dump against that of -cd as HTML."""
+    """The dump compared with the one of -cd, as HTML."""
     from sgsdump.comparison.compare import compare
     from sgsdump.dumps.io import open_dump
     from sgsdump.reports.html.document import render

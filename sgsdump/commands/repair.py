@@ -1,24 +1,25 @@
 """Raise convolutions to INT16, round by round, until the model's outputs hold the thresholds.
 
-Calibrates once, then: make the fixed model, dump float and fixed, compare, advise, raise, and again. A round that does
-not improve the outputs is undone; raised tensors that turn out unneeded are lowered again at the end; what your
-input_config.ini raises stays raised. It ends when the thresholds hold (over all debug pictures; a Softmax is judged by
-its input, the logits), when nothing improves, or after --rounds. The whole result lies in the folder -o:
+Calibrates once; each round then makes the fixed model, dumps float and fixed, compares, advises and raises. A round
+that does not improve the outputs is undone; raised tensors that turn out unneeded are lowered again at the end; what
+your input_config.ini raises stays raised. It ends when the thresholds hold (over all debug pictures; a Softmax is
+judged by its input, the logits), when nothing improves, or after --rounds. An older folder -o is moved aside.
 
-  rounds.txt         what was raised in each round and why, what it gave; rounds.json the same for programs
-  report.html        every layer of the fixed model against the float one, on the first debug picture
-  fixed.onnx         the fixed model
-  input_config.ini   yours, with the tensor_arrays found
-  log/               tensor_min_max.txt and the other files of calibrate
-  float.bin fixed.bin  the dumps of the first debug picture
-
-The rounds replace what L4 and L5 would raise on their own, so to make the same fixed model again calibrate with the
-new input_config.ini at L2 or L3. DebugConfig.txt plays no part. An older folder is moved aside. Exit status: 0 the
-thresholds hold or you gave none, 1 they do not, 2 on trouble.
+The rounds replace what L4 and L5 would raise on their own, so to make the same fixed model again, calibrate with the
+new input_config.ini at L2 or L3. DebugConfig.txt is not read. Exit status: 0 the thresholds hold or you gave none, 1
+they do not, 2 on trouble.
 
 examples:
   sgsdump repair -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o repaired
   sgsdump repair -m net.onnx -i pictures/ --input-config input_config.ini --debug-image cat.jpg -o repaired
+
+the folder -o:
+  rounds.txt           what was raised in each round, why, and with what result; rounds.json the same for programs
+  report.html          every layer of the fixed model against the float one, on the first debug picture
+  fixed.onnx           the fixed model
+  input_config.ini     yours, with the tensor_arrays found
+  log/                 tensor_min_max.txt and the other files of calibrate
+  float.bin fixed.bin  the dumps of the first debug picture
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from sgsdump.commands.options import (
     add_model,
     add_pictures,
     add_quant_level,
+    open_network,
     record,
     whole_number,
 )
@@ -88,12 +90,9 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.files.atomic_write import make_folder, replacing_folder
     from sgsdump.files.bounded_read import read_bytes
-    from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
-    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.calibration_log import LogOptions, write_log
-    from sgsdump.quantisation.float_model import conversion_notes, open_float_model
-    from sgsdump.quantisation.quant_plan import with_raised_inputs
+    from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.reports.repair_reports import end_lines, render_round, repair_log
     from sgsdump.sidecars import input_config
@@ -107,18 +106,17 @@ def run(args: argparse.Namespace) -> int:
     limits = given or DOCUMENTED
     ini = read_bytes(network.input_config)
     config = input_config.read(network.input_config)
-    model = open_float_model(network.model, network.weight_file, config)
-    config, notes = with_raised_inputs(config, model.proto)
-    for note in [*board_notes(config), *conversion_notes(model), *notes]:
-        print(f"warning: {note}")
-    specs = tuple(graph_inputs(model.proto))
-    feeds = PictureFeeds(network.image, network.preprocess, specs, config)
-    pictures = _debug_pictures(options, specs, config)
+    opened = open_network(network, config)
+    model, config = opened.model, opened.config
+    opened.print_warnings()
+    feeds = opened.feeds(network.image)
+    pictures = _debug_pictures(options, opened.specs, config)
     labels = [label for label, _, _ in pictures]
     # Opened first: a long repair must not end with "no such folder".
     asides: list[Path] = []
     with replacing_folder(options.output, asides.append) as folder:
         level = WITHOUT_BITS[options.quant_level]  # raising to INT16 is what the rounds do
+        rehearse(model, feeds[0], config)
         calibration = calibrate(model, feeds, config, level, progress=TERMINAL)
         head = [
             f"sgsdump repair {network.model}, calibrated on {len(feeds)} pictures, weights "

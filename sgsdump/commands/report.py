@@ -1,7 +1,7 @@
 """Write the comparison of two dumps as one HTML file to look at, mail, or keep beside a build.
 
 The file needs nothing else and fetches nothing: a verdict, the error over the depth of the net, a table of every layer
-to sort and search, and of the selected layer its histograms, the error per channel and where in the picture it sits.
+to sort and search, and for the selected layer its histograms, the error per channel and where in the picture it sits.
 The sample is the run under test (the fixed model), the benchmark the reference (the float model). With the calibrated
 ranges the histograms show the minimum, the maximum and the 256 levels between them. Exit status 0, or 2 on trouble;
 `sgsdump compare --html FILE` writes the same file beside the table and can fail a build.
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import Reading, add_run, add_stages, opened, record, stages_of
+from sgsdump.commands.terminal import TERMINAL, print_lines
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
@@ -57,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ValuesError
     from sgsdump.files.atomic_write import check_outputs, replacing
-    from sgsdump.files.escaping import for_terminal
     from sgsdump.reports.html.document import render
     from sgsdump.reports.report import Context, report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
@@ -77,15 +77,12 @@ def run(args: argparse.Namespace) -> int:
     report = report_of(comparison, context=context)
     with replacing(options.output) as file:
         file.write(render(report).encode())
-    for sentence in report.verdict:
-        print(for_terminal(sentence))
-    print(for_terminal(f"Report: {options.output}"))
+    print_lines([*report.verdict, f"Report: {options.output}"])
     return 0
 
 
 def _compared(options: Options) -> tuple[Comparison, Dump, Dump, int]:
     """The comparison with its details, the two dumps (of the first pair) and how many pairs there were, 0 for one."""
-    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.compare import compare
     from sgsdump.comparison.merge import merge_each
     from sgsdump.dumps.runs import paired_dumps

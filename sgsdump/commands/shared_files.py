@@ -58,7 +58,7 @@ def size_of(record: Record) -> int:
 
 
 def on_this_worker(open_files: Callable[[], Opened]) -> Opened:
-    """What ``open_files`` gives. Raises WorkerError for what this machine cannot open although the user's could."""
+    """The result of ``open_files``. Raises WorkerError for what this machine cannot open although the user's could."""
     try:
         return open_files()
     except (SgsdumpError, OSError) as error:

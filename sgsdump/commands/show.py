@@ -1,20 +1,14 @@
-"""List what is in a dump, or print the values of one tensor.
+"""List the tensors of a dump, or print the values of one.
 
 The list has a line per tensor, and reads every value once for min, max, mean and l2norm (of the finite values) and
-the counts of NaN, +Inf and -Inf; on a narrow terminal it is shortened. Values are the real ones, a device's layout
-undone where the original shape is known; --stored shows them as they are in the file. An overflow status is shown
-field by field. NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3],
-or put its axes in another order, (0,2,3,1); ; between several. With --against another dump the values of NAME that
-are farthest apart are shown: index, both values, the error and the relative error, NaN and Inf that are not in both
-first. Exit status 1 when a tensor of the list is damaged.
+the counts of NaN, +Inf and -Inf; on a narrow terminal it is shortened. Exit status 1 when a tensor of it is damaged.
 
 Of a tree with several runs (steps, ranks, graphs) the runs are listed: --step, --rank or TREE@step=3,rank=0,graph=NAME
 choose one, here and wherever a dump is named.
 
-With --operators the file is a model: ONNX, a program that torch.export.save wrote (.pt2), the text of a graph
-(ge_proto_*.txt, which DUMP_GE_GRAPH=3 leaves), or the topology of a running program (a tree of sgsdump exec, or a file
-in its model/). Its operators are listed by the names that dump_layer takes, with type, inputs and attributes; those of
-a topology with the ids that -ids takes.
+NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3], or put its axes
+in another order, (0,2,3,1); separate several with ;. Values are the real ones, a device's layout undone where the
+original shape is known; --stored shows them as they are in the file. An overflow status is shown field by field.
 
 examples:
   sgsdump show sigma_outtensor_dump.bin
@@ -25,6 +19,16 @@ examples:
   sgsdump show --operators ge_proto_00000001_graph_1.txt --select '*relu*'
   sgsdump show fixed.bin conv1 --against float.bin --worst 20
   sgsdump show layers.npz conv1 --operations '(0,2,3,1);[0,...,3]' --output part.npy
+
+two dumps (--against):
+  The values of NAME that differ most are shown: index, both values, the error and the relative error, those with NaN
+  or Inf on one side only first.
+
+operators of a model (--operators):
+  The file is a model: ONNX, a program that torch.export.save wrote (.pt2), the text of a graph (ge_proto_*.txt, which
+  DUMP_GE_GRAPH=3 leaves), or the topology of a running program (a tree of sgsdump exec, or a file in its model/). Its
+  operators are listed by the names that dump_layer takes, with type, inputs and attributes; those of a topology with
+  the ids that -ids takes.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.commands.options import Modes, Reading, add_run, opened, record
+from sgsdump.commands.terminal import TERMINAL, print_lines
 from sgsdump.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,14 +96,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", type=Path, metavar="DUMP", help="a dump of any known format")
     parser.add_argument("name", nargs="?", metavar="NAME", help="print the values of this tensor")
     parser.add_argument("part", nargs="?", metavar="OPERATIONS", help="a part of it, or another order of its axes")
-    add_run(parser)
+    add_run(parser.add_argument_group("which run"))
     listing = parser.add_argument_group("the list")
     listing.add_argument(
         "--select", action="append", default=[], metavar="PATTERN", help="only names matching this pattern (* ? [ab])"
     )
     listing.add_argument("--operators", action="store_true", help="list the operators of a model, not of a dump")
     values = parser.add_argument_group("one tensor")
-    values.add_argument("--operations", metavar="OPERATIONS", help="a part of it, as an option")
+    values.add_argument("--operations", metavar="OPERATIONS", help="the third argument, as an option")
     values.add_argument("--stored", action="store_true", help="the values as they are in the file")
     values.add_argument("--all", action="store_true", help="print large tensors whole")
     values.add_argument(
@@ -173,7 +178,7 @@ def _show_operators(options: Options) -> int:
 
 
 def _show_runs(runs: Sequence[Run], notes: Sequence[str], options: Options) -> int:
-    """What there is to choose from in a tree of several runs."""
+    """List the runs of a tree that has several."""
     from sgsdump.dumps.trees import how_to_choose_of
     from sgsdump.files.escaping import for_terminal
     from sgsdump.reports.dump_tables import runs_table
@@ -181,13 +186,11 @@ def _show_runs(runs: Sequence[Run], notes: Sequence[str], options: Options) -> i
     print(for_terminal(runs_table(runs)), end="")
     reading = options.reading
     print(for_terminal(f"{len(runs)} runs; {how_to_choose_of(options.dump, runs, reading.step, reading.rank)}"))
-    for note in notes:
-        print(for_terminal(f"note: {note}"))
+    print_lines(notes, "note: ")
     return 0
 
 
 def _show_tensors(dump: Dump, options: Options) -> int:
-    from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.dump import selected
     from sgsdump.dumps.inventory import inventory
     from sgsdump.files.atomic_write import replace_text
@@ -206,12 +209,12 @@ def _show_tensors(dump: Dump, options: Options) -> int:
     print(for_terminal(inventory_table(items, width)), end="")
     among = f" of {len(dump.records)}" if options.select else ""
     print(f"{len(items)}{among} tensor{'' if len(items) == 1 else 's'}, {dump.format}")
-    for note in dump.notes:
-        print(for_terminal(f"note: {note}"))
-    return 1 if any(item.damaged for item in items) else 0
+    print_lines(dump.notes, "note: ")
+    return 1 if any(item.content.damaged for item in items) else 0
 
 
 def _show_values(dump: Dump, options: Options, name: str) -> int:
+    from sgsdump.dumps.formats.ascend.overflow import StatusNote
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.files.escaping import for_terminal, shown
     from sgsdump.reports.dump_values import values_csv, values_json, values_text
@@ -225,9 +228,8 @@ def _show_values(dump: Dump, options: Options, name: str) -> int:
         if options.json:
             replace_text(options.json, text)
         print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{note}"))
-        for line in dump.notes:
-            if line.startswith(f"{record.name}: "):
-                print(for_terminal(f"note: {line}"))
+        notes = [note for note in dump.notes if isinstance(note, StatusNote) and note.tensor == record.name]
+        print_lines(notes, "note: ")
         print(text, end="")
         return 0
     array, how = _array(record, options.stored)
@@ -262,7 +264,7 @@ def _show_worst(options: Options, against: Path, name: str) -> int:
 
 
 def _status(record: Record) -> dict[str, Any] | None:
-    """What an overflow status says, as the vendor's own JSON has it; None for any other tensor, or a damaged one."""
+    """The fields of an overflow status, as the vendor's own JSON has them; None for other tensors and damaged ones."""
     from sgsdump.dumps.formats.ascend import overflow
     from sgsdump.errors import SgsdumpError
 
@@ -312,14 +314,14 @@ def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
     elif is_device(layout):
         layout = f"{layout} as it lies"
     array = tensor.stored()
-    what = f"stored {name_of(array.dtype)}"
+    kind = f"stored {name_of(array.dtype)}"
     if not stored and is_number(array.dtype) and not is_complex(array.dtype) and tensor.info.quant is not None:
         try:
             array = tensor.real()
-            what = f"real values of {what}"
+            kind = f"real values of {kind}"
         except ValuesError:
-            what += ", whose true scale the dump does not tell"
-    return array, ", ".join(filter(None, [what, str(list(array.shape)), layout]))
+            kind += ", whose true scale the dump does not tell"
+    return array, ", ".join(filter(None, [kind, str(list(array.shape)), layout]))
 
 
 def _write_array(path: Path, array: np.ndarray) -> None:
@@ -329,7 +331,7 @@ def _write_array(path: Path, array: np.ndarray) -> None:
 
     with replacing(path) as file:
         if path.suffix == ".bin":
-            own = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
-            file.write(own.tobytes())
+            little = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
+            file.write(little.tobytes())
         else:
             write(file, array)

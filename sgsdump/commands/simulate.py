@@ -1,11 +1,12 @@
 """Run one input through a float or fixed model and dump every layer as ./DebugConfig.txt says.
 
-The dump is `sigma_outtensor_dump.bin` in the folder of `path=` ($HOME when that is empty); of several pictures each
-has one with the picture's name in it (`sigma_outtensor_dump_cat.bin`), and of the feeds of a data loader script, Python
-with load_data() that yields a dictionary of arrays by input name for each run, one with its number.
-`sgsdump cfg DebugConfig.txt` writes one into the current folder. Uncomment what you need: dumpTensor switches dumping
-on; eliminateGarbage and dequantFixed give comparable values of a fixed model. Without a dump only the outputs are
-summed up.
+The dump is `sigma_outtensor_dump.bin` in the folder of `path=` ($HOME when that is empty). Of several pictures each has
+one with the picture's name in it (`sigma_outtensor_dump_cat.bin`); the dumps of a data loader script (Python with
+load_data(), which yields a dictionary of arrays by input name for each run) are numbered.
+
+`sgsdump cfg DebugConfig.txt` writes that file into the current folder. Uncomment what you need: dumpTensor switches
+dumping on; eliminateGarbage and dequantFixed give comparable values of a fixed model. Without a dump only the outputs
+are summed up.
 
 examples:
   sgsdump simulate -m net.onnx -t Float -i cat.jpg -n preprocess.py
@@ -43,8 +44,8 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="kind of the model")
     source = parser.add_argument_group("model and inputs")
+    source.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="kind of the model")
     add_model(source, "float model (ONNX, .prototxt) or the fixed one of calibrate")
     add_feeds(source, "picture, folder, list file, .npy, Input_shape= text, or random[:SEED]")
     add_provider(source)

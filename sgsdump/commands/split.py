@@ -1,8 +1,8 @@
 """Split a dump into files of one tensor each, or of the tensors whose names fit a pattern.
 
-The files are numbered in the dump's order, so that `sgsdump merge` of the folder gives the dump again. With --pattern
-a tensor goes to the first pattern that fits its name, the others to a file called rest. Files are of the dump's own
-format where that is one file and can be written, else .npz. An existing folder is moved aside under its date.
+The files are numbered in the dump's order; `sgsdump merge` of the folder gives the dump again. With --pattern a tensor
+goes to the first pattern that fits its name, the others to a file called rest. Files are of the dump's own format where
+that is one file and can be written, else .npz. An existing folder is moved aside under its date.
 
 examples:
   sgsdump split sigma_outtensor_dump.bin layers/
@@ -40,21 +40,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.commands.terminal import TERMINAL, print_lines
     from sgsdump.dumps.conversion import readable, reasons, split, unwritable, write
     from sgsdump.dumps.targets import OWN_ENDINGS, Target, losses, target_of
     from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError, ValuesError
     from sgsdump.files.atomic_write import check_not_around, check_outputs, replacing_folder
-    from sgsdump.files.escaping import for_terminal
     from sgsdump.progress import each
 
     options = record(Options, args, reading=Reading(args.step, args.rank))
     check_outputs([options.output], [tree_of(options.dump)])
     check_not_around(options.output, [tree_of(options.dump)])
     (dump,) = opened(options.reading, options.dump)
-    for note in dump.notes:
-        print(for_terminal(f"note: {note}"))
+    print_lines(dump.notes, "note: ")
     endings = {format: ending for format, ending in OWN_ENDINGS.items() if ending}
     name = options.to or (dump.format if dump.format in endings else "npz")
     target = target_of(options.output, name, dump)
@@ -77,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
                 written += 1
         if not written:
             raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {options.dump}")
-    for line in (*reasons(left_out), *(f"left out: {line}" for line in refused_lines)):
-        print(for_terminal(line))
+    print_lines(reasons(left_out))
+    print_lines(refused_lines, "left out: ")
     print(f"{options.output}: {written} parts, {target.format}")
     return 1 if left_out or refused_lines else 0

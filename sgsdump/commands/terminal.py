@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -45,18 +45,18 @@ class Terminal:
         if not self.bars or not sys.stderr.isatty():
             yield unwatched
             return
-        started, known = monotonic(), total
+        started, expected = monotonic(), total
         drawn: tqdm[NoReturn] | None = None
 
         def advance(done: int, total: int | None = None) -> None:
-            nonlocal drawn, known
-            known = known if total is None else total
+            nonlocal drawn, expected
+            expected = expected if total is None else total
             if drawn is None:
                 lasted = monotonic() - started
                 if lasted < DELAY_SECONDS:
                     return
-                drawn = _bar(what, unit, known, lasted)
-            drawn.total = None if known is None else max(done, known)  # estimates may be too low
+                drawn = _bar(what, unit, expected, lasted)
+            drawn.total = None if expected is None else max(done, expected)  # estimates may be too low
             drawn.update(done - drawn.n)
 
         try:
@@ -70,6 +70,12 @@ class Terminal:
 
 
 TERMINAL: Progress = Terminal()
+
+
+def print_lines(lines: Iterable[str], prefix: str = "", flush: bool = False) -> None:
+    """On standard output, each line with the prefix before it."""
+    for line in lines:
+        print(for_terminal(f"{prefix}{line}"), flush=flush)
 
 
 def _bar(what: str, unit: str, total: int | None, seconds: float) -> tqdm[NoReturn]:
@@ -103,14 +109,9 @@ def cut_sentence(cut: PostProcessingCut) -> str:
 
 
 def print_cut(model: Model, config: InputConfig | None = None) -> None:
-    """What was cut off and, unless the user's ``config`` names the outputs that the network has now, what to write."""
-    from sgsdump.files.escaping import for_terminal
-
-    if model.cut is None:
-        return
-    print(for_terminal(f"note: {cut_sentence(model.cut)}"))
-    for line in to_paste(model.cut, config):
-        print(for_terminal(line))
+    """Say what was cut off and, unless ``config`` names the outputs that the network has now, what to write."""
+    if model.cut is not None:
+        print_lines([f"note: {cut_sentence(model.cut)}", *to_paste(model.cut, config)])
 
 
 def to_paste(cut: PostProcessingCut, config: InputConfig | None = None) -> Iterator[str]:

@@ -5,32 +5,35 @@ bits: 0.5 is all INT8, 1 all INT16); or, with --target, the plan of the fewest b
 is measured alone, integer programs propose plans, each is verified, and neighbours of the best are tried while the
 budget lasts; models of at most 12 convolutions are searched exhaustively. Ranges come from all calibration pictures
 (-i), as `sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all of --evaluate.
-
-An output's error is sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an output, at its
-input. The errors of several outputs are scaled to be equal at INT8, so that none hides another. Then their mean counts;
-with --objective worst the output furthest from what INT16 gives it, with --objective NAME,NAME... these outputs alone.
-
-Targets: output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, metric>=X with --metric: your Python
-function f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its mean counts, higher is
-better.
-
-FOLDER gets, for the i-th rate, optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl
-for the SDK's sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays); without i_RATE
-they are those of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or
-reaches the target (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show them all, report.html
-besides every layer of the plan marked *, on a few of the pictures.
-progress.json keeps every plan tried: Ctrl-C ends the search with the best so far; rerun the command to resume. The
-results of an earlier run in FOLDER stay until the new ones take their place, all at once; files of yours stay.
-
-With --scheduler a Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Pictures are read and
-preprocessed here, and sent with the model, and the metric runs here, so its machines need none of your files, but the
-same versions of sgsdump, onnx, onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing.
+Ctrl-C ends the search with the best so far; rerun the command to resume.
 
 examples:
   sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
   sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --target "output-cos>=0.999"
   sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --metric faces.py:matches --budget 60s
   sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --scheduler tcp://host:8786
+
+the error of an output (--objective):
+  sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an output, at its input. The errors of
+  several outputs are scaled to be equal at INT8, so that none hides another. Then their mean counts; with
+  --objective worst the output furthest from what INT16 gives it, with --objective NAME,NAME... these outputs alone.
+
+targets (--target):
+  output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, metric>=X with --metric: your Python function
+  f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its mean counts, higher is better.
+
+the folder -o:
+  For the i-th rate optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl for the SDK's
+  sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays). Without i_RATE they are those
+  of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or reaches the target
+  (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show all plans, report.html also every layer of
+  the plan marked *, on a few of the pictures. progress.json keeps every plan tried. The results of an earlier run stay
+  until the new ones take their place, all at once; files of yours stay.
+
+a cluster (--scheduler):
+  A Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Pictures are read and preprocessed
+  here, and sent with the model, and the metric runs here, so its machines need none of your files, but the same
+  versions of sgsdump, onnx, onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing.
 """
 
 from __future__ import annotations
@@ -51,11 +54,13 @@ from sgsdump.commands.options import (
     INPUTS,
     WITHOUT_BITS,
     Network,
+    OpenNetwork,
     add_input_config,
     add_model,
     add_pictures,
     add_quant_level,
     add_scheduler,
+    open_network,
     record,
     whole_number,
 )
@@ -64,11 +69,9 @@ from sgsdump.errors import ConfigError, OutputError
 
 if TYPE_CHECKING:
     from sgsdump.executors.workers.task_pool import Workers
-    from sgsdump.models.model import Model
     from sgsdump.quantisation.fixed_model import FixedModel
     from sgsdump.quantisation.ranges.statistics import SideRanges
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
-    from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.criteria import Target, UserMetric
     from sgsdump.tuning.pareto import Pareto
@@ -87,7 +90,7 @@ COMPARED = 4
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What to search for, and how plans are judged, as typed."""
+    """The aim of the search, and how plans are judged, as typed."""
 
     rates: str | None
     target: str | None
@@ -142,7 +145,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which outputs' error is made small: all on average, the worst, or those named (default: %(default)s)",
     )
     search.add_argument("--evaluate", metavar="IMAGES", help="pictures to judge plans by, instead of some of -i")
-    search.add_argument("--budget", default="10m", help="time for the search: 60s, 5m, 1h (default: %(default)s)")
+    search.add_argument(
+        "--budget", default="10m", metavar="TIME", help="time for the search: 60s, 5m, 1h (default: %(default)s)"
+    )
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     many.add_argument("--num-process", type=whole_number, default=1, metavar="N", help="processes that calibrate")
     add_scheduler(many, "calibrate and run plans")
@@ -158,10 +163,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_file, replace_text, replacing_folder, together
     from sgsdump.files.bounded_read import read_bytes
-    from sgsdump.models.feeds.feeds import board_notes
-    from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
+    from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.objective import watched_by_output
-    from sgsdump.quantisation.quant_plan import with_raised_inputs
     from sgsdump.reports.pareto_reports import pareto_json, pareto_table
     from sgsdump.sidecars import input_config
     from sgsdump.tuning.criteria import parse_objective
@@ -178,13 +181,12 @@ def run(args: argparse.Namespace) -> int:
         check_file(options.json)
     folder = _usable_folder(options.output, network.input_config)
     ini = read_bytes(network.input_config)
-    model = open_float_model(network.model, network.weight_file, config)
-    config, notes = with_raised_inputs(config, model.proto)
+    opened = open_network(network, config)
+    model, config = opened.model, opened.config
     objective = parse_objective(options.search.objective, watched_by_output(deployed(model)))
-    for note in [*board_notes(config), *conversion_notes(model), *notes]:
-        print(f"warning: {note}")
+    opened.print_warnings()
     progress, workers = Terminal("stderr"), Workers(options.num_process, options.scheduler)
-    ranges, side, feeds = _calibrated(options, model, config, workers)
+    ranges, side, feeds = _calibrated(options, opened, workers)
     with _stopped_by_ctrl_c(goal.seconds) as left:
         judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers)
         setup = set_up(model, ranges, config, feeds, judging, progress)
@@ -265,31 +267,27 @@ def parse_seconds(text: str) -> float:
 
 
 def _calibrated(
-    options: Options, model: Model, config: InputConfig, workers: Workers
+    options: Options, network: OpenNetwork, workers: Workers
 ) -> tuple[dict[str, Range], SideRanges, Iterator[PictureFeed]]:
     """The ranges of the model's tensors, the other statistics, and the pictures that judge plans."""
     from sgsdump.commands.terminal import Terminal
-    from sgsdump.models.feeds.feeds import PictureFeeds, feeds
+    from sgsdump.models.feeds.feeds import feeds
     from sgsdump.models.feeds.image_list import evenly
-    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration import calibrate
+    from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.tuning.setup import PICTURES
 
-    specs = tuple(graph_inputs(model.proto))
-    pictures = PictureFeeds(options.network.image, options.network.preprocess, specs, config)
-    judges = (
-        PictureFeeds(options.search.evaluate, options.network.preprocess, specs, config)
-        if options.search.evaluate
-        else pictures
-    )
+    images, evaluated = options.network.image, options.search.evaluate
+    pictures = network.feeds(images)
+    judges = network.feeds(evaluated) if evaluated else pictures
+    level = WITHOUT_BITS[options.quant_level]
+    rehearse(network.model, pictures[0], network.config)
     calibration = calibrate(
-        model, pictures, config, WITHOUT_BITS[options.quant_level], workers=workers, progress=Terminal("stderr")
+        network.model, pictures, network.config, level, workers=workers, progress=Terminal("stderr")
     )
-    chosen = set(range(len(judges))) if options.search.evaluate else set(evenly(range(len(judges)), PICTURES))
-    raws = feeds(
-        options.search.evaluate or options.network.image, options.network.preprocess, specs, config, normalised=False
-    )
+    chosen = set(range(len(judges)) if evaluated else evenly(range(len(judges)), PICTURES))
+    raws = feeds(evaluated or images, network.preprocess, network.specs, network.config, normalised=False)
     pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)
     return calibration.ranges, side_ranges(calibration.statistics), pairs
 

@@ -9,6 +9,7 @@ Nothing is dropped: every unpaired tensor has a reason.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -16,8 +17,11 @@ from fnmatch import fnmatchcase
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.errors import ConfigError, hint
+from sgsdump.errors import ConfigError, SgsdumpError, hint
 from sgsdump.files.names import normalised
+from sgsdump.tensors.device import is_device
+from sgsdump.tensors.dtypes import is_complex
+from sgsdump.tensors.tensor import values_of
 
 NAME_WAYS = ("name", "normalised name", "cut name")
 
@@ -101,6 +105,17 @@ def compared(dump: Dump, inputs: bool = False) -> list[Record]:
             input_names.add(record.name)
         records.append(record)
     return records
+
+
+def size_of(record: Record) -> int:
+    """How many real values a record holds; 0 where they cannot be had."""
+    info = record.tensor.info
+    if info.shape is not None and not is_device(info.layout) and not is_complex(info.dtype):
+        return math.prod(info.shape)
+    try:
+        return values_of(record.tensor.logical()).array.size
+    except SgsdumpError:
+        return 0
 
 
 def has_own_inputs(dump: Dump) -> bool:

@@ -1,36 +1,44 @@
-"""Compare a dump under test with a reference dump, layer by layer: ``compare`` gives a ``Comparison``."""
+"""Compare a dump under test with a reference dump, layer by layer: ``compare`` gives a ``Comparison``.
+
+Pairs go to threads by the batch: handing over one by one costs more than a small pair itself. The sums of a batch are
+one call of the kernel where that is possible: what Python does for a pair is three times as slow just after the values
+of another one went through the processor's cache.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from sgsdump.comparison.alignment import Pair, Settled, align, has_own_inputs, without, without_unwritten
+from sgsdump.comparison.alignment import Pair, Settled, align, compared, has_own_inputs, without, without_unwritten
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import network_outputs, with_rises
-from sgsdump.comparison.match_by_value import Mapper, pairs_by_value
+from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import Settings
-from sgsdump.comparison.misnamed import find_misnamed, may_be_renamed
 from sgsdump.comparison.naming.name_files import NameSources
 from sgsdump.comparison.naming.network import nodes_of
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.pairs_by_network import Placed, placed
 from sgsdump.comparison.naming.pairs_by_stage import with_stages
 from sgsdump.comparison.own_metric import Asked
-from sgsdump.comparison.pair_result import Measures, in_batches
+from sgsdump.comparison.pair_result import Measures, Started
 from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
-from sgsdump.comparison.value_probes import Probes
+from sgsdump.comparison.same_values import WORTH, Mapper, Probes, find_misnamed, may_be_renamed
+from sgsdump.comparison.sums.summation import sums_of_each
 from sgsdump.dumps.collector import collector_paused
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.io import open_dump
 from sgsdump.dumps.onnx_network import of_names
 from sgsdump.errors import ConfigError
+from sgsdump.files.mapped import KEPT, MappedFile, file_of, kept_open
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.stages import Stage
@@ -38,20 +46,20 @@ from sgsdump.tensors.stages import Stage
 # Who measures the pairs of a sample and a benchmark: their results in the pairs' order.
 MeasuredBy = Callable[[Measures, Dump, Dump, Sequence[Pair]], Iterable[Row | Failed]]
 
+LEAST, MOST, PAIRS = 4 << 20, 24 << 20, 64  # bytes of a batch, and the pairs it has at most
+SHARES = 4  # batches that a thread would have to go if all were as large as the next one
+
 
 @dataclass(frozen=True)
 class Options:
-    """The keywords of ``compare``, which says what each is."""
+    """The keywords of ``compare``, which documents them; ``measures`` are four of them."""
 
     inputs: bool
     name_map: Mapping[str, str] | NameSources | None
     match_by_value: bool
     stages: Sequence[Stage]
     exclude: Sequence[str]
-    metrics: Asked
-    settings: Settings | None
-    compatible: str | None
-    details: bool
+    measures: Measures
     threads: int
     measured_by: MeasuredBy | None
     progress: Progress
@@ -110,31 +118,18 @@ def compare(
     """
     sample, benchmark = _opened(sample), _opened(benchmark)
     _check_name_map(name_map)
-    options = Options(
-        inputs,
-        name_map,
-        match_by_value,
-        stages,
-        exclude,
-        metrics,
-        settings,
-        compatible,
-        details,
-        threads or cores(),
-        measured_by,
-        progress,
-    )
-    return _compared(sample, benchmark, options)
-
-
-def _compared(sample: Dump, benchmark: Dump, options: Options) -> Comparison:
     own_inputs = [has_own_inputs(dump) for dump in (sample, benchmark)]
-    options = replace(options, inputs=options.inputs or any(own_inputs))
-    measures = Measures.of(
-        options.metrics, options.settings, options.compatible, crop=not any(own_inputs), details=options.details
-    )
+    inputs = inputs or any(own_inputs)
+    measures = Measures.of(metrics, settings, compatible, crop=not any(own_inputs), details=details)
+    threads = threads or cores()
+    options = Options(inputs, name_map, match_by_value, stages, exclude, measures, threads, measured_by, progress)
+    # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
+    return _compared(sample, benchmark, options, None if all(own_inputs) else Probes())
+
+
+def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | None) -> Comparison:
     # A metric of the user's may leave cycles of large arrays behind.
-    collected = nullcontext() if measures.own else collector_paused()
+    collected = nullcontext() if options.measures.own else collector_paused()
     with (
         collected,
         threadpool_limits(limits=1, user_api="blas"),
@@ -145,17 +140,18 @@ def _compared(sample: Dump, benchmark: Dump, options: Options) -> Comparison:
         alignment, excluded = without(alignment, options.exclude)
         alignment, unwritten = without_unwritten(alignment)
         pairs = alignment.pairs
-        # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
-        probes = None if all(own_inputs) else Probes()
         stream: Iterable[Row | Failed] = (
-            options.measured_by(measures, sample, benchmark, pairs)
+            options.measured_by(options.measures, sample, benchmark, pairs)
             if options.measured_by
-            else in_batches(pool.map, replace(measures, threads=options.threads), pairs, probes)
+            else in_batches(pool.map, replace(options.measures, threads=options.threads), pairs, probes)
         )
-        results = list(each(options.progress, stream, "compare", "layer", len(pairs)))
+        if options.progress is not SILENT:
+            stream = each(options.progress, stream, "compare", "layer", len(pairs))
+        results = list(stream)
         misnamed: Mapping[int, Misnamed] = {}
         if probes and any(map(is_suspicious, results)):
-            misnamed = find_misnamed(pairs, results, sample, benchmark, options.inputs, probes, pool.map)
+            held = {"benchmark": compared(benchmark, options.inputs), "sample": compared(sample, options.inputs)}
+            misnamed = find_misnamed(pairs, results, held, probes, pool.map)
     outputs = network_outputs(sample) | network_outputs(benchmark) if misnamed else frozenset()
     rows: list[Row] = []
     failed: list[Failed] = []
@@ -181,7 +177,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options) -> Comparison:
 
 
 def _settled(sample: Dump, benchmark: Dump, options: Options, run: Mapper) -> Placed:
-    """What maps, values, the network and stages decide before names are compared, and where tensors stand."""
+    """The pairs that maps, values, the network and stages make before names are compared, and where tensors stand."""
     settled = Settled()
     if options.name_map:
         settled = pairs_by_map(sample, benchmark, options.name_map, options.inputs)
@@ -196,6 +192,92 @@ def _settled(sample: Dump, benchmark: Dump, options: Options, run: Mapper) -> Pl
     if {record.name for record in sample.records} == {record.name for record in benchmark.records}:
         return places
     return replace(places, settled=with_stages(sample, benchmark, options.inputs, places.settled, options.stages))
+
+
+def in_batches(
+    run: Callable[[Callable, Iterable], Iterable],
+    measures: Measures,
+    pairs: Sequence[Pair],
+    probes: Probes | None = None,
+) -> Iterator[Row | Failed]:
+    """The results in the pairs' order; ``run`` maps over threads. ``probes`` gets what the look for misnamed
+    pairs needs of the values."""
+
+    def results(batch: list[Pair]) -> list[Row | Failed]:
+        with kept_open():
+            return list(batch_results(measures, batch, probes))
+
+    return chain.from_iterable(run(results, list(batches(pairs, measures.threads))))
+
+
+def batches(pairs: Sequence[Pair], threads: int = 1) -> Iterator[list[Pair]]:
+    """Pairs that follow each other, a fair share of the benchmark's bytes that remain or PAIRS: large batches first,
+    so that little is done beside the values, small ones last, so that all threads end together."""
+
+    def share(size: int) -> int:
+        return min(MOST, max(LEAST, size // (SHARES * threads)))
+
+    sizes = [math.prod(info.shape or ()) * info.dtype.itemsize for info in (p.benchmark.tensor.info for p in pairs)]
+    remaining = sum(sizes)
+    batch: list[Pair] = []
+    enough, batch_size = share(remaining), 0
+    for pair, size in zip(pairs, sizes):
+        batch.append(pair)
+        batch_size += size
+        if batch_size >= enough or len(batch) == PAIRS:
+            yield batch
+            remaining -= batch_size
+            batch, enough, batch_size = [], share(remaining), 0
+    if batch:
+        yield batch
+
+
+def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes | None) -> Iterator[Row | Failed]:
+    """The results of pairs. Those that cost no memory wait for each other, and have their sums made together."""
+    waiting: list[Started] = []
+    files: set[MappedFile] = set()
+    for pair in pairs:
+        started = measures.started(pair)
+        pair_files = _read_from(started) if isinstance(started, Started) else None
+        if pair_files is None or len(files | pair_files) > KEPT:
+            yield from _finished(measures, waiting, probes)
+            waiting, files = [], set()
+        if not isinstance(started, Started):
+            yield started
+        elif pair_files is None:
+            yield from _finished(measures, [started], probes, are_mapped=False)
+        else:
+            waiting.append(started)
+            files |= pair_files
+    yield from _finished(measures, waiting, probes)
+
+
+def _read_from(started: Started) -> set[MappedFile] | None:
+    """The files from which the kernel can read the pair; None where values lie in memory, or are looked at again."""
+    if started.looks_again or not started.by_kernel:
+        return None
+    files = {file_of(started.fit.sample.array), file_of(started.fit.benchmark.array)}
+    return None if None in files else files  # type: ignore[return-value]
+
+
+def _finished(
+    measures: Measures, waiting: list[Started], probes: Probes | None, are_mapped: bool = True
+) -> Iterator[Row | Failed]:
+    picks = [
+        probes.to_pick(started.pair.sample, started.pair.benchmark)
+        if probes and started.fit.sample.array.size >= WORTH
+        else None
+        for started in waiting
+    ]
+    summed = sums_of_each([started.to_sum(picked) for started, picked in zip(waiting, picks)], measures.threads)
+    for started, picked, sums in zip(waiting, picks, summed):
+        result = measures.finished(started, sums)
+        if probes and picked:
+            probes.keep(started.pair.sample, started.pair.benchmark, picked)
+        if probes and are_mapped and is_suspicious(result):
+            probes.of(started.pair.sample)
+            probes.of(started.pair.benchmark)
+        yield result
 
 
 def _with_match(result: Row | Failed, match: Misnamed, may_be_renamed: bool) -> Row | Failed:

@@ -1,13 +1,9 @@
-"""The record of one layer's details: histograms, error against value, error per channel and over height and width.
+"""What a report shows of one selected layer: histograms, error against value, error per channel and over the picture.
 
-A tensor seen as images, channels, height and width, whatever its rank, and cut into blocks of bounded size.
-
-The details of one pair of tensors in one pass over its values, and those of several pictures merged.
-
-``details_of`` gives one picture's; ``merged`` those of several, without loss (see ``binned.py``). ``compare`` makes
-them with ``details=True`` (``Row.details``), and ``merge`` merges them with the rows.
-
-What a report shows of one selected layer, made in one pass over a pair of tensors and mergeable over pictures.
+``details_of`` makes the details of one pair of tensors in one pass over its values; ``merged`` those of several
+pictures, without loss (see ``binned.py``). ``compare`` makes them with ``details=True`` (``Row.details``), ``merge``
+merges them with the rows. A tensor is seen as images, channels, height and width, whatever its rank, and cut into
+blocks of bounded size.
 """
 
 from __future__ import annotations
@@ -15,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Literal
 
 import numpy as np
@@ -22,46 +19,62 @@ import numpy as np
 from sgsdump.comparison.binned import Binned, indices, narrowest_bins, of_edges
 from sgsdump.tensors.tensor import Values
 
+BINS = 256
+ERROR_BINS = 128
+HEAT = 32
+BLOCK = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Heat:
+    """Where in one picture the error is: of the worst one, where there are several.
+
+    mean     (rows, columns) float64, at most 32 by 32: the mean |sample - benchmark| of each part of height and width,
+             over all channels; (0, 0) where the tensor has no height and width.
+    size     height and width of the tensor.
+    picture  the picture's name.
+    error    its RMSE (Σ|a-b|/Σ|b|).
+    """
+
+    mean: np.ndarray
+    size: tuple[int, int]
+    picture: str = ""
+    error: float = 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class Details:
-    """Counts and sums over one layer's values, of one picture or of several (``merged`` of ``layer_details``).
+    """Counts and sums over one layer's values, of one picture or of several (``merged``).
 
     edges           the outer edges of the bins of equal width in which both sides' values are counted.
     sample          int64 counts per bin, of finite values; ``benchmark`` likewise, in the same bins.
-    low, high       the calibrated range of the layer; None where it has none.
     error_edges     the outer edges of the bins of ``errors``: int64 counts of sample - benchmark.
     error_by_value  Σ|sample - benchmark| per bin of the benchmark's value (float64); over ``benchmark`` it is the mean.
     channels        (channels, 2) float64: Σ|sample - benchmark| and Σ|benchmark| of each; (0, 2) where there are none.
-    heat            (rows, columns) float64, at most 32 by 32: the mean |sample - benchmark| of each part of height and
-                    width, over all channels; (0, 0) where the tensor has no height and width.
-    heat_of         the picture that ``heat`` is of: the worst one, where there are several.
-    heat_error      the RMSE (Σ|a-b|/Σ|b|) of that picture.
-    size            height and width of the tensor that ``heat`` is of.
+    low, high       the calibrated range of the layer; None where it has none.
     """
 
     edges: tuple[float, float]
     sample: np.ndarray
     benchmark: np.ndarray
-    low: float | None
-    high: float | None
     error_edges: tuple[float, float]
     errors: np.ndarray
     error_by_value: np.ndarray
     channels: np.ndarray
-    heat: np.ndarray
-    heat_of: str = ""
-    heat_error: float = 0.0
-    size: tuple[int, int] = (0, 0)
+    heat: Heat
+    low: float | None = None
+    high: float | None = None
 
-
-BLOCK = 1 << 16
+    def of_picture(self, name: str) -> Details:
+        """The same, named as the details of this picture."""
+        return replace(self, heat=replace(self.heat, picture=name))
 
 
 @dataclass(frozen=True)
 class Planes:
-    """shape    (images, channels, height, width); of other ranks than 4 the last axis is the channels'.
+    """A tensor as images, channels, height and width.
 
+    shape     (images, channels, height, width); of other ranks than 4 the last axis is the channels'.
     axes      the order of the tensor's own axes that gives ``shape``; () where it is reshaped first.
     channels  whether the tensor has channels, ``pictures`` whether it has height and width.
     """
@@ -115,11 +128,6 @@ def _channels_last(shape: tuple[int, ...]) -> bool:
     return unlike(shape[1], shape[2]) < unlike(shape[2], shape[3])
 
 
-BINS = 256
-ERROR_BINS = 128
-HEAT = 32
-
-
 def details_of(sample: Values, benchmark: Values, layout: str | None = None) -> Details:
     """One pass over two tensors of equal shape; memory is that of a few blocks of values.
 
@@ -142,30 +150,26 @@ def details_of(sample: Values, benchmark: Values, layout: str | None = None) -> 
 def merged(details: Sequence[Details], pictures: Sequence[str] = ()) -> Details:
     """The details of several pictures of one layer: counts and sums are added, the heat map is that of the worst.
 
-    pictures  their names, for ``heat_of``.
+    pictures  their names, for ``heat``.
     """
-    named = [replace(each, heat_of=name) for each, name in zip(details, pictures)] if pictures else list(details)
-    total = named[0]
-    for each in named[1:]:
-        total = _plus(total, each)
-    return total
+    named = [item.of_picture(name) for item, name in zip(details, pictures)] if pictures else details
+    return reduce(_plus, named)
 
 
 def _plus(one: Details, two: Details) -> Details:
     values = _values(one).plus(_values(two), BINS)
     errors = of_edges(one.error_edges, one.errors[None]).plus(of_edges(two.error_edges, two.errors[None]), ERROR_BINS)
-    worst = two if not two.heat_error <= one.heat_error else one
-    return replace(
-        worst,
-        edges=values.edges,
-        sample=values.rows[0].astype(np.int64),
-        benchmark=values.rows[1].astype(np.int64),
-        error_by_value=values.rows[2],
-        error_edges=errors.edges,
-        errors=errors.rows[0].astype(np.int64),
-        channels=one.channels + two.channels if one.channels.shape == two.channels.shape else np.zeros((0, 2)),
-        low=one.low,
-        high=one.high,
+    return Details(
+        values.edges,
+        values.rows[0].astype(np.int64),
+        values.rows[1].astype(np.int64),
+        errors.edges,
+        errors.rows[0].astype(np.int64),
+        values.rows[2],
+        one.channels + two.channels if one.channels.shape == two.channels.shape else np.zeros((0, 2)),
+        two.heat if not two.heat.error <= one.heat.error else one.heat,
+        one.low,
+        one.high,
     )
 
 
@@ -196,36 +200,30 @@ class _Sums:
             np.add.at(self.heat, (rows[:, None], columns[None, :]), error.sum(axis=0))
         # in the order they lie in memory, where that is one order
         order: Literal["K", "C"] = "K" if x.strides == y.strides == difference.strides == error.strides else "C"
-        x, y, difference, error = (each.ravel(order) for each in (x, y, difference, error))
+        x, y, difference, error = (array.ravel(order) for array in (x, y, difference, error))
         if not np.isfinite(difference.sum()):
-            finite = np.isfinite(difference)
-            known = np.isfinite(y)
-            counted = _counted(x[np.isfinite(x)], y[known], np.where(finite, error, 0.0)[known])
-            self.values = self.values.plus(counted, BINS)
+            finite, in_bins = np.isfinite(difference), np.isfinite(y)
+            x, y, error = x[np.isfinite(x)], y[in_bins], np.where(finite, error, 0.0)[in_bins]
             difference = difference[finite]
-        else:
-            self.values = self.values.plus(_counted(x, y, error), BINS)
+        self.values = self.values.plus(_counted(x, y, error), BINS)
         self.errors = self.errors.plus(_error_counts(difference), ERROR_BINS)
 
     def details(self) -> Details:
         images, channels, height, width = self.planes.shape
-        base, benchmark = self.channels.sum(axis=0)
+        difference, benchmark = self.channels.sum(axis=0)
         heat = self.heat
         if heat.size:
             heat = heat / (_parts(height, heat.shape[0])[:, None] * _parts(width, heat.shape[1]) * images * channels)
+        size = (height, width) if self.planes.pictures else (0, 0)
         return Details(
-            edges=self.values.edges,
-            sample=self.values.rows[0].astype(np.int64),
-            benchmark=self.values.rows[1].astype(np.int64),
-            low=None,
-            high=None,
-            error_edges=self.errors.edges,
-            errors=self.errors.rows[0].astype(np.int64),
-            error_by_value=self.values.rows[2],
-            channels=self.channels if self.planes.channels else np.zeros((0, 2)),
-            heat=heat,
-            heat_error=float(base / benchmark) if base else 0.0,
-            size=(height, width) if self.planes.pictures else (0, 0),
+            self.values.edges,
+            self.values.rows[0].astype(np.int64),
+            self.values.rows[1].astype(np.int64),
+            self.errors.edges,
+            self.errors.rows[0].astype(np.int64),
+            self.values.rows[2],
+            self.channels if self.planes.channels else np.zeros((0, 2)),
+            Heat(heat, size, error=float(difference / benchmark) if difference else 0.0),
         )
 
 
@@ -252,33 +250,3 @@ def _error_counts(difference: np.ndarray) -> Binned:
 def _parts(size: int, parts: int) -> np.ndarray:
     """How many of ``size`` positions fall to each of the parts."""
     return np.bincount(np.arange(size) * parts // size, minlength=parts).astype(np.float64)
-
-
-@dataclass(frozen=True)
-class StoredIntegers:
-    """The integers of a pair.
-
-    count      how many there are.
-    differing  how many differ.
-    largest    the largest difference in steps; None where the scale is too coarse to tell it.
-    unlike     how the two sides are quantised, where that is not alike: the other numbers are 0 then.
-    """
-
-    count: int
-    differing: int
-    largest: int | None = 0
-    unlike: str = ""
-
-    @property
-    def identical(self) -> bool:
-        return not self.differing and not self.unlike
-
-    @property
-    def size(self) -> str:
-        """By how much at most the integers differ, to stand behind how many do; "" where it is not known."""
-        return "" if self.largest is None else f", by at most {self.largest} step{'' if self.largest == 1 else 's'}"
-
-    def __str__(self) -> str:
-        if self.unlike:
-            return f"quantised differently: {self.unlike}"
-        return f"{self.differing} of {self.count} values differ{self.size}" if self.differing else "identical integers"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from sgsdump.comparison.alignment import Pair, Settled, compared, ids_of
 from sgsdump.comparison.layout_match import measure
-from sgsdump.comparison.value_probes import PROBES, probe_all
+from sgsdump.comparison.same_values import AS_GOOD, PROBES, Mapper, probe_all
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.files.names import normalised
@@ -33,10 +33,7 @@ from sgsdump.tensors.tensor import Values, values_of
 CLOSE = 1e-3
 PROBED_CLOSE = 0.1  # of the root mean square: a hundred times CLOSE, as few values may hold much of the error
 SMALLEST = 4
-AS_GOOD = 2.0  # times the best error; copies of one tensor have the same error but for the order of its sums
 ROUNDING = 1e-7
-
-Mapper = Callable[[Callable, Iterable], Iterable]
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def merge_each(comparisons: Iterable[tuple[str, Comparison]]) -> Comparison:
         rows = []
         for layer, row in _by_layer(comparison.rows):
             if row.details is not None:
-                details = [replace(row.details, heat_of=run)]
+                details = [row.details.of_picture(run)]
                 totals[layer] = merged([totals[layer], *details] if layer in totals else details)
             rows.append(row.replaced(details=None))
         kept[run] = replace(comparison, rows=tuple(rows))

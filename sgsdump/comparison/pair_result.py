@@ -1,30 +1,24 @@
-"""Pairs of which one side has statistics only: their min, max, mean and l2norm are compared instead of values.
+"""From a pair of records to its row: load both sides, match their layouts, measure in one pass.
 
-The error of a statistic is relative: that of l2norm to the benchmark's, those of min, max and mean to the largest
-magnitude among the benchmark's min and max, because a mean near 0 has no sensible relative error of its own. Where
-only that one is known, to itself. Equal statistics differ by 0, also two NaN, and those that the six decimals of a
-writer's text make differ; anything against NaN, and anything else against 0, by infinity. Statistics that agree do not
-prove that values do: the verdict of such a row is ``warn`` at best.
-
-From pairs of records to their rows: load both sides, match their layouts, measure in one pass, many pairs together.
-
-Pairs go to threads by the batch: handing over one by one costs more than a small pair itself. The sums of a batch are
-one call of the kernel where that is possible: what Python does for a pair is three times as slow just after the values
-of another one went through the processor's cache.
+Pairs of which one side has statistics only are compared by their min, max, mean and l2norm instead of values. The error
+of a statistic is relative: that of l2norm to the benchmark's, those of min, max and mean to the largest magnitude among
+the benchmark's min and max, because a mean near 0 has no sensible relative error of its own. Where only the mean is
+known, to itself. Equal statistics differ by 0, also two NaN, and those that the six decimals of a writer's text make
+differ; anything against NaN, and anything else against 0, by infinity. Statistics that agree do not prove that values
+do: the verdict of such a row is ``warn`` at best.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.comparison.details import StoredIntegers, details_of
+from sgsdump.comparison.details import details_of
 from sgsdump.comparison.layout_match import (
     RETRY_BELOW,
     Fit,
@@ -37,10 +31,11 @@ from sgsdump.comparison.layout_match import (
 )
 from sgsdump.comparison.metrics import Accumulator, Counts, Metric, Settings, Sums, cos
 from sgsdump.comparison.own_metric import Asked, OwnMetric, measured_by, sorted_out
-from sgsdump.comparison.row import NO_EXTRAS, Extras, Failed, Row, is_suspicious, row_of
+from sgsdump.comparison.row import NO_EXTRAS, Extras, Failed, Row, row_of
 from sgsdump.comparison.stored_integers import (
     IN_STEPS,
     Differences,
+    StoredIntegers,
     both_quantised,
     integers_of,
     measured_in_steps,
@@ -48,7 +43,6 @@ from sgsdump.comparison.stored_integers import (
 )
 from sgsdump.comparison.sums.summation import feed_all, hold_equal, pair_sums, sums_of_each, takes
 from sgsdump.comparison.sums.tiles import Picked, ToSum
-from sgsdump.comparison.value_probes import WORTH, Probes
 from sgsdump.comparison.vendor_metrics import (
     VENDOR_METRICS,
     VENDOR_STATISTICS,
@@ -58,7 +52,6 @@ from sgsdump.comparison.vendor_metrics import (
 )
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import SgsdumpError, ValuesError
-from sgsdump.files.mapped import KEPT, MappedFile, file_of, kept_open
 from sgsdump.tensors.device import PLAIN, conversion, is_device
 from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.statistics import Statistics, saturated, summarise
@@ -136,10 +129,6 @@ def _odd(figures: Statistics) -> tuple[int, int, int]:
     known = [value for name in COMPARED if (value := getattr(figures, name)) is not None]
     minus = int(-math.inf in known)
     return int(any(map(math.isnan, known))), minus + (math.inf in known), minus
-
-
-LEAST, MOST, PAIRS = 4 << 20, 24 << 20, 64
-SHARES = 4  # batches that a thread would have to go if all were as large as the next one
 
 
 class Started(NamedTuple):
@@ -285,92 +274,6 @@ class Measures:
         )
 
 
-def in_batches(
-    run: Callable[[Callable, Iterable], Iterable],
-    measures: Measures,
-    pairs: Sequence[Pair],
-    probes: Probes | None = None,
-) -> Iterator[Row | Failed]:
-    """The results in the pairs' order; ``run`` maps over threads. ``probes`` gets what the look for misnamed
-    pairs needs of the values."""
-
-    def results(batch: list[Pair]) -> list[Row | Failed]:
-        with kept_open():
-            return list(batch_results(measures, batch, probes))
-
-    return chain.from_iterable(run(results, list(batches(pairs, measures.threads))))
-
-
-def batches(pairs: Sequence[Pair], threads: int = 1) -> Iterator[list[Pair]]:
-    """Pairs that follow each other, a fair share of the benchmark's bytes that remain or PAIRS: large batches first,
-    so that little is done beside the values, small ones last, so that all threads end together."""
-
-    def share(size: int) -> int:
-        return min(MOST, max(LEAST, size // (SHARES * threads)))
-
-    sizes = [math.prod(info.shape or ()) * info.dtype.itemsize for info in (p.benchmark.tensor.info for p in pairs)]
-    remaining = sum(sizes)
-    batch: list[Pair] = []
-    enough, batch_size = share(remaining), 0
-    for pair, size in zip(pairs, sizes):
-        batch.append(pair)
-        batch_size += size
-        if batch_size >= enough or len(batch) == PAIRS:
-            yield batch
-            remaining -= batch_size
-            batch, enough, batch_size = [], share(remaining), 0
-    if batch:
-        yield batch
-
-
-def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes | None) -> Iterator[Row | Failed]:
-    """The results of pairs. Those that cost no memory wait for each other, and have their sums made together."""
-    waiting: list[Started] = []
-    files: set[MappedFile] = set()
-    for pair in pairs:
-        started = measures.started(pair)
-        pair_files = _read_from(started) if isinstance(started, Started) else None
-        if pair_files is None or len(files | pair_files) > KEPT:
-            yield from _finished(measures, waiting, probes)
-            waiting, files = [], set()
-        if not isinstance(started, Started):
-            yield started
-        elif pair_files is None:
-            yield from _finished(measures, [started], probes, are_mapped=False)
-        else:
-            waiting.append(started)
-            files |= pair_files
-    yield from _finished(measures, waiting, probes)
-
-
-def _read_from(started: Started) -> set[MappedFile] | None:
-    """The files from which the kernel can read the pair; None where values lie in memory, or are looked at again."""
-    if started.looks_again or not started.by_kernel:
-        return None
-    files = {file_of(started.fit.sample.array), file_of(started.fit.benchmark.array)}
-    return None if None in files else files  # type: ignore[return-value]
-
-
-def _finished(
-    measures: Measures, waiting: list[Started], probes: Probes | None, are_mapped: bool = True
-) -> Iterator[Row | Failed]:
-    picks = [
-        probes.to_pick(started.pair.sample, started.pair.benchmark)
-        if probes and started.fit.sample.array.size >= WORTH
-        else None
-        for started in waiting
-    ]
-    summed = sums_of_each([started.to_sum(picked) for started, picked in zip(waiting, picks)], measures.threads)
-    for started, picked, sums in zip(waiting, picks, summed):
-        result = measures.finished(started, sums)
-        if probes and picked:
-            probes.keep(started.pair.sample, started.pair.benchmark, picked)
-        if probes and are_mapped and is_suspicious(result):
-            probes.of(started.pair.sample)
-            probes.of(started.pair.benchmark)
-        yield result
-
-
 # Layouts.
 
 
@@ -416,10 +319,7 @@ def _axes(pair: Pair, measured: Measured) -> str | None:
 
 def _failed(pair: Pair, error: SgsdumpError) -> Failed:
     difference = unlike(pair) if both_quantised(pair) else ""
-    why = str(error)
-    for record in pair.records:
-        # The name is told beside the reason, which others may share.
-        why = why.removeprefix(f"tensor {record.name!r} ")
+    why = error.reason_of(pair.sample.name, pair.benchmark.name)
     return Failed(pair, f"quantised differently: {difference}; {why}" if difference else why)
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.comparison.details import Details, StoredIntegers
+from sgsdump.comparison.details import Details
 from sgsdump.comparison.metrics import NO_COUNTS, Counts, Sums, cos, mse, rmse
+from sgsdump.comparison.stored_integers import StoredIntegers
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.formats.sigmastar.record_header import word_of
 from sgsdump.tensors.dtypes import name_of

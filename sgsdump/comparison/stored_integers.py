@@ -9,11 +9,11 @@ being the same whatever the scale. Of dequantised values one scale makes two equ
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.comparison.details import StoredIntegers
 from sgsdump.comparison.metrics import Accumulator, Settings
 from sgsdump.tensors.tensor import Quant, TensorInfo
 
@@ -122,3 +122,33 @@ def _steps(difference: float, quant: Quant) -> int | None:
 def _described(quant: Quant) -> str:
     scale = "several scales" if np.ndim(quant.scale) else f"scale {float(quant.scale):f}"
     return f"{quant.dtype} {scale} zero point {quant.zero_point}"
+
+
+@dataclass(frozen=True)
+class StoredIntegers:
+    """The integers of a pair.
+
+    count      how many there are.
+    differing  how many differ.
+    largest    the largest difference in steps; None where the scale is too coarse to tell it.
+    unlike     how the two sides are quantised, where that is not alike: the other numbers are 0 then.
+    """
+
+    count: int
+    differing: int
+    largest: int | None = 0
+    unlike: str = ""
+
+    @property
+    def identical(self) -> bool:
+        return not self.differing and not self.unlike
+
+    @property
+    def size(self) -> str:
+        """By how much at most the integers differ, to stand behind how many do; "" where it is not known."""
+        return "" if self.largest is None else f", by at most {self.largest} step{'' if self.largest == 1 else 's'}"
+
+    def __str__(self) -> str:
+        if self.unlike:
+            return f"quantised differently: {self.unlike}"
+        return f"{self.differing} of {self.count} values differ{self.size}" if self.differing else "identical integers"

@@ -1,12 +1,6 @@
-"""Writing a dump in another format or form, in parts or as one, and what the format cannot hold.
-
-A dump's tensors in another layout, shape or element type.
+"""A dump in another format, layout, shape or element type, in parts or merged; and a report of what is lost by it.
 
 Everything is lazy: a record's values are converted when the writer asks for them, one tensor at a time.
-
-Saving what a target can hold of a dump, with a report of what it cannot.
-
-A dump in parts, and parts as one dump.
 """
 
 from __future__ import annotations
@@ -38,11 +32,10 @@ SHOWN = 3
 # From records to their stored values in the same order, or why they cannot be loaded.
 Loading = Callable[[Iterable[Record]], Iterator["np.ndarray | SgsdumpError"]]
 REST = "rest"
-_SHOWN = 3
 
 
 class Saved(NamedTuple):
-    """How many tensors were written, and how many were left out."""
+    """The numbers of tensors written and left out."""
 
     written: int
     left_out: int
@@ -69,7 +62,7 @@ def with_shapes(records: Sequence[Record], shapes: Sequence[tuple[str, tuple[int
         fitting = [record for record in selected(records, [pattern]) if id(record) in device]
         if not fitting:
             raise ConfigError(f"no tensor that fits {pattern!r} is in a device's layout: it has its original shape")
-        changed |= {id(one): replace(one, tensor=with_original_shape(one.tensor, shape)) for one in fitting}
+        changed |= {id(record): replace(record, tensor=with_original_shape(record.tensor, shape)) for record in fitting}
     return [changed.get(id(record), record) for record in records]
 
 
@@ -123,14 +116,12 @@ def save(
     records: Sequence[Record],
     path: Path,
     target: Target,
-    source: str,
     progress: Progress = SILENT,
     strict: bool = False,
     loading: Loading = load,
 ) -> Saved:
     """Write what can be written, one tensor in memory at a time, whole or not at all.
 
-    source   how the message calls what the records come from.
     progress  counts the tensors written, and says before anything is written what the target loses, and at the end
               what could not be read.
     strict   write nothing when the target cannot hold everything.
@@ -146,7 +137,7 @@ def save(
     refused = {id(record) for record in unwritable(records, target)}
     kept = [record for record in records if id(record) not in refused]
     if not kept:
-        raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {source}; try another --to")
+        raise ValuesError(f"nothing is written: {target.format} cannot hold any of these tensors; try another --to")
     left_out: list[tuple[str, str]] = []
     loaded = loading(record for record in kept if record.tensor.statistics is None)
     write(readable(each(progress, kept, "write", "tensor", len(kept)), left_out, loaded), path, target)
@@ -168,9 +159,10 @@ def readable(
             continue
         array = next(load([record]) if loaded is None else loaded)
         if isinstance(array, SgsdumpError):
-            left_out.append((record.name, str(array)))
+            why = array.reason_of(record.name)
+            left_out.append((record.name, f"it {why}" if array.tensor == record.name else why))
             continue
-        yield replace(record, tensor=Tensor(record.tensor.info, partial(_same, array)))
+        yield replace(record, tensor=Tensor(record.tensor.info, partial(np.asarray, array)))
         del array, record
 
 
@@ -178,7 +170,7 @@ def reasons(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
     """A line for each reason of those that ``readable`` left out, with the names of the first."""
     names: dict[str, list[str]] = {}
     for name, reason in left_out:
-        names.setdefault(reason.replace(f"tensor {name!r} ", "it "), []).append(repr(name))
+        names.setdefault(reason, []).append(repr(name))
     for reason, those in names.items():
         yield f"{len(those)} left out: {', '.join(those[:SHOWN])}{', …' if len(those) > SHOWN else ''}: {reason}"
 
@@ -233,8 +225,8 @@ def merge(dumps: Sequence[tuple[str, Dump]], prefix: bool = False) -> list[Recor
     if prefix:
         _check_labels([label for label, _ in dumps])
         dumps = [(label, Dump([_named(record, label) for record in dump.records])) for label, dump in dumps]
-    places = Counter(place for _, dump in dumps for place in {_place(record) for record in dump.records})
-    if all(count == 1 for count in places.values()):
+    slots = Counter(slot for _, dump in dumps for slot in {_slot(record) for record in dump.records})
+    if all(count == 1 for count in slots.values()):
         return [record for _, dump in dumps for record in dump.records]
     _check_names(dumps)
     merged: list[Record] = []
@@ -245,11 +237,7 @@ def merge(dumps: Sequence[tuple[str, Dump]], prefix: bool = False) -> list[Recor
     return merged
 
 
-def _same(array: np.ndarray) -> np.ndarray:
-    return array
-
-
-def _place(record: Record) -> tuple[str, int, int, bool]:
+def _slot(record: Record) -> tuple[str, int, int, bool]:
     return record.io, record.slot, record.op_index, record.constant
 
 
@@ -276,8 +264,8 @@ def _check_names(dumps: Sequence[tuple[str, Dump]]) -> None:
         both |= {name: (labels[name], label) for name in sorted(names) if name in labels}
         labels |= dict.fromkeys(names, label)
     if both:
-        shown = ", ".join(f"{name!r} ({one} and {other})" for name, (one, other) in list(both.items())[:_SHOWN])
-        more = ", …" if len(both) > _SHOWN else ""
+        shown = ", ".join(f"{name!r} ({first} and {second})" for name, (first, second) in list(both.items())[:SHOWN])
+        more = ", …" if len(both) > SHOWN else ""
         raise ValuesError(
             f"{len(both)} names stand in more than one dump: {shown}{more}; --prefix puts the dumps' names before them"
         )

@@ -1,9 +1,4 @@
-"""Where in a program's network the operators of a dump stand, as far as the dumping tool recorded it.
-
-A dump: the tensors of one run of one model on one input, in file order, and a mapping of them by name.
-
-The messages of a dump's reader, in a few lines of text.
-"""
+"""A dump: the tensors of one run of one model on one input, in file order, and a mapping of them by name."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from sgsdump.dumps.tables import ShortTable, data_frame, text
 from sgsdump.errors import ConfigError, hint, one_line
@@ -20,15 +15,12 @@ from sgsdump.notebook import as_html
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
 
-if TYPE_CHECKING:
-    pass
-
 Value = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Operator:
-    """The operator of one ``op_index``.
+    """The operator of one ``op_index`` and its place in the program's network, where the dumping tool recorded that.
 
     module     the path of the module that it runs in, or that it is: ``layer1.0.conv``; "" for the outermost.
     kind       what it computes, in the words of the library that ran it: ``aten.convolution``, ``Conv2d``, ``Conv``.
@@ -47,8 +39,8 @@ class Operator:
 
 Network = Mapping[int, Operator]
 
-
 ROWS_SHOWN = 20
+NOTES_SHOWN = 3
 _LONGEST = 60
 _COLUMNS = ("name", "io", "shape", "dtype", "layout", "op")
 
@@ -143,7 +135,7 @@ class Dump(Mapping[str, Tensor]):
 
     @property
     def outputs(self) -> Mapping[str, Tensor]:
-        """What the operators of the dump put out, without constants."""
+        """The outputs of the dump's operators, without constants."""
         return self._outputs
 
     @property
@@ -277,11 +269,8 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 3]}…{text[-(_LONGEST * 2 // 3 - 1) :]}"
 
 
-SHOWN = 3
-
-
 def note_lines(path: str | Path, notes: Sequence[str]) -> list[str]:
     """The first notes of a dump, a line each that begins with where it is, and how many more there are."""
-    lines = [f"Note on {path}: {note}" for note in notes[:SHOWN]]
-    more = len(notes) - SHOWN
+    lines = [f"Note on {path}: {note}" for note in notes[:NOTES_SHOWN]]
+    more = len(notes) - NOTES_SHOWN
     return lines + ([f"Notes on {path}: {more} more, which sgsdump show lists"] if more > 0 else [])

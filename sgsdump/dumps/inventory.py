@@ -11,29 +11,19 @@ from sgsdump.dumps.dump import Record
 from sgsdump.errors import FormatError, SgsdumpError, ValuesError
 from sgsdump.tensors.dtypes import is_number, name_of
 from sgsdump.tensors.statistics import LARGEST, Statistics, merged, summarise
-from sgsdump.tensors.tensor import Tensor, values_of
+from sgsdump.tensors.tensor import Tensor, TensorInfo, values_of
 
 PART = 1 << 20
 
 
 @dataclass(frozen=True)
-class Item:
-    """One record of a dump. ``number`` counts from 0 in file order.
+class Storage:
+    """How a tensor is kept.
 
+    origin            ``NCHW [1, 5, 6, 7]``, the logical tensor of a device's layout; "" when there is none.
     scale zero_point  "" and None where there is none; a scale per channel as ``0.5, 0.25, … (8)``.
-    origin      ``NCHW [1, 5, 6, 7]``, the logical tensor of a device's layout; "" when there is none.
-    of          what the statistics are of: ``real`` values, ``stored`` integers (their true scale is not known),
-                ``padded`` real values (a device's layout whose original shape is not known), ``dump`` (the run itself
-                kept statistics only), or "" where there are none.
-    statistics     None in a field that is not known; min, max, mean and l2norm are of the finite values.
-    reason      why there are no statistics, or not of the real values; ``damaged`` when the dump is to blame.
-    saturated   its largest or smallest value is ±65504, the end of what its type, float16, holds.
     """
 
-    number: int
-    name: str
-    io: str
-    constant: bool
     shape: tuple[int, ...] | None
     dtype: str
     layout: str
@@ -41,8 +31,20 @@ class Item:
     quantised: str
     scale: str
     zero_point: int | None
-    op_index: int
-    op: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """The statistics of a tensor's values.
+
+    of          what they are of: ``real`` values, ``stored`` integers (their true scale is not known), ``padded`` real
+                values (a device's layout whose original shape is not known), ``dump`` (the run itself kept statistics
+                only), or "" where there are none.
+    statistics  None in a field that is not known; min, max, mean and l2norm are of the finite values.
+    reason      why there are no statistics, or not of the real values; ``damaged`` when the dump is to blame.
+    saturated   the largest or smallest value is ±65504, the end of what its type, float16, holds.
+    """
+
     of: str
     statistics: Statistics
     reason: str = ""
@@ -50,38 +52,36 @@ class Item:
     saturated: bool = False
 
 
+@dataclass(frozen=True)
+class Item:
+    """One record of a dump. ``number`` counts from 0 in file order."""
+
+    number: int
+    name: str
+    io: str
+    constant: bool
+    storage: Storage
+    op_index: int
+    op: str
+    content: Content
+
+
 def inventory(records: Iterable[tuple[int, Record]]) -> Iterator[Item]:
     """An item for each record and its number, its values read once."""
     for number, record in records:
-        yield _item(number, record)
+        storage, op = _storage(record.tensor.info), record.tensor.info.op_type or record.op_type
+        content = _content(record.tensor)
+        yield Item(number, record.name, record.io, record.constant, storage, record.op_index, op, content)
 
 
-def _item(number: int, record: Record) -> Item:
-    info = record.tensor.info
-    of, statistics, reason, damaged = _statistics(record)
-    quant = info.quant
-    quantised = "" if quant is None else quant.type_name if quant.dtype is None else name_of(quant.dtype)
+def _storage(info: TensorInfo) -> Storage:
     origin = "" if info.origin is None else f"{info.origin.layout or ''} {list(info.origin.shape)}".strip()
-    return Item(
-        number,
-        record.name,
-        record.io,
-        record.constant,
-        info.shape,
-        name_of(info.dtype),
-        info.layout or "",
-        origin,
-        quantised,
-        "" if quant is None else _scale(quant.scale),
-        None if quant is None else quant.zero_point,
-        record.op_index,
-        info.op_type or record.op_type,
-        of,
-        statistics,
-        reason,
-        damaged,
-        info.dtype == np.float16 and LARGEST in (statistics.max, -(statistics.min or 0.0)),
-    )
+    facts = info.shape, name_of(info.dtype), info.layout or "", origin
+    quant = info.quant
+    if quant is None:
+        return Storage(*facts, "", "", None)
+    type_name = quant.type_name if quant.dtype is None else name_of(quant.dtype)
+    return Storage(*facts, type_name, _scale(quant.scale), quant.zero_point)
 
 
 def _scale(scale: float | np.ndarray) -> str:
@@ -90,10 +90,9 @@ def _scale(scale: float | np.ndarray) -> str:
     return shown if np.ndim(scale) == 0 else f"{shown}{', …' if values.size > 2 else ''} ({values.size})"
 
 
-def _statistics(record: Record) -> tuple[str, Statistics, str, bool]:
-    tensor = record.tensor
+def _content(tensor: Tensor) -> Content:
     if tensor.statistics is not None:
-        return "dump", tensor.statistics, "only statistics were dumped", False
+        return _with_saturation(tensor, "dump", tensor.statistics, "only statistics were dumped")
     of, reason = "real", ""
     try:
         try:
@@ -101,14 +100,19 @@ def _statistics(record: Record) -> tuple[str, Statistics, str, bool]:
         except ValuesError as error:
             of, reason = "padded", str(error)
         try:
-            return of, _real_statistics(tensor), reason, False
+            return _with_saturation(tensor, of, _real_statistics(tensor), reason)
         except ValuesError as error:
             stored = tensor.stored()
             if not is_number(stored.dtype):
                 raise
-            return "stored", summarise(stored), str(error), False
+            return _with_saturation(tensor, "stored", summarise(stored), str(error))
     except SgsdumpError as error:
-        return "", Statistics(), str(error), isinstance(error, FormatError)
+        return Content("", Statistics(), str(error), isinstance(error, FormatError))
+
+
+def _with_saturation(tensor: Tensor, of: str, statistics: Statistics, reason: str) -> Content:
+    ends = statistics.max, -(statistics.min or 0.0)
+    return Content(of, statistics, reason, saturated=tensor.dtype == np.float16 and LARGEST in ends)
 
 
 def _real_statistics(tensor: Tensor) -> Statistics:

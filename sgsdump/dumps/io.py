@@ -96,7 +96,7 @@ def as_records(tensors: Iterable[Tensor | Record]) -> Iterator[Record]:
 
 
 def _records(dump: Dump | Mapping[str, Any] | Iterable[Tensor | Record]) -> Sequence[Record] | Iterator[Record]:
-    """What is to be written: a sequence unless ``dump`` is an iterator."""
+    """The records to write: a sequence unless ``dump`` is an iterator."""
     if isinstance(dump, Dump):
         return dump.records
     if isinstance(dump, Mapping):
@@ -118,8 +118,8 @@ def _named(name: object, values: Any) -> Tensor:
 
 def _target(dump: object, path: Path, format: str | None) -> Target:
     if isinstance(dump, Dump) and dump.format:
-        own = format == dump.format or (format is None and (path == dump.path or fits_own(dump.format, path)))
-        if own:
+        keeps_form = format == dump.format or (format is None and (path == dump.path or fits_own(dump.format, path)))
+        if keeps_form:
             return Target(dump.format, dump.variant)
     if format is not None:
         return Target(format)

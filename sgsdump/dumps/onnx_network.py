@@ -22,7 +22,7 @@ def of_nodes(
         if record.io == "out" and node is not None:
             name, kind, reads, makes, module = node
             values: dict[Value, Hashable] = {("in", slot): read for slot, read in enumerate(reads) if read}
-            values |= {("out", slot): made for slot, made in enumerate(makes) if made}
+            values |= {("out", slot): output for slot, output in enumerate(makes) if output}
             operators[record.op_index] = Operator(module or module_of(name)[0], kind, values=values)
     return operators
 

@@ -1,14 +1,10 @@
 """Trees and folders with the dumps of several runs: which there are, which is meant, which belong together.
 
-The runs in a tree of dumps, and which of them is meant.
-
 A tool that watches a program leaves a folder for each step of each rank, and for each graph that ran. One rule holds
 for every tree: a run is one dump, and its tensors' names do not depend on what else lies in the tree. A run is chosen
 by step, rank and graph, beside the path or after it: ``TREE@step=3,rank=0``.
 
-Which runs of two trees belong together, so that a comparison goes run by run.
-
-Folders of dumps, one for each run (a picture, a step): which of one folder belongs to which of the other.
+A comparison goes run by run: runs of two trees are paired, and so are the dumps of two folders, one for each run.
 """
 
 from __future__ import annotations
@@ -61,8 +57,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a run has to be; None and "" leave it open. ``graph`` may have ``*``, ``?`` and ``[ab]``, and may leave the
-    model's number out; ``-`` is a run without a graph."""
+    """The conditions on a run; None and "" leave it open. ``graph`` may have ``*``, ``?`` and ``[ab]``, and may leave
+    the model's number out; ``-`` is a run without a graph."""
 
     step: int | None = None
     rank: int | None = None
@@ -107,15 +103,17 @@ def split_choice(path: Path) -> tuple[Path, Choice]:
     match = _SUFFIX.fullmatch(str(path))
     if match is None:
         return path, Choice()
-    given: dict[str, str] = {}
+    facts: dict[str, str] = {}
     for word in match["words"].split(","):
         pair = _WORD.fullmatch(word)
         name = (pair[1] or pair[3]) if pair else ""
-        if pair is None or name in given:
-            raise ConfigError(f"{word!r} in {str(path)!r} chooses no run; write TREE@step=3, rank=0 or graph=NAME")
-        given[name] = pair[2] or pair[4]
-    numbers = {name: int(given[name]) for name in ("step", "rank") if name in given}
-    return Path(match["tree"] or "."), Choice(**numbers, graph=given.get("graph", ""))
+        if pair is None or name in facts:
+            raise ConfigError(
+                f"{word!r} in {str(path)!r} does not choose a run; write TREE@step=3, rank=0 or graph=NAME"
+            )
+        facts[name] = pair[2] or pair[4]
+    numbers = {name: int(facts[name]) for name in ("step", "rank") if name in facts}
+    return Path(match["tree"] or "."), Choice(**numbers, graph=facts.get("graph", ""))
 
 
 def joined(path: Path, one: Choice, other: Choice) -> Choice:
@@ -144,16 +142,16 @@ def one_of(path: Path, runs: Sequence[Run], choice: Choice) -> Run:
 
 
 def how_to_choose(path: Path, choice: Choice, runs: Sequence[Run]) -> str:
-    """What to write for one of several runs that a choice left, by what tells them apart."""
-    apart = [name for name in ("step", "rank", "graph") if len({getattr(run, name) for run in runs}) > 1]
+    """The text that chooses one of several runs that fit a choice, by the facts in which they differ."""
+    different = [name for name in ("step", "rank", "graph") if len({getattr(run, name) for run in runs}) > 1]
     if len({(run.step, run.rank, run.graph) for run in runs}) < len(runs):
         return "name the folder of one"
-    asked = [(name, getattr(choice, name)) for name in ("step", "rank", "graph") if name not in apart]
-    given = [f"{name}={value}" for name, value in asked if value not in (None, "")]
-    how = f"write {path}@{','.join([*given, *(f'{name}=…' for name in apart)])}"
-    if "graph" not in apart and not choice:
-        return f"choose one with {' and '.join(f'--{name}' for name in apart)}, or {how}"
-    unnamed = "graph" in apart and not all(run.graph for run in runs)
+    asked = [(name, getattr(choice, name)) for name in ("step", "rank", "graph") if name not in different]
+    chosen_facts = [f"{name}={value}" for name, value in asked if value not in (None, "")]
+    how = f"write {path}@{','.join([*chosen_facts, *(f'{name}=…' for name in different)])}"
+    if "graph" not in different and not choice:
+        return f"choose one with {' and '.join(f'--{name}' for name in different)}, or {how}"
+    unnamed = "graph" in different and not all(run.graph for run in runs)
     return f"{how} (graph={NO_GRAPH} for the one without a graph)" if unnamed else how
 
 
@@ -164,21 +162,21 @@ def pair_runs(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
     whose names differ, and runs that a tree holds several times, pair in their order where both sides have as many.
     """
     facts = [name for name in ("step", "rank") if any(_varies(side, name) for side in (sample, benchmark))]
-    groups: defaultdict[tuple, tuple[list[Run], list[Run]]] = defaultdict(lambda: ([], []))
+    groups: defaultdict[tuple[object, ...], tuple[list[Run], list[Run]]] = defaultdict(lambda: ([], []))
     for side, runs in enumerate((sample, benchmark)):
         for run in sorted(runs, key=lambda run: run.order):
             groups[tuple(getattr(run, name) for name in facts)][side].append(run)
     result = RunPairs([], [], [])
     for samples, benchmarks in groups.values():
         pairs = _by_graph(samples, benchmarks)
-        left = [[run for run in side if run not in paired] for side, paired in zip((samples, benchmarks), zip(*pairs))]
-        left = left or [samples, benchmarks]
-        if len(left[0]) == len(left[1]):
-            pairs += zip(*left)
-            left = [[], []]
+        only = [[run for run in side if run not in paired] for side, paired in zip((samples, benchmarks), zip(*pairs))]
+        only = only or [samples, benchmarks]
+        if len(only[0]) == len(only[1]):
+            pairs += zip(*only)
+            only = [[], []]
         result.pairs.extend(pairs)
-        result.only_in_sample.extend(left[0])
-        result.only_in_benchmark.extend(left[1])
+        result.only_in_sample.extend(only[0])
+        result.only_in_benchmark.extend(only[1])
     result.pairs.sort(key=lambda pair: pair[1].order)
     return result
 
@@ -192,17 +190,17 @@ def paired_dumps(sample: Path, benchmark: Path) -> PairedDumps:
     sides = [_entries(folder) for folder in (sample, benchmark)]
     unique = all(max(Counter(path.stem for path in side).values(), default=0) == 1 for side in sides)
     name_of: Callable[[Path], str] = (lambda path: path.stem) if unique else (lambda path: path.name)
-    left, right = ({name_of(path): path for path in side} for side in sides)
-    pairs = {name: (path, right[name]) for name, path in left.items() if name in right}
+    samples, benchmarks = ({name_of(path): path for path in side} for side in sides)
+    pairs = {name: (path, benchmarks[name]) for name, path in samples.items() if name in benchmarks}
     if not pairs:
         raise ConfigError(
-            f"no dump of one name in both folders: {sample} has {len(left)}, {benchmark} has {len(right)}; dumps of "
-            f"one run need one name"
+            f"no dump of one name in both folders: {sample} has {len(samples)}, {benchmark} has {len(benchmarks)}; "
+            f"dumps of one run need one name"
         )
     return PairedDumps(
         pairs,
-        tuple(name for name in left if name not in right),
-        tuple(name for name in right if name not in left),
+        tuple(name for name in samples if name not in benchmarks),
+        tuple(name for name in benchmarks if name not in samples),
     )
 
 
@@ -234,6 +232,6 @@ def _varies(runs: Sequence[Run], name: str) -> bool:
 
 def _entries(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        what = "is a file" if folder.exists() else "is not there"
-        raise ConfigError(f"a folder of dumps, one for each run, is asked for; {folder} {what}")
+        state = "is a file" if folder.exists() else "is not there"
+        raise ConfigError(f"a folder of dumps, one for each run, is asked for; {folder} {state}")
     return sorted((path for path in folder.iterdir() if path.name[0] != "."), key=lambda path: in_order(path.name))

@@ -1,5 +1,4 @@
-"""A dump that is made one record at a time and kept in a file without a name: for two runs that are compared and
-forgotten.
+"""A dump kept in a file without a name while two runs are compared. Apart: the room above knows no mapped values.
 
 Only values are written, each tensor's once: the input of a consumer is the output of that name. Constants stay where
 they are. The file goes when the dump and all arrays of it are gone; ``Dump.close`` lets go of the dump's own.
@@ -29,7 +28,7 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
 
     Raises OutputError when the file cannot be written.
     """
-    places: dict[tuple[str, tuple[int, ...], np.dtype], int] = {}
+    offsets: dict[tuple[str, tuple[int, ...], np.dtype], int] = {}
     kept: list[tuple[Record, int]] = []
     try:
         with TemporaryFile(dir=folder) as file:
@@ -39,24 +38,24 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
                     continue
                 array = record.tensor.stored()
                 key = record.name, array.shape, array.dtype
-                if key not in places:
-                    places[key] = file.seek(-file.tell() % _ALIGNED, 1)
+                if key not in offsets:
+                    offsets[key] = file.seek(-file.tell() % _ALIGNED, 1)
                     write_array(file, array)
                 # the array itself must not be kept
                 info = replace(record.tensor.info, shape=array.shape, dtype=array.dtype)
-                kept.append((replace(record, tensor=Tensor(info, _nothing)), places[key]))
+                kept.append((replace(record, tensor=Tensor(info, _nothing)), offsets[key]))
             file.flush()
             data = map_open(file.fileno()) if file.tell() else None
     except OSError as error:
         raise OutputError(f"cannot write the values of a run into {folder}: {error.strerror or error}") from error
-    return Dump([record if record.constant else _read(record, data, place) for record, place in kept])
+    return Dump([record if record.constant else _read(record, data, offset) for record, offset in kept])
 
 
-def _read(record: Record, data: mmap.mmap | None, place: int) -> Record:
+def _read(record: Record, data: mmap.mmap | None, offset: int) -> Record:
     info = record.tensor.info
     if data is None:  # no tensor has values, and an empty file cannot be mapped
         return replace(record, tensor=Tensor(info, lambda: np.zeros(info.shape or (), info.dtype)))
-    return replace(record, tensor=Tensor(info, loader(data, info.dtype, math.prod(info.shape or ()), place)))
+    return replace(record, tensor=Tensor(info, loader(data, info.dtype, math.prod(info.shape or ()), offset)))
 
 
 def _nothing() -> np.ndarray:

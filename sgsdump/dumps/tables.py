@@ -1,7 +1,4 @@
-"""A few rows of a long list, as text for a terminal; a notebook shows the same.
-
-Tables for pandas, which is an extra.
-"""
+"""Tables: a few rows of a long list as text for a terminal (a notebook shows the same), and pandas' (an extra)."""
 
 from __future__ import annotations
 

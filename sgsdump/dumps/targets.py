@@ -1,12 +1,10 @@
-"""The format that a dump is written in: by its name, or by the ending of the path.
-
-What writing a dump in a format would lose, known before anything is written and without reading a value.
-"""
+"""The format that a dump is written in, by name or by the path's ending; and what is lost by writing it so, known
+before anything is written and without reading a value."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +38,7 @@ class Target(NamedTuple):
 
 
 def target_names() -> list[str]:
-    """What ``--to`` takes: the formats that can be written, and ``_old`` for the headers of the older SDK."""
+    """The values of ``--to``: the formats that can be written, and ``_old`` for the headers of the older SDK."""
     names = [name for name, format in FORMATS.items() if format.write is not None]
     return [*names, *(name + OLD for name in WITH_OLD)]
 
@@ -60,7 +58,8 @@ def target_of(path: Path, to: str | None, dump: Dump) -> Target:
         return Target(format, dump.variant)
     if format not in WITH_OLD:
         return Target(format)
-    shaped, is_float = format == name, not _all_integers(dump.records)
+    infos = [record.tensor.info for record in dump.records]
+    shaped, is_float = format == name, not all(info.quant is not None and is_integer(info.dtype) for info in infos)
     if format == "sigmastar_bin":
         return Target(format, binary.BinVariant(is_float, shaped))
     framework = shaped and is_float
@@ -107,11 +106,6 @@ def losses(records: Sequence[Record], format: str, variant: Any = None) -> list[
     for lost in FORMATS[format].loses(records, variant):
         affected[str(lost)].append(lost.record.name)
     return [_line(what, names) for what, names in affected.items()]
-
-
-def _all_integers(records: Iterable[Record]) -> bool:
-    infos = [record.tensor.info for record in records]
-    return all(info.quant is not None and is_integer(info.dtype) for info in infos)
 
 
 def _line(what: str, names: list[str]) -> str:

@@ -11,7 +11,7 @@ from sgsdump.dumps.format import HEAD_BYTES
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.runs import Choice, Run, chosen, how_to_choose, joined, one_of, split_choice
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
-from sgsdump.files.bounded_read import open_file
+from sgsdump.files.bounded_read import open_file, reading
 
 TOPOLOGY = "model/*/*.json"
 _HOOKED = "msit_dump_*/control.json"
@@ -25,7 +25,7 @@ def located(path: Path, choice: Choice) -> tuple[Any, Path]:
     if choice and not runs:
         raise ConfigError(f"{tree} is one dump, not a tree of runs: there is no {choice} to choose in it")
     if not choice and len(runs) < 2:
-        return next((one for one in FORMATS.values() if one.owns(tree)), format), tree
+        return next((member for member in FORMATS.values() if member.owns(tree)), format), tree
     return format, tree / one_of(tree, chosen(tree, runs, choice), choice).place
 
 
@@ -46,7 +46,7 @@ def tree_of(path: Path) -> Path:
 
 
 def how_to_choose_of(path: Path, runs: Sequence[Run], step: int | None = None, rank: int | None = None) -> str:
-    """What to write for one of several runs of the tree that a path names."""
+    """The text that chooses one of several runs of the tree that a path names."""
     return how_to_choose(*_split(path, Choice(step, rank), enter=False), runs)
 
 
@@ -92,12 +92,9 @@ def format_of(path: Path) -> Any:
 def _head(path: Path) -> bytes:
     if path.is_dir():
         return b""
-    if path.exists() and not path.is_file():
+    if not path.exists():
+        raise FormatError(f"no such file: {path}")
+    if not path.is_file():
         raise FormatError(f"cannot read {path}: it is a device or a pipe; name a file or a folder")
-    try:
-        with open_file(path) as file:
-            return file.read(HEAD_BYTES)
-    except FileNotFoundError:
-        raise FormatError(f"no such file: {path}") from None
-    except OSError as error:
-        raise SgsdumpError(f"cannot read {path}: {error.strerror}") from None
+    with reading(path, SgsdumpError), open_file(path) as file:
+        return file.read(HEAD_BYTES)

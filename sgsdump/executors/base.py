@@ -137,7 +137,7 @@ class Executor(ABC):
         """
 
     def plain(self, error: Exception) -> str:
-        """What the back-end says, as one line; override to name the node or to leave out noise."""
+        """The back-end's message as one line; override to name the node or to leave out noise."""
         return reason_of(error)
 
     def __enter__(self) -> Executor:
@@ -163,13 +163,13 @@ class Executor(ABC):
         return configs or {}
 
     @contextmanager
-    def _in_one_line(self, what: str) -> Iterator[None]:
+    def _in_one_line(self, failure: str) -> Iterator[None]:
         try:
             yield
         except SgsdumpError:
             raise
         except Exception as error:
-            raise ModelError(f"executor {self.name} {what}: {self.plain(error)}") from error
+            raise ModelError(f"executor {self.name} {failure}: {self.plain(error)}") from error
 
 
 def _check_outputs(

@@ -1,4 +1,4 @@
-"""What every executor must do, as tests that the author of a plug-in runs on it. Plain asserts; pytest collects them:
+"""The duties of every executor, as tests that the author of a plug-in runs on it. Plain asserts; pytest collects them:
 
     from sgsdump.executors.conformance import ExecutorConformance
 
@@ -311,7 +311,7 @@ def small_feed(seed: int = 0, batch: int = 1) -> Feed:
 
 
 def small_outputs(feed: Feed) -> Feed:
-    """What ``small_model`` makes of a feed, by numpy in float64."""
+    """The outputs of ``small_model`` for a feed, by numpy in float64."""
     weights = {name: array.astype(np.float64) for name, array in _weights().items()}
     padded = np.pad(feed["x/in"].astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))

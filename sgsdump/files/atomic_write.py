@@ -1,4 +1,4 @@
-"""How results reach the disk: whole or not at all, and never on top of an older result folder.
+"""Results reach the disk whole or not at all, and never on top of an older result folder.
 
 A result is written beside its path, as ``.NAME.PID.partial``, which is locked while its writer lives. A writer that was
 killed leaves it there without the lock, and the next one of the same result removes it. Where the system has no such
@@ -230,7 +230,7 @@ def set_aside(path: Path, name: Path | None = None, mark: str = "_", date: datet
 
     name  the path whose name it takes, its own when None.
     mark  stands between the name and the date.
-    date  None: that of the folder's last change.
+    date  None: the time of the folder's last change.
 
     Raises OutputError.
     """

@@ -31,7 +31,7 @@ _LARGEST = 1 << 64
 
 
 class Readable(Protocol):
-    """What a pickle is read from: a file, BytesIO or a mapped file, at its first byte."""
+    """The source of a pickle: a file, BytesIO or a mapped file, at its first byte."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -80,7 +80,7 @@ def loads(data: bytes, where: str) -> Any:
 
 
 def load(file: Readable, where: str, call: Call, refer: Refer, allow: Allow = lambda name: None) -> Any:
-    """What the next pickle of a file describes; the file stands after it then. Sets are lists.
+    """The content of the next pickle of a file, which stands after it then. Sets are lists.
 
     call   gives what stands for the result of calling a name with arguments.
     refer  gives what stands for an object outside of the pickle, by its id.
@@ -131,7 +131,7 @@ class _Machine:
         return [self.stack.pop() for _ in range(count)][::-1]
 
     def marked(self) -> list[Any]:
-        """What was put on the stack since the last mark."""
+        """The items put on the stack since the last mark."""
         items, self.stack = self.stack, self.below.pop()
         return items
 
@@ -244,7 +244,7 @@ def _key(key: Any) -> Any:
 
 
 class _PlainDtype:
-    """What stands for numpy.dtype: a kind and size as ``f8``, and the byte order that its state brings."""
+    """Stands for numpy.dtype: a kind and size as ``f8``, and the byte order that its state brings."""
 
     def __init__(self, code: Any, *_flags: Any):
         self.dtype = np.dtype(code) if isinstance(code, str) and len(code) <= 4 else np.dtype(object)

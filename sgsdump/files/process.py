@@ -1,5 +1,5 @@
-"""What holds for the whole process while a block runs, and is as before afterwards: the current folder, signals, what
-warnings and C libraries print."""
+"""Settings of the whole process while a block runs, restored afterwards: the current folder, signals, the output of
+warnings and C libraries."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def external_tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 
 def entries_of(tensor: TensorProto) -> dict[str, str]:
-    """What the model says of a tensor's external data: location, offset, length, as texts."""
+    """The entries of a tensor's external data as texts: location, offset, length."""
     return {entry.key: entry.value for entry in tensor.external_data}
 
 

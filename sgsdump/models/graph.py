@@ -100,7 +100,7 @@ class Graph:
 
 
 def mark_of(proto: ModelProto) -> str:
-    """What stands between a tensor's name and a word in the names that are made from it (``conv1#stored``): # where no
+    """The mark between a tensor's name and a word in the names that are made from it (``conv1#stored``): # where no
     name of the model has it before a letter, as many of them as none has elsewhere. So such names are nobody else's."""
     graph = proto.graph
     names = [tensor.name for tensor in (*graph.input, *graph.initializer)]
@@ -162,8 +162,8 @@ def captured(node: NodeProto) -> list[str]:
 
 def _local_names(body: GraphProto) -> set[str]:
     """Names of what a body defines itself."""
-    made = (output for inner in body.node for output in inner.output)
-    return {*(info.name for info in body.input), *weight_names(body), *made}
+    produced = (output for inner in body.node for output in inner.output)
+    return {*(info.name for info in body.input), *weight_names(body), *produced}
 
 
 def needs(node: NodeProto) -> set[str]:

@@ -28,7 +28,7 @@ PREFIX = "sgsdump."
 
 @dataclass(frozen=True)
 class Note:
-    """What to write beside the node that puts out a tensor.
+    """The text to write beside the node that puts out a tensor.
 
     names  the tensor's names, of which the first that the model has is meant.
     texts  by key, which is prefixed ``sgsdump.``; without lone surrogates.

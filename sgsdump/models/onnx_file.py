@@ -1,24 +1,31 @@
-"""ONNX files (https://onnx.ai), untrusted: one protobuf ModelProto, its weights inside or in external data files.
+"""ONNX files (https://onnx.ai), one protobuf ModelProto. Apart: untrusted bytes; the table of readers finds it.
 
-Any bytes can pass for protobuf, so this reader is asked last and decides by what it finds: an ``ir_version`` and a
-graph with something in it. External data are left on the disk (onnxruntime maps them); their locations are checked
-here, because a model is untrusted and must not make us read outside its own folder. Callers that only run a model can
-have the big weights inside left there too (``external_weights.py``).
+Weights are inside or in external data files. Any bytes can pass for protobuf, so this reader is asked last and decides
+by what it finds: an ``ir_version`` and a graph with something in it. External data are left on the disk (onnxruntime
+maps them); their locations are checked here, because a model is untrusted and must not make us read outside its own
+folder.
+
+Callers that only run a model can have the big weights inside left there too: parsing copies every weight, and for a
+moment holds them twice, where such a caller reads a weight when its turn comes. They become external data whose file is
+the model's own. A ModelProto has its graph in field 7, a GraphProto its initializers in field 5, a TensorProto its
+values in field 9 (raw_data); everything but the bytes of raw_data is kept as it stands.
 """
 
 from __future__ import annotations
 
+import math
+import mmap
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import FormatError, ModelError
 from sgsdump.files.bounded_read import read_whole, reading
-from sgsdump.files.mapped import map_file
-from sgsdump.files.protobuf_wire import WireError
+from sgsdump.files.mapped import let_bytes_go, map_file
+from sgsdump.files.protobuf_wire import BYTES, WireError, fields, varint
 from sgsdump.models.external_data import entries_of, external_files, external_tensors
-from sgsdump.models.external_weights import can_be_named, without_weights
-from sgsdump.models.graph import MAIN_DOMAINS, all_graphs, opset_of
+from sgsdump.models.graph import MAIN_DOMAINS, SMALL_WEIGHT, all_graphs, dtype_of, opset_of
 from sgsdump.models.model import Model, ModelReader
 from sgsdump.models.passes.rewrites import inline_functions
 
@@ -28,6 +35,10 @@ if TYPE_CHECKING:
 PROTOBUF_LIMIT = 2**31 - 1
 WORTH_A_WALK = 16 << 20
 OTHER_KINDS = {b"TFL3": "a TensorFlow Lite model", b"ORTM": "an onnxruntime (.ort) model"}
+GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9
+# Fields of a weight besides its values.
+FACTS = ("dims", "data_type", "name", "doc_string", "metadata_props")
+Buffer = bytes | mmap.mmap
 
 
 def _recognises(path: Path, head: bytes) -> bool:
@@ -176,6 +187,65 @@ def _check_location(tensor: onnx.TensorProto, path: Path) -> None:
 
 def _leaves_folder(location: str) -> bool:
     return PurePosixPath(location).is_absolute() or ".." in location.replace("\\", "/").split("/")
+
+
+def can_be_named(location: str) -> bool:
+    """Whether a file of this name may be given as the location of external data."""
+    return not PureWindowsPath(location).anchor and "\\" not in location and location.isprintable()
+
+
+def without_weights(data: Buffer, location: str) -> bytes:
+    """The serialised model ``data``, its big weights as external data in the file ``location``, which holds ``data``.
+
+    Raises WireError, and what protobuf raises for a weight that is not a message.
+    """
+
+    def tensor(start: int, end: int) -> bytes | None:
+        return _as_external(data, start, end, location)
+
+    def graph(start: int, end: int) -> bytes:
+        return _replaced(data, start, end, INITIALIZER, tensor)
+
+    return _replaced(data, 0, len(data), GRAPH, graph)
+
+
+def _replaced(data: Buffer, start: int, end: int, number: int, change: Callable[[int, int], bytes | None]) -> bytes:
+    """A message; ``change`` makes each field of this number anew from its begin and end, or keeps it by None."""
+    parts, done = [], start
+    for field in fields(data, start, end):
+        value = change(field.value, field.end) if (field.number, field.wire_type) == (number, BYTES) else None
+        if value is not None:
+            parts += [data[done : field.start], varint(number << 3 | BYTES), varint(len(value)), value]
+            done = field.end
+    return b"".join((*parts, data[done:end]))
+
+
+def _as_external(data: Buffer, start: int, end: int, location: str) -> bytes | None:
+    """A weight that says where its values are instead of holding them; None if it is small or not plain."""
+    if end - start <= SMALL_WEIGHT:
+        return None
+    raw = [field for field in fields(data, start, end) if (field.number, field.wire_type) == (RAW_DATA, BYTES)]
+    if len(raw) != 1:
+        return None
+    first, last = raw[0].value, raw[0].end
+    import onnx
+
+    tensor = onnx.TensorProto.FromString(data[start : raw[0].start] + data[last:end])
+    if not _is_plain(tensor, last - first):
+        return None
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, word in (("location", location), ("offset", str(first)), ("length", str(last - first))):
+        tensor.external_data.add(key=key, value=word)
+    let_bytes_go(data, first, last)
+    return tensor.SerializeToString()
+
+
+def _is_plain(tensor: onnx.TensorProto, size: int) -> bool:
+    """Whether a weight without its raw data is a big array of numpy's own types that needs so many bytes."""
+    if any(field.name not in FACTS for field, _ in tensor.ListFields()):
+        return False
+    dtype, count = dtype_of(tensor.data_type), math.prod(tensor.dims)
+    return dtype is not None and count > SMALL_WEIGHT and dtype.isbuiltin == 1 and count * dtype.itemsize == size
 
 
 READER = ModelReader("onnx", _recognises, _read, read_in_place=_read_in_place)

@@ -1,5 +1,7 @@
-"""The operators of a model, to choose names from: ONNX (and whatever is read as ONNX), an exported torch program, the
-text of a graph (``ge_proto_*.txt``), or the topology that a dump's tree has of its program.
+"""The operators of a model, to choose names from. Apart: reads untrusted files of four kinds.
+
+They are ONNX (and whatever is read as ONNX), an exported torch program, the text of a graph (``ge_proto_*.txt``), or
+the topology that a dump's tree has of its program.
 
 An exported program (``.pt2``, by ``torch.export.save``) is read without torch and without running anything. It is a zip
 archive; ``…/models/NAME.json`` (older: ``serialized_exported_program.json``) holds the graph as

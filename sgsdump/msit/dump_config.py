@@ -1,4 +1,4 @@
-"""What ``register_hook`` dumps of a torch model: msit's DumpConfig, its arguments and their defaults."""
+"""msit's DumpConfig, its arguments and their defaults: which tensors of a torch model ``register_hook`` dumps."""
 
 from __future__ import annotations
 

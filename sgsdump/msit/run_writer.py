@@ -1,4 +1,6 @@
-"""Everything that ``register_hook`` puts on the disk: a folder for each token, its files whole, its index by lines.
+"""The files of ``register_hook``: a folder for each token. Apart: all that touches the disk.
+
+Files are written whole, the index by lines.
 
 A write that fails ends the dump and never the program: it is reported once, as a warning, and the index of that token
 keeps no last line, so that the tree says it is not complete.
@@ -147,5 +149,5 @@ class RunWriter:
 
 
 def part_of(keys: Iterable[Any]) -> str:
-    """What follows ``input_`` in a file's name: numbers and keywords of nested arguments, joined by ``_``."""
+    """The end of a file's name, after ``input_``: numbers and keywords of nested arguments, joined by ``_``."""
     return "_".join(_UNSAFE.sub("_", str(key))[:80] for key in keys)

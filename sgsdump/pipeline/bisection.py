@@ -23,8 +23,9 @@ import numpy as np
 from sgsdump.executors.runner import Layer
 from sgsdump.files.escaping import shown
 from sgsdump.models.graph import needs, sorted_nodes
+from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.run import run
-from sgsdump.pipeline.steps import Engine, NotDumped
+from sgsdump.pipeline.steps import Engine
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.dtypes import is_complex
 
@@ -232,7 +233,7 @@ class Search:
         return culprit
 
     def sources(self, name: str) -> list[str]:
-        """What a tensor is made from, all of it tried; an unknown tensor is replaced by what it is made from."""
+        """The sources of a tensor, all of them tried; an unknown tensor is replaced by its own sources."""
         made_from: list[str] = []
         visited: set[str] = set()
         pending = list(reversed(self._reads[name]))

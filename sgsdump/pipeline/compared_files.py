@@ -7,6 +7,7 @@ Files of one name belong together. Where there is none, the file of the same ten
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,37 +22,36 @@ from sgsdump.tensors.dtypes import BEYOND_NUMPY, restored
 if TYPE_CHECKING:
     import numpy as np
 
-    from sgsdump.comparison.golden import GoldenComparison, Load
+    from sgsdump.comparison.golden import GoldenComparison, GoldenSettings, Load
 
 
 def compare_run(
     run: Path,
     compare_dir: Path,
     golden_dir: Path | None = None,
-    *,
-    tag: float,
-    th1: float,
-    th2: float,
+    settings: GoldenSettings | None = None,
     progress: Progress = SILENT,
 ) -> GoldenComparison:
     """The run's outputs against those of ``compare_dir``, two-way, or three-way with ``golden_dir``.
 
+    settings  the tag and the thresholds, else the defaults; the titles are the folders.
+
     Raises ConfigError for a folder that is missing or holds no .npy file, ValuesError when no file is on every side.
     """
-    from sgsdump.comparison.golden import GoldenSettings, compare_files
+    from sgsdump.comparison.golden import DEFAULTS, compare_files
 
     sample = npy_files(run)
     others = [_named_as(sample, npy_files(folder)) for folder in (compare_dir, golden_dir) if folder is not None]
     titles = str(run), str(compare_dir), str(golden_dir) if golden_dir is not None else None
     golden = others[1] if len(others) > 1 else None
-    return compare_files(sample, others[0], golden, GoldenSettings(tag, th1, th2, titles), progress)
+    return compare_files(sample, others[0], golden, replace(settings or DEFAULTS, titles=titles), progress)
 
 
 def npy_files(folder: Path) -> dict[str, Load]:
-    """What loads each .npy file of a folder, by file name; a dump folder's are in its outputs. Raises ConfigError."""
+    """A loader for each .npy file of a folder, by file name; a dump folder's are in its outputs. Raises ConfigError."""
     if not folder.is_dir():
-        what = "is a file; name the folder it is in" if folder.exists() else "is not there"
-        raise ConfigError(f"the folder to compare with {what}: {folder}")
+        problem = "is a file; name the folder it is in" if folder.exists() else "is not there"
+        raise ConfigError(f"the folder to compare with {problem}: {folder}")
     root = _root(folder)
     files = sorted((root / dump_info.OUTPUTS if root == folder else folder).glob("*.npy"))
     if not files:
@@ -66,17 +66,18 @@ def other_inputs(run: Path, other: Path) -> list[str]:
 
     Empty where they are equal, and where one folder has no inputs to look at.
     """
-    own, others = (_root(folder) / dump_info.INPUTS for folder in (run, other))
-    common = sorted({path.name for path in own.glob("*.npy")} & {path.name for path in others.glob("*.npy")})
-    return [named(file)[1] for file in common if not _equal(_load(own / file, ""), _load(others / file, ""))]
+    folders = [_root(folder) / dump_info.INPUTS for folder in (run, other)]
+    ours, others = ({path.name: path for path in folder.glob("*.npy")} for folder in folders)
+    common = sorted(ours.keys() & others.keys())
+    return [named(file)[1] for file in common if not _equal(_load(ours[file], ""), _load(others[file], ""))]
 
 
 def _root(folder: Path) -> Path:
     return folder if (folder / dump_info.OUTPUTS).is_dir() else folder.parent
 
 
-def _equal(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 
 def _named_as(sample: Mapping[str, Load], other: Mapping[str, Load]) -> dict[str, Load]:

@@ -26,8 +26,8 @@ from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import make_folder, replacing_folder
 from sgsdump.files.escaping import shown
 from sgsdump.pipeline.inputs import InputArray
+from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.selection import NodeOutput
-from sgsdump.pipeline.steps import NotDumped
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.types import NCHW
 

@@ -31,7 +31,7 @@ RANGE_KEYS = ("seed", "low", "high")
 
 @dataclass(frozen=True)
 class InputDefaults:
-    """What holds for every input that has no range of its own."""
+    """The seed and range of every input that has no range of its own."""
 
     seed: int = 42
     float_min: float = 0.0
@@ -121,7 +121,7 @@ class InputArray:
 
 @dataclass(frozen=True, eq=False)
 class InputSource:
-    """What the user gives, by input name: ``ranges`` to draw from, ``arrays`` as they are, ``shapes`` of inputs that
+    """Settings of the user, by input name: ``ranges`` to draw from, ``arrays`` as they are, ``shapes`` of inputs that
     have sizes left open."""
 
     ranges: Mapping[str, Range] = field(default_factory=dict)

@@ -1,4 +1,6 @@
-"""The graph that leads to a tensor, as readable text: operators, attributes, shapes and element types.
+"""The graph that leads to a tensor, as readable text. Apart: a text format of its own.
+
+Operators, attributes, shapes and element types.
 
 ONNX is printed in its own text syntax (https://onnx.ai/onnx/repo-docs/Syntax.html), so ``onnx.parser`` reads it back. A
 weight of more than ``SHOWN_VALUES`` elements is declared by type and shape only; smaller ones (axes, shapes, limits)

@@ -1,4 +1,4 @@
-"""What one call of ``sgsdump pipeline`` or ``tools/dump_tools.py`` is to do, and whether it can be done.
+"""The job of one call of ``sgsdump pipeline`` or ``tools/dump_tools.py``, and whether it can be done.
 
 Tensor names may hold colons, commas and equal signs (``input:0``), so they are looked for among the model's own.
 """
@@ -20,7 +20,7 @@ from sgsdump.pipeline.selection import Position
 
 Part = TypeVar("Part")
 MODEL_TYPES = {"float16": "float16", "fp16": "float16", "float32": "float32", "fp32": "float32"}
-"""What -mt takes, the SDAA tool's spellings too, and what it means."""
+"""The values of -mt, the SDAA tool's spellings too, and their meaning."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class ExcerptOptions:
-    """What is made of the graph that leads to one tensor; ``depth``: only its last so many nodes."""
+    """Excerpts of the graph that leads to one tensor; ``depth``: only its last so many nodes."""
 
     print_ir: bool = False
     test_case: Path | None = None
@@ -145,15 +145,19 @@ class Job:
         return self.output or Path(f"{self.run.executor}_dump")
 
 
+PARTS = (RunOptions, TensorOptions, InputOptions, ComparisonOptions, ExcerptOptions, BisectOptions)
+OPTIONS = ("kind", "output", *(field.name for part in PARTS for field in fields(part)))
+"""The names of all options of a job."""
+
+
 def job_of(options: Mapping[str, Any]) -> Job:
     """The job of options by the names that the records here have; those left out or None have their defaults."""
 
     def part(record: type[Part]) -> Part:
-        names = {field.name for field in fields(record)}  # type: ignore[arg-type]
-        return record(**{name: value for name, value in options.items() if name in names and value is not None})
+        names = [field.name for field in fields(record)]  # type: ignore[arg-type]
+        return record(**{name: options[name] for name in names if options.get(name) is not None})
 
-    parts = (RunOptions, TensorOptions, InputOptions, ComparisonOptions, ExcerptOptions, BisectOptions)
-    return Job(options["kind"], options.get("output"), *map(part, parts))  # type: ignore[arg-type]
+    return Job(options["kind"], options.get("output"), *map(part, PARTS))  # type: ignore[arg-type]
 
 
 def check(job: Job) -> None:

@@ -7,7 +7,7 @@
         ...
 
 The methods are those of the SDAA dump tool's pipeline. The model given is never changed; ``extract_subgraph`` makes the
-pipeline work on the part cut out from then on. The folder is that of one run: new inputs or another part of the model
+pipeline work on the part cut out from then on. The folder holds one run: new inputs or another part of the model
 begin a new one, for which an earlier dump of the same folder is set aside (``pipeline/dump_folder.py``). Each call
 that dumps puts its tensors there when all of them are written, or none.
 """
@@ -36,6 +36,7 @@ from sgsdump.pipeline.inputs import (
     from_folder,
     from_json,
 )
+from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.run import run, run_once
 from sgsdump.pipeline.selection import (
     NodeOutput,
@@ -46,7 +47,7 @@ from sgsdump.pipeline.selection import (
     select,
     with_indexes,
 )
-from sgsdump.pipeline.steps import FAST, Engine, ExecutorConfigs, NotDumped
+from sgsdump.pipeline.steps import FAST, Engine, ExecutorConfigs
 from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class Pipeline:
         return [output.name for output in self._outputs]
 
     def mark_outputs(self, output_names: Sequence[str] | None = None) -> None:
-        """What ``dump_once`` gives: these tensors, or all. Raises ConfigError for an unknown one."""
+        """Choose what ``dump_once`` gives: these tensors, or all. Raises ConfigError for an unknown one."""
         check_list(output_names or ())
         chosen = self._outputs if output_names is None else by_name(self._outputs, output_names)
         self._marked = tuple(output.name for output in chosen) if output_names is None else tuple(output_names)

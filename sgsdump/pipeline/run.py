@@ -37,19 +37,8 @@ from sgsdump.models.input_spec import check_feed
 from sgsdump.models.model import graph_inputs
 from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.segment import cut, tensor_bytes, unrounded
-from sgsdump.pipeline.steps import (
-    FAST,
-    ISOLATED,
-    Engine,
-    ExecutorConfigs,
-    Failed,
-    Lineage,
-    NotDumped,
-    Step,
-    give_steps,
-    inside_nodes,
-    why_no_array,
-)
+from sgsdump.pipeline.not_dumped import NotDumped, inside_nodes, why_no_array
+from sgsdump.pipeline.steps import FAST, ISOLATED, Engine, ExecutorConfigs, Failed, Lineage, Step, give_steps
 from sgsdump.progress import Advance, unwatched
 
 if TYPE_CHECKING:

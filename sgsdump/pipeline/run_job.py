@@ -1,4 +1,4 @@
-"""Doing a ``Job`` step by step, for the command that prints: its pipeline, its dump, its comparison, its bisection.
+"""A ``Job`` done step by step: pipeline, dump, comparison, bisection. Apart: commands print, this room does not.
 
 Of several inputs each has a dump of its own: FOLDER/NAME is a dump folder like any other. The inputs are the feeds of a
 data loader script, called 0, 1, 2 ..., or the sub-folders of ``--input-dir``; the dumps of one run of the command are
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sgsdump.dumps.formats.sdaa.dump_info import OUTPUTS
 from sgsdump.errors import ConfigError
@@ -31,8 +31,6 @@ from sgsdump.progress import SILENT, Progress
 if TYPE_CHECKING:
     from sgsdump.comparison.golden import GoldenComparison
     from sgsdump.pipeline.bisection import Bisection
-
-INPUT_TAG, TH1, TH2 = 10.0, 1e-6, 1e-3
 
 
 def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
@@ -89,7 +87,7 @@ def save_case(job: Job, run: Pipeline) -> None:
 
 
 def bisect(job: Job, run: Pipeline, progress: Progress = SILENT) -> Bisection:
-    """Where the job's executor first differs from that of ``--bisect``, on the same inputs."""
+    """Where the job's executor first differs from the one of ``--bisect``, on the same inputs."""
     from sgsdump.pipeline.bisection import bisect_executors
 
     assert job.bisection.bisect is not None
@@ -98,20 +96,15 @@ def bisect(job: Job, run: Pipeline, progress: Progress = SILENT) -> Bisection:
 
 
 def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
-    """What the job dumped against its -cd and -g folders; errors of ``compare_run``."""
+    """The job's dump compared with its -cd and -g folders; errors of ``compare_run``."""
+    from sgsdump.comparison.golden import GoldenSettings
     from sgsdump.pipeline.compared_files import compare_run
 
     options = job.comparison
     assert options.compare_dir is not None
-    return compare_run(
-        job.folder / OUTPUTS,
-        options.compare_dir,
-        options.golden_dir,
-        tag=INPUT_TAG if options.input_tag is None else options.input_tag,
-        th1=TH1 if options.th1 is None else options.th1,
-        th2=TH2 if options.th2 is None else options.th2,
-        progress=progress,
-    )
+    thresholds: dict[str, Any] = {"tag": options.input_tag, "th1": options.th1, "th2": options.th2}
+    settings = GoldenSettings(**{name: value for name, value in thresholds.items() if value is not None})
+    return compare_run(job.folder / OUTPUTS, options.compare_dir, options.golden_dir, settings, progress)
 
 
 def holds(job: Job, comparison: GoldenComparison) -> bool:

@@ -20,8 +20,9 @@ from sgsdump.errors import ConfigError, MissingExtra, SgsdumpError, hint
 from sgsdump.executors.base import Configs, Executor, reason_of
 from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import executors, open_executor
-from sgsdump.models.graph import called, infer_types, inner_tensors, is_known, needs, sorted_nodes, weight_names
+from sgsdump.models.graph import called, infer_types, is_known, needs, sorted_nodes, weight_names
 from sgsdump.models.passes.extract import Extractor
+from sgsdump.pipeline.not_dumped import NotDumped, why_no_array, why_no_type
 from sgsdump.progress import Advance
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ExecutorConfigs:
 
 @dataclass(frozen=True, eq=False)
 class Engine:
-    """What runs a model.
+    """An executor with its options and the way it runs a model.
 
     executor  a name in ``executors()``, or an Executor, which is initialised anew and released at the end.
     mode      ``fast`` or ``isolated``, see ``run``.
@@ -127,58 +128,6 @@ class ReadyExecutor:
         except Exception as error:
             # A plug-in may raise anything; it costs this model, not the run.
             return Failed(f"executor {self.executor.name}: {reason_of(error)}")
-
-
-@dataclass(frozen=True)
-class NotDumped:
-    """A tensor that was not dumped, and why.
-
-    failed  True: running failed, an error. False: it cannot be an array (inside a body, text, a sequence).
-    """
-
-    name: str
-    node: str
-    op_type: str
-    reason: str
-    failed: bool
-
-
-def inside_nodes(proto: onnx.ModelProto) -> Iterator[NotDumped]:
-    """The tensors made inside the bodies of If, Loop and Scan, which no run-time can output; one entry stands for all
-    those inside a node that calls a function of the model."""
-    functions = {(function.domain, function.name) for function in proto.functions}
-    for node in proto.graph.node:
-        for name in inner_tensors(node):
-            yield NotDumped(name, node.name, node.op_type, f"inside a body of {called(node)}", False)
-        if (node.domain, node.op_type) in functions:
-            name, reason = f"tensors inside {called(node)}", "they belong to a function of the model"
-            yield NotDumped(name, node.name, node.op_type, reason, False)
-
-
-def why_no_type(kind: onnx.TypeProto | None) -> str:
-    """Why a value of this type cannot be an array; an empty string when it can, or when the type is not known."""
-    import onnx
-
-    what = kind.WhichOneof("value") if kind is not None else None
-    if kind is None or what is None:
-        return ""
-    if what != "tensor_type":
-        return {
-            "sequence_type": "a sequence, not a tensor",
-            "optional_type": "an optional value, not a tensor",
-        }.get(what, f"a {what.removesuffix('_type').replace('_', ' ')}, not a tensor")
-    return "holds text, not numbers" if kind.tensor_type.elem_type == onnx.TensorProto.STRING else ""
-
-
-def why_no_array(value: Any) -> str:
-    """Why an executor's output is not an array of numbers; an empty string when it is one."""
-    if value is None:
-        return "an optional value that is absent"
-    if isinstance(value, list | tuple | dict):
-        return "a sequence, not a tensor"
-    if not isinstance(value, np.ndarray | np.generic):
-        return f"the executor gave a {type(value).__name__}, not an array"
-    return "holds text, not numbers" if value.dtype.kind in "OSU" else ""
 
 
 class Lineage:
@@ -278,7 +227,7 @@ def is_feedable(array: np.ndarray) -> bool:
 def _planned(
     lineage: Lineage, steps: Sequence[Step], feed: Collection[str], types: Mapping[str, onnx.TypeProto]
 ) -> list[tuple[str, ...]]:
-    """What each step reads when none before it fails."""
+    """The tensors each step reads when none before it fails."""
     at_hand = set(feed)
     plans = []
     for step in steps:
@@ -305,7 +254,7 @@ class _StepRunner:
         self._fed = frozenset(live)
 
     def run(self, step: Step, plan: tuple[str, ...]) -> Iterator[tuple[str, np.ndarray | NotDumped]]:
-        """What became of each tensor the step asks for."""
+        """The outcome of each tensor the step asks for."""
         asks = []
         for name in step.asks:
             kind = why_no_type(self._types.get(name))

@@ -1,5 +1,6 @@
-"""How far an output that was computed again is from what the program itself got, and whether its own way of running the
-model explains that: apart from the replay, for it alone compares.
+"""Outputs that were computed again compared with the program's. Apart: a formula with its own tests.
+
+Where they differ, the model runs once more as the program ran it, which shows whether that explains the difference.
 """
 
 from __future__ import annotations

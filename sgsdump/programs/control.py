@@ -148,15 +148,10 @@ def from_json(text: str) -> DumpControl:
         document = json.loads(text)
         if not isinstance(document, Mapping) or set(document) != set(FIELDS):
             raise ValueError("other keys than a DumpControl's")
-        return dump_control(**{name: _value(name, value) for name, value in document.items()})
+        steps = Steps(tuple((int(first), int(last)) for first, last in document["steps"]))
+        return dump_control(**{name: _frozen(value) for name, value in document.items()} | {"steps": steps})
     except (ValueError, TypeError) as error:
         raise ConfigError(f"a dump control is damaged: {str(error)[:200]}") from None
-
-
-def _value(name: str, value: Any) -> Any:
-    if name == "steps":
-        return Steps(tuple((int(first), int(last)) for first, last in value))
-    return _frozen(value)
 
 
 def _frozen(value: Any) -> Any:

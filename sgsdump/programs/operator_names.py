@@ -1,4 +1,6 @@
-"""Operators that were asked for and do not run, reported with the nearest of those that do.
+"""Operators that were asked for and do not run. Apart: known after a run, or from an earlier one.
+
+They are reported with the nearest of those that do run.
 
 Which operators a program runs is known when it ended; and before it starts, where the same command was dumped into the
 same folder before. A type that neither torch nor onnxruntime has is reported before the program starts: the program may
@@ -33,7 +35,7 @@ _SHOWN, _MOST_LINES, _MOST_BYTES, _MOST_FILE_BYTES, _MOST_TREES = 3, 200_000, 64
 
 
 def names_in(processes: Sequence[Process]) -> OperatorNames:
-    """What the processes' hooks were asked about."""
+    """The operators that the processes' hooks were asked about."""
     return reduce(or_, (process.operators for process in processes), OperatorNames())
 
 

@@ -1,4 +1,6 @@
-"""The options of the vendors' dump commands -> ``DumpControl``: defaults, conflicts, and configuration files.
+"""The options of the vendors' dump commands -> ``DumpControl``. Apart: untrusted configuration files.
+
+Their defaults, conflicts, and the files that may stand in their place.
 
 ``llm_dump`` reads them as msit llm dump and ``sgsdump exec`` do, ``debug_dump`` as msit debug dump. Both share words of
 different meaning: the operator names of the one are beginnings of types, those of the other exact names.

@@ -1,11 +1,11 @@
-"""What each process of a hooked program wrote of itself: ``processes/{pid}/index.jsonl``, line by line and summed up.
+"""The index of each process of a hooked program, ``processes/{pid}/index.jsonl``, line by line and summed up.
 
 A process that was killed has an index without ``{"complete": true}``, its last line perhaps cut off.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +38,7 @@ class TensorCounts:
 
 @dataclass(frozen=True)
 class OperatorNames:
-    """What operators are called.
+    """The names of operators.
 
     names, types   some of those that ran, where they were asked for by name; ``matched``: the names, beginnings and
                    patterns that named one.
@@ -90,7 +90,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Step:
-    """What one step of one model left: lines of single inputs and outputs, and those of operators (``event``).
+    """One step of one model: lines of single inputs and outputs, and those of operators (``event``).
 
     outputs  the numbers of the values that the step gave back; None where that is not known.
     """
@@ -121,83 +121,63 @@ def lines_of(folder: Path) -> Iterator[Line]:
 
 def read_process(folder: Path) -> Process:
     """A process's index, what can be read of it. Raises FormatError when it cannot be opened."""
-    sums = _Sums()
+    libraries: dict[str, None] = {}
+    kinds: Counter[str] = Counter()
+    steps: set[int] = set()
+    ids: set[str] = set()
+    unreadable: dict[str, tuple[int, str]] = {}
+    troubles: list[str] = []
+    tensors = files = unwritten = open_steps = 0
+    stopped, begun, complete = "", None, False
+    asked_for: Line = {}
     for line in lines_of(folder):
-        sums.add(line)
-    return sums.process(folder)
-
-
-class _Sums:
-    """What the lines of an index come to."""
-
-    def __init__(self) -> None:
-        self._libraries: dict[str, None] = {}
-        self._kinds: defaultdict[str, int] = defaultdict(int)
-        self._steps: set[int] = set()
-        self._ids: set[str] = set()
-        self._tensors = self._files = self._open_steps = 0
-        self._begun: int | None = None
-        self._complete = False
-        self._unreadable: dict[str, tuple[int, str]] = {}
-        self._unwritten = 0
-        self._troubles: list[str] = []
-        self._stopped = ""
-        self._asked_for: Line = {}
-
-    def add(self, line: Line) -> None:
         kind = str(line.get("event", ""))
-        self._complete = line.get("complete") is True
+        complete = line.get("complete") is True
         if "side" in line:
-            self._tensors += 1
-            self._files += line.get("file") is not None
-            self._steps.add(step_of(line))
-            self._unwritten += line.get("unwritten") is True
+            tensors += 1
+            files += line.get("file") is not None
+            steps.add(step_of(line))
+            unwritten += line.get("unwritten") is True
             if line.get("unreadable") is True:
-                self._could_not_read(line)
+                _count_unreadable(unreadable, line)
         elif kind:
-            self._kinds[kind] += 1
-        self._event(kind, line)
-
-    def _could_not_read(self, line: Line) -> None:
-        why = str(line.get("why", ""))
-        count, first = self._unreadable.get(why, (0, f"{line.get('op')}, {line.get('side')}put {line.get('slot')}"))
-        if count or len(self._unreadable) < _MOST_TROUBLES:
-            self._unreadable[why] = count + 1, first
-
-    def _event(self, kind: str, line: Line) -> None:
+            kinds[kind] += 1
         if kind == "begin":
-            self._libraries[f"{line.get('library')} {line.get('version')}".strip()] = None
-        elif kind == "trouble" and len(self._troubles) < _MOST_TROUBLES:
-            self._troubles.append(str(line.get("text", "")))
+            libraries[f"{line.get('library')} {line.get('version')}".strip()] = None
+        elif kind == "trouble" and len(troubles) < _MOST_TROUBLES:
+            troubles.append(str(line.get("text", "")))
         elif kind == "stop":
-            self._stopped = self._stopped or str(line.get("text", "")) or "it stopped"
-        elif kind == "operator" and len(self._ids) < _MOST_IDS:
-            self._ids.add(str(line.get("id")))
+            stopped = stopped or str(line.get("text", "")) or "it stopped"
+        elif kind == "operator" and len(ids) < _MOST_IDS:
+            ids.add(str(line.get("id")))
         elif kind == "steps":
-            self._begun = step_of({"step": line.get("ran")})
+            begun = step_of({"step": line.get("ran")})
         elif kind in ("step", "ort_run", "ort_end"):
-            self._open_steps += 1 if "inputs" in line or "feeds" in line else -1
+            open_steps += 1 if "inputs" in line or "feeds" in line else -1
         elif kind == "seen":
-            self._asked_for = line
+            asked_for = line
+    names, types, matched = (frozenset(map(str, asked_for.get(key) or ())) for key in ("names", "types", "matched"))
+    return Process(
+        pid=int(folder.name),
+        folder=folder,
+        libraries=tuple(libraries),
+        steps=tuple(sorted(steps)),
+        kinds=dict(kinds),
+        counts=TensorCounts(tensors, files, unreadable, unwritten),
+        operators=OperatorNames(names, types, matched, frozenset(ids)),
+        troubles=tuple(troubles),
+        stopped=stopped,
+        begun=begun,
+        broken_off=open_steps > 0,
+        complete=complete,
+    )
 
-    def process(self, folder: Path) -> Process:
-        names, types, matched = (
-            frozenset(map(str, self._asked_for.get(key) or ())) for key in ("names", "types", "matched")
-        )
-        return Process(
-            pid=int(folder.name),
-            folder=folder,
-            libraries=tuple(self._libraries),
-            steps=tuple(sorted(self._steps)),
-            kinds=dict(self._kinds),
-            counts=TensorCounts(self._tensors, self._files, dict(self._unreadable), self._unwritten),
-            operators=OperatorNames(names, types, matched, frozenset(self._ids)),
-            troubles=tuple(self._troubles),
-            stopped=self._stopped,
-            begun=self._begun,
-            broken_off=self._open_steps > 0,
-            complete=self._complete,
-        )
+
+def _count_unreadable(unreadable: dict[str, tuple[int, str]], line: Line) -> None:
+    why = str(line.get("why", ""))
+    count, first = unreadable.get(why, (0, f"{line.get('op')}, {line.get('side')}put {line.get('slot')}"))
+    if count or len(unreadable) < _MOST_TROUBLES:
+        unreadable[why] = count + 1, first
 
 
 def steps_of(process: Process) -> Iterator[Step]:

@@ -1,4 +1,4 @@
-"""Run a program unchanged with the hooks on its PYTHONPATH, and report what they captured.
+"""Run a program unchanged with the hooks on its PYTHONPATH, and report. Apart: owns another process.
 
 The program inherits standard input, output and error; it is started without a shell. Its processes find
 ``hook/sitecustomize.py`` and write below the dump's root (``hook/sgsdump_session.py`` says what); the tree of
@@ -234,7 +234,7 @@ def _notes(processes: Sequence[Process], status: int) -> list[str]:
 
 
 def _left_out(process: Process) -> Iterator[str]:
-    """What of the program's tensors has no values in the dump, a sentence for each reason."""
+    """A sentence for each reason why tensors of the program have no values in the dump."""
     for why, (count, first) in process.counts.unreadable.items():
         these = f"{count} inputs and outputs are" if count > 1 else "an input or output is"
         named = f"the first is {first}" if count > 1 else first
@@ -256,7 +256,7 @@ def _cut_off(process: Process) -> str:
 
 
 def _why(processes: Sequence[Process]) -> str:
-    """What a program does that has no steps at all."""
+    """Why a program has no steps at all; "" where it has."""
     if any(process.begun != 0 for process in processes):
         return ""
     if any(library.startswith("torch") for process in processes for library in process.libraries):

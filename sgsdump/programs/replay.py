@@ -1,4 +1,6 @@
-"""Every captured run of onnxruntime computed again, into the tree::
+"""Captured runs of onnxruntime computed again. Apart: runs models, when the program has ended.
+
+Into the tree::
 
     {root}/onnxruntime/{device}_{pid}/{model}/{number}/{step}.bin     a dump for each run, or of another format
     {root}/onnxruntime/runs.json                                      the index, written last
@@ -60,7 +62,7 @@ _QUOTED = re.compile(r"'([^']*)'")
 
 @dataclass(frozen=True)
 class Replayed:
-    """folder     where the dumps and their index are, None where there was no run to dump.
+    """folder     where the dumps and their index are, None where no run was captured.
     entries    of the index, a run each.
     tensors    in all dumps together; complete: every captured run is here, of a program that came to its end.
     processes  as they were given, with the names and types of the operators that ran.
@@ -272,7 +274,7 @@ class ComputedRun:
 
 @dataclass
 class Written:
-    """What went into a dump. ``described``: the facts of each tensor where nothing else was to be kept."""
+    """The contents of a dump. ``described``: the facts of each tensor where nothing else was to be kept."""
 
     tensors: int = 0
     notes: list[str] = field(default_factory=list)

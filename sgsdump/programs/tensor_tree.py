@@ -1,5 +1,7 @@
-"""The tree of tensors, made while the program runs of what its processes write (``hook/sgsdump_session.py``, line by
-line ``hook/sgsdump_records.py``), by a thread that leaves the processors to the program (``TreeThread``).
+"""The tree of tensors, made while the program runs. Apart: a thread, and untrusted lines of other processes.
+
+These write values and lines (``hook/sgsdump_session.py``, ``hook/sgsdump_records.py``); the thread (``TreeThread``)
+leaves the processors to them.
 
 A process writes values once and a line for each input and output; the folders, links and headers are made here, and
 cost the program nothing. What a line names is whole, whatever becomes of the process or of this one.
@@ -101,7 +103,7 @@ class TensorTree:
             _instead(path, lambda free: shutil.copyfile(source, free))
 
     def _header(self, header: bytes, path: str, tail: Tail) -> None:
-        """A file that is no more than a header; of equal ones there is one with several names, for making a file takes
+        """A file that is a header alone; of equal ones there is one with several names, for making a file takes
         far longer than naming it."""
         if os.path.lexists(path):
             self._headers.clear()  # one of them is about to become another
@@ -165,7 +167,7 @@ class TreeThread(threading.Thread):
 
 
 class Tail:
-    """What a process's index has got since it was read last, whole lines only."""
+    """The whole lines that a process's index has got since it was read last."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

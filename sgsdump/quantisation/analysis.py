@@ -268,11 +268,11 @@ def _always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) -
             names.update(op.outputs[:1])
         elif op.head.op_type in AVERAGE_POOLS and _averaged(graph, op.head) >= MOST_UINT8:
             names.update([*op.inputs[:1], *op.outputs[:1]])
-    made = {op.outputs[0]: op for op in ops if op.head.op_type == "Concat" and len(op.nodes) == 1}
+    concats = {op.outputs[0]: op for op in ops if op.head.op_type == "Concat" and len(op.nodes) == 1}
     # Of Concats of Concats the last one decides for all.
-    inner = {name for op in made.values() if len(op.inputs) > 1 for name in op.inputs}
+    inner = {name for op in concats.values() if len(op.inputs) > 1 for name in op.inputs}
     pending = [
-        op for name, op in made.items() if name not in inner and len(op.inputs) > 1 and not _fits_uint8(graph, op)
+        op for name, op in concats.items() if name not in inner and len(op.inputs) > 1 and not _fits_uint8(graph, op)
     ]
     while pending:
         op = pending.pop()
@@ -280,7 +280,7 @@ def _always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) -
             # Once aligned its inputs fit; only the convolution that reads it takes INT16.
             names.update(op.outputs if op.outputs[0] in read else ())
             continue
-        pending.extend(made[name] for name in op.inputs if name in made and name not in names)
+        pending.extend(concats[name] for name in op.inputs if name in concats and name not in names)
         names.update([*op.outputs, *(name for name in op.inputs if _channels(graph, name) % 8 == 0)])
     return frozenset(names)
 

@@ -34,7 +34,6 @@ from sgsdump.models.model import Model
 from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.progress import SILENT, Advance, Progress, unwatched
 from sgsdump.quantisation.analysis import Analysis, analyse, is_convolution
-from sgsdump.quantisation.fixed_model import check_that_it_runs, make_fixed
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.pictures import pictures_of, raw_bytes
@@ -61,7 +60,7 @@ TRIALS = 4
 
 @dataclass(frozen=True)
 class Level:
-    """What a level does."""
+    """The steps of a level."""
 
     weights: bool = False
     activations: bool = False
@@ -254,7 +253,7 @@ LEVELS = {
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What calibration found.
+    """The results of calibration.
 
     ranges         every float tensor's range, in graph order: what ``make_fixed`` and ``PlanTrial`` take.
     config         the input_config with the convolutions that the level raised to INT16 in ``tensor_arrays``.
@@ -271,7 +270,7 @@ class Calibration:
 
     @property
     def seen(self) -> dict[str, Range]:
-        """What every tensor's values filled on the pictures, before anything was narrowed or decided otherwise."""
+        """The range that every tensor's values filled on the pictures, before anything was narrowed."""
         return {name: Range.of(each.low, each.high) for name, each in self.statistics.whole.items()}
 
 
@@ -302,8 +301,8 @@ def calibrate(
     workers   who runs the pictures; the result is the same.
     progress  counts the pictures of the one pass over all, then the trial runs for ranges and bits (L3 to L5), and
               says when a worker was lost.
-    The fixed model is made and run once, on the first picture, before all this is begun. Raises what ``gather``,
-    ``make_fixed`` and ``check_that_it_runs`` raise.
+    Raises what ``gather`` raises. A model that cannot be quantised is found out in seconds by
+    ``fixed_model.rehearse``, to be called first.
     """
     options = CalibrationOptions(options) if isinstance(options, str) else options
     does, fuse = level_named(options.level), options.fuse
@@ -312,8 +311,6 @@ def calibrate(
     proto = deployed(model, fuse)
     names = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised}
     analysis = analyse(proto, names & set(Graph(proto).inputs), fuse)
-    if len(feeds):
-        _rehearse(model, feeds[0], config, fuse, analysis.graph)
     statistics = gather(model, feeds, selection(analysis, does), workers, progress)
     ranges = plain_ranges(model, statistics, analysis.graph)
     fits: tuple[RangeFit, ...] = ()
@@ -335,12 +332,6 @@ def calibrate(
                 raised = tuple(s.domain.name for s in measured if s.raised)
                 config = replace(config, tensor_arrays=tuple(dict.fromkeys([*config.tensor_arrays, *raised])))
     return Calibration(ranges, config, statistics, fits, measured)
-
-
-def _rehearse(model: Model, feed: Feed, config: InputConfig, fuse: bool, graph: Graph) -> None:
-    """The whole way on one picture, so that a model that cannot go it is refused in seconds."""
-    fixed = make_fixed(model, plain_ranges(model, gather(model, [feed]), graph), config, fuse)
-    check_that_it_runs(model, fixed.proto, config, feed[1])
 
 
 def level_named(name: str) -> Level:

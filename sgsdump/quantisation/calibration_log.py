@@ -93,7 +93,7 @@ def write_log(
 
 
 def read_log(path: Path, model: Model, weights: bool) -> tuple[list[QuantParam], SideRanges]:
-    """What lies beside a tensor_min_max.txt, under the names of a simplified model.
+    """The entries of the files beside a tensor_min_max.txt, under the names of a simplified model.
 
     weights  take the weights' ranges per output channel and the bits too (levels above L1).
     """
@@ -216,4 +216,4 @@ def with_model_names(params: Iterable[QuantParam], model_names: Collection[str])
 
 
 def _renamed(ranges: Mapping[str, Item], model_names: Collection[str]) -> dict[str, Item]:
-    return {(model_name(name, model_names) or name): each for name, each in ranges.items()}
+    return {(model_name(name, model_names) or name): item for name, item in ranges.items()}

@@ -1,4 +1,4 @@
-"""What a fixed model remembers of how it was made: the records, and their one writer and one reader.
+"""The facts that a fixed model keeps of how it was made: the records, and their one writer and one reader.
 
 They are kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
 
@@ -106,7 +106,7 @@ class DumpedOperator:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the fixed model was made from: the inputs of input_config.ini, and the range of every stored tensor and
+    """The origin of a fixed model: the inputs of input_config.ini, and the range of every stored tensor and
     weight, and of convolutions' output channels (empty in models of earlier versions)."""
 
     inputs: tuple[ModelInput, ...] = ()

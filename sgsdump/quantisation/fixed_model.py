@@ -23,6 +23,7 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.integer.walk import write_integers
 from sgsdump.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
+from sgsdump.quantisation.ranges.measured_ranges import Feed, measure_ranges
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, with_softmax
 from sgsdump.quantisation.scales import INT16
 from sgsdump.sidecars.input_config import InputConfig
@@ -88,7 +89,7 @@ def make_fixed(
     _check_names(model, config)
     proto = deployed(model, fuse)
     float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
-    ranges = {name: each for name, each in ranges.items() if name not in float_inputs}
+    ranges = {name: measured for name, measured in ranges.items() if name not in float_inputs}
     ranges = with_softmax(ranges, side.softmax)
     if not ranges.keys() & Graph(proto).producer.keys():
         raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
@@ -99,6 +100,13 @@ def make_fixed(
     origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)), side.channels)
     written = write_integers(proto, decided, ranges, pictures, integer, origin)
     return FixedModel(written.proto, decided, clipped_ranges(decided, ranges), written.approximate)
+
+
+def rehearse(model: Model, feed: Feed, config: InputConfig, fuse: bool = True) -> None:
+    """Make and run the fixed model on one picture alone: before a long calibration, refuse in seconds a model that
+    cannot be quantised. Raises what ``gather``, ``make_fixed`` and ``check_that_it_runs`` raise."""
+    fixed = make_fixed(model, measure_ranges(model, [feed], fuse), config, fuse)
+    check_that_it_runs(model, fixed.proto, config, feed[1])
 
 
 def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, feed: Mapping[str, np.ndarray]) -> None:
@@ -148,10 +156,10 @@ def _used(decided: QuantPlan, ranges: Mapping[str, Range], graph: Graph) -> dict
 
 def _check_names(model: Model, config: InputConfig) -> None:
     graph = Graph(model.proto)
-    for kind, given, known in (
+    for kind, named, existing in (
         ("inputs", [e.name for e in config.inputs], graph.inputs),
         ("outputs", [e.name for e in config.outputs], graph.outputs),
     ):
-        for name in given:
-            if name not in known:
-                raise ConfigError(f"input_config: {kind} names {name!r}, the model has {', '.join(known)}")
+        for name in named:
+            if name not in existing:
+                raise ConfigError(f"input_config: {kind} names {name!r}, the model has {', '.join(existing)}")

@@ -37,7 +37,7 @@ def watched_by_output(proto: ModelProto) -> dict[str, str]:
     """For each output of the network the tensor that the error is measured on in its place. What no operator makes has
     no error, and of sequences, maps and text none is measured."""
     graph = Graph(proto)
-    outputs = [each.name for each in proto.graph.output if each.name in graph.producer and _is_of_numbers(each.type)]
+    outputs = [info.name for info in proto.graph.output if info.name in graph.producer and _is_of_numbers(info.type)]
     return {name: _watched(graph, name) for name in outputs}
 
 

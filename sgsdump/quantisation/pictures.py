@@ -72,7 +72,7 @@ class InputDifference:
 
     largest  in the units of the model's input.
     levels   in grey levels: what the channel's std makes of it.
-    rounded  whether there was no raw picture to hold it against, and the float model's own was rounded to bytes; then
+    rounded  whether there was no raw picture to compare with, and the float model's own was rounded to bytes; then
              only what bytes cannot hold shows.
     """
 
@@ -89,7 +89,7 @@ class InputDifference:
         far = f"up to {self.largest:g}, {self.levels:.3g} grey levels"
         if self.rounded:
             return (
-                f"input {self.name!r}: with mean and std_value of input_config the preprocessed picture is no picture "
+                f"input {self.name!r}: with mean and std_value of input_config the preprocessed picture is not one "
                 f"of bytes 0 to 255 ({far} away); make preprocessing and input_config agree"
             )
         return (
@@ -138,5 +138,5 @@ def _difference(name: str, real: np.ndarray, raw: np.ndarray | None, picture: Pi
 
 def _channels(picture: Picture) -> tuple[np.ndarray, np.ndarray]:
     """Mean and std, float64 [1, C, 1, 1]."""
-    mean, std = (np.asarray(each, np.float64).reshape(1, -1, 1, 1) for each in (picture.mean, picture.std))
+    mean, std = (np.asarray(triple, np.float64).reshape(1, -1, 1, 1) for triple in (picture.mean, picture.std))
     return mean, std

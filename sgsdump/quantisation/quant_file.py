@@ -54,7 +54,7 @@ def read_quant_file(path: Path | str) -> list[QuantParam]:
     Raises what ``quant_param.read`` and ``read_ranges`` raise.
     """
     if read_bytes(Path(path), PICKLE_LIMIT).startswith(b"Name:"):
-        return [QuantParam(name, each) for name, each in read_ranges(path).items()]
+        return [QuantParam(name, measured) for name, measured in read_ranges(path).items()]
     return quant_param.read(path)
 
 
@@ -84,18 +84,18 @@ def import_params(
     pictures = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised} & set(graph.inputs)
     analysis = analyse(graph.proto, pictures, fuse)
     graph_of_model = Graph(model.proto)
-    known = {
+    existing = {
         *graph_of_model.inputs,
         *graph_of_model.producer,
         *graph_of_model.constants,
         *graph.constants,
         *_weights_of_groups(analysis),
     }
-    unknown = tuple(dict.fromkeys(param.name for param in params if param.name not in known))
+    unknown = tuple(dict.fromkeys(param.name for param in params if param.name not in existing))
     if params and len(unknown) == len({param.name for param in params}):
         raise ConfigError(
             f"{where} names no tensor of the model; its first name is {quoted(unknown[0])}"
-            f"{hint(unknown[0], list(known))}; was it made for another model?"
+            f"{hint(unknown[0], list(existing))}; was it made for another model?"
         )
     if not params:
         raise ConfigError(f"{where} holds no quant parameters")
@@ -141,7 +141,7 @@ def quant_params(model: Model) -> list[QuantParam]:
 
 
 def _weights_of_groups(analysis: Analysis) -> set[str]:
-    """What the SDK calls the weights of the convolutions that it makes of one with groups."""
+    """The SDK's names for the weights of the convolutions that it makes of one with groups."""
     nodes = [node for nodes in analysis.first_inputs.values() for node in nodes if is_grouped(analysis.graph, node)]
     return {f"{node.output[0]}_conv#{i}_filter#{i}" for node in nodes for i in range(attribute(node, "group"))}
 
@@ -204,8 +204,8 @@ def _check_channels(param: QuantParam, channels: Mapping[str, int], subject: str
 
 def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: str) -> Model:
     """The model with new weights, BatchNormalization folded in when there are any."""
-    given = {param.name: param.data for param in params if param.data is not None}
-    if not given:
+    new_weights = {param.name: param.data for param in params if param.data is not None}
+    if not new_weights:
         return model
     from onnx import ModelProto, numpy_helper
 
@@ -213,13 +213,13 @@ def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: st
     proto.CopyFrom(deployed(model, fuse))
     graph = Graph(proto)
     weights = {node.input[1] for nodes in analyse(proto, (), fuse).first_inputs.values() for node in nodes}
-    for name, data in given.items():
+    for name, data in new_weights.items():
         if name not in graph.constants:
             continue
         tensor = graph.constants[name]
         subject = f"{where}: {quoted(name)}"
         if name not in weights:
-            raise ConfigError(f"{subject} has data, but it is no convolution's weights")
+            raise ConfigError(f"{subject} has data, but it is not a convolution's weights")
         if data.shape != tuple(tensor.dims):
             raise ConfigError(f"{subject} has data of shape {list(data.shape)}, the model's is {list(tensor.dims)}")
         if not np.isfinite(data).all():

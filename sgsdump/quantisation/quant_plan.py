@@ -14,26 +14,18 @@ The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-
 * what a sigmoid puts out, what a large average pool reads and puts out, a Concat that does not fit UINT8 and the
   graph's outputs are INT16 whatever reads them: a convolution that does is INT16 itself, a mover on the way to a
   convolution goes on as UINT8 (see ``analysis``).
-
-Words of ``tensor_arrays``: SDK 1.1.5 raises every convolution whose first input's name *begins* with the word: ``c1``
-raises c1_xx and c10 alike. So a Caffe blob stands for all its stages that a convolution reads, as long as no other name
-begins with it. The input of a Caffe InnerProduct is the converter's own ``LAYER_reshape#1_output``, so the word is the
-layer's name; the blob that it reads raises nothing. Of several InnerProducts that read one tensor each is raised by
-itself: what is not named reads a copy in 8 bits. Source: small networks through the SDK, see docs/caffe.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.errors import ConfigError, hint, listed
+from sgsdump.errors import ConfigError
 from sgsdump.models.graph import Graph, attribute
-from sgsdump.models.model import read_stages
 from sgsdump.quantisation.analysis import (
     AVERAGE_POOLS,
     Analysis,
@@ -44,14 +36,13 @@ from sgsdump.quantisation.analysis import (
     output_axis,
 )
 from sgsdump.quantisation.scales import INT8, INT16, TINIEST_SCALE, UINT8, int16_quant, joined, uint8_quant
-from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-_RESHAPED = "_reshape#1_output"
 # Channels whose scales are further apart than this do not fit the multipliers of one convolution: the largest holds.
 WIDEST_RATIO = 1024
 SOFTMAX_INPUT_MIN = -10.0
@@ -73,7 +64,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class QuantPlan:
-    """What ``quantise`` needs: operators in order, a Quant per stored tensor, a Quant per convolution's weights.
+    """The decisions: operators in order, a Quant per stored tensor, a Quant per convolution's weights.
 
     Tensors without a calibrated range (integers, and what the ranges leave out) are in none and keep the float
     model's type. ``weights`` is keyed by the name of the convolution node's output; ``bounds`` has the range of every
@@ -110,8 +101,8 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
         node.output[0]: weight_quant(analysis.graph, node, dtype, weight_range(node, ranges), choice.per_channel)
         for node, dtype in weight_types(analysis, tensors)
     }
-    own = {name: Range.of(*bounds[analysis.domain[name]]) for name in tensors}
-    return QuantPlan(analysis.operators, tensors, weights, own)
+    tensor_bounds = {name: Range.of(*bounds[analysis.domain[name]]) for name in tensors}
+    return QuantPlan(analysis.operators, tensors, weights, tensor_bounds)
 
 
 def decide_tensors(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice) -> dict[str, Quant]:
@@ -171,135 +162,6 @@ def weight_range(node: NodeProto, ranges: Mapping[str, Range]) -> Range | None:
     return joined(ranges, f"{name}_conv#{{0}}_filter#{{0}}", attribute(node, "group"), 1)
 
 
-@dataclass(frozen=True, eq=False)
-class RaisedInputs:
-    """The words of ``tensor_arrays`` for one network."""
-
-    analysis: Analysis
-
-    @cached_property
-    def blobs(self) -> dict[str, str]:
-        """For each stage of a Caffe blob the blob."""
-        return {stage.name: stage.blob for stage in read_stages(self.analysis.graph.proto)}
-
-    @cached_property
-    def sdk_names(self) -> dict[str, tuple[str, ...]]:
-        """For each first input the names that the SDK has for it: its own, and one for each InnerProduct reading it."""
-        reshaped = ("Gemm", "MatMul") if self.blobs else ()
-        return {
-            name: tuple(
-                dict.fromkeys(f"{node.name}{_RESHAPED}" if node.op_type in reshaped else name for node in nodes)
-            )
-            for name, nodes in self.analysis.first_inputs.items()
-        }
-
-    @cached_property
-    def words(self) -> dict[str, tuple[str, ...]]:
-        """For each first input the words to write: its own, and those of InnerProducts whose inputs share its domain.
-
-        A word is the first of a blob (or layer) and the SDK's name that raises nothing of another domain, or the SDK's
-        name where each would.
-        """
-        domain = self.analysis.domain
-        layers: dict[str, list[str]] = {}
-        for name, known in self.sdk_names.items():
-            layers.setdefault(domain[name], []).extend(each for each in known if each != name)
-        return {
-            name: tuple(self._word(each, domain[name]) for each in dict.fromkeys([*known, *layers[domain[name]]]))
-            for name, known in self.sdk_names.items()
-        }
-
-    def _word(self, known: str, root: str) -> str:
-        """The word for one of the SDK's names, of a domain."""
-        short = known.removesuffix(_RESHAPED) if known.endswith(_RESHAPED) else self.blobs.get(known, known)
-        raised = ((word, {self.analysis.domain[each] for each in self.raised_by(word)}) for word in (short, known))
-        return next((word for word, domains in raised if domains == {root}), known)
-
-    def raised_by(self, word: str) -> tuple[str, ...]:
-        """The first inputs that the SDK raises for a word, in execution order; the graph's own only by its name."""
-        pictures = self.analysis.graph.inputs
-        return tuple(
-            name
-            for name, known in self.sdk_names.items()
-            if word in known or (name not in pictures and any(each.startswith(word) for each in known))
-        )
-
-    def inputs_of(self, chosen: Iterable[str]) -> tuple[str, ...]:
-        """The first inputs that words raise. Raises ConfigError for a word that raises none."""
-        inputs: dict[str, None] = {}
-        for word in chosen:
-            raised = self.raised_by(word)
-            if not raised:
-                raise ConfigError(self._raises_none(word))
-            inputs.update(dict.fromkeys(raised))
-        return tuple(inputs)
-
-    def beside(self, chosen: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """For each word of a list what it raises without naming it: inputs of domains that no word names."""
-        chosen, domain = tuple(chosen), self.analysis.domain
-        named = {domain[name] for word in chosen for name in self.sdk_names if self._names(word, name)}
-        found = {word: tuple(n for n in self.raised_by(word) if domain[n] not in named) for word in chosen}
-        return {word: names for word, names in found.items() if names}
-
-    def left_at_8(self, chosen: Iterable[str]) -> tuple[str, ...]:
-        """InnerProducts that read what words raise and stay at 8 bits in the SDK, since no word is theirs."""
-        chosen, domain = tuple(chosen), self.analysis.domain
-        raised = {domain[name] for name in self.inputs_of(chosen)}
-        layers = (
-            each
-            for name, known in self.sdk_names.items()
-            for each in known
-            if domain[name] in raised and each != name and not any(each.startswith(word) for word in chosen)
-        )
-        return tuple(each.removesuffix(_RESHAPED) for each in layers)
-
-    def _names(self, word: str, name: str) -> bool:
-        """Whether a word is an input's own name, its blob or another stage of it, or the InnerProduct that reads it."""
-        blob = self.blobs.get(name, name)
-        known = (name, blob, *(each.removesuffix(_RESHAPED) for each in self.sdk_names[name]))
-        return word in known or self.blobs.get(word) == blob
-
-    def _raises_none(self, word: str) -> str:
-        """Why a word raises nothing; for the blob that an InnerProduct alone reads, what to write."""
-        for name, known in self.sdk_names.items():
-            node = self.analysis.graph.producer.get(name)
-            source = node.input[0] if node is not None and name not in self.blobs else name
-            if name not in known and word in (source, self.blobs.get(source)):
-                layer = known[0].removesuffix(_RESHAPED)
-                return (
-                    f"tensor_arrays names {word!r}, which the InnerProduct {layer!r} reads: the SDK knows that input "
-                    f"by the layer's name, write {layer}"
-                )
-        words = (each for own in self.words.values() for each in own)
-        near = hint(word, list(dict.fromkeys([*words, *self.sdk_names])))
-        return f"tensor_arrays names {word!r}, which is no convolution's first input{near}"
-
-
-def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputConfig, list[str]]:
-    """The config with the inputs themselves in ``tensor_arrays``, and sentences on what the SDK raises besides, or does
-    not. Raises ConfigError for a word that raises nothing."""
-    if not config.tensor_arrays:
-        return config, []
-    inputs = RaisedInputs(analyse(proto))
-    words = config.tensor_arrays
-    exact = replace(config, tensor_arrays=inputs.inputs_of(words))
-    notes = [wider(word, names) for word, names in inputs.beside(words).items()]
-    if left := inputs.left_at_8(words):
-        notes.append(
-            f"tensor_arrays does not name {listed(left)}, InnerProducts that read a raised tensor: in the SDK they "
-            f"stay at 8 bits, here they are raised too; name them"
-        )
-    return exact, notes
-
-
-def wider(word: str, names: Iterable[str]) -> str:
-    """What to know of a word that raises more than it names."""
-    return (
-        f"tensor_arrays {word!r} raises {listed(tuple(names))} too: the SDK takes every convolution whose first "
-        f"input's name begins so"
-    )
-
-
 def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
     """Domains of type INT16: those no convolution reads, and the raised ones."""
     domain, first_inputs = analysis.domain, analysis.first_inputs
@@ -328,10 +190,10 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
     """(min, max) by domain: the union of its tensors' ranges, for the type it has."""
     ops, domain = analysis.operators, analysis.domain
     concats = [op for op in ops if op.head.op_type == "Concat" and op.outputs[0] in ranges]
-    given = {name for op in concats for name in op.inputs if domain[name] == domain[op.outputs[0]]}
+    concatenated = {name for op in concats for name in op.inputs if domain[name] == domain[op.outputs[0]]}
     bounds: dict[str, tuple[float, float]] = {}
     for name in analysis.stored:
-        if name in given or name not in ranges:
+        if name in concatenated or name not in ranges:
             continue
         measured = ranges[name].at(INT16 if domain[name] in wide else UINT8)
         lo, hi = measured.low, measured.high

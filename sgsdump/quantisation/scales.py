@@ -40,7 +40,7 @@ def _single(value: float) -> float:
 
 
 def joined(ranges: Mapping[str, Range], pattern: str, groups: int, repeat: int) -> Range | None:
-    """The ranges of all groups' tensors behind one another, each value ``repeat`` times; None when one is missing."""
+    """The ranges of all groups' tensors one after another, each value ``repeat`` times; None when one is missing."""
     parts = [ranges.get(pattern.format(index)) for index in range(groups)]
     if any(part is None for part in parts):
         return None

@@ -103,7 +103,7 @@ class Simulator:
 
 
 def fixed_config(model: Model) -> InputConfig | None:
-    """What the fixed model remembers of the input_config.ini it was made with; None when it has no such inputs."""
+    """The inputs of input_config.ini that the fixed model was made with; None when it has no such inputs."""
     facts = read_facts(model)
     return InputConfig(facts.origin.inputs) if facts and facts.origin and facts.origin.inputs else None
 
@@ -123,7 +123,7 @@ def buffer_orders(facts: FixedFacts) -> dict[str, str]:
 
 
 def net_tensor(record: Record, order: str) -> NetTensor | None:
-    """What parse_net prints of a stored tensor of a dump; None for a constant and for what is no integers."""
+    """The line that parse_net prints of a stored tensor of a dump; None for a constant and for floats."""
     info = record.tensor.info
     if record.constant or info.quant is None or info.quant.dtype is None or info.shape is None:
         return None
@@ -137,7 +137,7 @@ def net_tensor(record: Record, order: str) -> NetTensor | None:
 
 
 class FloatView:
-    """What a float model dumps: every node its own operator, every tensor as float32."""
+    """The records that a float model dumps: every node its own operator, every tensor as float32."""
 
     def __init__(self, model: Model):
         self.graph = Graph(model.proto)
@@ -164,7 +164,7 @@ class FloatView:
 
 
 class FixedView:
-    """What a fixed model dumps: fused operators, stored integers or the float32 they mean."""
+    """The records that a fixed model dumps: fused operators, stored integers or the float32 they mean."""
 
     def __init__(self, model: Model, facts: FixedFacts, dequantise: bool, strip: bool):
         self.graph = Graph(model.proto)

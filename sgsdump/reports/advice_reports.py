@@ -12,7 +12,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
-from sgsdump.reports.strict_json import json_text
+from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import aligned
 from sgsdump.reports.text import counted
 from sgsdump.tuning.advice import MAYBE, Advice, Measured, holds
@@ -47,7 +47,7 @@ def advice_verdict(
     tried: Totals | None = None,
     rows: Sequence[Row] = (),
 ) -> str:
-    """What the outputs lose, what to raise and what that gives, or that nothing is to be raised.
+    """The outputs' loss, the inputs to raise and the gain, or that nothing is to be raised.
 
     names  the words of tensor_arrays to write.
     tried  the outputs' sums against float with these raised.
@@ -81,7 +81,7 @@ def advice_verdict(
 def advice_json(
     advice: Sequence[Advice], tensor_arrays: Sequence[str], measurement: Measurement | None, tried: Totals | None
 ) -> str:
-    """Every convolution with its verdict, its reason and the numbers behind them, in full precision.
+    """Every convolution with its verdict, its reason and the numbers of both, in full precision.
 
     tried  the outputs' sums with ``tensor_arrays`` raised.
     """
@@ -158,7 +158,7 @@ def _on_the_maybes(names: str, measurement: Measurement | None, limits: Threshol
 
 def _rules_alone(rows: Sequence[Row]) -> Iterator[str]:
     """Where no rule fires the model may still be bad: the layers past the limits are counted."""
-    past = [row.name for row in rows if not _within(row)]
+    past = [row.name for row in rows if not (row.finite and DOCUMENTED.hold(row.cos, row.rmse, row.mse))]
     if past:
         yield (
             f"{len(past)} of {len(rows)} layers have {DOCUMENTED}, and no rule of thumb says which convolution to "
@@ -167,10 +167,6 @@ def _rules_alone(rows: Sequence[Row]) -> Iterator[str]:
     else:
         yield "No rule of thumb asks for INT16 inputs; that does not say that 8 bits are enough."
     yield "Measure on pictures (-i) to know."
-
-
-def _within(row: Row) -> bool:
-    return row.finite and DOCUMENTED.hold(row.cos, row.rmse, row.mse)
 
 
 def _entry(entry: Advice) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def _with_model(context: Context, model: Model, compared: Compared) -> Context:
 
 
 def _advised_steps(advice: MeasuredAdvice) -> Iterator[Step]:
-    """What a measured advice says to do; the text to copy is the [CONV_CONFIG] to put into input_config.ini."""
+    """The steps of a measured advice; the text to copy is the [CONV_CONFIG] to put into input_config.ini."""
     measured, measurement, limits = advice.measured, advice.measured.measurement, advice.measured.limits
     tried = measured.tried
     if advice.good:
@@ -128,16 +128,16 @@ def _advised_steps(advice: MeasuredAdvice) -> Iterator[Step]:
 
 def _with_measured(layers: Sequence[Layer], advice: MeasuredAdvice) -> tuple[Layer, ...]:
     """The layers, with their own and their inherited error measured where a convolution ends in them."""
-    own: dict[str, float] = {}
+    own_errors: dict[str, float] = {}
     inherited: dict[str, float] = {}
     for sensitivity in advice.measured.measurement.sensitivities:
-        own |= {advice.measured.layers[name]: error for name, error in sensitivity.own.items()}
+        own_errors |= {advice.measured.layers[name]: error for name, error in sensitivity.own.items()}
         inherited |= {advice.measured.layers[name]: error for name, error in sensitivity.inherited.items()}
 
     def measured(layer: Layer) -> Layer:
-        if layer.name not in own:
+        if layer.name not in own_errors:
             return layer
-        figures = replace(layer.figures, own_error=own[layer.name], inherited=inherited[layer.name])
+        figures = replace(layer.figures, own_error=own_errors[layer.name], inherited=inherited[layer.name])
         return replace(layer, figures=figures)
 
     return tuple(map(measured, layers))

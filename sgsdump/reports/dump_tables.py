@@ -6,20 +6,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
-from sgsdump.dumps.inventory import Item
+from sgsdump.dumps.inventory import Content, Item, Storage
 from sgsdump.dumps.runs import Run
 from sgsdump.dumps.watched_changes import Change, WatchedChanges
 from sgsdump.errors import ConfigError, hint
 from sgsdump.files.escaping import shown
-from sgsdump.reports.strict_json import json_text
+from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import aligned, csv_text
 from sgsdump.reports.text import counted, shortened
 from sgsdump.sidecars.ge_proto import Graph, GraphOperator
 from sgsdump.tensors.statistics import Statistics
 
 CSV_COLUMNS = [
-    *(field.name for field in fields(Item) if field.name != "statistics"),
+    *"number name io constant shape dtype layout origin quantised scale zero_point op_index op".split(),
+    *"of reason damaged saturated".split(),
     *(field.name for field in fields(Statistics)),
 ]
 LONGEST = 100  # of a cell of the operators' table
@@ -45,15 +47,15 @@ def inventory_table(items: Sequence[Item], width: int | None = None) -> str:
     fits = width is None or _table_width(rows, kept, gap) <= width
     if width is not None and not fits:
         gap, kept = " ", [i for i in kept if i != _OP]
-        rows = [_COLUMNS, *(_cells(replace(item, origin=""), 4) for item in items)]
+        rows = [_COLUMNS, *(_cells(replace(item, storage=replace(item.storage, origin="")), 4) for item in items)]
         room = max(_SHORTEST, width - _table_width(rows, kept, gap) + max(len(row[_NAME]) for row in rows))
         rows = [[*row[:_NAME], shortened(row[_NAME], room), *row[_NAME + 1 :]] for row in rows]
     right = [column for column, i in enumerate(kept) if _COLUMNS[i] not in _LEFT]
     lines = aligned([[row[i] for i in kept] for row in rows], right, gap)
     lines += [] if fits else [_FITTED]
-    lines += [text for of, text in _LEGEND.items() if any(item.of == of for item in items)]
-    lines += _saturated([item.name for item in items if item.saturated])
-    lines += [f"{shown(item.name)}: {item.reason}" for item in items if not item.of]
+    lines += [text for of, text in _LEGEND.items() if any(item.content.of == of for item in items)]
+    lines += _saturated([item.name for item in items if item.content.saturated])
+    lines += [f"{shown(item.name)}: {item.content.reason}" for item in items if not item.content.of]
     return "\n".join(lines) + "\n"
 
 
@@ -61,16 +63,19 @@ def inventory_csv(items: Sequence[Item]) -> str:
     """A line per tensor, numbers in full precision; unknown statistics are empty cells, shapes are ``1x2x3``."""
     rows = []
     for item in items:
-        row = asdict(item)
-        row |= row.pop("statistics")
-        row["shape"] = "" if item.shape is None else "x".join(map(str, item.shape))
+        row = _flat(item)
+        row |= asdict(row.pop("statistics"))
+        row["shape"] = "" if row["shape"] is None else "x".join(map(str, row["shape"]))
         rows.append(row | {name: "yes" if row[name] else "no" for name in ("constant", "damaged", "saturated")})
     return csv_text(CSV_COLUMNS, rows)
 
 
 def inventory_json(items: Sequence[Item], notes: Sequence[str] = ()) -> str:
     """``tensors``, an object each with its statistics (``figures``), and the dump's ``notes``."""
-    tensors = [{"figures" if key == "statistics" else key: value for key, value in asdict(i).items()} for i in items]
+    tensors = []
+    for item in items:
+        row = {"figures" if name == "statistics" else name: value for name, value in _flat(item).items()}
+        tensors.append(row | {"figures": asdict(item.content.statistics)})
     return json_text({"tensors": tensors, "notes": list(notes)})
 
 
@@ -132,19 +137,27 @@ def watched_lines(watched: WatchedChanges) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def _flat(item: Item) -> dict[str, Any]:
+    """All fields of an item and of its parts in one dict, in their order."""
+    row: dict[str, Any] = {}
+    for name, value in vars(item).items():
+        row |= vars(value) if isinstance(value, Storage | Content) else {name: value}
+    return row
+
+
 def _cells(item: Item, digits: int) -> list[str]:
-    statistics = item.statistics
+    storage, statistics = item.storage, item.content.statistics
     numbers = (statistics.min, statistics.max, statistics.mean, statistics.l2norm)
     counts = (statistics.nan, statistics.positive_inf, statistics.negative_inf)
     return [
-        f"{item.number}{_MARKS.get(item.of, '')}",
+        f"{item.number}{_MARKS.get(item.content.of, '')}",
         "const" if item.constant else item.io,
         shown(item.name),
-        "" if item.shape is None else "x".join(map(str, item.shape)) or "scalar",
-        f"{item.dtype} ({item.quantised})" if item.quantised not in ("", item.dtype) else item.dtype,
-        f"{item.layout} of {item.origin}" if item.origin else item.layout,
-        item.scale,
-        "" if item.zero_point is None else str(item.zero_point),
+        "" if storage.shape is None else "x".join(map(str, storage.shape)) or "scalar",
+        f"{storage.dtype} ({storage.quantised})" if storage.quantised not in ("", storage.dtype) else storage.dtype,
+        f"{storage.layout} of {storage.origin}" if storage.origin else storage.layout,
+        storage.scale,
+        "" if storage.zero_point is None else str(storage.zero_point),
         item.op,
         *("" if value is None else f"{value:.{digits}g}" for value in numbers),
         *("" if not count else f"{count}" for count in counts),

@@ -1,4 +1,4 @@
-"""The values of one tensor, and where two tensors are farthest apart: as text, CSV or JSON."""
+"""One tensor's values, and where two differ most: text, CSV, JSON. Apart: commands print, reports render."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from sgsdump.comparison.worst_values import Number, WorstValue, WorstValues
 from sgsdump.files.escaping import shown
-from sgsdump.reports.strict_json import json_text
+from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import aligned, csv_text
 from sgsdump.tensors.dtypes import name_of
 

@@ -1,4 +1,4 @@
-"""The findings of a network's histograms, as lines of text that suggest what to do."""
+"""A network's histograms as lines that suggest what to do. Apart: commands print, reports render."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What results show in a notebook (``_repr_html_``), in the look of the HTML report; ``sgsdump/__init__.py`` names the
+"""Results in a notebook (``_repr_html_``), in the look of the HTML report; ``sgsdump/__init__.py`` names the
 functions ``show_…``. No script, nothing fetched, every text escaped, of bounded size: a notebook keeps its outputs."""
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _tensor_facts(tensor: Tensor) -> Iterator[tuple[str, object]]:
     info = tensor.info
     yield "shape", "unknown" if info.shape is None else list(info.shape)
     yield "dtype", name_of(info.dtype)
-    yield from ((what, value) for what, value in (("layout", info.layout), ("operator", info.op_type)) if value)
+    yield from ((term, value) for term, value in (("layout", info.layout), ("operator", info.op_type)) if value)
     if info.quant is not None:
         scale = info.quant.scale
         yield "scale", f"{scale:.6g}" if np.ndim(scale) == 0 else f"{np.size(scale)} scales"
@@ -175,7 +175,7 @@ def _values(tensor: Tensor) -> tuple[list[tuple[str, object]], str]:
 
 
 def _numbers(statistics: Statistics) -> Iterator[tuple[str, object]]:
-    """What is known; NaN and Inf only where there are any."""
+    """Those that are known; NaN and Inf only where there are any."""
     for name in ("count", "min", "max", "mean", "l2norm", "nan", "inf"):
         value = getattr(statistics, name)
         if value is not None and (value or name not in ("nan", "inf")):
@@ -235,8 +235,8 @@ def _paragraph(words: str, small: bool = False) -> str:
 
 
 def _facts(pairs: Iterable[tuple[str, object]]) -> str:
-    """A list of what and value."""
-    lines = (f"<dt>{_text(what)}</dt><dd>{_text(value)}</dd>" for what, value in pairs)
+    """A list of terms and values."""
+    lines = (f"<dt>{_text(term)}</dt><dd>{_text(value)}</dd>" for term, value in pairs)
     return f"<dl>{''.join(lines)}</dl>"
 
 

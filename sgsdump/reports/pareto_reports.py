@@ -1,4 +1,4 @@
-"""The plans that ``tune`` found: as a table to read, as CSV and as JSON."""
+"""The plans that ``tune`` found: a table, CSV, JSON. Apart: commands print, reports render."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import io
 import math
 
-from sgsdump.reports.strict_json import json_text
+from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import aligned
 from sgsdump.tuning.pareto import Pareto, Row, as_document, plan_lines
 

@@ -1,5 +1,4 @@
-"""The lines that the pipeline prints at the end of a run: inputs drawn at random, tensors not dumped, where the files
-are; and the result of a bisection."""
+"""The lines at the end of a pipeline's run, and of a bisection. Apart: commands print, reports render."""
 
 from __future__ import annotations
 

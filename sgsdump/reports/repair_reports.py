@@ -1,4 +1,4 @@
-"""A repair: the log to read, round by round, and every round as JSON with its numbers in full precision."""
+"""A repair as a log and, in full precision, as JSON. Apart: commands print, reports render."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sgsdump.comparison.metrics import cos
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.files.escaping import shown
+from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.sentences import error_before
-from sgsdump.reports.strict_json import json_text
 from sgsdump.tuning.advice import holds
 from sgsdump.tuning.repair import Change, Repair, Round
 from sgsdump.tuning.sensitivity_analysis import Totals, error_of

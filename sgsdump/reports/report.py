@@ -26,7 +26,7 @@ BLOB = "Caffe blob"  # among the attributes of an operator: the blob that its te
 
 @dataclass(frozen=True)
 class Context:
-    """What a report tells besides the comparison.
+    """A report's facts besides the comparison.
 
     facts        (what, value) of the run: files, pictures, versions.
     assumptions  what had to be assumed; shown first.
@@ -180,7 +180,12 @@ def report_of(
         layers=layers_of(comparison, thresholds, context),
         left_out=tuple(left_out_of(comparison)),
         limits=limits_of(thresholds),
-        facts=tuple(context.facts) or _notes(comparison),
+        facts=tuple(context.facts)
+        or tuple(
+            (f"note on the {side}", note)
+            for side, notes in (("sample", comparison.sample_notes), ("benchmark", comparison.benchmark_notes))
+            for note in notes
+        ),
     )
 
 
@@ -263,11 +268,3 @@ def _scale(quant: Quant | None) -> float | tuple[float, ...] | None:
     if quant is None or not np.any(quant.scale):
         return None
     return float(quant.scale) if np.ndim(quant.scale) == 0 else tuple(float(scale) for scale in np.ravel(quant.scale))
-
-
-def _notes(comparison: Comparison) -> tuple[tuple[str, str], ...]:
-    """The readers' notes."""
-    return (
-        *(("note on the sample", note) for note in comparison.sample_notes),
-        *(("note on the benchmark", note) for note in comparison.benchmark_notes),
-    )

@@ -30,7 +30,7 @@ _NAMES = " " * 4  # before names that share a reason
 
 @dataclass(frozen=True)
 class Step:
-    """What to do next: a sentence, and the text to copy for it ("" for none)."""
+    """A next step: a sentence, and the text to copy for it ("" for none)."""
 
     text: str
     copy: str = ""
@@ -147,7 +147,7 @@ def verdict(
 
 
 def next_steps(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Step, ...]:
-    """What a comparison alone advises: look where the error rises, then let the model's own figures decide."""
+    """The advice of a comparison alone: look where the error rises, then let the model's own figures decide."""
     if not comparison.rows:
         return ()
     if not comparison.past(thresholds):

@@ -1,4 +1,4 @@
-"""DebugConfig.txt: what the simulators dump and where; read from the current folder, absent means no dump.
+"""DebugConfig.txt: the tensors that simulators dump, and where; read from the current folder, absent means no dump.
 
 The SDK's grammar: one option per line, a line is an option when it *begins* with the word (case-sensitive, no
 blanks before it), so ``dumpTensor #note`` counts; every other line is silently ignored. ``path=`` takes the rest of
@@ -103,7 +103,7 @@ def dump_path(config: DebugConfig, name: str = DUMP_NAME) -> Path:
 
 
 def _word(line: str, where: str) -> str:
-    """The option a line begins with. Raises ConfigError when it is none, or more than one."""
+    """The option a line begins with. Raises ConfigError for a line of no option, or of more than one."""
     for word in (*FLAGS, *NEWER):
         if line.startswith(word):
             _check_rest(word, line[len(word) :], where)

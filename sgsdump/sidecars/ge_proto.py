@@ -110,7 +110,7 @@ def _attribute(message: Message) -> Attribute:
 
 
 def _plain(value: Any) -> Any:
-    """What a message within an attribute (a tensor, a graph) stands for: its fields, without the messages in it."""
+    """A message within an attribute (a tensor, a graph) as text: its fields, without the messages in it."""
     if not isinstance(value, dict):
         return value
     first = {field: values[0] for field, values in value.items() if values}
@@ -146,7 +146,7 @@ def _word(tokens: Any, expected: str, signs: str) -> str:
 
 
 def _values(tokens: Any, depth: int) -> list[Any]:
-    """What follows a field's name: one value, or several in brackets."""
+    """The values after a field's name: one, or several in brackets."""
     tokens.TryConsume(":")
     if not tokens.TryConsume("["):
         return [_value(tokens, depth)]

@@ -1,8 +1,8 @@
-"""The SDK's INI dialect: ``[SECTION]``, ``key = value;``, several values separated by commas, one for each input.
+"""The SDK's INI dialect: ``[SECTION]``, ``key = value;``. Apart: the syntax, without the meaning of the keys.
 
-A value ends at the first ``;`` outside quotes (the rest is a comment), quotes are dropped, lines that begin with ``;``
-or ``#`` are comments, and a list may run on over indented lines until its ``;``. Keys are matched in lower case.
-Everything else raises ConfigError that names file, line and key.
+Several values, one for each input, are separated by commas. A value ends at the first ``;`` outside quotes (the rest is
+a comment), quotes are dropped, lines that begin with ``;`` or ``#`` are comments, and a list may run on over indented
+lines until its ``;``. Keys are matched in lower case. Everything else raises ConfigError that names file, line and key.
 """
 
 from __future__ import annotations

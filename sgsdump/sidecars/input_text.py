@@ -1,6 +1,6 @@
 """The SDK's preprocessed input (``--skip-preprocess``): ``Input_shape=H, W`` then ``v, `` sixteen to a row.
 
-H and W are those of the original picture, not of the values, which stand in the model's NHWC order: floats for the
+H and W are the original picture's, not the values', which stand in the model's NHWC order: floats for the
 float model (the float32 value in full, as Python prints it), whole numbers for the fixed one.
 """
 

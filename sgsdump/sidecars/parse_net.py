@@ -1,4 +1,4 @@
-"""parse_net text: what the SDK's ``bin/parse_net fixed.sim`` prints, one line for every tensor of the fixed model.
+"""parse_net text, as the SDK's ``bin/parse_net fixed.sim`` prints it: one line for every tensor of the fixed model.
 
 ::
 
@@ -6,10 +6,10 @@
         shape(len:4  1   10  12  10    ) Quant:{Max: 4.386048, Min: 0.000000, Scaler: 0.017200, zeroP: 0}
         ddr_type: IPU_U8_NHWX name(relu1) EvrId(3) ExtFlag(16)                              (all in one line)
 
-Shapes are NHWC. ``na`` stands for a number there is none of; numbers per channel are printed without anything between
+Shapes are NHWC. ``na`` stands for a missing number; numbers per channel are printed without anything between
 them, the first four only, so they are lost. ``size`` is not read: at the network's ends it is not the buffer's.
 The rest of the text is skipped, and so is a line that is cut off: parse_net aborts on float models after the list.
-Source: the SDK's own output; what it is for: docs/formats/sigmastar.md#padded-buffers.
+Source: the SDK's own output; its use: docs/formats/sigmastar.md#padded-buffers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""quant_param files: what ``--quant-file`` takes and ``save_quant_param`` writes; see ``quant_param_entries.py``.
+"""quant_param files, which ``--quant-file`` takes and ``save_quant_param`` writes; see ``quant_param_entries.py``.
 
 json    a list with an indent of 4
 pickle  protocol 3: a list of collections.OrderedDict

@@ -52,7 +52,7 @@ class ConvolutionWeights:
 
 @dataclass(frozen=True, eq=False)
 class WeightRange:
-    """What tensor_weight_calibration.txt says of a convolution's weights, their values apart: ``names`` of its input
+    """The facts of a convolution's weights in tensor_weight_calibration.txt, without values: ``names`` of its input
     and its weights as they stand in the file (either may hold a comma), one range per output channel, and the types of
     both, e.g. ("UINT8", "INT8")."""
 

@@ -1,1 +1,1 @@
-"""What a tensor is: metadata, element types, layouts, statistics. numpy only."""
+"""Tensors: metadata, element types, layouts, statistics. numpy only."""

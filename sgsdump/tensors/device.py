@@ -5,7 +5,7 @@ Sources: docs/formats/ascend.md#device-layouts, docs/formats/sigmastar.md#padded
 ===========  =======================================  ==========================================================
 NC1HWC0      (N, C1, H, W, C0), C0 the last size      also NC1HWC0_C04
 NDC1HWC0     (N, D, C1, H, W, C0)
-FRACTAL_Z    (G * C1 * H * W, N1, N0, C0)             weights; G blocks of a _grouped convolution, else 1
+FRACTAL_Z    (G * C1 * H * W, N1, N0, C0)             weights; G blocks of a grouped convolution, else 1
 FRACTAL_NZ   (…, N1, M1, M0, N0)                      matrices of M rows and N columns; also FRACTAL_NZ_C0_16, _C0_32
 NHWX, NHWC   flat, padded                             SigmaStar's buffers: see ``sdk_buffers``
 ===========  =======================================  ==========================================================
@@ -67,14 +67,15 @@ def logical_origin(info: TensorInfo) -> Origin:
     """
     if info.origin is None:
         raise ValuesError(
-            f"tensor {info.name!r} is in the layout {info.layout}, and its file does not give the original shape: "
-            f"its padding cannot be told from its values"
+            f"is in the layout {info.layout}, and its file does not give the original shape: its padding cannot be "
+            f"told from its values",
+            tensor=info.name,
         )
     return replace(info.origin, layout=_checked(info, info.origin))
 
 
 def conversion(info: TensorInfo) -> str:
-    """What ``Tensor.logical`` does to a tensor, in words: ``NC1HWC0 to NCHW``; empty when it does nothing or cannot."""
+    """The conversion of ``Tensor.logical`` in words: ``NC1HWC0 to NCHW``; empty when it does nothing or cannot."""
     if not is_device(info.layout) or info.origin is None:
         return ""
     try:
@@ -144,12 +145,12 @@ def _checked(info: TensorInfo, origin: Origin) -> str | None:
     if base == "NHWX":
         return NHWC
     if base not in _AXES:
-        raise ValuesError(f"tensor {info.name!r} is in the layout {info.layout}, which is not known how to undo")
+        raise ValuesError(f"is in the layout {info.layout}, which is not known how to undo", tensor=info.name)
     original = _original_of(base, info.shape or (), origin)
     if original is None:
         raise ValuesError(
-            f"tensor {info.name!r} is {info.layout} {list(info.shape or ())}, which does not fit its original shape "
-            f"{list(origin.shape)}"
+            f"is {info.layout} {list(info.shape or ())}, which does not fit its original shape {list(origin.shape)}",
+            tensor=info.name,
         )
     if base == "FRACTAL_NZ":
         return origin.layout if origin.layout and len(origin.layout) == len(origin.shape) else None
@@ -261,7 +262,7 @@ def _scattered(array: np.ndarray, of: str, axes: Axes, block: Mapping[str, int])
 
 
 class _Groups(NamedTuple):
-    """A _grouped convolution's weights: how many blocks, the groups in each, and a block's channels and outputs."""
+    """A grouped convolution's weights: how many blocks, the groups in each, and a block's channels and outputs."""
 
     blocks: int
     per_block: int

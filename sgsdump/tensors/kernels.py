@@ -1,5 +1,5 @@
-"""What values are measured with: the compiled kernels, all optional (numpy does the same, slower; SGSDUMP_NO_KERNEL=1
-leaves them out), and how many threads."""
+"""The compiled kernels, all optional (numpy does the same, slower; SGSDUMP_NO_KERNEL=1 leaves them out), and the number
+of threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 
 def kernel(name: str, **constants: int) -> ModuleType | None:
     """The compiled module of this name; None where it was not built, was built from a source with other ``constants``
-    than its caller counts on, or is not wanted."""
+    than its caller counts on, or is switched off."""
     if os.environ.get("SGSDUMP_NO_KERNEL"):
         return None
     try:

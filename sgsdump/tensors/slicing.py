@@ -1,7 +1,8 @@
-"""A part of a tensor, or its axes in another order, as msit's tensor-view writes it: ``[0:2,3]``, ``(0,2,3,1)``.
+"""A part of a tensor, or its axes in another order: ``[0:2,3]``, ``(0,2,3,1)``. Apart: parses untrusted text.
 
-Operations are done one after the other, ``;`` between them. ``[…]`` takes whole numbers, ``start:stop:step`` and
-``...`` for the leading axes; ``(…)`` is a permutation of all axes. The text is parsed by hand: nothing is evaluated.
+This is the notation of msit's tensor-view. Operations are done one after the other, ``;`` between them. ``[…]`` takes
+whole numbers, ``start:stop:step`` and ``...`` for the leading axes; ``(…)`` is a permutation of all axes. The text is
+parsed by hand: nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Operation = Callable[[np.ndarray], np.ndarray]
 
 
 def parse(text: str) -> list[Operation]:
-    """The operations of a text. Raises ConfigError when it is none; they raise it for arrays they do not fit."""
+    """The operations of a text. Raises ConfigError for any other text; they raise it for arrays they do not fit."""
     return [_operation(part.strip()) for part in text.split(";") if part.strip()]
 
 

@@ -105,7 +105,7 @@ def last_stage(blob: str, names: Iterable[str]) -> str | None:
 
 
 def root_of(name: str) -> str:
-    """What all stages of a blob and its copies have in common: the name without the endings ``_xx`` and ``#1#193``,
+    """The common name of all stages of a blob and its copies, without the endings ``_xx`` and ``#1#193``,
     and without ``#0``."""
     while "#" in name or name.endswith(SUFFIX):
         endings = without_copy(name), _SUFFIXES.sub("", name), name.removesuffix(_BEFORE_OUTPUT)

@@ -21,7 +21,7 @@ _PART = 1 << 20
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is known of a tensor's values taken together, from a dump or computed; None is what is not known.
+    """Figures of all of a tensor's values together, from a dump or computed; None in a field that is not known.
 
     min, max, mean   of the finite values; None when there is none.
     l2norm           square root of the sum of squares of the finite values.

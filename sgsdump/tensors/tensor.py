@@ -1,11 +1,8 @@
-"""The float32 values that stored ones mean: what ``Tensor.real`` gives.
+"""A tensor: facts that are known at once (``TensorInfo``) and values that are loaded when asked for (``Tensor``).
 
-Floats are cast, complex numbers become pairs, integers are dequantised where a scale is known.
-
-A tensor: facts that are known at once (``TensorInfo``) and values that are loaded when asked for (``Tensor``).
-
-*Stored* values are the integers or floats in the file; *real* values are the float32 they mean. A large tensor is
-converted by chunks as they are read (``Values``), never as a whole.
+*Stored* values are the integers or floats in the file; *real* values are the float32 they mean: floats are cast,
+complex numbers become pairs, integers are dequantised where a scale is known. A large tensor is converted by chunks as
+they are read (``Values``), never as a whole.
 """
 
 from __future__ import annotations
@@ -24,85 +21,6 @@ from sgsdump.tensors.dtypes import is_complex, is_float, is_number, name_of
 from sgsdump.tensors.sdk_buffers import has_padded_channels
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.types import Origin, Quant, TensorInfo
-
-
-def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
-    """The float32 values that stored ones mean; see ``Tensor.real``. Raises ValuesError."""
-    if is_float(stored.dtype):
-        with np.errstate(over="ignore", invalid="ignore"):
-            return stored.astype(np.float32, copy=False)
-    if is_complex(stored.dtype):
-        pairs = np.ascontiguousarray(stored, np.complex128 if stored.dtype.itemsize > 8 else np.complex64)
-        with np.errstate(over="ignore"):
-            return pairs.view(pairs.real.dtype).reshape(*stored.shape, 2).astype(np.float32, copy=False)
-    if not is_number(stored.dtype):
-        raise ValuesError(f"tensor {info.name!r} holds {name_of(stored.dtype)}, which are not numbers")
-    return dequantise(stored, info)
-
-
-def real_part(stored: np.ndarray, index: Any, info: TensorInfo) -> np.ndarray:
-    """``real_values(stored, info)[index]``, of which only that part is read and converted."""
-    part = np.asarray(stored[index])
-    if info.quant is None or not is_scaled(stored.dtype):
-        return real_values(part, info)
-    scale = checked_scale(info, stored.shape)
-    if scale.ndim:
-        scale = np.broadcast_to(scale, stored.shape)[index]
-    return _product(part, scale, info.quant.zero_point)
-
-
-def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
-    """``float32(stored - zero_point) * float32(scale)``, the single-precision product the SDK computes.
-
-    Raises ValuesError when the scale is absent or only known to six decimals, or does not fit the shape.
-    """
-    if info.quant is None:
-        return stored.astype(np.float32)
-    return _product(stored, checked_scale(info, stored.shape), info.quant.zero_point)
-
-
-def is_scaled(dtype: np.dtype) -> bool:
-    """Whether stored values of this type have to be dequantised: integers and booleans."""
-    return is_number(dtype) and not is_float(dtype) and not is_complex(dtype)
-
-
-def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
-    """The scale in float32: one number, or in a shape that is broadcast to ``shape``. Raises as ``dequantise``."""
-    quant = info.quant
-    assert quant is not None, "values without a scale mean themselves"
-    if not quant.exact:
-        raise ValuesError(
-            f"tensor {info.name!r} holds integers whose true scale is not in the file (its header rounds it to "
-            f"six decimals); give the calibrated ranges, or dump again with dequantFixed"
-        )
-    if not scale_fits(info):
-        raise ValuesError(
-            f"tensor {info.name!r} has {np.size(quant.scale)} scales along axis {quant.axis}, which do not fit its "
-            f"shape {list(shape)}; give the calibrated ranges"
-        )
-    with np.errstate(over="ignore", invalid="ignore"):
-        scale = np.asarray(quant.scale, np.float32)
-    if quant.axis is not None and scale.ndim:
-        scale = scale.reshape([-1 if axis == quant.axis else 1 for axis in range(len(shape))])
-    return scale
-
-
-def scale_fits(info: TensorInfo) -> bool:
-    """Whether there is one scale, or one for each channel along its axis (the last one where none is named)."""
-    if info.quant is None:
-        return True
-    quant, shape, count = info.quant, info.shape or (), np.size(info.quant.scale)
-    if np.ndim(quant.scale) == 0 or (quant.axis is None and count == 1):
-        return True
-    axis = len(shape) - 1 if quant.axis is None else quant.axis
-    return np.ndim(quant.scale) == 1 and 0 <= axis < len(shape) and count == shape[axis]
-
-
-def _product(stored: np.ndarray, scale: np.ndarray, zero_point: int) -> np.ndarray:
-    with np.errstate(over="ignore", invalid="ignore"):
-        real: np.ndarray = (stored.astype(np.int64) - zero_point).astype(np.float32) * scale
-    return real
-
 
 __all__ = ["Quant", "Tensor", "TensorInfo"]
 
@@ -147,7 +65,7 @@ class Tensor:
         """A tensor without values: asking for them raises ValuesError."""
 
         def load() -> np.ndarray:
-            raise ValuesError(f"tensor {info.name!r} has no values: only statistics were dumped")
+            raise ValuesError("has no values: only statistics were dumped", tensor=info.name)
 
         return cls(info, load, statistics)
 
@@ -156,7 +74,7 @@ class Tensor:
         """A tensor whose values raise ValuesError, which says why; its statistics tell nothing."""
 
         def load() -> np.ndarray:
-            raise ValuesError(f"tensor {info.name!r} has no values: {why}")
+            raise ValuesError(f"has no values: {why}", tensor=info.name)
 
         return cls(info, load, Statistics())
 
@@ -201,12 +119,10 @@ class Tensor:
         count = math.prod(shape)
         if array.size < count:
             raise FormatError(
-                f"tensor {self.info.name!r} holds {array.size} values, its shape {list(shape)} needs {count}"
+                f"holds {array.size} values, its shape {list(shape)} needs {count}", tensor=self.info.name
             )
         if array.size > count and has_padded_channels(array, shape):
-            raise ValuesError(
-                f"tensor {self.info.name!r} is a padded hardware buffer; dump it again with eliminateGarbage"
-            )
+            raise ValuesError("is a padded hardware buffer; dump it again with eliminateGarbage", tensor=self.info.name)
         return array.reshape(-1)[:count].reshape(shape)
 
     def real(self, layout: str | None = None) -> np.ndarray:
@@ -248,7 +164,7 @@ class Tensor:
         if info.layout == layout:
             return tensor
         if info.layout not in PLAIN or info.shape is None or sorted(info.layout) != sorted(layout):
-            raise ValuesError(f"tensor {info.name!r} cannot become {layout}: its layout is {info.layout or 'unknown'}")
+            raise ValuesError(f"cannot become {layout}: its layout is {info.layout or 'unknown'}", tensor=info.name)
         order = [info.layout.index(letter) for letter in layout]
         shape, quant = tuple(info.shape[axis] for axis in order), info.quant
         if quant is not None and quant.axis is not None:
@@ -344,9 +260,9 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
     letters = _LETTERS.get(layout)
     of = info.layout if info.layout and info.layout in PLAIN else ""
     if not info.shape or 0 in info.shape or (letters and sorted(of) != sorted(letters)):
-        raise ValuesError(f"tensor {info.name!r} cannot become {layout}: its layout is {info.layout or 'unknown'}")
+        raise ValuesError(f"cannot become {layout}: its layout is {info.layout or 'unknown'}", tensor=info.name)
     if tensor.statistics is not None:
-        raise ValuesError(f"tensor {info.name!r} cannot become {layout}: only statistics were dumped")
+        raise ValuesError(f"cannot become {layout}: only statistics were dumped", tensor=info.name)
     c0 = 4 * BLOCK if name_of(info.dtype).endswith("int4") else 2 * BLOCK if info.dtype.itemsize == 1 else BLOCK
     shape = device_shape(info.shape, of, layout, c0, BLOCK)
     to = replace(info, shape=shape, layout=layout, origin=Origin(info.shape, info.layout))
@@ -361,7 +277,7 @@ def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """
     info = tensor.info
     if not is_device(info.layout):
-        raise ValuesError(f"tensor {info.name!r} is not in a device's layout: it has its original shape")
+        raise ValuesError("is not in a device's layout: it has its original shape", tensor=info.name)
     origin = replace(info.origin, shape=shape) if info.origin else Origin(shape)
     try:
         logical_origin(completed := replace(info, origin=origin))
@@ -371,3 +287,83 @@ def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
             raise
         logical_origin(completed := replace(completed, shape=(*stored[:-2], stored[-2] // BLOCK, BLOCK, stored[-1])))
     return Tensor(completed, tensor.raw, tensor.statistics)
+
+
+def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
+    """The float32 values that stored ones mean; see ``Tensor.real``. Raises ValuesError."""
+    if is_float(stored.dtype):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return stored.astype(np.float32, copy=False)
+    if is_complex(stored.dtype):
+        pairs = np.ascontiguousarray(stored, np.complex128 if stored.dtype.itemsize > 8 else np.complex64)
+        with np.errstate(over="ignore"):
+            return pairs.view(pairs.real.dtype).reshape(*stored.shape, 2).astype(np.float32, copy=False)
+    if not is_number(stored.dtype):
+        raise ValuesError(f"holds {name_of(stored.dtype)}, which are not numbers", tensor=info.name)
+    return dequantise(stored, info)
+
+
+def real_part(stored: np.ndarray, index: Any, info: TensorInfo) -> np.ndarray:
+    """``real_values(stored, info)[index]``, of which only that part is read and converted."""
+    part = np.asarray(stored[index])
+    if info.quant is None or not is_scaled(stored.dtype):
+        return real_values(part, info)
+    scale = checked_scale(info, stored.shape)
+    if scale.ndim:
+        scale = np.broadcast_to(scale, stored.shape)[index]
+    return _product(part, scale, info.quant.zero_point)
+
+
+def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
+    """``float32(stored - zero_point) * float32(scale)``, the single-precision product the SDK computes.
+
+    Raises ValuesError when the scale is absent or only known to six decimals, or does not fit the shape.
+    """
+    if info.quant is None:
+        return stored.astype(np.float32)
+    return _product(stored, checked_scale(info, stored.shape), info.quant.zero_point)
+
+
+def is_scaled(dtype: np.dtype) -> bool:
+    """Whether stored values of this type have to be dequantised: integers and booleans."""
+    return is_number(dtype) and not is_float(dtype) and not is_complex(dtype)
+
+
+def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
+    """The scale in float32: one number, or in a shape that is broadcast to ``shape``. Raises as ``dequantise``."""
+    quant = info.quant
+    assert quant is not None, "values without a scale mean themselves"
+    if not quant.exact:
+        raise ValuesError(
+            "holds integers whose true scale is not in the file (its header rounds it to "
+            "six decimals); give the calibrated ranges, or dump again with dequantFixed",
+            tensor=info.name,
+        )
+    if not scale_fits(info):
+        raise ValuesError(
+            f"has {np.size(quant.scale)} scales along axis {quant.axis}, which do not fit its "
+            f"shape {list(shape)}; give the calibrated ranges",
+            tensor=info.name,
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = np.asarray(quant.scale, np.float32)
+    if quant.axis is not None and scale.ndim:
+        scale = scale.reshape([-1 if axis == quant.axis else 1 for axis in range(len(shape))])
+    return scale
+
+
+def scale_fits(info: TensorInfo) -> bool:
+    """Whether there is one scale, or one for each channel along its axis (the last one where none is named)."""
+    if info.quant is None:
+        return True
+    quant, shape, count = info.quant, info.shape or (), np.size(info.quant.scale)
+    if np.ndim(quant.scale) == 0 or (quant.axis is None and count == 1):
+        return True
+    axis = len(shape) - 1 if quant.axis is None else quant.axis
+    return np.ndim(quant.scale) == 1 and 0 <= axis < len(shape) and count == shape[axis]
+
+
+def _product(stored: np.ndarray, scale: np.ndarray, zero_point: int) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        real: np.ndarray = (stored.astype(np.int64) - zero_point).astype(np.float32) * scale
+    return real

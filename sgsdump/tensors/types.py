@@ -1,4 +1,4 @@
-"""What is known of a tensor without its values: layout, quantisation, range.
+"""Facts of a tensor without its values: layout, quantisation, range.
 
 Layouts of 4-D tensors: a dump stores NHWC, ONNX and Caffe compute in NCHW; tensors of another rank have no layout.
 """
@@ -26,7 +26,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Quant:
-    """How integers mean real numbers: ``real = (stored - zero_point) * scale``.
+    """The real numbers that integers mean: ``real = (stored - zero_point) * scale``.
 
     scale        one step; an array of C entries when per channel, along ``axis`` (of the logical shape).
                  0.0 says that the file gives none.
@@ -54,9 +54,9 @@ def same_quant(a: Quant | None, b: Quant | None) -> bool:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """What is known of a tensor without touching its values.
+    """The facts of a tensor, known without touching its values.
 
-    shape is that of what ``stored`` gives, or None when the file does not say; dtype is that of the stored values;
+    shape is of what ``stored`` gives, or None when the file does not say; dtype is that of the stored values;
     layout is ``NHWC``, ``NCHW``, another vendor's name for the order the values lie in, or None (unknown, or plain);
     op_type is the producing operator's, or ""; origin is the logical tensor when layout is a device's and it is known.
     """

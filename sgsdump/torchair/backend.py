@@ -1,4 +1,4 @@
-"""The backend of ``torch.compile`` that dumps.
+"""The backend of ``torch.compile`` that dumps. Apart: the package names only what users import.
 
 Where ``DUMP_GE_GRAPH`` asks for it, the operators of each graph are listed as ``ge_proto_*.txt``: their names can be
 chosen from before anything is dumped. ``sgsdump show --operators`` reads the file.
@@ -47,7 +47,7 @@ def get_npu_backend(
     if options.enable_dump and config.mode != MODE:
         raise ConfigError(f"config.mode is {config.mode!r}; operators are dumped in the mode {MODE} only")
     live = LivePlan(options)
-    if not live.plan.control.enabled and options.given.get("dump_config_path"):
+    if not live.plan.control.enabled and options.explicit.get("dump_config_path"):
         logger.warning("nothing is dumped: dump_config.enable_dump is False, or the file names nothing")
     if options.enable_dump or _lists_graphs():
         _let_recurrent_networks_compile()
@@ -83,7 +83,7 @@ def _listed(operator: Operator) -> GraphOperator:
 
 
 def _let_recurrent_networks_compile() -> None:
-    """Otherwise torch's compiler skips every function that calls an LSTM, a GRU or an RNN, and there is no graph."""
+    """Otherwise torch's compiler skips every function that calls an LSTM, a GRU or an RNN, and hands over no graph."""
     if find_spec("torch") is None:
         return
     import torch._dynamo.config as compiler

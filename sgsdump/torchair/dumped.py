@@ -1,4 +1,4 @@
-"""What is taken of each operator while a graph runs (``run_observed``): its inputs and outputs, or their statistics.
+"""The inputs and outputs of each operator while a graph runs (``run_observed``). Apart: needs torch.
 
 ``Dumped`` takes those of all operators that are chosen, or of those whose output overflows. ``Watched`` takes the
 outputs of watched operators, after themselves and again after each listed operator; an operator in both lists, and
@@ -48,7 +48,7 @@ class Observer(Protocol):
 
 
 def run_observed(module: Any, operators: Mapping[str, Operator], observer: Observer, inputs: Sequence[Any]) -> Any:
-    """What ``module(*inputs)`` gives; ``observer`` is called around each of ``operators``, which are by node."""
+    """``module(*inputs)``; ``observer`` is called around each of ``operators``, which are by node."""
     return _Run(module, operators, observer).run(*inputs)
 
 
@@ -75,8 +75,8 @@ class _Run(torch.fx.Interpreter):
 
 
 class Earlier:
-    """What earlier steps of a graph left. ``weights``: where each was written last, with these statistics or as it is,
-    and what it was then: an unchanged one is linked there."""
+    """Kept from a graph's earlier steps. ``weights``: where each was written last, with these statistics or as it is,
+    and its state then: an unchanged one is linked there."""
 
     def __init__(self) -> None:
         self.weights: Written = {}
@@ -226,7 +226,7 @@ def _has_values(tensor: Any) -> bool:
 
 
 def _line(operator: Operator, side: str, slot: int, tensor: Any) -> dict[str, Any]:
-    """What the index has of an input or output, besides its name, file and statistics."""
+    """An input or output in the index, but for its name, file and statistics."""
     return {
         "id": str(operator.number),
         "op_type": operator.op_type,

@@ -197,7 +197,7 @@ def _data(node: Any, text: str, number: int, names: set[str]) -> Operator:
 
 
 def _source_of(node: Any) -> str:
-    """What an input is in the program, as ``L['self']._modules['fc']._parameters['weight']``; "" when not known."""
+    """An input as the program calls it, ``L['self']._modules['fc']._parameters['weight']``; "" when not known."""
     source = getattr(node.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)

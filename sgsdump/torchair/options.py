@@ -65,26 +65,9 @@ class DumpOptions:
         return sorted(DEFAULTS)
 
     @property
-    def given(self) -> Mapping[str, Any]:
+    def explicit(self) -> Mapping[str, Any]:
         """The options that were set, to another value than none."""
         return {name: value for name, value in self._set.items() if value not in (None, "")}
-
-
-class CompilerConfig:
-    """TorchAir's configuration of a compiler: ``dump_config`` is heeded, all others are taken and have no effect.
-
-    mode  max-autotune; dumping is for no other.
-    """
-
-    def __init__(self) -> None:
-        self.dump_config = DumpOptions()
-        self.mode = "max-autotune"
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        self.__dict__[name] = _Taken()
-        return self.__dict__[name]
 
 
 class _Taken:
@@ -95,6 +78,17 @@ class _Taken:
             raise AttributeError(name)
         self.__dict__[name] = _Taken()
         return self.__dict__[name]
+
+
+class CompilerConfig(_Taken):
+    """TorchAir's configuration of a compiler: ``dump_config`` is heeded, all others are taken and have no effect.
+
+    mode  max-autotune; dumping is for no other.
+    """
+
+    def __init__(self) -> None:
+        self.dump_config = DumpOptions()
+        self.mode = "max-autotune"
 
 
 def _check_name(name: str) -> None:

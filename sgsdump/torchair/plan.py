@@ -1,5 +1,5 @@
-"""What is dumped and where to: from the options that were set, and the JSON file that they name (``plan_of``), which
-may be edited while the program runs (``LivePlan``).
+"""The plan of a dump: from the options that were set and the JSON file that they name (``plan_of``), which may be
+edited while the program runs (``LivePlan``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Plan:
 
 def plan_of(options: DumpOptions) -> Plan:
     """Raises ConfigError for a file or folder that is not there or does not go, and for options at odds."""
-    explicit = options.given
+    explicit = options.explicit
     if "dump_config_path" not in explicit:
         control = with_fields(DumpControl(enabled=options.enable_dump, mode=options.dump_mode), **_changes(explicit))
         return Plan(control, _checked_folder(options.dump_path, "dump_config.dump_path"))
@@ -76,7 +76,7 @@ def _without_choices(plan: Plan) -> Plan:
 
 
 def _changes(explicit: Any) -> dict[str, Any]:
-    """What the options that were set say, as fields of a DumpControl."""
+    """The options that were set, as fields of a DumpControl."""
     changes: dict[str, Any] = {}
     if "dump_mode" in explicit:
         changes["mode"] = explicit["dump_mode"]
@@ -106,7 +106,7 @@ class LivePlan:
 
     def __init__(self, options: DumpOptions):
         self._options = options
-        self._file = options.given.get("dump_config_path")
+        self._file = options.explicit.get("dump_config_path")
         self._changed = self._time()
         self._looked = time.monotonic()
         self.plan = plan_of(options)

@@ -25,7 +25,7 @@ _IN_FOLDERS = re.compile(r"[./\\\s]")
 
 
 class Tree:
-    """What a process writes below a dump_path. ``used``: there is something; ``stopped``: nothing is written any more,
+    """The files of a process below a dump_path. ``used``: there is something; ``stopped``: nothing is written any more,
     and the reason has been reported."""
 
     def __init__(self, path: Path):

@@ -1,4 +1,4 @@
-"""A torch tensor's bytes, statistics and overflow; and which tensors of a running graph nothing has written to yet.
+"""A torch tensor's bytes, statistics, overflow; unwritten tensors. Apart: torch alone, no graph, no files.
 
 What ``torch.empty`` gives is unwritten until an operator writes to it: by torch's own operators below the graph's,
 whatever these are called (``Watch``).
@@ -90,7 +90,7 @@ class KnownStatistics:
 
 
 def state(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """What changes whenever the tensor's values may have changed; None where torch does not count."""
+    """Address and version, which change whenever the values may have; None where torch does not count."""
     try:
         return tensor.data_ptr(), tensor._version
     except RuntimeError:
@@ -192,11 +192,11 @@ class _Mode(TorchDispatchMode):
             self._unwritten.grown(args[0], before)
         elif kind in GIVING:
             for tensor in outputs:
-                self._unwritten.given(tensor)
+                self._unwritten.allocated(tensor)
         else:
             self._unwritten.ran(kind, func, args, kwargs, result, _written(func, args, kwargs))
         for slot in SCRATCH.get(kind, ()):
-            self._unwritten.given(result[slot])
+            self._unwritten.allocated(result[slot])
         return result
 
 

@@ -235,7 +235,7 @@ def _line_of(entry: Advice, measured: Iterable[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredModel:
-    """What was measured before anything is compared.
+    """The measurements made before anything is compared.
 
     raised       first inputs, one of each domain, that the fixed model has at INT16.
     names        those and what is advised to raise; ``tried`` is with them raised, None where there are none.

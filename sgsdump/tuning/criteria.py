@@ -1,4 +1,4 @@
-"""What plans are judged by: the outputs' errors combined into one, the user's own metric, a target.
+"""The criteria that plans are judged by: the outputs' errors combined into one, the user's own metric, a target.
 
 Each output's error (``Score.error``) is first scaled by L / (its own error at INT8), L being the mean of all these: at
 INT8 every output counts L, so that one with a large error does not hide another. Then
@@ -36,7 +36,7 @@ UserMetric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], floa
 
 @dataclass(frozen=True, eq=False)
 class Criteria:
-    """What plans are judged by.
+    """The criteria that plans are judged by.
 
     domains  names, in execution order.
     watched  tensors whose error counts; ``outputs`` the network's.
@@ -52,7 +52,7 @@ class Criteria:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """What goes into the fixed model, and what the float model makes of it (outputs and watched tensors)."""
+    """The fixed model's feed, and the float model's values for it (outputs and watched tensors)."""
 
     raw: Mapping[str, np.ndarray]
     floats: Mapping[str, np.ndarray]
@@ -60,7 +60,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Objective:
-    """What was asked for: ``how`` is MEAN or WORST, ``names`` the watched tensors that count."""
+    """The error to make small: ``how`` is MEAN or WORST, ``names`` the watched tensors that count."""
 
     how: str
     names: tuple[str, ...]
@@ -136,7 +136,7 @@ class Target:
     value: float
 
     def of(self, score: Score, outputs: Sequence[str], error: float) -> float:
-        """What is held against ``value``; ``error`` is the ``CombinedError`` of the score."""
+        """The figure to compare with ``value``; ``error`` is the ``CombinedError`` of the score."""
         if self.name == "output-cos":
             return min((score.cos(name) for name in outputs), default=math.nan)
         if self.name == "output-rmse":
@@ -179,7 +179,7 @@ def load_metric(text: str) -> UserMetric:
         except (TypeError, ValueError):
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(f"{file}: {name} gave {str(result)[:60]!r}, which is no finite number")
+            raise InputError(f"{file}: {name} gave {str(result)[:60]!r}, which is not a finite number")
         return value
 
     return metric

@@ -99,13 +99,13 @@ class DumpTrial:
 
         Raises what ``make_fixed`` raises, and ValuesError when outputs cannot be compared.
         """
-        given = self._calibrated
-        config = replace(given.config, tensor_arrays=tuple(names))
-        fixed = make_fixed(given.model, given.ranges, config, side=given.side)
+        calibrated = self._calibrated
+        config = replace(calibrated.config, tensor_arrays=tuple(names))
+        fixed = make_fixed(calibrated.model, calibrated.ranges, config, side=calibrated.side)
         with replacing(folder / "fixed.onnx") as file:
             file.write(serialise(fixed.proto))
         path = folder / "fixed.bin"
-        values = list(self._values(replace(given.model, proto=fixed.proto), True, path, what))
+        values = list(self._values(replace(calibrated.model, proto=fixed.proto), True, path, what))
         with threadpool_limits(limits=1, user_api="blas"):
             outputs = total(map(self._score, values, self._floats)).sums
         layers = compare(open_dump(path), self.float_dump)

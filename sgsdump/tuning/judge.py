@@ -25,7 +25,7 @@ KEPT_BYTES = 256 << 20
 
 
 def each_alone(domains: Sequence[str]) -> list[Plan]:
-    """What the surrogate is made of: all at 16 bits, none, all but one, and one."""
+    """The plans that the surrogate is made of: all at 16 bits, none, all but one, and one."""
     every = frozenset(domains)
     return list(
         dict.fromkeys([every, frozenset(), *(every - {d} for d in domains), *(frozenset({d}) for d in domains)])
@@ -102,13 +102,13 @@ class Judge:
         metric = self.criteria.metric
         if metric is None:
             return score(outputs, picture.floats)
-        given, golden = ({name: side[name] for name in self.criteria.outputs} for side in (outputs, picture.floats))
-        return score(outputs, picture.floats, metric(given, golden))
+        quantised, golden = ({name: side[name] for name in self.criteria.outputs} for side in (outputs, picture.floats))
+        return score(outputs, picture.floats, metric(quantised, golden))
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What a worker needs to make the walk that is searched here: the simplified model's bytes, ranges and config."""
+    """The data a worker makes the searched walk from: the simplified model's bytes, ranges and config."""
 
     data: bytes
     path: Path

@@ -24,8 +24,8 @@ from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.objective import Score, score, total, watched_by_output
 from sgsdump.quantisation.quant_file import quant_params
-from sgsdump.quantisation.quant_plan import RaisedInputs
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.tensor_arrays import RaisedInputs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -53,7 +53,7 @@ class OutputFigures:
 
 @dataclass(frozen=True)
 class Effort:
-    """What a search did: on how many pictures, plans and runs of the network; whether it tried every plan there is, and
+    """The extent of a search: how many pictures, plans and runs of the network; whether it tried every plan, and
     whether it ended before the time ran out, or what it did not look at."""
 
     pictures: int
@@ -220,13 +220,13 @@ def _real(array: np.ndarray, facts: FixedFacts, name: str) -> np.ndarray:
 
 def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
     """The columns and a line for each plan; ``tensor_arrays`` holds names separated by blanks and commas."""
-    each = [("error", "errors", name) for name in result.taken.outputs.errors]
-    each += [(what, what, name) for what in ("cos", "rmse") for name in result.outputs]
-    columns = [*_FACTS, *(f"{head}:{name}" for head, _, name in each), "int16_convs", "tensor_arrays", "taken"]
+    measures = [("error", "errors", name) for name in result.taken.outputs.errors]
+    measures += [(measure, measure, name) for measure in ("cos", "rmse") for name in result.outputs]
+    columns = [*_FACTS, *(f"{head}:{name}" for head, _, name in measures), "int16_convs", "tensor_arrays", "taken"]
     lines = [
         [
             *(getattr(row, name) for name in _FACTS),
-            *(getattr(row.outputs, what)[name] for _, what, name in each),
+            *(getattr(row.outputs, measure)[name] for _, measure, name in measures),
             len(row.raised),
             ", ".join(row.tensors),
             "yes" if row is result.taken else "",
@@ -267,12 +267,12 @@ def _shapes(proto: ModelProto) -> dict[str, list[int]]:
         graph = onnx.shape_inference.infer_shapes(proto).graph
     except Exception:  # shapes only serve a column of the table
         graph = proto.graph
-    known = {}
+    lengths = {}
     for info in (*graph.input, *graph.value_info, *graph.output):
         dims = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
         if dims and all(size > 0 for size in dims[1:]):
-            known[info.name] = [dims[0] or 1, *dims[1:]]
-    return known
+            lengths[info.name] = [dims[0] or 1, *dims[1:]]
+    return lengths
 
 
 def _share(macs: Mapping[str, int], chosen: set[str]) -> float | None:

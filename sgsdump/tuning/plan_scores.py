@@ -194,7 +194,7 @@ class SavedScores:
 
 
 def load_progress(file: Path, fingerprint: str, criteria: Criteria) -> SavedScores:
-    """What the file knows; bit i of a plan's key is domain i of the criteria. Raises nothing."""
+    """The scores in the file; bit i of a plan's key is domain i of the criteria. Raises nothing."""
     try:
         document = json.loads(read_whole(file))
         if document["fingerprint"] != fingerprint or document["domains"] != list(criteria.domains):

@@ -55,7 +55,7 @@ class Sizes:
 
 @dataclass(frozen=True, eq=False)
 class Surrogate:
-    """What a search knows before it tries a plan.
+    """The knowledge of a search before it tries a plan.
 
     grams   float64 [k, n + 1, n + 1], one for each sum of a ``CombinedError``: row 0 is the all-INT16 model's deviation
             from float, row 1 + i domain i's vector; ``base`` float64 [k] is added.
@@ -74,7 +74,7 @@ class Surrogate:
         return (((at_8 @ self.grams) * at_8).sum(axis=2) + self.base[:, None]).max(axis=0)
 
     def gains(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What raising each domain takes off the error, [n]: as measured near all-INT16, near all-INT8, and the mean
+        """The error that raising each domain removes, [n]: as measured near all-INT16, near all-INT8, and the mean
         of both, scaled so that all domains together lead from one end to the other."""
         gram = self.grams.sum(axis=0)
         above = np.diag(gram)[1:] + 2 * gram[0, 1:]

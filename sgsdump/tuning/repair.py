@@ -84,7 +84,7 @@ class Repair:
     ):
         model, config = calibrated.model, calibrated.config
         float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
-        self.ranges = {name: each for name, each in calibrated.ranges.items() if name not in float_inputs}
+        self.ranges = {name: measured for name, measured in calibrated.ranges.items() if name not in float_inputs}
         self._model, self._config, self._pictures, self._limits = model, config, pictures, limits
         self._folder, self._progress = folder, progress
         self._analysis = analyse(deployed(model), pictures_of(model, config, self.ranges))
@@ -157,7 +157,7 @@ class Repair:
         self.ended = f"the thresholds do not hold after {most} round{'s' if most > 1 else ''} (--rounds)"
 
     def _proposed(self, in_vain: Collection[str]) -> tuple[Change, ...]:
-        """What advise would raise next, on the error that is left."""
+        """The convolutions that advise would raise next, on the remaining error."""
         assert self.measured is not None
         candidates, best = self._candidates, self.best.run
         remaining = candidates.left(best, in_vain)
@@ -274,9 +274,9 @@ class Candidates:
 
     def ordered(self, names: Collection[str]) -> tuple[str, ...]:
         """The user's own names first, the others in execution order."""
-        own = [name for name in self._own if name in names]
+        users = [name for name in self._own if name in names]
         order = dict.fromkeys(conv.input for conv in self.convolutions if conv.input in names)
-        return tuple(dict.fromkeys([*own, *order]))
+        return tuple(dict.fromkeys([*users, *order]))
 
 
 def _nameable(name: str) -> bool:
@@ -289,7 +289,7 @@ def _nameable(name: str) -> bool:
 
 
 def worth_raising(entries: Iterable[Advice], all_16_would_do: bool) -> list[Advice]:
-    """What advise is sure of; else what it thinks likely; else, where all at INT16 would do, the worse half.
+    """The convolutions advise is sure of; else those it thinks likely; else the worse half where all at INT16 would do.
 
     Only what was measured counts, and one convolution for each domain.
     """

@@ -20,7 +20,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.files.names import normalised
 from sgsdump.quantisation.analysis import Analysis, is_convolution, sdk_name
 from sgsdump.quantisation.calibration_log import check_names
-from sgsdump.quantisation.quant_plan import RaisedInputs
+from sgsdump.quantisation.tensor_arrays import RaisedInputs
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
@@ -54,7 +54,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Signs:
-    """What the rules see of one convolution; None where the file they need was not given.
+    """The signs of one convolution that the rules see; None where the file they need was not given.
 
     limits  calibrated range of its input; ``levels`` how many of an 8-bit quantiser's 256 levels of that range hold
             the central 99 % of the float values; ``narrow`` is rule 2.

@@ -1,4 +1,4 @@
-"""Search for the best quant plans, each verified by running it.
+"""Search for the best quant plans, each verified by running it. Apart: knows a pool of plans, not models or files.
 
 1. Every domain is measured alone, at 8 bits among INT16 and at INT16 among 8 bits (``Surrogate``).
 2. With more than EXHAUSTIVE domains the plan to take comes first: the smallest that goes ENOUGH of the way to INT16.
@@ -297,7 +297,7 @@ def _enough(search: Search) -> Target:
 
 
 def _unmeasured(search: Search) -> list[str]:
-    """What the surrogate did not see, where it is all there is."""
+    """The plans that the surrogate did not see, where they are all there is."""
     few = 0 if search.small else search.pool.unmeasured
     return [f"each convolution alone on {few} of the {len(search.pool.pictures)} pictures"] if few else []
 

@@ -35,7 +35,7 @@ LabelledPictureFeed = tuple[str, Arrays, Arrays]
 
 @dataclass(frozen=True)
 class LayerSensitivity:
-    """What one domain's convolutions do to the error.
+    """The effect of one domain's convolutions on the error.
 
     own        convolution -> error of what it stores, this domain alone at 8 bits and every other at 16, against all
                at 16 bits.
@@ -71,7 +71,7 @@ class SensitivityAnalysis:
     """Measures how sensitive one float model's outputs are to each convolution's 8 bits.
 
     judged  the tensors that the outputs are judged by.
-    layers  convolution -> the tensor its operator stores (behind a fused Relu or Add).
+    layers  convolution -> the tensor its operator stores (after a fused Relu or Add).
     runs    plans tried on each picture.
     """
 

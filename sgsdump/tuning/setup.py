@@ -1,4 +1,4 @@
-"""Prepare a search: from a model, its ranges and some pictures to the pool of plans."""
+"""Prepare a search. Apart: makes the pool of plans from a model, its ranges and pictures; ``search`` knows none."""
 
 from __future__ import annotations
 

@@ -229,7 +229,7 @@ def open_dump_of(records):
 
 def test_a_tensor_that_cannot_be_read_does_not_lose_the_others(monkeypatch, capsys):
     def broken():
-        raise ValuesError("tensor 'b' is gone")
+        raise ValuesError("is gone", tensor="b")
 
     bad = Tensor(TensorInfo("b", (1,), np.dtype(np.float32)), broken)
     records = [Record("out", 0, 0, "", bad), record("f", VALUES, 1)]

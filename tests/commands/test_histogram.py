@@ -123,7 +123,7 @@ def test_a_failure_midway_leaves_the_older_folder_in_place(dump, ranges, work_fo
     def full_disk(layers, folder, copies):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sgsdump.reports.charts.contact_sheet.save_contact_sheets", full_disk)
+    monkeypatch.setattr("sgsdump.reports.charts.layer_histogram.save_contact_sheets", full_disk)
     with pytest.raises(OutputError, match="No space left"):
         run(dump, ranges)
     assert sorted(p.name for p in work_folder.iterdir()) == before

@@ -12,7 +12,7 @@ from small_nets import conv, model, node, weights
 from sgsdump.cli import main
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.io import open_dump
-from sgsdump.quantisation import calibration
+from sgsdump.quantisation import calibration, fixed_model
 from sgsdump.quantisation.integer.emitter import Emitter
 
 INI = """[INPUT_CONFIG]
@@ -116,9 +116,27 @@ def test_a_fixed_model_that_does_not_run_is_not_written(tmp_path: Path, monkeypa
     onnx.save(net(), "net.onnx")
     Path("input_config.ini").write_text(INI)
     np.save("0.npy", np.random.default_rng(0).normal(size=SHAPE).astype(np.float32))
-    monkeypatch.setattr(calibration, "check_that_it_runs", lambda *arguments: None)
+    monkeypatch.setattr(fixed_model, "rehearse", lambda *arguments: None)
     monkeypatch.setattr(Emitter, "stored", lambda emitter, name: "data")
     given = ["-m", "net.onnx", "-i", "0.npy", "--input-config", "input_config.ini", "--quant-level", "L1"]
     assert main(["calibrate", *given, "-o", "fixed.onnx"]) == 2
     assert re.fullmatch(r"sgsdump: error: net.onnx: its fixed model does not run .*\n", capsys.readouterr().err)
     assert sorted(path.name for path in Path().iterdir()) == ["0.npy", "input_config.ini", "net.onnx"]
+
+
+@pytest.mark.parametrize("command", ["calibrate", "diagnose", "repair", "tune"])
+def test_a_model_that_cannot_be_quantised_is_refused_before_the_long_calibration(
+    command, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    def gathered(*arguments):
+        raise AssertionError("all pictures are run")
+
+    monkeypatch.chdir(tmp_path)
+    onnx.save(net(), "net.onnx")
+    Path("input_config.ini").write_text(INI)
+    np.save("0.npy", np.random.default_rng(0).normal(size=SHAPE).astype(np.float32))
+    monkeypatch.setattr(calibration, "gather", gathered)
+    monkeypatch.setattr(Emitter, "stored", lambda emitter, name: "data")
+    given = ["-m", "net.onnx", "-i", "0.npy", "--input-config", "input_config.ini"]
+    assert main([command, *given, "-o", "result"]) == 2
+    assert re.search(r"sgsdump: error: net.onnx: its fixed model does not run .*\n$", capsys.readouterr().err)

@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from small_nets import residual_net
 
 from sgsdump import save_dump
 from sgsdump.cli import main
-from sgsdump.commands import COMMANDS
+from sgsdump.commands import COMMANDS, convert, show
 from sgsdump.commands.compare import options as compare_options
 from sgsdump.commands.options import Modes, Reading
 from sgsdump.commands.parser import build_parser
 from sgsdump.errors import SgsdumpError
+from sgsdump.pipeline import job
 
 PARSERS = build_parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
 WITH_MODES = [name for name in COMMANDS if hasattr(COMMANDS[name], "MODES")]
@@ -70,6 +73,7 @@ def test_every_option_reaches_the_records(command, tmp_path, monkeypatch):
     """An option that ``run`` never reads is one that a command lacks."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setattr(Modes, "given", lambda self, args: ())  # which looks at all of them
     read: set[str] = set()
 
     class Watched(argparse.Namespace):
@@ -92,9 +96,8 @@ def test_every_option_reaches_the_records(command, tmp_path, monkeypatch):
         read.clear()
         with pytest.raises((SgsdumpError, OSError)):
             COMMANDS[command].run(args)
-        whole = "__dict__" in read
         missing = {action.dest for action in options} - read
-        assert whole or not missing, missing
+        assert "__dict__" not in read and not missing, missing
 
 
 @pytest.fixture
@@ -183,29 +186,50 @@ POSITIONAL = {
     ("show", "operators", "name"): "one.npz a --operators",
     ("show", "worst values", "part"): "one.npz a [0] --against two.npz",
 }
-RECORDS = (Reading, *(getattr(compare_options, name) for name in ("Pairing", "Measuring", "Output", "Options")))
+RECORDS = {
+    "compare": (Reading, *(getattr(compare_options, name) for name in ("Pairing", "Measuring", "Output", "Options"))),
+    "show": (Reading, show.Options),
+    "convert": (Reading, convert.Conversion, convert.Options),
+    "pipeline": (job.Job, *job.PARTS),
+}
+# Options that ``run`` itself reads: --operators chooses the mode, --operations is another spelling of OPERATIONS, and
+# only one kind of pipeline has --bisect.
+READ_BY_RUN = {"operators", "operations", "kind"}
+# Calls that together read all that a mode honours, where the least call does not.
+READ_ALL = {
+    ("show", "operators"): ["net.onnx --operators"],
+    ("pipeline", "a dump"): ["full -m net.onnx", "once -m net.onnx --name c1"],
+}
 
 
-@pytest.mark.parametrize("mode", [mode for command, mode in LEAST if command == "compare"])
-def test_a_mode_of_compare_reads_what_it_honours(dumps, monkeypatch, capsys, mode):
+@pytest.mark.parametrize(("command", "mode"), LEAST)
+def test_a_mode_reads_what_it_honours(dumps, monkeypatch, capsys, command, mode):
     """Honoured is more than not refused: after the check the mode asks for the option."""
     read: set[str] = set()
-    for record in RECORDS:
+    for record in RECORDS[command]:
 
         def watched(self, name, original=record.__getattribute__):
             read.add(name)
             return original(self, name)
 
         monkeypatch.setattr(record, "__getattribute__", watched)
-    words = ["compare", *LEAST["compare", mode].split()]
-    if mode == compare_options.WATCHER:
-        assert main(words) == 2 and "not a watcher's dump" in capsys.readouterr().err
-        return
-    assert main(words) in (0, 1), capsys.readouterr().err
-    honoured = {option for option, modes in compare_options.MODES.honoured.items() if mode in modes}
+    onnx.save(residual_net().proto, "net.onnx")
+    for line in READ_ALL.get((command, mode), [LEAST[command, mode]]):
+        status = main([command, *line.split()])
+        error = capsys.readouterr().err
+        assert status in (0, 1) or "not a watcher's dump" in error, error
+    honoured = {option for option, modes in COMMANDS[command].MODES.honoured.items() if mode in modes}
+    honoured -= READ_BY_RUN | ({"sample", "step", "rank"} if mode == compare_options.WATCHER else set())
     assert honoured <= read, honoured - read
 
 
 def test_a_limit_of_zero_was_given(dumps, capsys):
     assert main("compare one.npz two.npz --golden two.npz --max-rmse 0".split()) == 2
     assert "--max-rmse cannot be combined with --golden" in capsys.readouterr().err
+
+
+def test_every_file_that_compare_writes_is_checked_before_it_is_written():
+    """``FILES`` keeps an output from replacing an input, and labels it with the run's step and rank."""
+    from sgsdump.reports.layers import WRITERS
+
+    assert {*WRITERS, "csv", "json", "html"} <= set(compare_options.FILES)

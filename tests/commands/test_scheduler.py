@@ -15,7 +15,7 @@ from small_nets import residual_net
 from sgsdump import open_dump, save_dump
 from sgsdump.cli import main
 from sgsdump.commands import demo
-from sgsdump.commands.compare.modes import _Files, _measuring, _PairIndex
+from sgsdump.commands.compare.cluster import _Files, _measuring, _PairIndex
 from sgsdump.commands.options import Reading
 from sgsdump.commands.terminal import Terminal
 from sgsdump.comparison.pair_result import Measures

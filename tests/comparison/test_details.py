@@ -47,11 +47,11 @@ def test_channels_and_heat_are_plain_sums(layout, axes):
     np.testing.assert_allclose(found.channels[:, 0], error.sum(axis=axes))
     np.testing.assert_allclose(found.channels[:, 1], np.abs(benchmark.astype(np.float64)).sum(axis=axes))
     plane = error.mean(axis=(0, 3) if layout == "NHWC" else (0, 1))
-    assert found.size == plane.shape and found.heat.shape == tuple(min(size, HEAT) for size in plane.shape)
-    rows, columns = (np.arange(size) * parts // size for size, parts in zip(plane.shape, found.heat.shape))
+    assert found.heat.size == plane.shape and found.heat.mean.shape == tuple(min(size, HEAT) for size in plane.shape)
+    rows, columns = (np.arange(size) * parts // size for size, parts in zip(plane.shape, found.heat.mean.shape))
     expected = plane[rows == 5][:, columns == 31].mean()
-    assert found.heat[5, 31] == pytest.approx(expected)
-    assert found.heat_error == pytest.approx(error.sum() / np.abs(benchmark.astype(np.float64)).sum())
+    assert found.heat.mean[5, 31] == pytest.approx(expected)
+    assert found.heat.error == pytest.approx(error.sum() / np.abs(benchmark.astype(np.float64)).sum())
 
 
 def test_pictures_merged_are_one_pass_over_all_of_them():
@@ -63,8 +63,8 @@ def test_pictures_merged_are_one_pass_over_all_of_them():
     assert (together.edges, together.error_edges) == (whole.edges, whole.error_edges)
     np.testing.assert_allclose(together.error_by_value, whole.error_by_value)
     np.testing.assert_allclose(together.channels, whole.channels)
-    assert together.heat_of == "c"  # the smallest values have the largest relative error
-    assert together.heat.tolist() == details(*pairs[2]).heat.tolist()
+    assert together.heat.picture == "c"  # the smallest values have the largest relative error
+    assert together.heat.mean.tolist() == details(*pairs[2]).heat.mean.tolist()
 
 
 def test_order_does_not_matter():
@@ -78,8 +78,8 @@ def test_nan_and_infinity_are_in_no_bin_but_seen():
     sample[0, 0, 0, 1], sample[0, 3, 3, 2], benchmark[0, 1, 1, 0] = np.nan, np.inf, -np.inf
     found = details(sample, benchmark)
     assert found.sample.sum() == 46 and found.benchmark.sum() == 47 and found.errors.sum() == 45
-    assert not np.isfinite(found.channels[:, 0]).any() and not np.isfinite(found.heat[0, 0])
-    assert np.isfinite(found.heat).sum() == 13
+    assert not np.isfinite(found.channels[:, 0]).any() and not np.isfinite(found.heat.mean[0, 0])
+    assert np.isfinite(found.heat.mean).sum() == 13
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -96,7 +96,7 @@ def test_a_constant_tensor_has_one_bin(value):
     constant = np.full((1, 3, 3, 2), value, np.float32)
     found = details(constant, constant)
     assert found.sample.tolist() == [18] and found.errors.tolist() == [18]
-    assert found.edges[0] <= float(constant[0, 0, 0, 0]) < found.edges[1] and not found.heat.any()
+    assert found.edges[0] <= float(constant[0, 0, 0, 0]) < found.edges[1] and not found.heat.mean.any()
 
 
 def test_an_empty_tensor():
@@ -126,5 +126,5 @@ def test_compare_gives_details_and_merge_merges_them():
     runs = {str(i): compare(dump(a), dump(b), details=True) for i, (a, b) in enumerate(pairs)}
     (row,) = merge(runs).rows
     assert row.details.sample.sum() == 3 * 144
-    assert row.details.heat_of == row.runs.worst
+    assert row.details.heat.picture == row.runs.worst
     assert compare(dump(pairs[0][0]), dump(pairs[0][1])).rows[0].details is None

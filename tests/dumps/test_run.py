@@ -39,7 +39,7 @@ def test_a_choice_stands_behind_the_path(path: str, tree: str, choice: Choice) -
     "words", ["step=", "step=x", "step=-1", "step=1,", "step=1,step=1", "rank=1,place=x", "step=１"]
 )
 def test_a_choice_that_cannot_be_read_is_told(words: str) -> None:
-    with pytest.raises(ConfigError, match=r"chooses no run; write TREE@step=3, rank=0 or graph=NAME"):
+    with pytest.raises(ConfigError, match=r"does not choose a run; write TREE@step=3, rank=0 or graph=NAME"):
         split_choice(Path(f"tree@{words}"))
 
 

@@ -18,8 +18,8 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.files.protobuf_wire import WireError
 from sgsdump.models import onnx_file
 from sgsdump.models.external_data import in_one_piece
-from sgsdump.models.external_weights import without_weights
 from sgsdump.models.model import open_model
+from sgsdump.models.onnx_file import without_weights
 
 FLOAT = TensorProto.FLOAT
 FEED = {"x": np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)}

@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from sgsdump.comparison.golden import GoldenComparison
 from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.dump_info import facts_of
 from sgsdump.errors import ConfigError, ValuesError
@@ -26,34 +25,30 @@ def folder(root: Path, name: str, **arrays: np.ndarray) -> Path:
     return root / name
 
 
-def compare(run: Path, *others: Path) -> GoldenComparison:
-    return compare_run(run, *others, tag=10.0, th1=1e-6, th2=1e-3)
-
-
 def test_files_of_one_name_belong_together(tmp_path: Path) -> None:
     ours = folder(tmp_path, "ours", topoidx_00000__a=A, topoidx_00001__b=A)
     theirs = folder(tmp_path, "theirs", topoidx_00000__a=A, topoidx_00001__b=A + 1, topoidx_00002__c=A)
-    found = compare(ours, theirs)
+    found = compare_run(ours, theirs)
     assert [(row.file, row.all_close) for row in found.rows] == [
         ("topoidx_00000__a.npy", True),
         ("topoidx_00001__b.npy", False),
     ]
     assert found.only_in_benchmark == ("topoidx_00002__c.npy",)
     assert found.titles == (str(ours), str(theirs), None)
-    assert compare(ours / "outputs", theirs / "outputs").rows == found.rows
+    assert compare_run(ours / "outputs", theirs / "outputs").rows == found.rows
 
 
 def test_else_the_file_of_the_same_tensor(tmp_path: Path) -> None:
     once = folder(tmp_path, "once", b=A)
     full = folder(tmp_path, "full", topoidx_00000__a=A, topoidx_00001__b=A)
     moved = folder(tmp_path, "moved", topoidx_00001__a=A, topoidx_00002__b=A)
-    assert [row.file for row in compare(once, full).rows] == ["b.npy"]
-    found = compare(full, moved, once)
+    assert [row.file for row in compare_run(once, full).rows] == ["b.npy"]
+    found = compare_run(full, moved, once)
     assert [row.file for row in found.rows] == ["topoidx_00001__b.npy"]
     assert found.not_in_golden == ("topoidx_00000__a.npy",)
     # a file of the very name goes before one of the same tensor
     both = folder(tmp_path, "both", b=A, topoidx_00005__b=A + 1)
-    assert compare(once, both).passes
+    assert compare_run(once, both).passes
 
 
 def test_types_that_numpy_has_no_name_for(tmp_path: Path) -> None:
@@ -62,17 +57,17 @@ def test_types_that_numpy_has_no_name_for(tmp_path: Path) -> None:
     theirs = folder(tmp_path, "theirs", a=A)
     entry = dump_info.OutputEntry("a", facts_of(array), file="outputs/a.npy")
     dump_info.write(dump_info.DumpInfo({}, (), (entry,)), ours)
-    assert compare(ours, theirs).rows[0].diff2 == 0
+    assert compare_run(ours, theirs).rows[0].diff2 == 0
 
 
 def test_a_shape_mismatch_and_a_broken_file_are_rows_with_a_reason(tmp_path: Path) -> None:
     ours = folder(tmp_path, "ours", a=A, b=A)
     theirs = folder(tmp_path, "theirs", a=np.zeros(3, np.float32), b=A)
     (theirs / "outputs" / "b.npy").write_bytes(b"nothing")
-    reasons = [row.reason for row in compare(ours, theirs).rows]
+    reasons = [row.reason for row in compare_run(ours, theirs).rows]
     assert "shape mismatch" in reasons[0] and "(2,)" in reasons[0] and "(3,)" in reasons[0]
     assert "b.npy is not an .npy file" in reasons[1]
-    assert not compare(ours, theirs).passes
+    assert not compare_run(ours, theirs).passes
 
 
 def test_inputs_of_other_values_are_told(tmp_path: Path) -> None:
@@ -96,4 +91,4 @@ def test_folders_that_do_not_serve(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no .npy file .*empty"):
         npy_files(tmp_path / "empty")
     with pytest.raises(ValuesError, match="no file in common"):
-        compare(ours, folder(tmp_path, "other", z=A))
+        compare_run(ours, folder(tmp_path, "other", z=A))

@@ -11,8 +11,9 @@ from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model, open_model
+from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.run import WHOLE, run
-from sgsdump.pipeline.steps import Engine, ExecutorConfigs, NotDumped
+from sgsdump.pipeline.steps import Engine, ExecutorConfigs
 
 FEED = {"x": np.linspace(-2, 3, 8, dtype=np.float32).reshape(1, 8)}
 

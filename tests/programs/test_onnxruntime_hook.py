@@ -1,5 +1,6 @@
 """What programs feed to onnxruntime, however they do, is captured and computed again; the programs do not notice."""
 
+import importlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -366,6 +367,17 @@ done.wait(20)
     assert any("run_async is not captured: its runs are not dumped" in note for note in captured.notes)
     (found,) = captured_models(tmp_path / "out", captured.processes)
     assert [run.step for run in found.runs] == [0]
+
+
+def test_a_forked_process_has_a_lock_of_its_own(monkeypatch):
+    monkeypatch.syspath_prepend(str(HOOK))
+    hook = importlib.import_module("sgsdump_hook_ort")
+    held = hook._lock
+    with held:
+        hook.after_fork()
+        assert hook._lock is not held and not hook._lock.locked()
+    for name in [name for name in sys.modules if name.startswith("sgsdump_")]:
+        del sys.modules[name]
 
 
 def test_text_is_not_kept_and_that_is_told(tmp_path):

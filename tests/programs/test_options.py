@@ -222,7 +222,8 @@ def test_acl_single_operators_statistics_overflow_and_nothing(tmp_path):
 
 def test_acl_watcher(tmp_path):
     entries = [{"layer": ["A", "B"], "watcher_nodes": ["C"]}, {"layer": ["B"], "watcher_nodes": ["C", "D"]}]
-    control, _ = acl(tmp_path, dump_scene="watcher", dump_list=entries)
+    control, notes = acl(tmp_path, dump_scene="watcher", dump_list=entries)
+    assert not notes
     assert (control.scene, control.operators.names, control.operators.watched, control.mode) == (
         "watcher",
         ("A", "B"),

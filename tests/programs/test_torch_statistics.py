@@ -113,6 +113,16 @@ def test_signs_that_change_together_count(checksum_of):
         assert checksum_of(other) != before
 
 
+@pytest.mark.parametrize("axes", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_elements_come_in_the_order_of_memory(checksum_of, axes):
+    tensor = torch.arange(24).view(2, 3, 4)
+    tensors = importlib.import_module("sgsdump_torch_tensors")
+    flat = tensors.in_memory_order(tensor.permute(axes))
+    assert flat.data_ptr() == tensor.data_ptr() and flat.tolist() == list(range(24))
+    assert tensors.in_memory_order(tensor[:, ::2].permute(axes)).tolist() == tensor[:, ::2].flatten().tolist()
+    assert tensors.in_memory_order(tensor.as_strided((2, 3), (1, 1))).tolist() == [0, 1, 1, 2, 2, 3]
+
+
 def test_memory_is_read_in_its_order_and_gaps_are_told(checksum_of):
     tensor = torch.randn(2, 8, 16, 16, generator=torch.Generator().manual_seed(0))
     assert checksum_of(tensor.to(memory_format=torch.channels_last)) != checksum_of(tensor)

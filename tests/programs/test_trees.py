@@ -11,8 +11,7 @@ from sgsdump.errors import OutputError
 from sgsdump.models.atb.operation_csv import read as read_operations
 from sgsdump.models.atb.topology import atb_graph
 from sgsdump.msit import atb_json_to_onnx
-from sgsdump.programs.msit_tree import new_tree
-from sgsdump.programs.operations import layer_document, model_document, operations_of, readers_of
+from sgsdump.programs.msit_tree import layer_document, model_document, new_tree, operations_of, readers_of
 from sgsdump.programs.process_index import Step, processes_of
 
 

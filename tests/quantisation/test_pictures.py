@@ -42,7 +42,7 @@ def test_without_a_raw_picture_what_bytes_cannot_hold_shows(make_raw):
     assert difference((123, 117, 104), (58,) * 3, make_raw).agrees
     found = difference((0, 0, 0), (58,) * 3, make_raw)
     assert found.rounded and found.levels == pytest.approx(float((-REAL * 58).max()), rel=1e-5)
-    assert "no picture of bytes 0 to 255" in str(found)
+    assert "is not one of bytes 0 to 255" in str(found)
 
 
 def test_rounding_is_no_disagreement():

@@ -154,7 +154,7 @@ def entry(name="r1", low=(0.0,), high=(1.0,), bit=None, data=None):
         ([entry("pool", (0.0,) * 6, (1.0,) * 6)], "'pool' has 6 values of min and max, the tensor has 8 channels"),
         ([entry(), entry(high=(2.0,))], "'r1' stands in the file twice"),
         ([entry("c2.w", data=NEW_WEIGHTS[:4])], r"'c2.w' has data of shape [4, 8, 1, 1], the model's is [8, 8, 1, 1]"),
-        ([entry("c2.b", data=np.zeros(8))], "'c2.b' has data, but it is no convolution's weights"),
+        ([entry("c2.b", data=np.zeros(8))], "'c2.b' has data, but it is not a convolution's weights"),
         ([entry("c2.w", data=NEW_WEIGHTS * np.nan)], "'c2.w' has data with NaN"),
         ([entry("c2.w", data=np.where(np.arange(64) == 9, np.inf, 0).reshape(8, 8, 1, 1))], "'c2.w' has data with NaN"),
         ([entry("c2.w", (0.0,) * 2, (1.0,) * 2)], "'c2.w' has 2 values of min and max, the tensor has 8 channels"),

@@ -17,8 +17,8 @@ from sgsdump.quantisation.analysis import analyse
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import open_float_model, simplify
-from sgsdump.quantisation.quant_plan import RaisedInputs, wider, with_raised_inputs
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
+from sgsdump.quantisation.tensor_arrays import RaisedInputs, wider, with_raised_inputs
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.rules_of_thumb import convolutions
 
@@ -75,9 +75,9 @@ RAISED = [
 ]
 READ_BY = "which the InnerProduct '{0}' reads: the SDK knows that input by the layer's name, write {0}"
 RAISES_NONE = [
-    ("prefix", "10", "is no convolution's first input; did you mean 'c10'?"),
-    ("prefix", "c1_xx_xx", "is no convolution's first input; did you mean"),
-    ("pool", "c", "is no convolution's first input; choose one of: data, p, d"),
+    ("prefix", "10", "is not a convolution's first input; did you mean 'c10'?"),
+    ("prefix", "c1_xx_xx", "is not a convolution's first input; did you mean"),
+    ("pool", "c", "is not a convolution's first input; choose one of: data, p, d"),
     ("inner products", "c", READ_BY.format("f")),
     (
         "inner products",
@@ -89,7 +89,7 @@ RAISES_NONE = [
         "g_xx",
         READ_BY.format("h"),
     ),
-    ("an inner product's top", "t", "is no convolution's first input"),
+    ("an inner product's top", "t", "is not a convolution's first input"),
 ]
 
 
@@ -236,7 +236,7 @@ def chain():
 def test_words_of_an_onnx_model(word, names):
     inputs = inputs_of(chain())
     if names is None:
-        with pytest.raises(ConfigError, match="tensor_arrays names 'gemm', which is no convolution's first input"):
+        with pytest.raises(ConfigError, match="tensor_arrays names 'gemm', which is not a convolution's first input"):
             inputs.inputs_of([word])
     else:
         assert list(inputs.inputs_of([word])) == names

@@ -111,6 +111,14 @@ def test_a_tensor(tensor, said, chart):
     assert f"Tensor {tensor.name}" in shown and said in shown and ("<img" in shown) is chart
 
 
+@pytest.mark.parametrize(
+    ("scale", "axis", "said"), [(0.5, None, "0.5"), ((0.5, 0.25), 0, "2 scales"), ((0.5,), 0, "1 scales")]
+)
+def test_one_scale_is_shown_and_several_are_counted(scale, axis, said):
+    scale = np.array(scale) if isinstance(scale, tuple) else scale
+    assert f"<dt>scale</dt><dd>{said}</dd>" in body(_quantised("q", "int8", scale, axis=axis)._repr_html_())
+
+
 def test_a_large_tensor_is_not_read():
     def load():
         raise AssertionError("it was read")

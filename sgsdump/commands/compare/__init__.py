@@ -1,28 +1,14 @@
-"""Compare a dump under test with a reference dump: MSE, COS and RMSE of every layer, and a verdict.
+"""Compare a dump under test with a reference dump: the errors of every layer, and a verdict.
 
-The sample is the run under test (the fixed model), the benchmark the reference (the float or original model).
-RMSE is what the SDK calls so: sum |a-b| / sum |b|, a relative error. Exit status: 0 within the thresholds or none
-given, 1 past a threshold you gave (NaN, Inf and layers that could not be compared count as past), 2 on trouble.
-Thresholds are --min-cos, --max-rmse, --max-mse, and --limit for any other metric.
+The sample is the run under test (the fixed model), the benchmark the reference (the float or original model). MSE, COS
+and RMSE are always shown; RMSE is what the SDK calls so: sum |a-b| / sum |b|, a relative error.
 
-With --golden a third run judges both: the sample passes where its diff3 error against golden is at most the input tag
-times the benchmark's. This prints compare_result.log as the SDAA dump tools write it; exit status 1 when a tensor does
-not pass. CSV and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another
-layout …), fail or not comparable.
-
-Trees of several runs (steps, ranks, graphs) are compared run by run, a table each, and the first run that differs is
-named; --csv report.csv then writes report.step0-rank0.csv and so on, and so do the other files. --step, --rank or
-TREE@step=3 choose single runs.
-
-The dump of a watcher (dump_scene: watcher) is compared alone: each watched output as it was after itself and after each
-listed operator. The operators that changed it are named; exit status 1 where there is one.
+Thresholds are --min-cos, --max-rmse, --max-mse, and --limit for any other metric. Exit status: 0 within the thresholds
+or none given, 1 past one of them (NaN, Inf and layers that could not be compared count as past), 2 on trouble.
 
 On a terminal the table is as wide as the window, with bars and colours (NO_COLOR switches them off); a pipe gets the
-SDK's lines. --sort, --top and --only-bad choose which layers the table, these lines and --markdown list (a pipe gets
-all of them with --golden); the other files hold every layer.
-
-With --scheduler the layers are measured on a Dask cluster (pip install 'sgsdump[cluster]') whose workers read both
-dumps themselves: the file system is shared, every machine has the dumps under the same paths. The result is the same.
+SDK's lines. --sort, --top and --only-bad choose the layers listed there and in --markdown (with --golden a pipe lists
+all); the other files hold every layer.
 
 examples:
   sgsdump compare fixed.bin float.bin
@@ -47,23 +33,383 @@ examples:
   sgsdump compare fixed/ float/ --runs --metrics sqnr
   sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
   sgsdump compare /shared/fixed.bin /shared/float.bin --scheduler tcp://host:8786
+
+three runs (--golden):
+  A tensor of the sample passes where its diff3 error against the golden run is at most --input-tag times the
+  benchmark's. This prints compare_result.log as the SDAA dump tools write it; the exit status is 1 when a tensor does
+  not pass. CSV and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another
+  layout …), fail or not comparable.
+
+trees of several runs (steps, ranks, graphs):
+  They are compared run by run, a table for each, and the first run that differs is named. --csv report.csv then writes
+  report.step0-rank0.csv and so on, and so do the other files. --step, --rank or TREE@step=3 choose a single run.
+
+the dump of a watcher (dump_scene: watcher):
+  It is compared alone: each watched output as it was after its own operator and after each listed one. The operators
+  that changed it are named; the exit status is 1 where there is one.
+
+a cluster (--scheduler):
+  The layers are measured on a Dask cluster (pip install 'sgsdump[cluster]') whose workers read both dumps from a shared
+  file system, under the same paths on every machine. The result is the same.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sgsdump.commands.compare.options import MODES, WATCHER, add_arguments, options_of
+from sgsdump.commands.compare.cluster import measured_on_cluster
+from sgsdump.commands.compare.options import (
+    ALWAYS,
+    GOLDEN,
+    MODES,
+    RUNS,
+    TREES,
+    TWO,
+    WATCHER,
+    Measuring,
+    Options,
+    add_arguments,
+    options_of,
+)
+from sgsdump.commands.compare.output import check_files, print_comparison, print_golden, write_files, write_tables
+from sgsdump.commands.options import described, stages_of
+from sgsdump.commands.terminal import TERMINAL, print_lines
+from sgsdump.errors import ConfigError, FormatError, ValuesError
+from sgsdump.files.escaping import for_terminal, shown
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.own_metric import OwnMetric
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.runs import PairedDumps, Run, RunPairs
 
 __all__ = ["MODES", "add_arguments", "run"]
 
+Dumps = tuple["Dump", "Dump"]
+
+
+@dataclass(frozen=True)
+class _ComparedRun:
+    """A pair of runs and its result: ``differs`` says where and is "" where every value that was compared is equal,
+    ``unmatched`` how many layers only one side has."""
+
+    run: Run
+    status: int
+    differs: str
+    by_rounding: bool = False
+    unmatched: int = 0
+
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.compare.modes import compare, compare_watched
     from sgsdump.files.atomic_write import together
 
     if args.benchmark is None:
         MODES.check(WATCHER, MODES.given(args))
-        return compare_watched(args.sample, args.step, args.rank)
+        return _compare_watched(args.sample, args.step, args.rank)
     with together():
-        return compare(options_of(args))
+        return _compare(options_of(args))
+
+
+def _compare(options: Options) -> int:
+    """The exit status of the comparison, in the mode that the options and the dumps ask for."""
+    if options.golden is not None:
+        MODES.check(GOLDEN, options.given)
+        return _compare_golden(options, options.golden)
+    if options.runs:
+        MODES.check(RUNS, options.given)
+        return _compare_merged(options)
+    pairs = _pairs_of_trees(options)
+    MODES.check(TREES if pairs else TWO, options.given)
+    return _compare_trees(options, pairs) if pairs else _compare_two(options)[0]
+
+
+def _compare_watched(path: Path, step: int | None, rank: int | None) -> int:
+    """For each run of a watcher's dump, which operator changed which watched output; 1 where one was changed.
+
+    Raises ConfigError, ValuesError.
+    """
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.runs import Run
+    from sgsdump.dumps.trees import list_runs, tree_of
+    from sgsdump.dumps.watched_changes import watched_changes
+    from sgsdump.reports.dump_tables import watched_lines as render
+
+    runs = list_runs(path, step, rank)
+    status = 0
+    for run in runs or [Run()]:
+        with open_dump(tree_of(path) / run.place) as dump:
+            watched = watched_changes(dump)
+            if len(runs) > 1:
+                print(for_terminal(f"== {run}"))
+            print(for_terminal(render(watched)), end="")
+            print_lines(dump.notes, "note: ")
+        status = max(status, bool(watched.changes))
+    return int(status)
+
+
+def _compare_two(options: Options) -> tuple[int, Comparison]:
+    """Raises ConfigError, and ValuesError where nothing could be compared."""
+    from sgsdump.comparison.own_metric import load_own_metrics
+
+    check_files(options)
+    own = load_own_metrics(options.measuring.metric)
+    compared = _comparing(options, own)
+    sample, benchmark = described(options.reading, options.sample, options.benchmark)
+    comparison = compared(sample, benchmark, measured_by=measured_on_cluster(options), progress=TERMINAL)
+    return _conclude(options, comparison, tuple(own), (sample, benchmark)), comparison
+
+
+def _compare_merged(options: Options) -> int:
+    """The comparisons of all runs, merged."""
+    from sgsdump.comparison.merge import merge_each
+    from sgsdump.comparison.own_metric import load_own_metrics
+    from sgsdump.dumps.runs import paired_dumps
+    from sgsdump.progress import each
+
+    check_files(options)
+    own = load_own_metrics(options.measuring.metric)
+    compared = _comparing(options, own)
+    runs = _paired_trees(options) or paired_dumps(options.sample, options.benchmark)
+
+    def of_pair(sample: Path, benchmark: Path) -> Comparison:
+        pair = options.of_pair(sample, benchmark)
+        return compared(*described(pair.reading, sample, benchmark), measured_by=measured_on_cluster(pair))
+
+    pairs = each(TERMINAL, runs.pairs.items(), "compare", "run", len(runs.pairs))
+    comparison = merge_each((name, of_pair(*paths)) for name, paths in pairs)
+    sides = (
+        ("sample", options.benchmark, runs.only_in_sample),
+        ("benchmark", options.sample, runs.only_in_benchmark),
+    )
+    lines = [
+        f"Run not compared: {name} of the {side}, not in {other}" for side, other, names in sides for name in names
+    ]
+    return _conclude(options, comparison, tuple(own), None, [f"Runs compared: {len(runs.pairs)}.", *lines])
+
+
+def _conclude(
+    options: Options, comparison: Comparison, own: tuple[str, ...], dumps: Dumps | None, lines: list[str] | None = None
+) -> int:
+    """Write the files, print, and give the exit status; ``dumps`` are None of several runs."""
+    from sgsdump.comparison.thresholds import DOCUMENTED
+    from sgsdump.reports.layers.table import table_of
+
+    given = _thresholds(options.measuring, own)
+    comparison.check_layers(given)
+    if not comparison.rows and not comparison.failed:
+        raise ValuesError(_nothing_in_common(options, comparison, dumps))
+    limits = given or DOCUMENTED
+    table = table_of(comparison, limits, options.title)
+    lines = [*write_files(options, comparison, limits, table, dumps), *(lines or [])]
+    print_comparison(options, comparison, limits, table, lines)
+    if not comparison.rows:
+        raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
+    return 1 if given and not comparison.passes(given) else 0
+
+
+def _thresholds(measuring: Measuring, own: tuple[str, ...]) -> Thresholds:
+    """The limits that were given; ``own``: the names of the user's metrics."""
+    from sgsdump.comparison.thresholds import Thresholds
+
+    of_all = tuple((name, limit) for layer, name, limit in measuring.limit if not layer)
+    of_layers = tuple(limit for limit in measuring.limit if limit[0])
+    return Thresholds(measuring.min_cos, measuring.max_rmse, measuring.max_mse, of_all, of_layers, own)
+
+
+def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:
+    """``compare`` of the library with these options."""
+    from sgsdump.comparison.compare import compare
+    from sgsdump.comparison.metrics import Settings
+    from sgsdump.comparison.naming.name_files import read_name_sources
+
+    pairing, measuring, output = options.pairing, options.measuring, options.output
+    limited = [name for _, name, _ in measuring.limit]
+    has_names = pairing.name_map or pairing.name_rule
+    annotated = output.annotate[0] if output.annotate else None
+    return partial(
+        compare,
+        inputs=options.inputs,
+        name_map=read_name_sources(pairing.name_map, pairing.name_rule) if has_names else None,
+        match_by_value=pairing.match_by_value,
+        stages=stages_of(pairing.stages) or stages_of(annotated, required=False),
+        exclude=measuring.exclude,
+        metrics={name: own.get(name) for name in [*_extra([*measuring.metrics, *limited]), *own]},
+        settings=Settings(measuring.th1),
+        compatible=measuring.compatible,
+        details=output.html is not None or output.plots is not None,
+    )
+
+
+def _extra(names: list[str]) -> list[str]:
+    """The metrics to show beyond those that are always shown."""
+    from sgsdump.comparison.metrics import METRICS
+
+    names = list(METRICS) if "all" in names else names
+    return [name for name in dict.fromkeys(names) if name not in ALWAYS]
+
+
+def _nothing_in_common(options: Options, comparison: Comparison, dumps: Dumps | None) -> str:
+    unmatched = [*comparison.only_in_benchmark, *comparison.only_in_sample]
+    unclear = next((record for record in unmatched if not record.unnamed), None)
+    why = f"; {unclear.record.name}: {unclear.reason}" if unclear else "; are they dumps of one model?"
+    counts = [f"has {len(dump.outputs)} outputs" if dump else "has others" for dump in dumps or (None, None)]
+    return f"no layer in common: {options.sample} {counts[0]}, {options.benchmark} {counts[1]}, and no name agrees{why}"
+
+
+def _compare_golden(options: Options, accepted: Path) -> int:
+    """A sample and a benchmark, judged by a third run."""
+    from sgsdump.comparison.golden import GoldenSettings, compare_golden
+    from sgsdump.dumps.dump import note_lines
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.reports.golden import golden_csv, golden_json
+    from sgsdump.reports.layers.table import golden_table_of
+
+    check_files(options)
+    output, paths = options.output, (options.sample, options.benchmark, accepted)
+    sample, benchmark, golden = dumps = described(options.reading, *paths)
+    titles = str(options.sample), str(options.benchmark), str(accepted)
+    settings = GoldenSettings(tag=options.input_tag, th1=options.measuring.th1, titles=titles)
+    comparison = compare_golden(sample, benchmark, golden, settings, inputs=options.inputs, progress=TERMINAL)
+    for render, path in ((golden_csv, output.csv), (golden_json, output.json)):
+        if path:
+            replace_text(path, render(comparison))
+    table = golden_table_of(comparison)
+    lines = write_tables(output, table)
+    notes = [line for path, dump in zip(paths, dumps) for line in note_lines(path, dump.notes)]
+    print_golden(output, comparison, table, [*lines, *notes])
+    return 0 if comparison.passes else 1
+
+
+def _pairs_of_trees(options: Options) -> RunPairs | None:
+    """The runs to compare; None where neither side is left with several, and where a comparison of one says what is
+    wrong. Raises ConfigError where none pair."""
+    from sgsdump.dumps.runs import pair_runs
+    from sgsdump.dumps.trees import list_runs
+
+    reading, paths = options.reading, (options.sample, options.benchmark)
+    try:
+        sides = [list_runs(path, reading.step, reading.rank) for path in paths]
+    except FormatError:
+        return None
+    if not all(sides) or all(len(runs) == 1 for runs in sides):
+        return None
+    pairs = pair_runs(*sides)
+    if not pairs.pairs:
+        raise ConfigError(
+            f"no run of {options.sample} ({sides[0][0]} …) is of the step and rank of one of {options.benchmark} "
+            f"({sides[1][0]} …); choose one of each: TREE@step=N"
+        )
+    return pairs
+
+
+def _paired_trees(options: Options) -> PairedDumps | None:
+    """The same pairs as ``--runs`` takes them, by what is known of the benchmark's run; None as above."""
+    from sgsdump.dumps.runs import PairedDumps
+    from sgsdump.dumps.trees import tree_of
+
+    runs = _pairs_of_trees(options)
+    if runs is None:
+        return None
+    sample_tree, benchmark_tree = tree_of(options.sample), tree_of(options.benchmark)
+    names = [str(run) for _, run in runs.pairs]
+    return PairedDumps(
+        {
+            name if names.count(name) == 1 else benchmark.place: (
+                sample_tree / sample.place,
+                benchmark_tree / benchmark.place,
+            )
+            for name, (sample, benchmark) in zip(names, runs.pairs)
+        },
+        tuple(map(str, runs.only_in_sample)),
+        tuple(map(str, runs.only_in_benchmark)),
+    )
+
+
+def _compare_trees(options: Options, pairs: RunPairs) -> int:
+    """Compare the pairs one after the other and print a summary. The status is the worst of theirs: trouble with one
+    pair is reported in its place and does not keep the others from being compared."""
+    from sgsdump.dumps.trees import tree_of
+
+    trees = tree_of(options.sample), tree_of(options.benchmark)
+    labels = [_label(run) for _, run in pairs.pairs]
+    results: list[_ComparedRun] = []
+    for sample, run in pairs.pairs:
+        print(for_terminal(_title(sample, run)))
+        label = _label(run) if labels.count(_label(run)) == 1 else _in_a_name(run.place)
+        pair = options.of_pair(trees[0] / sample.place, trees[1] / run.place)
+        results.append(_compare_pair(replace(pair, output=options.output.labelled(label)), run))
+        print()
+    for side, runs in (("sample", pairs.only_in_sample), ("benchmark", pairs.only_in_benchmark)):
+        if runs:
+            print(for_terminal(f"Only in the {side}: {'; '.join(shown(str(run)) for run in runs)}"))
+    _print_summary(results)
+    return max(result.status for result in results)
+
+
+def _print_summary(results: list[_ComparedRun]) -> None:
+    different = [result for result in results if result.differs]
+    real = [result for result in different if not result.by_rounding]
+    rounded = f", by rounding alone: {len(different) - len(real)}" if len(real) < len(different) else ""
+    print(f"Runs compared: {len(results)}, of which differ: {len(different)}{rounded}.")
+    if different:
+        first = (real or different)[0]
+        more = " by more" if real and rounded else ""
+        print(for_terminal(f"The first that differs{more} is {shown(str(first.run))}: {first.differs}"))
+    one_sided = [result for result in results if result.unmatched]
+    if one_sided:
+        where = f"first in {shown(str(one_sided[0].run))}, {one_sided[0].unmatched}"
+        print(
+            for_terminal(f"Runs with layers that only one side has: {len(one_sided)}, {where}; they are listed there.")
+        )
+
+
+def _compare_pair(options: Options, run: Run) -> _ComparedRun:
+    try:
+        status, comparison = _compare_two(options)
+    except (FormatError, ValuesError) as error:
+        print(for_terminal(f"not compared: {error}"))
+        return _ComparedRun(run, 2, f"not compared: {error}")
+    unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
+    return _ComparedRun(run, status, *_difference(comparison), unmatched)
+
+
+def _difference(comparison: Comparison) -> tuple[str, bool]:
+    """Where two runs are not equal, the first layer that is not, and whether it is all by rounding; else "". NaN and
+    Inf in the same places are equal."""
+    from sgsdump.comparison.dataflow import differs, first_difference, is_rounding
+
+    first = first_difference(comparison)
+    if first is not None:
+        count = sum(map(differs, comparison))
+        more = first_difference(comparison, beyond_rounding=True)
+        if more is None:
+            return f"{count} of {len(comparison)} layers, by rounding alone, first {shown(first.where)}", True
+        by = " beyond rounding" if is_rounding(first.output) else ""
+        of = f"{shown(more.where)}, {more}" if more.is_placed else shown(more.output.name)
+        return f"{count} of {len(comparison)} layers, first{by} {of}", False
+    if not comparison.failed:
+        return "", False
+    failed = comparison.failed[0]
+    of = f"{len(comparison.failed)} of {len(comparison.failed) + len(comparison)}"
+    where = f"{shown(failed.pair.benchmark.name)}: {shown(failed.reason)}"
+    return f"{of} layers cannot be compared, first {where}", False
+
+
+def _title(sample: Run, benchmark: Run) -> str:
+    return shown(f"== {benchmark}" if str(sample) == str(benchmark) else f"== {sample} against {benchmark}")
+
+
+def _label(run: Run) -> str:
+    """The label of a run's files, ``step3-rank0``; its folder where nothing else is known of it."""
+    facts = [("step", run.step), ("rank", run.rank), ("", run.graph)]
+    return _in_a_name("-".join(f"{name}{value}" for name, value in facts if value not in (None, "")) or run.place)
+
+
+def _in_a_name(text: str) -> str:
+    return text.replace("/", "_")

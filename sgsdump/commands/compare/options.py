@@ -62,7 +62,7 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Measuring:
-    """What is measured, and how far it may be off; ``limit``: layers ("" for all), metrics and numbers."""
+    """The metrics, and how far they may be off; ``limit``: layers ("" for all), metrics and numbers."""
 
     min_cos: float | None
     max_rmse: float | None
@@ -105,7 +105,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Options:
-    """What to compare with what; ``given`` names the options that the user gave."""
+    """The dumps to compare, and how; ``given`` names the options that the user gave."""
 
     sample: Path
     benchmark: Path
@@ -157,19 +157,20 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "benchmark", type=Path, nargs="?", metavar="BENCHMARK", help="reference dump (omit for a watcher dump)"
     )
-    add_run(parser)
-    parser.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
-    parser.add_argument(
+    dumps = parser.add_argument_group("the dumps")
+    add_run(dumps)
+    dumps.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
+    dumps.add_argument(
         "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
     )
-    add_parse_net(parser)
-    parser.add_argument(
+    add_parse_net(dumps)
+    dumps.add_argument(
         "--runs",
         action="store_true",
         help="both are folders of dumps, one for each run (picture, step), or trees of runs: compare those of one name "
         "and merge their sums, so that every number is over the values of all runs; each layer names its worst run",
     )
-    add_dump_scheduler(parser, "measure the layers")
+    add_dump_scheduler(dumps, "measure the layers")
 
 
 def _add_pairing(parser: argparse._ActionsContainer) -> None:
@@ -274,7 +275,9 @@ def _add_listing(parser: argparse._ActionsContainer) -> None:
 def _add_files(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same as JSON; NaN and Inf are strings")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="the same as a page to look at, as sgsdump report")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="the same as an HTML page, as sgsdump report writes it"
+    )
     parser.add_argument(
         "--plots",
         type=Path,

@@ -1,5 +1,7 @@
-"""What ``sgsdump compare`` writes and prints: files, each the same comparison in another form; on a terminal a table as
-wide as the window, into a pipe the vendor's lines."""
+"""The output of ``sgsdump compare``. Apart: every mode ends here, in files, a table or the vendor's lines.
+
+Each file is the same comparison in another form; a terminal gets a table as wide as it, a pipe the vendor's lines.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What only the SDK's own commands (``tools/``) need."""
+"""Files and options of the SDK's own commands (``tools/``). Apart: no subcommand of sgsdump needs them."""

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 
-from sgsdump.comparison.alignment import Alignment, Pair, Settled, align, compared, ids_of
-from sgsdump.comparison.value_probes import Probes
+from sgsdump.comparison.alignment import Alignment, Pair, Settled, align, compared, ids_of, size_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.tensors.stages import (
     Stage,
@@ -53,31 +53,33 @@ _IN_PLACE = frozenset(
 def with_stages(sample: Dump, benchmark: Dump, inputs: bool, settled: Settled, table: Sequence[Stage] = ()) -> Settled:
     """``settled`` and the pairs that stages make among the rest, where one dump has stages and the other blobs."""
     ids = settled.ids
-    one = _Side("sample", sample, _free(sample, inputs, ids))
-    other = _Side("benchmark", benchmark, _free(benchmark, inputs, ids))
+    one, other = _Side("sample", sample, inputs, ids), _Side("benchmark", benchmark, inputs, ids)
     if one.all == other.all:
         return settled
-    known = _has_stages(one, other, table) or _has_stages(other, one, table)
+    by_table = bool(table) and (_has_stages(one, other, table) or _has_stages(other, one, table))
     for staged, blobs in ((one, other), (other, one)):
-        found = _Found(staged.side, blobs.side)
-        if known and _has_stages(staged, blobs, table):
-            _by_table(staged, blobs, table, found)
-        elif not known and _is_pair_of(staged, blobs):
-            _by_names(staged, blobs, found)
-        elif staged.words & _OPERATORS and blobs.words & _OPERATORS:
-            _copies(staged, blobs, found)
+        found = _Stages(staged, blobs)
+        if by_table and _has_stages(staged, blobs, table):
+            found.by_table(table)
+        elif not by_table and _is_pair_of(staged, blobs):
+            found.by_names()
+        elif staged.is_sdks and blobs.is_sdks:
+            found.copies()
             if not found.pairs:
                 continue
         else:
             continue
-        if not (found.pairs or staged.words & _OPERATORS):
+        if not (found.pairs or staged.is_sdks):
             continue
-        if not blobs.words & _OPERATORS:
-            _explain(staged, blobs, found)
-        turned = [pair if staged is one else _turned(pair) for pair in found.pairs]
+        if not blobs.is_sdks:
+            found.explain()
+        if staged is one:
+            pairs = found.pairs
+        else:
+            pairs = [replace(pair, sample=pair.benchmark, benchmark=pair.sample) for pair in found.pairs]
         return replace(
             settled,
-            pairs=(*settled.pairs, *turned),
+            pairs=(*settled.pairs, *pairs),
             unmatched={**settled.unmatched, **found.unmatched},
             reasons={**settled.reasons, **found.reasons},
             expected=settled.expected | found.expected,
@@ -90,88 +92,63 @@ def align_stages(sample: Dump, benchmark: Dump, inputs: bool = False) -> Alignme
     return align(sample, benchmark, inputs, with_stages(sample, benchmark, inputs, Settled()))
 
 
-@dataclass
-class _Found:
-    """What is found, with the staged dump as the pairs' sample; records by ``id``."""
+def _is_pair_of(staged: _Side, blobs: _Side) -> bool:
+    """Whether one dump is of the SDK's tools and the other is not. Where no operators are known, because a format has
+    none, every name must be a blob's, a stage of one, or the converter's own."""
+    if blobs.is_sdks:
+        return False
+    if staged.words:
+        return staged.is_sdks
+    roots = {root_of(name) for name in blobs.records}
+    return all(root_of(name) in roots or is_product(name) or is_converters_own(name) for name in staged.records)
 
-    staged: str
-    blobs: str
-    pairs: list[Pair] = field(default_factory=list)
-    unmatched: dict[int, str] = field(default_factory=dict)
-    reasons: dict[int, str] = field(default_factory=dict)
-    expected: set[int] = field(default_factory=set)
-    probes: Probes = field(default_factory=Probes)
 
-    def take(self, staged: _Side, stage: Record, blob: Record, how: str) -> bool:
-        """Whether the two fit each other, and are a pair now."""
-        sizes = self.probes.size(stage), self.probes.size(blob)
-        parts = () if sizes[0] == sizes[1] else self._parts(staged, stage, blob)
-        if all(sizes) and sizes[0] != sizes[1] and not parts:
-            self.reasons[id(blob)] = (
-                f"{stage.name!r} of the {self.staged} would be its stage, but holds {sizes[0]} values, not {sizes[1]}"
-            )
-            return False
-        how = COPY if how == STAGE and without_copy(stage.name) == blob.name != stage.name else how
-        self.pairs.append(Pair(stage, blob, how, stage=stage.name, parts=parts))
-        return True
-
-    def _parts(self, staged: _Side, stage: Record, blob: Record) -> tuple[tuple[int, int], ...]:
-        """Of a Concat whose parts the converter aligned, the channels that each takes and its own; () for any other."""
-        info = blob.tensor.info
-        if stage.op_type != _CONCAT or info.shape is None or info.layout not in _CHANNELS or len(info.shape) != 4:
-            return ()
-        channels = info.shape[_CHANNELS[info.layout]]
-        pixels = self.probes.size(blob) // channels if channels else 0
-        read = [r for r in staged.operators[stage.op_index] if r.io == "in" and not r.constant]
-        own = [staged.records.get(without_copy(record.name), record) for record in read]
-        sizes = [(self.probes.size(record), self.probes.size(of)) for record, of in zip(read, own)]
-        if not pixels or any(size % pixels for pair in sizes for size in pair):
-            return ()
-        parts = tuple((aligned // pixels, count // pixels) for aligned, count in sizes)
-        fits = sum(aligned for aligned, _ in parts) * pixels == self.probes.size(stage)
-        fits = fits and sum(count for _, count in parts) == channels
-        return parts if fits and all(0 < count <= aligned for aligned, count in parts) else ()
-
-    @property
-    def taken(self) -> set[int]:
-        return ids_of(self.pairs)
+def _has_stages(staged: _Side, blobs: _Side, table: Sequence[Stage]) -> bool:
+    """Whether one dump has stages of the table and the other has none but what blobs are called too."""
+    of_blobs = {stage.blob for stage in table} | of_layers(table).keys()
+    names = {stage.name for stage in table} - of_blobs
+    return bool(names & staged.with_copies.keys()) and not names & blobs.records.keys()
 
 
 class _Side:
     """One dump: its free output tensors by name, those that stand there once, and what is known of its operators."""
 
-    def __init__(self, side: str, dump: Dump, free: list[Record]):
+    def __init__(self, side: str, dump: Dump, inputs: bool, settled: Set[int]):
         self.side = side
         self.dump = dump
         self.all = {record.name for record in dump.records}
-        counts = Counter(record.name for record in free)
-        self.free = free
-        self.records = {r.name: r for r in free if counts[r.name] == 1 and r.slot == 0}
+        self.free = [r for r in compared(dump, inputs) if r.io == "out" and id(r) not in settled]
+        counts = Counter(record.name for record in self.free)
+        self.records = {r.name: r for r in self.free if counts[r.name] == 1 and r.slot == 0}
 
     @cached_property
     def words(self) -> set[str]:
-        """What its operators are called; a reference's dump repeats the tensor's name there."""
+        """The names of its operators; a reference's dump repeats the tensor's name there."""
         return {r.op_type for r in self.dump.records if r.io == "out" and r.op_type not in ("", r.name)}
+
+    @cached_property
+    def is_sdks(self) -> bool:
+        return bool(self.words & _OPERATORS)
 
     @cached_property
     def with_copies(self) -> dict[str, Record]:
         """The records by name, and by the name of what they are a copy of where that is not there itself."""
-        found = dict(self.records)
+        records = dict(self.records)
         for name, record in self.records.items():
-            if (of := without_copy(name)) not in self.all:
-                found.setdefault(of, record)
-        return found
+            if "#" in name and (of := without_copy(name)) not in self.all:
+                records.setdefault(of, record)
+        return records
 
     @cached_property
     def stages(self) -> StageNames:
         return StageNames(self.with_copies)
 
     @cached_property
-    def operators(self) -> dict[int, list[Record]]:
-        found: defaultdict[int, list[Record]] = defaultdict(list)
+    def operators(self) -> Mapping[int, list[Record]]:
+        operators: defaultdict[int, list[Record]] = defaultdict(list)
         for record in self.dump.records:
-            found[record.op_index].append(record)
-        return found
+            operators[record.op_index].append(record)
+        return operators
 
     @cached_property
     def products(self) -> set[str]:
@@ -191,221 +168,218 @@ class _Side:
     def works_in_place(self, name: str) -> bool:
         """Whether the operator that makes a tensor may write over what it reads: of one variable input, and each of
         the words a fused one has."""
-        record = self.records[name]
-        records = self.operators[record.op_index]
+        records = self.operators[self.records[name].op_index]
         variable = {r.name for r in records if r.io == "in" and not r.constant}
         return len(variable) <= 1 and {r.op_type for r in records} <= _IN_PLACE
-
-    def is_reshape(self, name: str) -> bool:
-        return name in self.records and self.records[name].op_type in _RESHAPES
 
     def is_layer(self, name: str) -> bool:
         """Whether a name is a layer's and no blob's: its weights are read by an operator of its own that makes a blob
         of another name."""
-        index = self.weights.get(f"{name}{_WEIGHTS}")
+        index = self._weights.get(f"{name}{_WEIGHTS}")
         records = [r for r in self.operators[index] if r.io == "out" or not r.constant] if index is not None else []
-        made = [r.name for r in records if r.io == "out"]
-        return len({r.op_type for r in records}) == 1 and not any(root_of(one) == root_of(name) for one in made)
+        roots = {root_of(r.name) for r in records if r.io == "out"}
+        return len({r.op_type for r in records}) == 1 and root_of(name) not in roots
 
     @cached_property
-    def weights(self) -> dict[str, int]:
+    def _weights(self) -> dict[str, int]:
         return {r.name: r.op_index for r in self.dump.records if r.constant and r.name.endswith(_WEIGHTS)}
 
-    @cached_property
-    def network_inputs(self) -> list[str]:
-        return list(self.dump.inputs)
+    @property
+    def stages_of_inputs(self) -> list[str]:
+        """The stages of the network's inputs, which layers in place write over."""
+        stages = {stage for name in self.dump.inputs for stage in self.stages.of(name) if stage != name}
+        return [name for name in self.records if name in stages and name not in self.products]
 
 
-def _free(dump: Dump, inputs: bool, settled: set[int]) -> list[Record]:
-    return [r for r in compared(dump, inputs) if r.io == "out" and id(r) not in settled]
+@dataclass
+class _Stages:
+    """The pairs of a staged dump (as the sample) and one of blobs, and what is known of the rest, by ``id``."""
+
+    staged: _Side
+    blobs: _Side
+    pairs: list[Pair] = field(default_factory=list)
+    unmatched: dict[int, str] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+    expected: set[int] = field(default_factory=set)
+
+    @property
+    def taken(self) -> set[int]:
+        return ids_of(self.pairs)
+
+    def take(self, stage: Record, blob: Record, how: str) -> None:
+        """Make the two a pair, where they fit each other."""
+        size, blob_size = size_of(stage), size_of(blob)
+        parts = () if size == blob_size else self._parts(stage, blob, size, blob_size)
+        if size and blob_size and size != blob_size and not parts:
+            self.reasons[id(blob)] = (
+                f"{stage.name!r} of the {self.staged.side} would be its stage, but holds {size} values, not {blob_size}"
+            )
+            return
+        how = COPY if how == STAGE and without_copy(stage.name) == blob.name != stage.name else how
+        self.pairs.append(Pair(stage, blob, how, stage=stage.name, parts=parts))
+
+    def _parts(self, stage: Record, blob: Record, size: int, blob_size: int) -> tuple[tuple[int, int], ...]:
+        """Of a Concat whose parts the converter aligned, the channels that each takes and its own; () for any other."""
+        info = blob.tensor.info
+        if stage.op_type != _CONCAT or info.shape is None or info.layout not in _CHANNELS or len(info.shape) != 4:
+            return ()
+        channels = info.shape[_CHANNELS[info.layout]]
+        pixels = blob_size // channels if channels else 0
+        aligned = [r for r in self.staged.operators[stage.op_index] if r.io == "in" and not r.constant]
+        own = [self.staged.records.get(without_copy(record.name), record) for record in aligned]
+        sizes = [(size_of(record), size_of(of)) for record, of in zip(aligned, own)]
+        if not pixels or any(count % pixels for pair in sizes for count in pair):
+            return ()
+        parts = tuple((taken // pixels, count // pixels) for taken, count in sizes)
+        fits = sum(taken for taken, _ in parts) * pixels == size and sum(count for _, count in parts) == channels
+        return parts if fits and all(0 < count <= taken for taken, count in parts) else ()
+
+    def by_table(self, table: Sequence[Stage]) -> None:
+        staged, blobs = self.staged, self.blobs
+        last, layers = last_of_table(table), of_layers(table)
+        for name, record in blobs.records.items():
+            stage = last[name] if name in last else layers.get(name)
+            if stage is None:
+                continue
+            if not stage:
+                self.unmatched[id(record)] = f"the {staged.side} {NO_STAGE}"
+            elif stage in staged.with_copies and stage not in staged.products:
+                if stage != name or stage not in staged.records:
+                    self.take(staged.with_copies[stage], record, TABLE)
+            elif name in staged.records:
+                self.unmatched[id(record)] = f"its stage {stage!r} is not in the {staged.side}, only earlier ones"
+        taken = self.taken
+        for name in blobs.records.keys() & staged.records.keys():
+            if not last.get(name, name) and id(staged.records[name]) not in taken:
+                self.unmatched[id(staged.records[name])] = f"an earlier value of {name!r}"
+
+    def copies(self) -> None:
+        """Of two dumps of the SDK's kind, what one has only as a copy, and the other itself."""
+        for name, record in self.staged.with_copies.items():
+            if name != record.name and name in self.blobs.records:
+                self.take(record, self.blobs.records[name], STAGE)
+
+    def by_names(self) -> None:
+        staged, blobs = self.staged, self.blobs
+        of_root: defaultdict[str, list[str]] = defaultdict(list)
+        for name in blobs.records:
+            of_root[root_of(name)].append(name)
+        open_roots = set()
+        claims: defaultdict[str, list[str]] = defaultdict(list)
+        for root, names in of_root.items():
+            if len(names) > 1 or any(s in blobs.records for s in staged.stages.of(names[0]) if s != names[0]):
+                open_roots.add(root)
+                self._by_operators(root, names)
+                continue
+            last = staged.stages.last(names[0])
+            if last is not None and (last != names[0] or last not in staged.records):
+                claims[last].append(names[0])
+        for last, names in claims.items():
+            # of c#1 and c#1@relu, both of which would be c, the blob is the shorter
+            name = min(names, key=len)
+            if all(other.startswith(name) for other in names):
+                self.take(staged.with_copies[last], blobs.records[name], STAGE)
+        self._written_over(open_roots)
+
+    def _by_operators(self, root: str, names: list[str]) -> None:
+        """Blobs one of which is called as a stage of another would be: each begins with an operator that cannot work in
+        place. Where these are not as many as the blobs, names pair."""
+        groups: list[list[str]] = []
+        for name in (name for name in self.staged.records if root_of(name) == root):
+            if not groups or not self.staged.works_in_place(name):
+                groups.append([])
+            groups[-1].append(name)
+        if len(groups) != len(names) or not all(group[0].startswith(name) for group, name in zip(groups, names)):
+            return
+        for group, name in zip(groups, names):
+            if group[-1] != name:
+                self.take(self.staged.records[group[-1]], self.blobs.records[name], STAGE)
+
+    def _written_over(self, open_roots: Set[str]) -> None:
+        """The values that layers in place wrote over, by the order of the records; those of an input that is written
+        over, whose last one bears its layer's name too."""
+        staged, records = self.staged, self.blobs.records
+        taken = self.taken
+        unknown = [name for name, r in records.items() if id(r) not in taken and name not in staged.with_copies]
+        of_input = staged.stages_of_inputs
+        are_blobs_only = len(unknown) <= len(of_input)
+        before = [name for name in takewhile(set(unknown).__contains__, records) if "@" not in name]
+        if of_input and before and (are_blobs_only or len(before) < len(unknown)):
+            self.take(staged.records[of_input[-1]], records[before[-1]], ORDER)
+            unknown = [name for name in unknown if name not in before]
+        if are_blobs_only:
+            return
+        owners = {name: owner for name in unknown if (owner := _owner(name, records)) is not None}
+        if not (owners or any(staged.is_layer(name) for name in unknown)):
+            return
+        in_place = {*owners.values()}
+        in_place |= {
+            n for n in records if n not in unknown and (len(staged.stages.of(n)) > 1 or staged.stages.last(n) != n)
+        }
+        groups: dict[str, list[str]] = {}
+        waiting: list[str] = []
+        for name in records:
+            if name in in_place and waiting:
+                groups[name], waiting = waiting, []
+            elif name in unknown:
+                waiting.append(name)
+        for blob, values in groups.items():
+            if root_of(blob) not in open_roots:
+                for stage, value in self._numbered(blob, values, owners):
+                    self.take(staged.records[stage], records[value], ORDER)
+        taken = self.taken
+        for record in (records[value] for values in groups.values() for value in values):
+            if id(record) not in taken:
+                self.reasons.setdefault(id(record), f"a layer in place wrote over it, and the {staged.side} {NO_STAGE}")
+
+    def _numbered(self, blob: str, values: list[str], owners: dict[str, str]) -> Iterator[tuple[str, str]]:
+        """The k-th value of a blob is its stage k, but for what a Dropout makes, which is a stage only. The last stages
+        may be one; where the numbers contradict each other otherwise, only the first is sure, and only by its name."""
+        staged = self.staged
+        stages, last = staged.stages.of(blob), staged.stages.last(blob)
+        if last is None or any(owners.get(value, blob) != blob for value in values):
+            return
+        reshapes = {name for name in stages if name in staged.records and staged.records[name].op_type in _RESHAPES}
+        dropped = [number for stage, number in stages.items() if stage in reshapes and number]
+        is_named = owners.get(values[0]) == blob
+        count = stages[last] - sum(number < stages[last] for number in dropped)
+        for stage, number in stages.items():
+            index = number - sum(earlier < number for earlier in dropped)
+            # without operators a BatchNorm's product cannot be told from a stage
+            product = stage in staged.products or (not staged.words and number == 1 and count > 1)
+            fits = index < len(values) and (len(values) == count or (is_named and len(values) > count))
+            sure = fits or (number == 0 and is_named)
+            if stage != last and stage in staged.records and number not in dropped and sure and not product:
+                yield stage, values[index]
+
+    def explain(self) -> None:
+        """Why a stage, or a tensor of the converter's own, has no partner: none is missing."""
+        blobs, taken = self.blobs, self.taken
+        done = taken | self.unmatched.keys()
+        by_stage = {stage for name in blobs.records for stage in self.staged.stages.of(name)}
+        for record in self.staged.free:
+            name = record.name
+            if id(record) in taken or (name in blobs.all and id(blobs.records.get(name)) not in done):
+                continue
+            if reason := self._why(name, by_stage):
+                self.unmatched[id(record)] = reason
+                self.expected.add(id(record))
+
+    def _why(self, name: str, by_stage: Set[str]) -> str:
+        staged = self.staged
+        is_named_so = is_product(name) and (not staged.words or name in staged.products)
+        if is_named_so or (name in staged.products and name in by_stage):
+            return OWN
+        if name in by_stage:
+            return f"an earlier value of a blob that layers in place write over; the {self.blobs.side} has the last one"
+        if without_copy(name) != name:
+            return "a copy that the converter makes of a tensor"
+        layer, _, step = name.rpartition("/")
+        is_step = layer in self.blobs.all and _STEP.fullmatch(step) is not None
+        return OWN if is_step or is_converters_own(name) else ""
 
 
-def _is_pair_of(staged: _Side, blobs: _Side) -> bool:
-    """Whether one dump is of the SDK's tools and the other is not. Where no operators are known, because a format has
-    none, every name must be a blob's, a stage of one, or the converter's own."""
-    if blobs.words & _OPERATORS:
-        return False
-    if staged.words:
-        return bool(staged.words & _OPERATORS)
-    roots = {root_of(name) for name in blobs.records}
-    return all(root_of(name) in roots or is_product(name) or is_converters_own(name) for name in staged.records)
-
-
-def _has_stages(staged: _Side, blobs: _Side, table: Sequence[Stage]) -> bool:
-    """Whether one dump has stages of the table and the other has none but what blobs are called too."""
-    of_blobs = {stage.blob for stage in table} | of_layers(table).keys()
-    names = {stage.name for stage in table} - of_blobs
-    return bool(names & staged.with_copies.keys()) and not names & blobs.records.keys()
-
-
-def _by_names(staged: _Side, blobs: _Side, found: _Found) -> None:
-    of_root: defaultdict[str, list[str]] = defaultdict(list)
-    for name in blobs.records:
-        of_root[root_of(name)].append(name)
-    open_roots = set()
-    claims: defaultdict[str, list[str]] = defaultdict(list)
-    for root, names in of_root.items():
-        if len(names) > 1 or any(stage in blobs.records for stage in staged.stages.of(names[0]) if stage != names[0]):
-            open_roots.add(root)
-            _by_operators(staged, root, names, blobs, found)
-            continue
-        last = staged.stages.last(names[0])
-        if last is not None and (last != names[0] or last not in staged.records):
-            claims[last].append(names[0])
-    for last, names in claims.items():
-        # of c#1 and c#1@relu, both of which would be c, the blob is the shorter
-        name = min(names, key=len)
-        if all(other.startswith(name) for other in names):
-            found.take(staged, staged.with_copies[last], blobs.records[name], STAGE)
-    _written_over(staged, blobs, found, open_roots)
-
-
-def _copies(staged: _Side, plain: _Side, found: _Found) -> None:
-    """Of two dumps of the SDK's kind, what one has only as a copy, and the other itself."""
-    for name, record in staged.with_copies.items():
-        if name != record.name and name in plain.records:
-            found.take(staged, record, plain.records[name], STAGE)
-
-
-def _by_operators(staged: _Side, root: str, names: list[str], blobs: _Side, found: _Found) -> None:
-    """Blobs one of which is called as a stage of another would be: each begins with an operator that cannot work in
-    place. Where these are not as many as the blobs, names pair."""
-    groups: list[list[str]] = []
-    for name in (name for name in staged.records if root_of(name) == root):
-        if not groups or not staged.works_in_place(name):
-            groups.append([])
-        groups[-1].append(name)
-    lasts = [group[-1] for group in groups]
-    if len(groups) != len(names) or not all(group[0].startswith(name) for group, name in zip(groups, names)):
-        return
-    for last, name in zip(lasts, names):
-        if last != name:
-            found.take(staged, staged.records[last], blobs.records[name], STAGE)
-
-
-def _written_over(staged: _Side, blobs: _Side, found: _Found, open_roots: Set[str]) -> None:
-    """The values that layers in place wrote over, by the order of the records; those of an input that is written over,
-    whose last one bears its layer's name too."""
-    names = list(blobs.records)
-    taken = found.taken
-    unknown = [name for name in names if id(blobs.records[name]) not in taken and name not in staged.with_copies]
-    of_input = _stages_of_inputs(staged)
-    are_blobs_only = len(unknown) <= len(of_input)
-    before = [name for name in _begin(names, set(unknown)) if "@" not in name]
-    if of_input and before and (are_blobs_only or len(before) < len(unknown)):
-        found.take(staged, staged.records[of_input[-1]], blobs.records[before[-1]], ORDER)
-        unknown = [name for name in unknown if name not in before]
-    if are_blobs_only:
-        return
-    owners = {name: owner for name in unknown if (owner := _owner(name, blobs.records)) is not None}
-    if not (owners or any(staged.is_layer(name) for name in unknown)):
-        return
-    in_place = {*owners.values()}
-    in_place |= {n for n in names if n not in unknown and (len(staged.stages.of(n)) > 1 or staged.stages.last(n) != n)}
-    groups: dict[str, list[str]] = {}
-    waiting: list[str] = []
-    for name in names:
-        if name in in_place and waiting:
-            groups[name], waiting = waiting, []
-        elif name in unknown:
-            waiting.append(name)
-    for blob, values in groups.items():
-        if root_of(blob) in open_roots:
-            continue
-        for stage, value in _numbered(staged, blob, values, owners):
-            found.take(staged, staged.records[stage], blobs.records[value], ORDER)
-    taken = found.taken
-    for record in (blobs.records[value] for values in groups.values() for value in values):
-        if id(record) not in taken:
-            found.reasons.setdefault(id(record), f"a layer in place wrote over it, and the {found.staged} {NO_STAGE}")
-
-
-def _numbered(staged: _Side, blob: str, values: list[str], owners: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """The k-th value of a blob is its stage k, but for what a Dropout makes, which is a stage only. The last stages may
-    be one; where the numbers contradict each other otherwise, only the first is sure, and only by its name."""
-    stages = staged.stages.of(blob)
-    last = staged.stages.last(blob)
-    if last is None or any(owners.get(value, blob) != blob for value in values):
-        return
-    dropped = [number for stage, number in stages.items() if staged.is_reshape(stage) and number]
-    is_named = owners.get(values[0]) == blob
-    count = stages[last] - sum(number < stages[last] for number in dropped)
-    for stage, number in stages.items():
-        index = number - sum(one < number for one in dropped)
-        # without operators a BatchNorm's product cannot be told from a stage
-        product = stage in staged.products or (not staged.words and number == 1 and count > 1)
-        fits = index < len(values) and (len(values) == count or (is_named and len(values) > count))
-        sure = fits or (number == 0 and is_named)
-        if stage != last and stage in staged.records and number not in dropped and sure and not product:
-            yield stage, values[index]
-
-
-def _stages_of_inputs(staged: _Side) -> list[str]:
-    found = [stage for name in staged.network_inputs for stage in staged.stages.of(name) if stage != name]
-    return [name for name in staged.records if name in found and name not in staged.products]
-
-
-def _begin(names: list[str], unknown: set[str]) -> list[str]:
-    begin = []
-    for name in names:
-        if name not in unknown:
-            break
-        begin.append(name)
-    return begin
-
-
-def _owner(name: str, records: dict[str, Record]) -> str | None:
+def _owner(name: str, records: Mapping[str, Record]) -> str | None:
     """The blob of a ``blob@layer``."""
-    ends = [place for place, letter in enumerate(name) if letter == "@"]
+    ends = (place for place, letter in enumerate(name) if letter == "@")
     return next((name[:end] for end in ends if name[:end] in records), None)
-
-
-def _by_table(staged: _Side, blobs: _Side, table: Sequence[Stage], found: _Found) -> None:
-    last, layers = last_of_table(table), of_layers(table)
-    for name, record in blobs.records.items():
-        stage = last[name] if name in last else layers.get(name)
-        if stage is None:
-            continue
-        if not stage:
-            found.unmatched[id(record)] = f"the {found.staged} {NO_STAGE}"
-            continue
-        if stage in staged.with_copies and stage not in staged.products:
-            if stage != name or stage not in staged.records:
-                found.take(staged, staged.with_copies[stage], record, TABLE)
-        elif name in staged.records:
-            found.unmatched[id(record)] = f"its stage {stage!r} is not in the {found.staged}, only earlier ones"
-    for name in blobs.records.keys() & staged.records.keys():
-        if not last.get(name, name) and id(staged.records[name]) not in found.taken:
-            found.unmatched[id(staged.records[name])] = f"an earlier value of {name!r}"
-
-
-def _explain(staged: _Side, blobs: _Side, found: _Found) -> None:
-    """Why a stage, or a tensor of the converter's own, has no partner: none is missing."""
-    taken = found.taken
-    done = taken | found.unmatched.keys()
-    by_stage = {stage: name for name in blobs.records for stage in staged.stages.of(name)}
-    for record in staged.free:
-        name = record.name
-        if id(record) in taken or (name in blobs.all and id(blobs.records.get(name)) not in done):
-            continue
-        reason = _why(name, staged, blobs, by_stage)
-        if reason:
-            found.unmatched[id(record)] = reason
-            found.expected.add(id(record))
-
-
-def _why(name: str, staged: _Side, blobs: _Side, by_stage: dict[str, str]) -> str:
-    is_named_so = is_product(name) and (not staged.words or name in staged.products)
-    if is_named_so or (name in staged.products and name in by_stage):
-        return OWN
-    if name in by_stage:
-        return f"an earlier value of a blob that layers in place write over; the {blobs.side} has the last one"
-    if without_copy(name) != name:
-        return "a copy that the converter makes of a tensor"
-    layer, _, step = name.rpartition("/")
-    is_step = layer in blobs.all and _STEP.fullmatch(step) is not None
-    return OWN if is_step or is_converters_own(name) else ""
-
-
-def _turned(pair: Pair) -> Pair:
-    return replace(pair, sample=pair.benchmark, benchmark=pair.sample)

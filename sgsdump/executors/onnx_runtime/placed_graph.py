@@ -1,4 +1,4 @@
-"""onnxruntime, segment by segment, with every tensor at a fixed offset in one piece of memory, for feeds of one shape.
+"""Segments whose tensors have fixed offsets in one piece of memory. Apart: only for many feeds of one shape.
 
 For many feeds in a row: no memory is asked for and given back, the few megabytes of a segment still lie in the
 processor's cache when the caller reads them, and nothing is planned again. Bit for bit what ``SegmentRunner`` gives.
@@ -54,8 +54,8 @@ class PlacedGraph:
         if any(self.shapes[name] != self.feed[name] for name in feed):
             raise Unplaceable("an input of another type than the model's")
         steps = (feed, *(part.makes for part in self.segments))
-        made = [{name: sizes[name] for name in names} for names in steps]
-        self.offsets, self.size = plan_memory(made, [(), *(part.reads for part in self.segments)])
+        produced = [{name: sizes[name] for name in names} for names in steps]
+        self.offsets, self.size = plan_memory(produced, [(), *(part.reads for part in self.segments)])
         words = {n: (f"tensor({_word(types[n])})", list(shape)) for n, (_, shape) in self.shapes.items()}
         sessions = SegmentSessions(model, [CPU], threads=1, keep=True)
         self.ready = [sessions.of(part, {name: words[name] for name in part.reads}) for part in self.segments]

@@ -1,5 +1,6 @@
-"""A model run as a captured program ran it, here as only executors import onnxruntime: its optimisation, threads,
-providers and configuration entries.
+"""A model run as a captured program ran it. Apart: only executors import onnxruntime.
+
+Its optimisation, threads, providers and configuration entries are those of the program.
 """
 
 from __future__ import annotations

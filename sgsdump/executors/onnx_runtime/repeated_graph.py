@@ -48,8 +48,8 @@ class WholeGraph:
 
 
 class Entry:
-    """What a stage read when it ran last, which onnxruntime need not be handed again, and what it made, which it writes
-    over when it runs again."""
+    """The values a stage read when it ran last, which onnxruntime need not be handed again, and those it made, which it
+    overwrites when it runs again."""
 
     def __init__(self, binding: ort.IOBinding):
         self.binding = binding
@@ -101,8 +101,7 @@ class StagedGraph:
         return [Entry(session.io_binding()) for session in self._sessions]
 
     def run(self, stage: int, live: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
-        """What the stage makes, until it is entered there again; ``live`` holds, as ``hold`` gives them, all values it
-        reads."""
+        """The outputs, valid until the stage is entered again; ``live`` holds all values it reads, as of ``hold``."""
         part = self._parts[stage]
         if not part.makes:
             return {}

@@ -72,7 +72,7 @@ class Live(NamedTuple):
 
 
 Outcome = Live | Skip
-"""What became of a tensor."""
+"""A tensor's value, or why there is none."""
 
 
 class SegmentRunner:
@@ -190,7 +190,7 @@ class SegmentRunner:
 
 
 class SegmentOutputs:
-    """What the segments of a model make, and where one fails: at which node, for what reason.
+    """The outputs of a model's segments, and where one fails: at which node, for what reason.
 
     model       whose segments run, its nodes sorted.
     sessions    that run them.

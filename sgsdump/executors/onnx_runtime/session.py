@@ -183,7 +183,7 @@ def _schema(op_type: str, version: int) -> onnx.defs.OpSchema | None:
 
 
 def _meaning(schema: onnx.defs.OpSchema) -> tuple[object, ...]:
-    """What stays the same where a new version of an operator only takes more element types."""
+    """The part of a schema that stays the same where a new version of an operator only takes more element types."""
     attributes = {n: (str(a.type), str(a.default_value), a.required) for n, a in schema.attributes.items()}
     return schema.doc, attributes, [i.name for i in schema.inputs], [o.name for o in schema.outputs]
 

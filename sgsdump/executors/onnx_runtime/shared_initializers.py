@@ -1,7 +1,7 @@
 """Big weights are handed to a session beside its model, so that none is serialised, parsed and unpacked.
 
 In the model stands a stub that says "external". A weight in memory is shared as it is. One that was left in the model's
-own file (``models/external_weights.py``) is read for this session, into memory aligned as onnxruntime's own. Weights in
+own file (``models/onnx_file.py``) is read for this session, into memory aligned as onnxruntime's own. Weights in
 other files onnxruntime maps itself.
 """
 
@@ -40,7 +40,7 @@ class ModelFile(NamedTuple):
 def share_initializers(
     options: ort.SessionOptions, weights: Mapping[str, Any], file: ModelFile | None = None
 ) -> tuple[dict[str, Any], Values]:
-    """What stands in the model for each weight, and the values shared beside it, which must outlive the session.
+    """The stub in the model for each weight, and the values shared beside it, which must outlive the session.
 
     options  of the session that is to be made; the values are added to them.
     file     the model's own, where big weights may have been left.

@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster that is already running (see ``task_pool``), apart as it needs the extra ``cluster``.
+"""Tasks on a Dask cluster that is already running (see ``task_pool``). Apart: needs the extra ``cluster``.
 
 What all tasks need is itself a task: its result travels from worker to worker, once to each, and the scheduler has it
 made again when the worker that held it dies. Each thread of a worker makes the work once from it. Everything is sent:
@@ -141,11 +141,11 @@ class _Cluster:
         return self._thread_count
 
     def _workers(self) -> dict[str, Any]:
-        """What the scheduler knows of its workers, by address."""
+        """The scheduler's records of its workers, by address."""
         return self._ask(lambda scheduler: scheduler.identity)["workers"]
 
     def _ask(self, call: Callable[[Any], Callable[..., Any]], **arguments: Any) -> Any:
-        """What a call of the scheduler gives. Raises WorkerError when it does not answer for SILENT_SECONDS."""
+        """The result of a call of the scheduler. Raises WorkerError when it does not answer for SILENT_SECONDS."""
         began = time.monotonic()
         while True:
             try:
@@ -205,7 +205,7 @@ def versions() -> dict[str, str]:
 
 
 class Recipe:
-    """What tasks share, as it travels. Each thread makes its own work of it, which goes when the cluster lets it go."""
+    """The data that tasks share, as it travels. Each thread makes its own work of it, which ends with the data."""
 
     def __init__(self, made_for: dict[str, str], make_work: Callable, arguments: tuple):
         self._parts = (made_for, make_work, arguments)

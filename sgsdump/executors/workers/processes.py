@@ -1,4 +1,4 @@
-"""Tasks in worker processes of this machine (see ``task_pool``), apart as half of it runs in those."""
+"""Tasks in worker processes of this machine (see ``task_pool``). Apart: half of it runs in those processes."""
 
 from __future__ import annotations
 

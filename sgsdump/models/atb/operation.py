@@ -69,10 +69,10 @@ def root_of(document: Any, path: Path) -> Operation:
         return root
     inner = list(root.inside(path))
     read, written = _once(inner, "inputs"), _once(inner, "outputs")
-    made, used = set(written), set(read)
+    produced, used = set(written), set(read)
     return replace(
         root,
-        inputs=root.inputs or tuple(name for name in read if name not in made),
+        inputs=root.inputs or tuple(name for name in read if name not in produced),
         outputs=root.outputs or tuple(name for name in written if name not in used),
     )
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
 Shape = tuple[int, ...]
+Constant = np.ndarray | float | Sequence[int]
+"""An array, a real number (float32), or a whole number or several (int64)."""
+# ONNX's number for float32.
+FLOAT = 1
 # Caffe's own limit on the numbers in a blob.
 INT_MAX = 2**31 - 1
 
@@ -115,14 +119,15 @@ class LayerBuilder:
         """How many blobs the caffemodel has for this layer."""
         return len(self._blobs)
 
-    def constant(self, name: str, array: np.ndarray) -> str:
+    def constant(self, name: str, values: Constant) -> str:
         """A constant of the graph under the layer's name and a suffix, e.g. ``conv1_filter``."""
-        return self.named(f"{self.layer.name}_{name}", array)
+        return self.named(f"{self.layer.name}_{name}", values)
 
-    def named(self, name: str, array: np.ndarray) -> str:
+    def named(self, name: str, values: Constant) -> str:
         """A constant of the graph under a name of its own."""
         name = self.names[0].fresh(name)
-        self.constants[name] = array
+        dtype = np.float32 if isinstance(values, float) else np.int64
+        self.constants[name] = values if isinstance(values, np.ndarray) else np.array(values, dtype)
         return name
 
     def inner(self, what: str) -> str:
@@ -132,14 +137,14 @@ class LayerBuilder:
     def node(
         self,
         op_type: str,
-        *operands: str | Value | np.ndarray,
+        *operands: str | Value | Constant,
         to: str | None = None,
         also: Sequence[str] = (),
         **attributes: Any,
     ) -> str:
         """Add a node and give its first output's name: ``to``, or an inner one; ``also`` names the further ones.
 
-        Arrays become constants. The node that makes a top has the layer's name.
+        Arrays and numbers become constants. The node that makes a top has the layer's name.
         """
         from onnx import helper
 
@@ -152,16 +157,16 @@ class LayerBuilder:
         return output
 
     def top(
-        self, op_type: str, *operands: str | Value | np.ndarray, shape: Shape | None = None, **attributes: Any
+        self, op_type: str, *operands: str | Value | Constant, shape: Shape | None = None, **attributes: Any
     ) -> list[Value]:
         """Add the node that makes the layer's first top; the value has ``shape``, or that of the first bottom."""
         name = self.node(op_type, *operands, to=self.tops[0], **attributes)
         return [Value(name, self.shape if shape is None else shape)]
 
-    def _operand(self, operand: str | Value | np.ndarray) -> str:
+    def _operand(self, operand: str | Value | Constant) -> str:
         if isinstance(operand, Value):
             return operand.name
-        return operand if isinstance(operand, str) else self.constant("const", np.asarray(operand))
+        return operand if isinstance(operand, str) else self.constant("const", operand)
 
     @cached_property
     def _blobs(self) -> tuple[Blob, ...]:

@@ -159,19 +159,19 @@ def _without_post_processing(net: Net) -> Net:
 
 def _from_post_processing_on(net: Net) -> list[Layer]:
     """The layers of post-processing and those that read what comes of it, in order."""
-    made: set[str] = set(net.inputs)
+    available: set[str] = set(net.inputs)
     of_dropped: set[str] = set()
     dropped = []
     for layer in net.layers:
         if layer.type in POST_PROCESSING or of_dropped & set(layer.bottoms):
             for bottom in layer.bottoms:
-                if bottom not in made:
+                if bottom not in available:
                     raise ModelError(f"{layer.where} reads the blob {bottom!r}, {who_makes(net.layers, bottom)}")
             dropped.append(layer)
             of_dropped.update(layer.tops)
         else:
             of_dropped.difference_update(layer.tops)
-        made.update(layer.tops)
+        available.update(layer.tops)
     return dropped
 
 

@@ -1,4 +1,4 @@
-"""A Caffe net and its weights become an ONNX ModelProto of the same blobs; apart as it is imported for such nets only.
+"""A Caffe net and its weights become an ONNX ModelProto of the same blobs. Apart: imported for such nets only.
 
 Under pycaffe's names a layer that writes in place makes a new tensor: the last one bears the blob's name, as pycaffe
 shows it, the ones before are named after their layer. For the names of the SDK's converter see stages.py.
@@ -122,14 +122,14 @@ class _Graph:
         """Name the outputs, what nothing reads and the last values of ``blobs``, and say the shape of every tensor."""
         graph = self.proto.graph
         read = {name for node in graph.node for name in node.input}
-        made = {name for node in graph.node for name in node.output}
-        outputs = [name for name in self._shapes if name in made - read]
+        produced = {name for node in graph.node for name in node.output}
+        outputs = [name for name in self._shapes if name in produced - read]
         further = [self.current[blob].name for blob in blobs if blob in self.current]
-        outputs += [name for name in further if name in made & read and name not in outputs]
+        outputs += [name for name in further if name in produced & read and name not in outputs]
         if not outputs:
             raise ModelError(f"{self._net.path} computes nothing: every blob is read again")
         graph.output.extend(_info(name, self._shapes[name]) for name in outputs)
-        inner = made & read - {*outputs}
+        inner = produced & read - {*outputs}
         graph.value_info.extend(_info(name, shape) for name, shape in self._shapes.items() if name in inner)
 
     def _add(self, step: Step) -> None:
@@ -160,7 +160,7 @@ class _Graph:
             _add_constant(self.proto, name, array)
 
     def _check_blobs(self, layer: Layer) -> None:
-        """What a layer reads is there, and what it makes is not, unless it is in place."""
+        """Raise ModelError where a layer reads a blob that is not there, or makes one that is, unless in place."""
         for bottom in layer.bottoms:
             if bottom not in self.current:
                 raise ModelError(f"{layer.where} reads the blob {bottom!r}, {who_makes(self._net.layers, bottom)}")

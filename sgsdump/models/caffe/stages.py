@@ -1,4 +1,4 @@
-"""The SDK's names of the tensors of a Caffe net, the stages of a blob: a specification of its own.
+"""The SDK's names of the tensors of a Caffe net, the stages of a blob. Apart: a specification with its own tests.
 
 Layers in place (top = bottom) write one blob several times. Caffe shows the last value; the SDK keeps every one as a
 tensor of its own. In the order of the net, the first layer with the top ``b`` makes ``b``, each further one appends
@@ -56,7 +56,7 @@ def steps(net: Net, outputs: Collection[str] = ()) -> list[Step]:
     readers = _readers(net.layers)
     outputs = set(outputs) or _last_blobs(net, readers)
     names = _names(net, outputs)
-    made: list[Step] = []
+    ordered: list[Step] = []
     joined: dict[int, Layer] = {}
     passing: set[int] = set()
     for index, layer in enumerate(net.layers):
@@ -71,8 +71,8 @@ def steps(net: Net, outputs: Collection[str] = ()) -> list[Step]:
             dropouts = _dropouts_after(net.layers, readers, index, outputs)
             passing.update(dropouts)
             names[index] = names[[index, *dropouts][-1]]
-        made.append(Step(layer, names[index], joined.get(index), passes=index in passing))
-    return _with_products(_distinct(made, net.inputs), net)
+        ordered.append(Step(layer, names[index], joined.get(index), passes=index in passing))
+    return _with_products(_distinct(ordered, net.inputs), net)
 
 
 def _scales_channels(layer: Layer) -> bool:
@@ -153,11 +153,11 @@ def _dropouts_after(
     return dropouts
 
 
-def _distinct(made: list[Step], inputs: Collection[str]) -> list[Step]:
+def _distinct(ordered: list[Step], inputs: Collection[str]) -> list[Step]:
     """The same with no name twice, where the SDK's rule would give an input or another stage's."""
     taken = set(inputs)
     result = []
-    for step in made:
+    for step in ordered:
         tops = []
         for name in step.tops if not step.passes else ():
             while name in taken:
@@ -168,12 +168,12 @@ def _distinct(made: list[Step], inputs: Collection[str]) -> list[Step]:
     return result
 
 
-def _with_products(made: list[Step], net: Net) -> list[Step]:
+def _with_products(ordered: list[Step], net: Net) -> list[Step]:
     """The same with the names of the MULs."""
-    taken = {*net.inputs, *(name for step in made for name in step.tops)}
+    taken = {*net.inputs, *(name for step in ordered for name in step.tops)}
     current = {name: name for name in net.inputs}
     result = []
-    for step in made:
+    for step in ordered:
         source = step.joined or step.layer
         read = current.get(source.bottoms[0], "") if source.bottoms else ""
         product = _product(step, read) if _has_product(step) else None

@@ -148,7 +148,7 @@ class PictureFeeds(Sequence[LabelledFeed]):
 
 
 def config_entries(specs: Sequence[InputSpec], config: InputConfig | None) -> list[ModelInput | None]:
-    """What input_config.ini says of each input. Raises InputError when it does not name one."""
+    """The entry of input_config.ini for each input. Raises InputError when it does not name one."""
     if config is None:
         return [None] * len(specs)
     named = {entry.name: entry for entry in config.inputs}
@@ -231,7 +231,7 @@ def _from_text(spec: InputSpec, file: str) -> np.ndarray:
 
 
 def _raw(array: np.ndarray, what: str) -> np.ndarray:
-    """Whole numbers 0..255, of the same dtype. Raises InputError for values that are no picture's."""
+    """Whole numbers 0..255, of the same dtype. Raises InputError for values beyond a picture's."""
     low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
     if low < -0.5 or high > 255.5:
         raise InputError(f"{what}: values from {low:g} to {high:g}, but a fixed model takes the raw picture, 0 to 255")

@@ -1,4 +1,4 @@
-"""What ``-i`` may name, and the files it comes to: one tuple of files for each run, one file for each model input.
+"""The forms that ``-i`` takes, and the files they come to: a tuple for each run, a file for each model input.
 
 ``cat.jpg`` a picture · ``x.npy`` an array · ``in.txt`` the SDK's ``Input_shape=`` text · ``folder`` its pictures and
 .npy files, sorted · ``list.txt`` a path a line · ``folder:list.txt`` the same, each line inside folder · ``random`` or

@@ -1,7 +1,6 @@
-"""The built-in preprocessing, apart as it decodes untrusted files: a picture, resized and normalised as
-input_config.ini says.
+"""A picture becomes an input, resized and normalised as input_config.ini says. Apart: decodes untrusted files.
 
-Decoding with Pillow, turned upright by its EXIF note and without alpha, as OpenCV's imread does. Resizing is half-pixel
+Pillow decodes, turned upright by the EXIF note and without alpha, as OpenCV's imread does. Resizing is half-pixel
 bilinear without antialiasing (OpenCV's INTER_LINEAR, what most networks were trained with; Pillow's own averages when
 it shrinks): output pixel i lies at (i + 0.5) * in/out - 0.5 of the input, clamped to its edge.
 """

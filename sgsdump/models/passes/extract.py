@@ -209,7 +209,7 @@ class Dependencies:
         self.needs: list[set[str]] = [needs(node) for node in nodes]
 
     def reads(self, index: int) -> list[str]:
-        """What a node needs, its own inputs first and in order."""
+        """The tensors a node needs, its own inputs first and in order."""
         inputs = [name for name in dict.fromkeys(self._nodes[index].input) if name]
         return [*inputs, *sorted(self.needs[index].difference(inputs))]
 

@@ -1,5 +1,5 @@
-"""What is dumped of a process: ``control.json`` in the dump's root, a ``DumpControl`` in plain JSON (``Control``), and
-whether a step or an operator is (``Selection``).
+"""``control.json`` in the dump's root, a ``DumpControl`` in plain JSON (``Control``), and by it whether a step or an
+operator is dumped (``Selection``).
 
 Whenever the file is replaced the new one counts, within a second.
 """

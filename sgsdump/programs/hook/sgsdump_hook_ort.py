@@ -1,4 +1,4 @@
-"""What a program feeds to onnxruntime and gets from it; the tensors between are computed afterwards, by the parent.
+"""Keeps a program's feeds to onnxruntime and its results; the parent computes the tensors between afterwards.
 
 The methods of ``InferenceSession`` and ``IOBinding`` are patched in place: the program's classes, sessions and
 results stay what they are. Neither onnx nor more of numpy than arrays have is needed. Below the process's folder::
@@ -98,16 +98,7 @@ def _patch(kind, name, around):
 
 def after_fork():
     global _lock
-    # numpy's names for onnxruntime's words of element types, where they differ
-
-
-WORDS = {
-    **{"float": "float32", "double": "float64", "float8e8m0": "float8_e8m0fnu", "float4e2m1": "float4_e2m1fn"},
-    **{"float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz"},
-    **{"float8e5m2": "float8_e5m2", "float8e5m2fnuz": "float8_e5m2fnuz"},
-}
-
-_lock = threading.Lock()
+    _lock = threading.Lock()
 
 
 class Capture:
@@ -210,7 +201,7 @@ def _tell(session, capture, self):
         file=kept and kept.file,
         why=kept and kept.why,
         linked=bool(kept and kept.linked),
-        seen=kept and kept.seen,
+        seen=kept and kept.loaded_as,
         changed=bool(kept and kept.changed),
         device=session.device,
         rank=session.rank,

@@ -22,8 +22,8 @@ class Kept:
     linked   it is the program's own file yet; ``changed``: that has been written since.
     """
 
-    def __init__(self, file, why="", linked=False, seen=None, changed=False):
-        self.file, self.why, self.linked, self.seen, self.changed = file, why, linked, seen, changed
+    def __init__(self, file, why="", linked=False, loaded_as=None, changed=False):
+        self.file, self.why, self.linked, self.loaded_as, self.changed = file, why, linked, loaded_as, changed
 
 
 def write(session, data, folder, beside):
@@ -42,10 +42,10 @@ def keep(session, path, folder, dumped, before=None):
         status = os.stat(source)
     except OSError as error:
         return Kept(None, f"{path}: {error.strerror}")
-    seen = (status.st_size, status.st_mtime_ns)
-    changed = before is not None and before.seen is not None and before.seen != seen
+    loaded_as = (status.st_size, status.st_mtime_ns)
+    changed = before is not None and before.loaded_as not in (None, loaded_as)
     if not dumped:
-        return Kept(_link(session, path, name), "it was not to be dumped when it was loaded", True, seen)
+        return Kept(_link(session, path, name), "it was not to be dumped when it was loaded", True, loaded_as)
     file = None
     if status.st_size > COPIED:
         file = before.file if linked else _link(session, path, name)
@@ -55,7 +55,7 @@ def keep(session, path, folder, dumped, before=None):
     with open(source, "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
         locations = _locations(data)
     _keep_data(session, locations, os.path.dirname(path), folder)
-    return Kept(file, "" if file else session.stopped, is_link, seen, changed)
+    return Kept(file, "" if file else session.stopped, is_link, loaded_as, changed)
 
 
 def _keep_data(session, locations, beside, folder):

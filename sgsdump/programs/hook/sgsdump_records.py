@@ -1,4 +1,4 @@
-"""What the index says of operators and of tensors (``Lines``), and the header of a tensor's file.
+"""The index's lines of operators and tensors (``Lines``), a file's header. Apart: runs in the program's process.
 
 Everything is said once: what an operator is, in the first line of its number (``place``); what the values of a tensor
 are, where they come first in a step. All other lines have numbers::
@@ -182,8 +182,8 @@ class Lines:
         self._era: tuple = (None, None)  # the control and the index that texts were made for
 
     def tensor(self, port, values, data=None):
-        """What the line of an operator's inputs or outputs says of one of them: its number, where it was described in
-        this step. Its values are stored where they are not yet.
+        """The part of a line that is of one input or output: its number, where it was described in this step
+        already. Its values are stored where they are not yet.
 
         port     (step, operator, side, slot, moment).
 

@@ -1,4 +1,4 @@
-"""What a hook has of the dump: ``Session``, one per process. Standard library only, Python 3.8 and later.
+"""The hooks' side of a dump: ``Session``, one per process. Standard library only, Python 3.8 and later.
 
 The folder named by ``SGSDUMP_CAPTURE`` is the dump's root; the parent put ``control.json`` there. A process writes::
 
@@ -115,7 +115,7 @@ class Session:
             return self._written(name, (), file)
 
     def trouble(self, text):
-        """What the user is told when the program has ended; once for one text."""
+        """Tell the user when the program has ended; once for one text."""
         if text not in self._told and len(self._told) < 100:
             self._told.add(text)
             self.line(event="trouble", text=text[:1000])
@@ -131,7 +131,7 @@ class Session:
         self.index.complete(self._steps, **self._selection.met())
 
     def _begin(self):
-        """What each process has for itself; called again in one that was forked."""
+        """Set up the parts that each process has for itself; called again in one that was forked."""
         self.pid = _process_number(self.root)
         self.out = os.path.join(self.root, "processes", str(self.pid))
         self.index = Index(self.out, self.rank, self._libraries, self._no_index)

@@ -48,7 +48,7 @@ class PicturePair:
     raw: Mapping[str, np.ndarray]
 
     def fixed_feed(self, pictures: Collection[str]) -> dict[str, np.ndarray]:
-        """What the fixed model takes, whose quantised picture inputs are these."""
+        """The feed of the fixed model, whose quantised picture inputs are these."""
         return {name: self.raw[name] if name in pictures else self.feed[name] for name in self.feed}
 
 
@@ -160,9 +160,9 @@ def compared_on_cluster(
 ) -> Iterator[Compared]:
     """The comparison on each picture, in their order. Raises what ``each_compared`` and ``run_tasks`` raise, and
     ModelError for a model over 2 GB."""
-    given = tuple((serialise(model.proto), model.path) for model in (float_model, fixed_model))
+    files = tuple((serialise(model.proto), model.path) for model in (float_model, fixed_model))
     pictures = (pairs.make(index) for index in range(len(pairs)))
-    for comparison, *records in run_tasks(_comparing, given, pictures, Workers(scheduler=scheduler), progress):
+    for comparison, *records in run_tasks(_comparing, files, pictures, Workers(scheduler=scheduler), progress):
         yield Compared(comparison, *map(Dump, records))
 
 

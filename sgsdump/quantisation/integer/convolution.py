@@ -73,27 +73,27 @@ MOST_BITS = 40
 def _convolution(call: Call) -> Integers | Unrounded | None:
     """None where the weights are not quantised, for a fully connected operator whose matrix is not a plain one, and
     where its bias is not one constant for each output channel, or for all."""
-    emit, graph, node, given = call.emit, call.graph, call.node, call.weighting
-    if given is None:
+    emit, graph, node, weighting = call.emit, call.graph, call.node, call.weighting
+    if weighting is None:
         return None
     (value,), name = call.operands, node.output[0]
-    integers = store_weight(graph.value(node.input[1]), given.quant)
-    kernel = kernel_of(node, emit.named(node.input[1], str(given.quant.dtype)), integers)
+    integers = store_weight(graph.value(node.input[1]), weighting.quant)
+    kernel = kernel_of(node, emit.named(node.input[1], str(weighting.quant.dtype)), integers)
     if kernel is None or not _has_plain_bias(graph, node, kernel):
         return None
     if len(graph.consumers[node.input[1]]) > 1:
         kernel = replace(kernel, name=f"{kernel.name}:{name}")
     sums = kernel.sums()
     groups = 1 if kernel.depthwise else kernel.group
-    parts = joined(given.channels, f"{name}_conv#{{0}}_output#{{0}}", groups, 1)
-    channels = given.channels.get(name) or parts or given.whole
-    quants = Quants(value.quant, given.quant, call.output)
+    parts = joined(weighting.channels, f"{name}_conv#{{0}}_output#{{0}}", groups, 1)
+    channels = weighting.channels.get(name) or parts or weighting.whole
+    quants = Quants(value.quant, weighting.quant, call.output)
     numbers = requantisation(sums, _bias(graph, node, sums.size), channels, quants, groups)
     emit.constant(kernel.values, kernel.name)
     rows = emit.constant(np.stack([numbers.bias, numbers.mul]), emit.named(name, "rows"))
-    outcome = convolve(emit, value, kernel, numbers, rows, given.stored)
+    outcome = convolve(emit, value, kernel, numbers, rows, weighting.stored)
     bias = node.input[2] if len(node.input) > 2 and node.input[2] else f"{name}_bias"
-    given.keep(StoredConvolution(kernel.name, StoredWeights.of(node.input[1], given.quant), rows, bias))
+    weighting.keep(StoredConvolution(kernel.name, StoredWeights.of(node.input[1], weighting.quant), rows, bias))
     return Integers(outcome, UINT8, call.output) if isinstance(outcome, str) else outcome
 
 

@@ -215,7 +215,7 @@ def _ideal(function: Function, source: Quant, output: Quant) -> Function:
 
 
 def _function_of(node: NodeProto, graph: Graph) -> Function:
-    """What a node does to its first input, computed by onnxruntime."""
+    """A node as a function of its first input, computed by onnxruntime."""
     from onnx import TensorProto, helper
 
     kind, opset = TensorProto.FLOAT, list(graph.proto.opset_import)

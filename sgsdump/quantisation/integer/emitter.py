@@ -1,4 +1,4 @@
-"""What the integer rules are made of: the hardware's numbers, an ``Emitter`` of ONNX nodes, and the contract of a rule.
+"""The parts of the integer rules: the hardware's numbers, an ``Emitter`` of ONNX nodes, and the contract of a rule.
 
 Numbers: scales as float32, 15-bit multipliers, two ways to round; computed in double unless it says float32. Source:
 docs/formats/fixed_arithmetic.md.
@@ -100,7 +100,7 @@ class Integers:
 
 @dataclass(frozen=True, eq=False)
 class Unrounded:
-    """What an operator computed, before it is rounded half up and clipped: the double ``name`` plus the constant
+    """The result of an operator, before it is rounded half up and clipped: the double ``name`` plus the constant
     ``plus`` (a number, or the name of constant doubles). ``halved``: the 0.5 of the rounding is in it already.
     ``lowest`` and ``highest`` narrow the limits of the output's type."""
 
@@ -196,7 +196,7 @@ class Emitter:
         return Integers(self._clip(floor, low, high), DOUBLE, quant)
 
     def store(self, value: Unrounded, quant: Quant, output: str) -> Integers:
-        """What is stored: clip(half_up(value)) as uint8 or int16, under the name ``output``."""
+        """The stored integers: clip(half_up(value)) as uint8 or int16, under the name ``output``."""
         bottom, top = limits(quant)
         low, high = max(bottom, value.lowest), min(top, value.highest)
         rounded = self._plus_half(value)
@@ -250,8 +250,8 @@ class Emitter:
 
 @dataclass(frozen=True, eq=False)
 class StoredConvolution:
-    """What a convolution stores: the constant that holds its weights and how they are quantised, the constant (2, C) of
-    its biases and multipliers, and the name of the float bias."""
+    """The constants of a convolution: its weights and how they are quantised, biases and multipliers (2, C), and the
+    name of the float bias."""
 
     kernel: str
     weights: StoredWeights
@@ -261,7 +261,7 @@ class StoredConvolution:
 
 @dataclass(frozen=True, eq=False)
 class Weighting:
-    """What a convolution is given besides its input.
+    """The operands of a convolution besides its input.
 
     quant     of its weights.
     channels  a convolution's output -> the range of each of its channels; ``whole``: of an output that it lacks.

@@ -1,4 +1,4 @@
-"""Write a quant plan as the hardware computes it, in ONNX: apart from ``fixed_model``, which decides what to write.
+"""Write a quant plan as the hardware computes it, in ONNX. Apart: ``fixed_model`` decides what is written.
 
 Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), made by the rule of its operator; a graph output ``X`` is
 the float32 its integers mean. A picture input takes the raw bytes of the picture, as the SDK's fixed model does:
@@ -14,7 +14,7 @@ Operators that only move values (Reshape, Concat, Split, nearest upsampling, Pad
 Source: docs/formats/fixed_arithmetic.md#moving-data. Exact.
 
 Inside a fused chain the first operator is brought to INT16 over its own range, and so is every further one but the
-last. A ReLU or Clip directly after a convolution is no operator of its own, but limits of the convolution's output.
+last. A ReLU or Clip directly after a convolution is not an operator of its own but limits of the convolution's output.
 
 What has no rule of the hardware is listed in ``Walk.approximate``: a function of one tensor other than Sigmoid and TanH
 is a table with ideal rounding; any other operator is computed in float32 between dequantised inputs and a requantised
@@ -104,8 +104,8 @@ def write_integers(
 
 @dataclass(eq=False)
 class Walk:
-    """What has been written so far. ``values``: every stored tensor as it stands in the graph, and those between the
-    operators of a chain; ``reals``: tensors that are there as float32, and the names they have as such;
+    """The model as far as it is written. ``values``: every stored tensor as it stands in the graph, and those inside a
+    chain of operators; ``reals``: tensors that are there as float32, and the names they have as such;
     ``convolutions``: what each stores, by its output."""
 
     graph: Graph
@@ -324,7 +324,7 @@ class Walk:
             self.values[name] = self.emit.store(requantise(self.emit, outcome, quant), quant, stored)
 
     def _in_float(self, node: NodeProto, quant: Quant, name: str) -> Unrounded:
-        """What the node computes of the real values, in steps of its output."""
+        """The node computed from the real values, in steps of its output."""
         self.approximate[name] = f"{node.op_type}: computed in float32"
         computed = self.emit.fresh("float")
         self._plain(node, {node.output[0]: computed})

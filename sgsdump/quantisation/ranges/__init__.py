@@ -1,1 +1,1 @@
-"""What pictures show of a tensor, and the range that is made of it: statistics, fits, the side files' ranges."""
+"""From pictures to the range of a tensor: statistics, fits, the side files' ranges."""

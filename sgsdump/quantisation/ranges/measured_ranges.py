@@ -21,8 +21,7 @@ from sgsdump.errors import InputError
 from sgsdump.executors.onnx_runtime.placed_graph import PlacedGraph, PlacedRun, Unplaceable
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import REFUSALS
-from sgsdump.executors.workers.task_pool import ALONE, Workers, run_tasks
-from sgsdump.executors.workers.threads import in_threads
+from sgsdump.executors.workers.task_pool import ALONE, Workers, in_threads, run_tasks
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.graph import REARRANGING, Graph, captured
 from sgsdump.models.model import Model
@@ -88,19 +87,19 @@ def gather(
     return replace(statistics, whole=with_followers(Graph(model.proto), statistics.whole))
 
 
-def plain_ranges(model: Model, statistics: Statistics, own: Graph | None = None) -> dict[str, Range]:
-    """Min and max of every float tensor, in graph order, and of the constants as the fixed model stores them: of the
-    deployed model, which is ``own`` where it is at hand. A constant that holds infinity, as masks and limits do, has no
-    range; the weights of a convolution must have one."""
-    own = own or Graph(deployed(model))
-    constants = Collector(PLAIN, "the model's own weights")
-    weights = {node.input[1] for node in own.nodes if is_convolution(own, node)}
-    for name in own.constants:
-        values = own.value(name)
+def plain_ranges(model: Model, statistics: Statistics, deployed_graph: Graph | None = None) -> dict[str, Range]:
+    """Min and max of every float tensor, in graph order, and of the constants as the fixed model stores them, those of
+    the deployed model (``deployed_graph`` where it is at hand). A constant that holds infinity, as masks and limits do,
+    has no range; the weights of a convolution must have one."""
+    deployed_graph = deployed_graph or Graph(deployed(model))
+    constants = Collector(PLAIN, "the model's deployed_graph weights")
+    weights = {node.input[1] for node in deployed_graph.nodes if is_convolution(deployed_graph, node)}
+    for name in deployed_graph.constants:
+        values = deployed_graph.value(name)
         if name in weights or values.dtype.kind != "f" or not np.isinf(values).any():
             constants.see(name, values)
     extremes = {**statistics.whole, **constants.seen.ends.whole}
-    order = dict.fromkeys([*_graph_order(Graph(model.proto)), *own.constants])
+    order = dict.fromkeys([*_graph_order(Graph(model.proto)), *deployed_graph.constants])
     return {name: Range.of(extremes[name].low, extremes[name].high) for name in order if name in extremes}
 
 

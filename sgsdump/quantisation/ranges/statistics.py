@@ -1,4 +1,4 @@
-"""What calibration keeps of tensors, and of which of them: statistics that merge, so that memory does not grow with the
+"""The statistics that calibration keeps, and of which tensors: they merge, so that memory does not grow with the
 pictures.
 
 Lowest and highest values of all tensors lie in two arrays (``RowExtremes``), one row after the other, so that two
@@ -182,8 +182,8 @@ class RowExtremes:
         """Both pictures' together. Raises InputError for a tensor whose number of channels changes."""
         if self.tensors is other.tensors or self.tensors == other.tensors:
             return RowExtremes(self.tensors, np.minimum(self.low, other.low), np.maximum(self.high, other.high))
-        mine, theirs = self._by_tensor(), other._by_tensor()
-        both = {name: _together(name, mine.get(name), theirs.get(name)) for name in {**mine, **theirs}}
+        first, second = self._by_tensor(), other._by_tensor()
+        both = {name: _together(name, first.get(name), second.get(name)) for name in {**first, **second}}
         tensors = tuple(Rows(name, ends.low.size, channels) for name, (channels, ends) in both.items())
         low, high = (np.concatenate([ends[end] for _, ends in both.values()]) for end in (0, 1))
         return RowExtremes(tensors, low, high)
@@ -195,8 +195,8 @@ class RowExtremes:
 
     def tensor_at(self, row: int) -> str:
         """The name of the tensor to which a row belongs."""
-        behind = np.cumsum([tensor.rows for tensor in self.tensors])
-        return self.tensors[int(np.searchsorted(behind, row, side="right"))].name
+        stops = np.cumsum([tensor.rows for tensor in self.tensors])
+        return self.tensors[int(np.searchsorted(stops, row, side="right"))].name
 
     @property
     def whole(self) -> dict[str, Extremes]:
@@ -221,15 +221,15 @@ class RowExtremes:
 
 
 def _together(
-    name: str, mine: tuple[int, ChannelExtremes] | None, theirs: tuple[int, ChannelExtremes] | None
+    name: str, first: tuple[int, ChannelExtremes] | None, second: tuple[int, ChannelExtremes] | None
 ) -> tuple[int, ChannelExtremes]:
-    if mine is None or theirs is None:
-        return mine or theirs  # type: ignore[return-value]
-    if mine[0] != theirs[0]:
+    if first is None or second is None:
+        return first or second  # type: ignore[return-value]
+    if first[0] != second[0]:
         raise InputError(
-            f"tensor {name!r} has another number of channels on another picture: {mine[0]} and {theirs[0]}"
+            f"tensor {name!r} has another number of channels on another picture: {first[0]} and {second[0]}"
         )
-    return mine[0], mine[1].merged(theirs[1])
+    return first[0], first[1].merged(second[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,8 +261,8 @@ def updated(side: SideRanges, other: SideRanges) -> SideRanges:
 def with_softmax(ranges: Mapping[str, Range], softmax: Mapping[str, Range]) -> dict[str, Range]:
     """The ranges, those of softmaxes' inputs wide enough for what their exponential is taken of."""
     return {
-        name: Range.of(min(each.low, softmax[name].low), max(each.high, softmax[name].high))
+        name: Range.of(min(measured.low, softmax[name].low), max(measured.high, softmax[name].high))
         if name in softmax
-        else each
-        for name, each in ranges.items()
+        else measured
+        for name, measured in ranges.items()
     }

@@ -1,4 +1,4 @@
-"""Fit the range of each output channel of INT8 weights by the error in the output: arithmetic, apart from the levels.
+"""Fit the range of each output channel of INT8 weights by the output's error. Apart: a formula with its own tests.
 
 Rounding weights changes an output by sum(dw * x). With the mean m and the energy e = E[x^2] of each input channel,
 measured in calibration and taken as alike over the kernel's positions and uncorrelated between them, the expected
@@ -43,7 +43,7 @@ def fit_weight(graph: Graph, node: NodeProto, moments: Moments | None) -> Range:
     count = max(1, BLOCK // max(1, rows.shape[1]))
     for start in range(0, len(rows), count):
         block = slice(start, start + count)
-        mean, energy = (each[meets(block)] for each in channels)
+        mean, energy = (figures[meets(block)] for figures in channels)
         spread = np.maximum(energy - mean**2, 0.0)
         best[block] = _best(rows[block].astype(np.float64), top[block], mean, spread)
     plain = Range(low, high)

@@ -118,7 +118,7 @@ class PlanTrial:
 
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
-        """What can be raised, in execution order: not the picture's convolution, nor what is INT16 in every plan."""
+        """The domains that can be raised, in execution order: not the picture's, nor what is INT16 in every plan."""
         settled = self._picture_roots | self.analysis.forced_domains
         return tuple(self._domain(names) for root, names in self._grouped() if root not in settled)
 
@@ -150,7 +150,7 @@ class PlanTrial:
         return self._session.run({**feed, **self.parameters(frozenset(raised))}, list(outputs or self.outputs))
 
     def parameters(self, raised: frozenset[str]) -> dict[str, Any]:
-        """What feeds a plan into the graph."""
+        """The inputs that make the graph one of this plan."""
         tensors = decide_tensors(self.analysis, self.ranges, replace(self._choice, tensors=tuple(raised)))
         fed: dict[str, Any] = {}
         for name, quant in tensors.items():
@@ -272,7 +272,7 @@ class Visit:
 
     @property
     def held_bytes(self) -> int:
-        """What is kept for the next plan."""
+        """The values kept for the next plan."""
         return self._graph.bytes_of(value for stage in self._entered for value in stage.values())
 
     def run(self, prepared: Iterable[Prepared]) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:

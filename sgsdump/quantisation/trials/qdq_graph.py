@@ -1,4 +1,4 @@
-"""A quant plan as QDQ ONNX, and one graph of it for every plan: what the trials of plans run.
+"""A quant plan as QDQ ONNX, and one graph of it for every plan. Apart: the trials run it, other tools read it.
 
 ``quantise`` inserts QuantizeLinear and DequantizeLinear where the hardware stores integers. Every stored tensor ``X``
 becomes three: ``X#float`` (what the operator computed), ``X#stored`` (the integers, QuantizeLinear's output) and ``X``
@@ -255,7 +255,7 @@ def _is_conv(nodes: list[NodeProto], output: str) -> bool:
 
 
 def _rectified(conv: NodeProto, relu: NodeProto) -> NodeProto:
-    """The convolution that does the work of the Relu behind it too."""
+    """The convolution that does the work of the following Relu too."""
     from onnx import helper
 
     fused = helper.make_node("FusedConv", list(conv.input), list(relu.output), conv.name, domain=CONTRIB)

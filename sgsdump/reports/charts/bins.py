@@ -29,7 +29,7 @@ def enough(values: float, most: int) -> int:
 def is_comb(counts: np.ndarray) -> bool:
     """True where columns that stand apart hold many of the values, or narrow gaps cut through them.
 
-    An outlier here and there is no comb, nor are two humps with nothing between them.
+    An outlier here and there does not make a comb, nor do two humps with nothing between them.
 
     >>> is_comb(np.array([5, 0, 5, 0, 5, 0, 5])), is_comb(np.array([40, 30, 20, 10, 0, 0, 1]))
     (True, False)
@@ -55,7 +55,7 @@ def joined(counts: np.ndarray, most: int) -> np.ndarray:
 
 
 def of_details(details: Details, most: int) -> Binned:
-    """What ``Details`` counts by value (sample, benchmark, error), in ``most`` bins or fewer."""
+    """The counts of ``Details`` by value (sample, benchmark, error), in ``most`` bins or fewer."""
     bins = of_edges(details.edges, np.stack([details.sample, details.benchmark, details.error_by_value]))
     if not bins.rows.shape[1]:
         return bins
@@ -105,7 +105,7 @@ class Copies:
 
 
 def drawn_values(layer: Distribution) -> Hashable:
-    """What two layers with the same histogram have in common; without finite values no two have."""
+    """A key that layers with the same histogram share; without finite values no two do."""
     stats = layer.stats
     figures = stats.count, stats.nan, stats.inf, stats.min, stats.max, layer.limits, layer.counts.tobytes()
     return figures if stats.finite else (layer.index, layer.name)

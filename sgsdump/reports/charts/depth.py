@@ -1,4 +1,4 @@
-"""The error over depth as a picture: RMSE, 1 - COS, MSE and SQNR of every layer, the thresholds, and where it rises."""
+"""The error over depth: RMSE, 1 - COS, MSE, SQNR of every layer, limits, rises. Apart: needs matplotlib."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _draw_points(
 
 
 def values_of(panel: Panel, layers: Sequence[Layer]) -> list[float]:
-    """What the panel draws of each layer: no error for two sides that are equal, whatever the formula makes of them."""
+    """The value of each layer in the panel: no error for equal sides, whatever the formula makes of them."""
     values = []
     for layer in layers:
         value = panel.of(getattr(layer.figures, panel.key))

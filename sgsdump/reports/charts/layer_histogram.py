@@ -1,32 +1,48 @@
-"""One PNG per layer: counts of the layer's values in blue, the ends of its calibrated range as red dashed lines.
+"""A network's histograms, a PNG per layer, and its overview. Apart: Pillow; only commands choose pictures.
+
+Counts of the layer's values are blue, the ends of its calibrated range red dashed lines.
 
 The shaded band holds the central 99 % of the values. The count axis is logarithmic where a linear one would flatten
 most columns. Above the plot: name, operator, extremes, range, NaN and Inf, and how the values use the range.
+
+The overview has small histograms in a grid, those that need a look first and framed in colour.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from PIL import Image, ImageDraw
 
 from sgsdump.comparison.distribution import LEVELS, Distribution
 from sgsdump.reports.charts import canvas
-from sgsdump.reports.charts.bins import joined
+from sgsdump.reports.charts.bins import also_of, joined
 from sgsdump.reports.charts.canvas import Panel, font, number, percent, short, span
+from sgsdump.reports.charts.sheet import (
+    MOST_BINS,
+    Legend,
+    Scale,
+    Sheet,
+    copies_note,
+    draw_frame,
+    draw_lines,
+    save_sheets,
+    with_copies,
+)
 from sgsdump.tensors.kernels import cores
 
 SIZE = (800, 480)
 MARGIN = 16
 PLOT = (84, 108, 784, 424)  # left, top, right, bottom
 NAME_BYTES = 150
-MOST_BINS = 256
+LAYER_BINS = 256
 _UNSAFE = re.compile(r'[/\\:*?<>|"\x00-\x1f\x7f\x80-\x9f\ud800-\udfff]')
 
 
@@ -71,7 +87,7 @@ def draw_histogram(layer: Distribution) -> Image.Image:
     if layer.limits:
         canvas.draw_limits(draw, panel, layer.limits, dash=6, width=2)
         _label_limits(draw, panel, layer.limits)
-    canvas.draw_counts(draw, panel, joined(layer.counts, MOST_BINS), *layer.stats.span)
+    canvas.draw_counts(draw, panel, joined(layer.counts, LAYER_BINS), *layer.stats.span)
     message = "no values" if not layer.stats.count else "no finite value" if not layer.stats.finite else ""
     draw.text(((PLOT[0] + PLOT[2]) // 2, (PLOT[1] + PLOT[3]) // 2), message, canvas.BLACK, font(24), anchor="mm")
     return image
@@ -80,7 +96,7 @@ def draw_histogram(layer: Distribution) -> Image.Image:
 def plot_panel(layer: Distribution) -> Panel:
     """Where values and counts of this layer lie in its picture."""
     low, high = canvas.view(*layer.stats.span, *(layer.limits or ()))
-    counts = joined(layer.counts, MOST_BINS)
+    counts = joined(layer.counts, LAYER_BINS)
     return Panel(*PLOT, low, high, int(counts.max()), canvas.peaky(counts))
 
 
@@ -166,8 +182,68 @@ def _label_limits(draw: ImageDraw.ImageDraw, panel: Panel, limits: tuple[float, 
     low, high = f"min {number(limits[0])}", f"max {number(limits[1])}"
     close = right - left < 110
     draw.text((left, panel.top - 6), low, canvas.BLACK, font(12), anchor="rs" if close and left > 180 else "ms")
-    draw.text((right, panel.top - 6), high, canvas.BLACK, font(12), anchor=_high_anchor(close, right))
+    anchor = "ls" if close else "rs" if right > SIZE[0] - 60 else "ms"
+    draw.text((right, panel.top - 6), high, canvas.BLACK, font(12), anchor=anchor)
 
 
-def _high_anchor(close: bool, right: int) -> str:
-    return "ls" if close else "rs" if right > SIZE[0] - 60 else "ms"
+NONE: Mapping[int, int] = MappingProxyType({})
+
+FRAMES = {
+    "broken": ("NaN, Inf or empty", canvas.RED),
+    "clipped": ("clipped: values outside the range", canvas.ORANGE),
+    "wasteful": ("99 % in few levels of a wide range", canvas.PURPLE),
+}
+LEGENDS = (
+    Legend("values", canvas.BLUE),
+    Legend("calibrated min and max", canvas.RED),
+    *(Legend(text, colour, 3) for text, colour in FRAMES.values()),
+)
+
+
+def save_contact_sheets(layers: Sequence[Distribution], folder: Path, copies: Mapping[int, int] = NONE) -> list[Path]:
+    """Write ``overview.png``, and ``overview_2.png`` … past 150 layers, into an existing folder. Raises OSError.
+
+    copies  index among ``layers`` -> index of the layer it is a copy of: not drawn, but named there.
+    """
+    also = also_of(copies)
+    cells = [
+        (layer, with_copies(f"{layer.index}. {layer.name}", [layers[copy].index for copy in also.get(index, ())]))
+        for index, layer in enumerate(layers)
+        if index not in copies
+    ]
+    scale = Scale.of([layer.stats.finite for layer in layers])
+    title = f"{len(layers)} layers{copies_note(len(copies))}"
+    headings = ("Look at these first", "The others")
+    sheet = Sheet(title, LEGENDS, scale, headings, partial(_draw_cell, scale))
+    first = [cell for cell in cells if cell[0].troubled]
+    return save_sheets(folder / "overview.png", sheet, first, [cell for cell in cells if not cell[0].troubled])
+
+
+def _draw_cell(scale: Scale, draw: ImageDraw.ImageDraw, cell: tuple[Distribution, str], left: int, top: int) -> None:
+    layer, name = cell
+    colour = next((colour for kind, (_, colour) in FRAMES.items() if getattr(layer, kind)), None)
+    draw_frame(draw, left, top, name, remark(layer), colour)
+    low, high = canvas.view(*layer.stats.span, *(layer.limits or ()))
+    panel = scale.panel(left, top, low, high, layer.stats.finite)
+    draw_lines(draw, panel, scale)
+    if layer.limits:
+        canvas.draw_limits(draw, panel, layer.limits, dash=4, width=1)
+    canvas.draw_counts(draw, panel, joined(layer.counts, MOST_BINS), *layer.stats.span)
+
+
+def remark(layer: Distribution) -> str:
+    """The one thing to know of a layer, in a few words."""
+    stats = layer.stats
+    if not stats.count:
+        return "no values"
+    if layer.broken:
+        return f"{stats.nan:,} NaN, {stats.inf:,} Inf of {stats.count:,}"
+    if layer.limits is None:
+        return f"{span(*stats.span, 3)}, no range"
+    if layer.outside and not (layer.wasteful and not layer.clipped):
+        return f"{percent(layer.outside, stats.finite)} outside {span(*layer.limits, 3)}"
+    if layer.wasteful:
+        return f"{layer.levels} of {LEVELS} levels, {number(layer.width)} wide"
+    if layer.levels is None:
+        return f"{span(*stats.span, 3)}, range of width 0"
+    return f"{span(*layer.limits, 3)}, {layer.levels} of {LEVELS}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +71,7 @@ def save(report: Report, folder: Path) -> list[Path]:
     copies = _copies(cells)
     also = also_of(copies)
     cells = [
-        Cell(cell.number, cell.layer, cell.details, with_copies(_numbered(cell), also.get(cell.number, [])))
+        replace(cell, name=with_copies(f"{cell.number}. {cell.layer.name}", also.get(cell.number, [])))
         for cell in cells
         if cell.number not in copies
     ]
@@ -80,10 +80,6 @@ def save(report: Report, folder: Path) -> list[Path]:
     title = f"{report.title}{copies_note(len(copies))}"
     sheet = Sheet(title, LEGENDS, scale, HEADINGS, partial(_draw_cell, scale))
     return save_sheets(folder / "histograms.png", sheet, first, [cell for cell in cells if not cell.first])
-
-
-def _numbered(cell: Cell) -> str:
-    return f"{cell.number}. {cell.layer.name}"
 
 
 def _draw_cell(scale: Scale, draw: ImageDraw.ImageDraw, cell: Cell, left: int, top: int) -> None:

@@ -1,4 +1,4 @@
-"""The tuned plans as a picture: bytes against the outputs' error, measured and predicted, and against each COS."""
+"""The tuned plans as a picture: bytes against error and each output's COS. Apart: needs matplotlib."""
 
 from __future__ import annotations
 

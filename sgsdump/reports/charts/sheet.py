@@ -68,7 +68,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Sheet(Generic[Item]):
-    """What all pages have in common.
+    """The parts that all pages share.
 
     headings  over the items that need a look, and over the others of a page that has both.
     draw      draws an item into the cell whose upper left corner it is given.
@@ -120,7 +120,7 @@ def draw_lines(draw: ImageDraw.ImageDraw, panel: Panel, scale: Scale) -> None:
 
 
 def copies_note(copies: int) -> str:
-    """What the title says of layers that are copies of others."""
+    """The title's remark on layers that are copies of others."""
     many = f"{copies} that only move values are" if copies > 1 else "1 that only moves values is"
     return f" ({many} drawn once: name = numbers)" if copies else ""
 

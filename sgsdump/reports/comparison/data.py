@@ -11,8 +11,8 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.row import OverRuns, Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
+from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.sentences import remark
-from sgsdump.reports.strict_json import json_text
 from sgsdump.reports.tables import csv_text
 
 _PLACE = ["op_index", "name", "io", "slot", "op_type"]
@@ -107,7 +107,7 @@ def _csv_record(record: Record, status: str, reason: str) -> dict[str, object]:
 
 
 def _further(row: Row) -> dict[str, object]:
-    """What was asked for beyond the three metrics; a vendor's columns are prefixed, as names may coincide."""
+    """The figures asked for beyond the three metrics; a vendor's columns are prefixed, as names may coincide."""
     left_out = {f"{name} left out": count for name, count in row.left_out.items()}
     vendor = {f"vendor {name}": value for name, value in row.vendor.items()}
     return {**row.extra, **left_out, **vendor, **(_runs(row.runs) if row.runs else {})}

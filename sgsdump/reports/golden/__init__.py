@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sgsdump.comparison.golden import GoldenComparison, GoldenRow
-from sgsdump.reports.strict_json import json_text
+from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import csv_text
 
 _FIGURES = ["diff2", "all_close", "max_sw", "max_g", "mean_sw", "mean_g"]

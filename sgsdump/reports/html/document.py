@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.comparison.details import Details
+from sgsdump.comparison.details import Details, Heat
+from sgsdump.files.json_yaml import strict
 from sgsdump.reports.charts.bins import of_details, of_errors
 from sgsdump.reports.layers.table import Entry, bar_shares
 from sgsdump.reports.sentences import left_out_title
-from sgsdump.reports.strict_json import strict
 from sgsdump.reports.text import copied, number, shown
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def render(report: Report) -> str:
 
 
 def document(report: Report) -> dict[str, Any]:
-    """What the script draws: ``layers`` in depth order, each with its figures in full precision (NaN and infinity as
+    """The script's data: ``layers`` in depth order, each with its figures in full precision (NaN and infinity as
     texts), and ``details``, whose counts and curves are rounded to what can be seen: three or four digits."""
     indices: dict[str, int] = {}
     for index, layer in enumerate(report.layers):
@@ -164,8 +164,8 @@ def _details(details: Details, most: int) -> dict[str, Any]:
         "channels": _channels(details.channels),
         "channelCount": len(details.channels),
     }
-    if details.heat.size:
-        fields |= _heat(details)
+    if details.heat.mean.size:
+        fields |= _heat(details.heat)
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -178,17 +178,17 @@ def _channels(sums: np.ndarray) -> list[list[Any]]:
     return [[int(channel), _rounded(shares[channel], 3), _rounded(errors[channel])] for channel in order]
 
 
-def _heat(details: Details) -> dict[str, Any]:
+def _heat(heat: Heat) -> dict[str, Any]:
     """A byte per part: 0 to 254 of the largest finite one, 255 for NaN and infinity."""
-    finite = np.isfinite(details.heat)
-    top = float(details.heat[finite].max(initial=0.0))
-    scaled = np.where(finite, details.heat / top * 254 if top else 0.0, 255.0)
+    finite = np.isfinite(heat.mean)
+    top = float(heat.mean[finite].max(initial=0.0))
+    scaled = np.where(finite, heat.mean / top * 254 if top else 0.0, 255.0)
     return {
         "heat": base64.b64encode(np.rint(scaled).astype(np.uint8).tobytes()).decode(),
-        "heatShape": list(details.heat.shape),
+        "heatShape": list(heat.mean.shape),
         "heatTop": _rounded(top),
-        "heatSize": list(details.size),
-        "heatOf": shown(details.heat_of),
+        "heatSize": list(heat.size),
+        "heatOf": shown(heat.picture),
     }
 
 

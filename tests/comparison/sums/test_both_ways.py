@@ -18,10 +18,10 @@ from resident_pages import resident
 
 from sgsdump import compare, open_dump
 from sgsdump.comparison.metrics import METRICS
+from sgsdump.comparison.same_values import probe_all
 from sgsdump.comparison.sums import summation, tiles
 from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.comparison.sums.tiles import CHUNK, LANES, PART, Picked
-from sgsdump.comparison.value_probes import probe_all
 from sgsdump.errors import ValuesError
 from sgsdump.files.mapped import map_file, view
 from sgsdump.tensors.tensor import Quant, Tensor, Values, values_of

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from sgsdump.errors import InputError
-from sgsdump.executors.workers.threads import in_threads
+from sgsdump.executors.workers.task_pool import in_threads
 
 
 def late_first(item):

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from sgsdump.errors import InputError
-from sgsdump.executors.workers.threads import in_threads
+from sgsdump.executors.workers.task_pool import in_threads
 from sgsdump.models.feeds.image_list import expand
 from sgsdump.models.feeds.picture import FORMATS, SharedContext, decode
 

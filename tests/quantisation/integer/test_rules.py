@@ -52,6 +52,21 @@ def test_a_relu_of_its_own_goes_to_uint8_by_way_of_int16():
     assert (ours != np.maximum(rule.requantise(x, source, out), 0)).any()
 
 
+@pytest.mark.parametrize("top", [6.0, 3.0])
+def test_a_clip_after_a_convolution_ends_below_a_wider_range(top):
+    """As a quant file, or a Concat, may give the output of a Relu6: 255 steps reach further than the limit."""
+    constants = weights("c", (4, 3, 1, 1)) | weights("d", (2, 4, 1, 1))
+    limits = {"low": np.float32(0), "top": np.float32(top)}
+    nodes = [conv("c", "x"), node("Clip", ["c", "low", "top"], "r"), conv("d", "r")]
+    net = model(nodes, {**constants, **limits}, {"x": (1, 3, 8, 8)}, ["d"])
+    x = np.random.default_rng(5).integers(0, 256, (1, 3, 8, 8)).astype(np.uint8)
+    ends = {"x": (0, 40), "c": (-20, 20), "r": (0, 11), "d": (-1, 1)}
+    plain = model([conv("c", "x"), node("Relu", ["c"], "r"), conv("d", "r")], constants, {"x": x.shape}, ["d"])
+    clipped, unclipped = (fixed_output(each, ends, {"x": x}, "r") for each in (net, plain))
+    assert clipped.dtype == np.uint8 and unclipped.max() > 140
+    np.testing.assert_array_equal(clipped, np.minimum(unclipped, rule.away(top / (11 / 255))))
+
+
 def test_a_relu_is_computed_for_the_range_of_its_domain():
     """What a Concat makes wider."""
     constants = {**weights("a", (16, 3, 1, 1)), **weights("b", (16, 3, 1, 1)), **weights("c", (2, 32, 1, 1))}

@@ -7,8 +7,14 @@ from PIL import Image
 from sgsdump.comparison.distribution import distributions
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.charts import canvas
-from sgsdump.reports.charts.contact_sheet import save_contact_sheets
-from sgsdump.reports.charts.layer_histogram import PLOT, SIZE, file_name, plot_panel, save_histogram
+from sgsdump.reports.charts.layer_histogram import (
+    PLOT,
+    SIZE,
+    file_name,
+    plot_panel,
+    save_contact_sheets,
+    save_histogram,
+)
 from sgsdump.reports.charts.sheet import CELL, HEAD, MARGIN, PER_PAGE
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range

@@ -46,7 +46,8 @@ def read(path: Path) -> Dump:
         notes.append(f"{len(members) - len(by_name)} members have the name of a later one, which is read")
     own_manifest = by_name.pop(manifest.NAME, None) or by_name.pop(manifest.NAME + ENDING, None)
     if own_manifest is not None:
-        text = _content(data, own_manifest, path)
+        where = f"{path}: {own_manifest.name}"
+        text = zip_member.content(data, own_manifest, manifest.MOST_BYTES, where, "any dump's manifest")
         if own_manifest.name.endswith(ENDING):
             header = _header(data, own_manifest, path)
             text = text[header.offset : header.end]
@@ -55,12 +56,6 @@ def read(path: Path) -> Dump:
     else:
         records = _foreign(data, by_name, path, notes)
     return Dump(records, FORMAT.name, None, path, notes)
-
-
-def _content(data: mmap, member: Member, path: Path) -> bytes:
-    if member.size > manifest.MOST_BYTES:
-        raise FormatError(f"{path}: {member.name} has {member.size} bytes, more than any dump's manifest")
-    return zip_member.unpack(data, member).tobytes() if member.deflated else data[member.offset :][: member.size]
 
 
 def _record(data: mmap, members: dict[str, Member], path: Path, record: Record, values: str) -> Record:

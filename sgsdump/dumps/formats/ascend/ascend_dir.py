@@ -7,7 +7,7 @@ with several such folders below it is a tree, whose runs are told apart by the f
 * Names of files that were too long for the disk are found in ``mapping.csv`` (rows ``new,original``).
 * All files of an operator are read. Of several the newest has the plain name, the older ones are ``{operator}#1``,
   ``#2`` … in order of time: a folder used by two runs holds both. Overflow statuses are named by task and stream.
-* The note on an overflow status names the operator it accuses: that of its task and stream, the earliest of several.
+* The note on an overflow status names the operator of its task and stream, the earliest of several.
 * A watcher's files are ``{listed operator}_To_{watched operator}``, beside the watched one's own.
 * Slices of an operator (FFTS+) are tensors of their own: ``{operator}.{context}.{thread}:output:0``.
 * Operators of different types and one name are distinguished by ``{op_type}.`` before the name.
@@ -44,7 +44,7 @@ from sgsdump.dumps.formats.ascend.operator_dump import OperatorDump, read_operat
 from sgsdump.dumps.formats.ascend.overflow import Culprit
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError
-from sgsdump.files.bounded_read import open_file
+from sgsdump.files.bounded_read import open_file, reading
 from sgsdump.files.folder import files_below, in_order
 from sgsdump.tensors.dtypes import KNOWN
 from sgsdump.tensors.tensor import Tensor, TensorInfo
@@ -76,7 +76,7 @@ class _OperatorFile(NamedTuple):
 
 
 def notes_of(folder: Path) -> list[str]:
-    """What the index of a folder has to say, a line each; nothing without one."""
+    """The notes in the index of a folder, a line each; none without one."""
     notes: list[str] = []
     complete = True
     for line in _lines(folder):
@@ -172,12 +172,10 @@ def _folders(path: Path, notes: list[str]) -> set[str]:
 
 def _sources(folder: Path, notes: list[str]) -> list[Source]:
     """The files directly in a folder that are named as operator dumps or their statistics."""
-    try:
+    with reading(folder, what="the folder "):
         original = read_mapping(folder)
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
-    except OSError as error:
-        raise FormatError(f"cannot read the folder {folder}: {error.strerror}") from None
     missing = sorted(set(original) - set(names))
     if missing:
         notes.append(f"{len(missing)} files of {MAPPING} are missing: {', '.join(missing[:SHOWN])}")

@@ -42,21 +42,19 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 HEAD = "Input/Output,Index,"
 ENDING = ".csv"
 MOST_BYTES, MOST_ROWS = 2**24, 10_000
-_COLUMNS = {
-    "input/output": "io",
-    "index": "index",
-    "data type": "type",
-    "format": "format",
-    "shape": "shape",
-    "count": "count",
-    "l2norm": "l2norm",
-    **dict.fromkeys(("max", "max value"), "max"),
-    **dict.fromkeys(("min", "min value"), "min"),
-    **dict.fromkeys(("avg", "avg value"), "mean"),
-    **dict.fromkeys(("nan", "nan count"), "nan"),
-    **dict.fromkeys(("neg inf count", "negative inf", "negative inf count"), "negative_inf"),
-    **dict.fromkeys(("pos inf count", "positive inf", "positive inf count"), "positive_inf"),
+# By its name in a configuration: a statistic's column, and its field of Statistics.
+_STATISTICS = {
+    "Max": ("Max Value", "max"),
+    "Min": ("Min Value", "min"),
+    "Avg": ("Avg Value", "mean"),
+    "Nan": ("Nan Count", "nan"),
+    "Negative Inf": ("Negative Inf Count", "negative_inf"),
+    "Positive Inf": ("Positive Inf Count", "positive_inf"),
+    "L2norm": ("l2norm", "l2norm"),
 }
+_COLUMNS = {"input/output": "io", "index": "index", "data type": "type", "format": "format", "shape": "shape"}
+_COLUMNS |= {"count": "count", "neg inf count": "negative_inf", "pos inf count": "positive_inf"}
+_COLUMNS |= {text.lower(): field for name, (head, field) in _STATISTICS.items() for text in (name, head)}
 _TYPES = {name: coding.dtype for name, coding in GE_TYPES.values() if coding is not None}
 _TYPES |= {"bf16": _TYPES["bfloat16"]}
 _UNKNOWN = np.dtype("V1")
@@ -64,15 +62,6 @@ _UNKNOWN = np.dtype("V1")
 _LOW_WORD = frozenset(map(np.dtype, (np.float64, np.uint64, np.complex64, np.complex128)))
 _FACT_COLUMNS = ("Input/Output", "Index", "Data Size", "Data Type", "Format", "Shape")
 DEFAULT = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")
-_HEADINGS = {
-    "Max": "Max Value",
-    "Min": "Min Value",
-    "Avg": "Avg Value",
-    "Nan": "Nan Count",
-    "Negative Inf": "Negative Inf Count",
-    "Positive Inf": "Positive Inf Count",
-    "L2norm": "l2norm",
-}
 _NUMBERS = ge_numbers()
 # Devices print their extremes from half of the bits, without a point.
 _WIDE = frozenset("float64 uint64 complex64 complex128 uint32".split())
@@ -121,10 +110,14 @@ def read(path: Path) -> Dump:
 
 def table(rows: Iterable[Row], chosen: Sequence[str] = DEFAULT) -> str:
     """The file's text. ``chosen`` are statistics by the names of ``dump_stats`` in a configuration."""
-    names = [name for name in _HEADINGS if name in chosen]
-    columns = [_HEADINGS[name] for name in names]
-    columns.insert(3 if names == list(DEFAULT) else 0, "Count")
-    lines = [",".join((*_FACT_COLUMNS, *columns)), *(",".join(_cells(row, columns)) for row in rows)]
+    columns = [column for name, column in _STATISTICS.items() if name in chosen]
+    is_default = columns == [_STATISTICS[name] for name in DEFAULT]
+    columns.insert(3 if is_default else 0, ("Count", "count"))
+    fields = [field for _, field in columns]
+    lines = [
+        ",".join((*_FACT_COLUMNS, *(head for head, _ in columns))),
+        *(",".join(_cells(row, fields)) for row in rows),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -223,37 +216,25 @@ def _trusted(statistics: Statistics, info: TensorInfo, notes: list[str]) -> Stat
     return replace(statistics, max=None, min=None)
 
 
-def _cells(row: Row, columns: Sequence[str]) -> list[str]:
+def _cells(row: Row, fields: Sequence[str]) -> list[str]:
     number = _NUMBERS.get(row.dtype)
     kind = "UNKNOW" if number is None else f"DT_{GE_TYPES[number].name.upper()}"
     shape = "x".join(map(str, row.shape)) or "1"
     facts = [row.io, str(row.slot), str(row.size), kind, "ND", shape]
     statistics = row.statistics or Statistics()
-    values = {
-        "Max Value": _printed(statistics.max, row.dtype),
-        "Min Value": _printed(statistics.min, row.dtype),
-        "Avg Value": _printed(statistics.mean, ""),
-        "Count": _printed_count(statistics.count),
-        "Nan Count": _printed_count(statistics.nan),
-        "Negative Inf Count": _printed_count(statistics.negative_inf),
-        "Positive Inf Count": _printed_count(statistics.positive_inf),
-        "l2norm": _printed(statistics.l2norm, ""),
-    }
-    return [*facts, *(values[column] for column in columns)]
+    return [*facts, *(_printed(getattr(statistics, field), field, row.dtype) for field in fields)]
 
 
-def _printed(value: float | None, dtype: str) -> str:
+def _printed(value: float | None, field: str, dtype: str) -> str:
     if value is None:
         return "NA"
+    if field in ("mean", "l2norm"):
+        return f"{value:.9g}"
+    if field not in ("max", "min"):
+        return str(value)
     if dtype in _WIDE:
         return repr(float(value))
-    if dtype and is_integer(dtype):
-        return str(int(value))
-    return f"{value:.9g}"
-
-
-def _printed_count(value: int | None) -> str:
-    return "NA" if value is None else str(value)
+    return str(int(value)) if dtype and is_integer(dtype) else f"{value:.9g}"
 
 
 FORMAT = Format("ascend_stats", recognises, read, own_inputs=True)

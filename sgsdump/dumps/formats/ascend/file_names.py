@@ -10,9 +10,8 @@ operator's name are ``_`` in the file's. A watcher names what it dumps of C afte
 characters are replaced, as listed in ``mapping.csv``.
 
 A run lies in ``{dump_path}[/worldsizeN_global_rankR]/{time}/{device}/{model_name}/{model_id}/{data_index}/``:
-data_index is the step,
-the model's name and number are the graph, and the device stands for the rank where no rank is known. Dumps of single
-operators lie in ``{time}/{device}/``. (docs/formats/ascend.md#file-names-of-a-run)
+data_index is the step, the model's name and number are the graph, and the device stands for the rank where no rank is
+known. Dumps of single operators lie in ``{time}/{device}/``. (docs/formats/ascend.md#file-names-of-a-run)
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _NUMBER = re.compile(r"\d{1,11}", re.ASCII)
 
 
 class FileName(NamedTuple):
-    """What a file's name says; ``slice`` is ``context.thread`` of an operator that ran in slices, else ""."""
+    """The facts in a file's name; ``slice`` is ``context.thread`` of an operator that ran in slices, else ""."""
 
     op_type: str
     op_name: str
@@ -59,7 +58,7 @@ class FileName(NamedTuple):
         return self.op_name.removesuffix(ending) + f"_To_{op_name}" if self.op_name.endswith(ending) else op_name
 
     def name_of(self, op_name: str) -> str:
-        """What begins the names of the file's tensors; ``op_name`` is the operator's as far as it is known."""
+        """The beginning of the names of the file's tensors; ``op_name`` is the operator's as far as it is known."""
         if self.is_status:
             return f"{op_name}.{self.task}.{self.stream or 0}"
         return f"{op_name}.{self.slice}" if self.slice else op_name

@@ -1,4 +1,4 @@
-"""The two headers of an operator dump, protobuf and a nano device's, and the slots that they describe.
+"""An operator dump's two headers, protobuf and nano, and their slots. Apart: untrusted bytes, a schema of their own.
 
 **Protobuf**: field numbers and types are those of the public ``toolkit.dumpdata.DumpData``, syntax proto3. Enums are
 declared as int32, so that a number which no version of the schema knows stays what the file says, and texts as bytes,

@@ -151,7 +151,7 @@ def write_operator(
     inputs  by their numbers; None leaves one out and keeps its number. So with ``outputs``.
     time    in microseconds since 1970.
 
-    Returns where it is: another name in the same folder where that of ``path`` is too long. Raises OSError.
+    Returns where it is: another name in the same folder where the path's is too long. Raises OSError.
     """
     dump = headers.messages()["DumpData"](version=VERSION, dump_time=time, op_name=op_name.encode())
     for payload in inputs:
@@ -198,10 +198,11 @@ def _tensor(dump: OperatorDump, slot: Slot, name: str, op_type: str, notes: list
 
 
 def _overflow(tensor: Tensor, who: Callable[[Sequence[Culprit]], str]) -> str:
-    """What the status says; a file's few hundred bytes are read for it."""
+    """The status in words; a file's few hundred bytes are read for it."""
     try:
         status = overflow.status_of(tensor)
-        return f"{tensor.info.name}: {overflow.summary(status)}{who(overflow.culprits(status))}"
+        text = f"{overflow.summary(status)}{who(overflow.culprits(status))}"
+        return overflow.StatusNote.of(tensor.info.name, text)
     except FormatError as error:
         return str(error)
 
@@ -213,8 +214,8 @@ def _header(path: Path) -> tuple[bytes, int]:
         if size <= LENGTH.size:
             raise FormatError(f"it has {size} bytes, an operator dump has more than {LENGTH.size}")
         if length > size - LENGTH.size:
-            left = size - LENGTH.size
-            raise FormatError(f"its header says {length} bytes, {left} are left in the file; was it cut off?")
+            remaining = size - LENGTH.size
+            raise FormatError(f"its header says {length} bytes, {remaining} are left in the file; was it cut off?")
         if not length:
             raise FormatError("it holds no tensor: its header is empty")
         if length > headers.MOST_BYTES:

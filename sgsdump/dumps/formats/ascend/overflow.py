@@ -44,6 +44,18 @@ _OLD = {
 }
 
 
+class StatusNote(str):
+    """The note on an overflow status; ``tensor`` is the status's name, so that no one has to read the wording."""
+
+    tensor: str
+
+    @classmethod
+    def of(cls, tensor: str, text: str) -> StatusNote:
+        note = cls(f"{tensor}: {text}")
+        note.tensor = tensor
+        return note
+
+
 def is_status(tensor: Tensor) -> bool:
     """Whether a tensor is the status of an overflow, by what its file is called."""
     return tensor.info.op_type == STATUS_TYPE

@@ -8,11 +8,8 @@ odd stands in the dump's notes. A shape that needs more bytes than are there is 
 number; of undocumented types the bytes are given.
 
 The file names no tensor and no operator: the tensor is called as the file, without ``.bin``, an output of operator 0.
-Written are the bytes that the vendor's probe writes.
-
-The values of an alias lie in another file of the same execution, some folders away. The execution's folder is the one
-above the operators' (``{id}_{Operator}``) whose name is a number, as in every tree that is written. Only the folders
-that the alias names are looked into, not the whole dump.
+The bytes written are the vendor's probe's. Of an alias only the folders that it names are looked into, below the
+execution's: the folder above the operators' (``{id}_{Operator}``) whose name is a number, as in every tree.
 """
 
 from __future__ import annotations
@@ -52,8 +49,8 @@ def followed_alone(path: Path, content: Content) -> tuple[Content, str]:
     root = _execution_of(path)
     if root is None:
         return content, f"its values are in {content.alias[:60]} of the same run; open the dump's whole folder"
-    own = path.relative_to(root).as_posix()
-    contents, locations = {own: content}, {own: location_of(own)}
+    name_of_alias = path.relative_to(root).as_posix()
+    contents, locations = {name_of_alias: content}, {name_of_alias: location_of(name_of_alias)}
     waiting = [content.alias]
     while waiting and len(contents) < _MOST_FILES:
         named = alias_of(waiting.pop())
@@ -66,7 +63,7 @@ def followed_alone(path: Path, content: Content) -> tuple[Content, str]:
                 continue
             locations[name] = location_of(name)
             waiting.append(contents[name].alias)
-    return followed(own, contents, targets_of(chosen(locations, [])), locations)
+    return followed(name_of_alias, contents, targets_of(chosen(locations, [])), locations)
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -103,20 +100,22 @@ def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
         if number:
             yield Lost(record, "is not the first, and a .bin file holds one", True)
         yield from tensor.lost(record)
-        yield Lost(record, "has a name, which becomes the file's")
-        if (record.io, record.slot, record.op_index, record.op_type, record.constant) != ("out", 0, 0, "", False):
-            yield Lost(record, "has a place in its model, which is left out")
-        if info.quant is not None:
-            yield Lost(record, "has a scale, which is left out")
-        if info.shape is None:
-            yield Lost(record, "has no shape, kept as flat")
         rank = 1 if info.shape is None else len(info.shape)
-        if layout_of(format_number(info.layout), rank) != info.layout:
-            yield Lost(record, f"has layout {info.layout}, which is left out")
-        if info.op_type:
-            yield Lost(record, "has an operator type, which is left out")
-        if info.origin is not None:
-            yield Lost(record, "has an original shape, which is left out")
+        place = record.io, record.slot, record.op_index, record.op_type, record.constant
+        for what, is_lost in (
+            ("has a name, which becomes the file's", True),
+            ("has a place in its model, which is left out", place != ("out", 0, 0, "", False)),
+            ("has a scale, which is left out", info.quant is not None),
+            ("has no shape, kept as flat", info.shape is None),
+            (
+                f"has layout {info.layout}, which is left out",
+                layout_of(format_number(info.layout), rank) != info.layout,
+            ),
+            ("has an operator type, which is left out", bool(info.op_type)),
+            ("has an original shape, which is left out", info.origin is not None),
+        ):
+            if is_lost:
+                yield Lost(record, what)
 
 
 def _execution_of(path: Path) -> Path | None:

@@ -1,5 +1,5 @@
-"""What the hooks of ``sgsdump exec`` wrote beside an ATB tree: whether the tree is whole, files that stand for others,
-and where in the network the operators stand.
+"""The index that the hooks of ``sgsdump exec`` write beside an ATB tree: whether the tree is whole, files that stand
+for others, and where in the network the operators stand.
 
 The tree's root has ``control.json`` and ``processes/{pid}/index.jsonl``; ``index.json`` is written last. Any folder
 below ``tensors/`` may be opened alone, so the root is looked for above it too. The lines of ``index.jsonl`` say once
@@ -21,14 +21,14 @@ from sgsdump.dumps.format import json_object
 from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.folder import leads_out, leads_out_of
 
+Line = Mapping[str, Any]
+Key = tuple[str, int, int, str]
+CONTROL, INDEX, PROCESSES, LINES = "control.json", "index.json", "processes", "index.jsonl"
 MOST_BYTES = 1 << 20
+_MOST_JSON, _TAIL = 64 << 20, 4096
 # Lines of this many steps at most stand among one another: those of threads.
 _OPEN_STEPS = 64
-Line = Mapping[str, Any]
-CONTROL, INDEX, PROCESSES, LINES = "control.json", "index.json", "processes", "index.jsonl"
-_MOST_BYTES, _TAIL = 64 << 20, 4096
 _ABOVE = 8
-Key = tuple[str, int, int, str]
 
 
 class Lines:
@@ -40,7 +40,7 @@ class Lines:
         self._values: dict[int, dict[int, Line]] = {}
 
     def read(self, data: bytes) -> list[Line]:
-        """What a line says, in full; nothing where it is damaged."""
+        """The facts of a line, in full; nothing where it is damaged."""
         line = json_object(data)
         if line is None:
             return []
@@ -85,26 +85,24 @@ class Lines:
         return full
 
     def _of_step(self, step: int) -> dict[int, Line]:
-        known = self._values.get(step)
-        if known is None:
-            known = self._values[step] = {}
-            if len(self._values) > _OPEN_STEPS:
-                del self._values[next(iter(self._values))]
-        return known
+        values = self._values.setdefault(step, {})
+        if len(self._values) > _OPEN_STEPS:
+            del self._values[next(iter(self._values))]
+        return values
 
 
 def lines_in(path: Path, step: int | None = None) -> Iterator[Line]:
     """The lines of an index that can be read; of a ``step`` only where one is given. Raises OSError."""
     lines = Lines(path.parent.name)
-    own = f'{{"step": {step},'.encode()
+    of_step = f'{{"step": {step},'.encode()
     with open_file(path) as file:
         while data := file.readline(MOST_BYTES):
-            if step is None or data.startswith(own) or not data.startswith(b'{"step": '):
+            if step is None or data.startswith(of_step) or not data.startswith(b'{"step": '):
                 yield from lines.read(data)
 
 
 def missing(path: Path) -> Iterator[str]:
-    """What is not complete of the hooks' tree that a folder is in or is, a sentence each; nothing for other folders."""
+    """Sentences on what is incomplete of the hooks' tree that a folder is in or is; none for other folders."""
     root = _root_of(path)
     if root is None:
         return
@@ -112,11 +110,14 @@ def missing(path: Path) -> Iterator[str]:
     if document is None:
         yield f"{root.name} has no {INDEX}: it is not complete, for its dump was stopped before the end"
     processes = document.get("processes") if document else None
-    known = processes if isinstance(processes, list) else [{"pid": pid, "complete": end} for pid, end in _ends(root)]
-    for process in known:
-        if isinstance(process, Mapping) and process.get("complete") is not True:
+    if not isinstance(processes, list):
+        processes = [{"pid": pid, "complete": end} for pid, end in _ends(root)]
+    for process in processes:
+        if not isinstance(process, Mapping):
+            continue
+        if process.get("complete") is not True:
             yield f"it is not complete: process {process.get('pid')} did not come to its end"
-        if isinstance(process, Mapping) and process.get("stopped"):
+        if process.get("stopped"):
             yield f"it is not complete: {str(process['stopped'])[:300]}"
 
 
@@ -129,13 +130,12 @@ def equals(path: Path) -> dict[str, str]:
         return {}
     same_as: dict[str, str] = {}
     folder = path.resolve()
-    for process in _folders(root):
-        for line in _lines(process / LINES):
-            own, same = line.get("file"), line.get("same")
-            if not (isinstance(own, str) and isinstance(same, str)) or leads_out(root / same, root):
-                continue
-            if (root / own).is_relative_to(folder) and not leads_out_of(root, own):
-                same_as[(root / own).relative_to(folder).as_posix()] = os.path.relpath(root / same, folder)
+    for line in _lines(root):
+        file, same = line.get("file"), line.get("same")
+        if not (isinstance(file, str) and isinstance(same, str)) or leads_out(root / same, root):
+            continue
+        if (root / file).is_relative_to(folder) and not leads_out_of(root, file):
+            same_as[(root / file).relative_to(folder).as_posix()] = os.path.relpath(root / same, folder)
     return same_as
 
 
@@ -145,16 +145,9 @@ def unwritten(path: Path) -> set[str]:
     if root is None:
         return set()
     folder = path.resolve().relative_to(root.resolve())
-    parts = folder.parts[1:3]  # tensors/{device}_{pid}/{step}
-    found = set()
-    for process in _folders(root):
-        if parts and parts[0].rpartition("_")[2] != process.name:
-            continue
-        for line in _lines(process / LINES, int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else None):
-            own = line.get("file")
-            if line.get("unwritten") is True and isinstance(own, str) and Path(own).is_relative_to(folder):
-                found.add(Path(own).relative_to(folder).as_posix())
-    return found
+    lines = (line for line in _lines(root, folder) if line.get("unwritten") is True)
+    files = (Path(file) for line in lines if isinstance(file := line.get("file"), str))
+    return {file.relative_to(folder).as_posix() for file in files if file.is_relative_to(folder)}
 
 
 def network(
@@ -169,20 +162,16 @@ def network(
         return {}
     folder = path.resolve().relative_to(root.resolve())
     of_file = {(folder / paths[key]).as_posix(): record for record in records if (key := key_of(record)) in paths}
-    _, process_name, step = next(iter(of_file)).split("/")[:3]  # tensors/{device}_{pid}/{step}
     values: defaultdict[int, dict[Value, Hashable]] = defaultdict(dict)
     weights: defaultdict[int, dict[Value, str]] = defaultdict(dict)
     lines: dict[int, Mapping[str, Any]] = {}
-    for process in _folders(root):
-        if process_name.rpartition("_")[2] != process.name:
-            continue
-        for line in _lines(process / LINES, int(step) if step.isdecimal() else None):
-            record = of_file.get(str(line.get("file")))
-            if record is not None:
-                lines[record.op_index] = line
-                values[record.op_index][record.io, record.slot] = line.get("value")
-                if "weight" in line:
-                    weights[record.op_index][record.io, record.slot] = _below_root(line["weight"])
+    for line in _lines(root, Path(next(iter(of_file)))):
+        record = of_file.get(str(line.get("file")))
+        if record is not None:
+            lines[record.op_index] = line
+            values[record.op_index][record.io, record.slot] = line.get("value")
+            if "weight" in line:
+                weights[record.op_index][record.io, record.slot] = _below_root(line["weight"])
     return {index: _operator(line, values[index], weights[index]) for index, line in lines.items()}
 
 
@@ -224,12 +213,17 @@ def _folders(root: Path) -> list[Path]:
     return []
 
 
-def _lines(path: Path, step: int | None = None) -> Iterator[Line]:
-    with suppress(OSError):
-        yield from lines_in(path, step)
+def _lines(root: Path, place: Path = Path()) -> Iterator[Line]:
+    """The lines of all processes, or of the one and the step that ``place``, a path below the root, is of."""
+    device, step, *_ = (*place.parts[1:3], "", "")  # tensors/{device}_{pid}/{step}
+    for process in _folders(root):
+        if device and device.rpartition("_")[2] != process.name:
+            continue
+        with suppress(OSError):
+            yield from lines_in(process / LINES, int(step) if step.isdecimal() else None)
 
 
 def _json(path: Path) -> Mapping[str, Any] | None:
     with suppress(OSError):
-        return json_object(read_start(path, _MOST_BYTES))
+        return json_object(read_start(path, _MOST_JSON))
     return None

@@ -98,8 +98,11 @@ class Location:
         return "/".join([*self.operators, self.stem or f"{self.io}put.{self.slot}{self.label}"])
 
 
+Targets = Mapping[tuple[Execution, tuple[int, ...], str, int], Sequence[str]]
+
+
 class Alias(NamedTuple):
-    """What ``data=1_2_outtensor0.bin`` points to: child 2 of layer 1, its output 0."""
+    """The target of ``data=1_2_outtensor0.bin``: child 2 of layer 1, its output 0."""
 
     ids: tuple[int, ...]
     io: str
@@ -127,13 +130,13 @@ def split(folders: Sequence[str]) -> tuple[Execution, tuple[str, ...]]:
             if tuple(folders[end - len(root) : end]) == root:
                 begin = max(begin, end)
     rest = folders[begin:]
-    at = next((i for i, folder in enumerate(rest) if _DIGITS.fullmatch(folder)), None)
-    if at is None:
+    index = next((i for i, folder in enumerate(rest) if _DIGITS.fullmatch(folder)), None)
+    if index is None:
         device = rest[0] if rest and _IS_DEVICE.fullmatch(rest[0]) else ""
         return Execution("/".join(folders[:begin]), device), tuple(rest[bool(device) :])
-    root_end = begin + max(0, at - 1)
-    device = rest[at - 1] if at else ""
-    return Execution("/".join(folders[:root_end]), device, rest[at]), tuple(rest[at + 1 :])
+    root_end = begin + max(0, index - 1)
+    device = rest[index - 1] if index else ""
+    return Execution("/".join(folders[:root_end]), device, rest[index]), tuple(rest[index + 1 :])
 
 
 def is_operator(folder: str) -> bool:
@@ -151,8 +154,8 @@ def alias_of(text: str) -> Alias | None:
 
 
 def path_of(name: str, io: str) -> str | None:
-    """The path below ``{device}_{pid}/{execution}`` of a tensor whose name is one that ``Place.name`` gives without
-    anything in front; None for any other name. Only letters, digits, ``_``, ``-`` and ``.`` are in it."""
+    """The path below ``{device}_{pid}/{execution}`` of a tensor whose name is one that ``Location.name`` gives, nothing
+    before it; None for any other name. Only letters, digits, ``_``, ``-`` and ``.`` are in it."""
     match = _NAME.fullmatch(name)
     if match is None or match[2] != io:
         return None
@@ -208,7 +211,7 @@ def _natural(part: str) -> tuple[int, str]:
 
 
 def _target(alias: str, location: Location, targets: Targets, locations: Mapping[str, Location]) -> tuple[str, str]:
-    """The path an alias at a place means, or "" and why there is none."""
+    """The path an alias at a location means, or "" and why there is none."""
     named = alias_of(alias)
     if named is None:
         return "", f"{alias[:60]!r} is not an alias"
@@ -221,6 +224,3 @@ def _target(alias: str, location: Location, targets: Targets, locations: Mapping
     if len(same) > 1:
         return "", f"it is an alias of {alias[:60]}, of which there are {len(same)}"
     return same[0], ""
-
-
-Targets = Mapping[tuple[Execution, tuple[int, ...], str, int], Sequence[str]]

@@ -1,5 +1,5 @@
-"""The contents of an ATB dump's folder: the files that can be read, of each tensor's copies the one that counts, the
-rows of its ``statistic.csv``; and what to say of the rest, a line each in ``notes``.
+"""The contents of an ATB dump's folder: its readable files, the copy of each tensor that counts, the rows of its
+``statistic.csv``; the rest gets a line each in ``notes``.
 
 ``statistic.csv`` (msprobe) has a row per tensor, beside the operators' folders of one execution::
 
@@ -152,15 +152,18 @@ def say_missing(chosen: Mapping[Location, str], rows: Mapping[Location, Row], no
 
 def some(names: Sequence[str], noun: str) -> str:
     """``2 files are …``: the subject of a note, and in brackets the first few."""
-    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    shown = _first(names)
     return f"{len(names)} {noun} ({shown}) is" if len(names) == 1 else f"{len(names)} {noun}s ({shown}) are"
 
 
 def summed(notes: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """A line for each kind of note, with the number of files it concerns and the first few of them."""
     for note, names in notes.items():
-        shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-        yield f"{names[0]} {note}" if len(names) == 1 else f"{len(names)} files: each {note} ({shown})"
+        yield f"{names[0]} {note}" if len(names) == 1 else f"{len(names)} files: each {note} ({_first(names)})"
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def _row(line: str) -> Row | None:
@@ -170,12 +173,7 @@ def _row(line: str) -> Row | None:
     _, _, names, _, ids, io, index, dtype, format, shape, *statistics, path = cells
     parts = list(zip(ids.split("_"), names.split("/")))
     location = _INDEX.fullmatch(index)
-    if (
-        io not in ("input", "output")
-        or not location
-        or len(parts) != names.count("/") + 1
-        or ids.count("_") >= len(parts)
-    ):
+    if io not in ("input", "output") or not location or ids.count("_") != names.count("/"):
         return None
     dims = _shape(shape)
     return Row(

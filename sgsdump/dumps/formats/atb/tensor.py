@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -67,7 +67,7 @@ _MOST_DIGITS = 400
 
 @dataclass(frozen=True)
 class Header:
-    """What a header says, its texts unread: attributes, objects as (offset, length) after ``end``, the byte where the
+    """A header, its texts unread: attributes, objects as (offset, length) after ``end``, the byte where the
     payload begins; ``length`` is None without ``$Object.Length``; ``notes`` are oddities that hinder nothing."""
 
     attributes: Mapping[str, str]
@@ -142,11 +142,12 @@ def parse(data: bytes) -> Header:
         if name == f"{_OBJECT}Length":
             if length is not None:
                 raise FormatError(f"gives $Object.Length twice, again in line {number} of its header")
-            length = _counted(value, text, number)
+            length = int(_matched(_COUNTED, value, text, number, "a number of bytes")[0])
         elif name.startswith(_OBJECT) and name != f"{_OBJECT}Count":
-            _once(objects, name[len(_OBJECT) :], "object", number)[name[len(_OBJECT) :]] = _slice(value, text, number)
+            start, size = _matched(_SLICE, value, text, number, "OFFSET,LENGTH").groups()
+            _add(objects, name.removeprefix(_OBJECT), (int(start), int(size)), "object", number)
         elif not name.startswith("$"):
-            _once(attributes, name, "attribute", number)[name] = value
+            _add(attributes, name, value, "attribute", number)
         elif name not in ("$Version", f"{_OBJECT}Count") and len(notes) < _MOST_NOTES:
             notes.append(f"says {text[:60]!r}, which is not known")
     raise FormatError(f"has no $End=1 in the first {MOST_LINES} lines")
@@ -176,32 +177,18 @@ def number_in(header: Header, name: str) -> int | None:
     return int(text)
 
 
-def header_bytes(format: int, dtype: int, dims: Sequence[int], size: int) -> bytes:
-    """The header of one tensor whose payload has ``size`` bytes, byte for byte as the vendor's probe writes it."""
-    return _lines(
-        "$Version=1.0",
-        "$Object.Count=1",
-        f"$Object.Length={size}",
-        f"format={format}",
-        f"dtype={dtype}",
-        f"dims={_joined(dims)}",
-        f"$Object.data=0,{size}",
-        "$End=1",
-    )
-
-
-def statistics_bytes(format: int, dtype: int | None, dims: Sequence[int], statistics: Mapping[str, float]) -> bytes:
-    """The whole file of a tensor with only statistics: no object, no payload."""
-    return _lines(
-        "$Version=1.0",
-        "$Object.Count=0",
-        "$Object.Length=0",
-        f"format={format}",
-        *([] if dtype is None else [f"dtype={dtype}"]),
-        f"dims={_joined(dims)}",
-        *(f"{name}={value!r}" for name, value in statistics.items()),
-        "$End=1",
-    )
+def header_bytes(
+    format: int, dtype: int | None, dims: Sequence[int], size: int, statistics: Mapping[str, float] | None = None
+) -> bytes:
+    """The header of one tensor whose payload has ``size`` bytes, byte for byte as the vendor's probe writes it; with
+    ``statistics`` the whole file of a tensor that has nothing else: no object, no payload."""
+    has_values = statistics is None
+    lines = ["$Version=1.0", f"$Object.Count={int(has_values)}", f"$Object.Length={size}", f"format={format}"]
+    lines += [] if dtype is None else [f"dtype={dtype}"]
+    lines.append(f"dims={','.join(map(str, dims))}")
+    lines += [f"{name}={value!r}" for name, value in (statistics or {}).items()]
+    lines += [f"$Object.data=0,{size}"] if has_values else []
+    return "".join(f"{line}\n" for line in [*lines, "$End=1"]).encode("ascii")
 
 
 def recognised(path: Path) -> bool:
@@ -221,13 +208,13 @@ def examine(path: Path) -> Content:
 
 
 def header_of(path: Path) -> Header:
-    """What the header of a file says, unread. Raises FormatError."""
+    """The header of a file, unread. Raises FormatError."""
     with _read(path) as file:
         return _header(file)
 
 
 def lost(record: Record) -> Iterator[Lost]:
-    """What a file cannot hold of a tensor's values; see ``Format.loses``."""
+    """The losses of a tensor's values in a file; see ``Format.loses``."""
     dtype, statistics = record.tensor.info.dtype, record.tensor.statistics
     if statistics is None:
         if acl_number_of(dtype) is None:
@@ -252,7 +239,7 @@ def write(file: IO[bytes], record: Record) -> None:
             raise ValuesError(f"tensor {info.name!r} {loss.what}")
     format, number = format_number(info.layout), acl_number_of(info.dtype)
     if tensor.statistics is not None:
-        file.write(statistics_bytes(format, number, info.shape or (), _told(tensor.statistics)))
+        file.write(header_bytes(format, number, info.shape or (), 0, _told(tensor.statistics)))
         return
     assert number is not None
     array = in_shape(tensor)
@@ -277,14 +264,6 @@ def _read(path: Path) -> Iterator[IO[bytes]]:
             raise FormatError(f"{path} {error}") from None
 
 
-def _lines(*lines: str) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode("ascii")
-
-
-def _joined(dims: Sequence[int]) -> str:
-    return ",".join(map(str, dims))
-
-
 def _decoded(line: bytes, number: int) -> str:
     try:
         return line.decode("utf-8")
@@ -299,23 +278,17 @@ def _halves(text: str, number: int) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
-def _once(taken: dict, name: str, what: str, number: int) -> dict:
+def _add(taken: dict[str, Any], name: str, value: Any, kind: str, number: int) -> None:
     if name in taken:
-        raise FormatError(f"gives the {what} {name[:40]!r} twice, again in line {number} of its header")
-    return taken
+        raise FormatError(f"gives the {kind} {name[:40]!r} twice, again in line {number} of its header")
+    taken[name] = value
 
 
-def _counted(value: str, text: str, number: int) -> int:
-    if not _COUNTED.fullmatch(value):
-        raise FormatError(f"has {text[:60]!r} in line {number} of its header, which is not a number of bytes")
-    return int(value)
-
-
-def _slice(value: str, text: str, number: int) -> tuple[int, int]:
-    match = _SLICE.fullmatch(value)
-    if not match:
-        raise FormatError(f"has {text[:60]!r} in line {number} of its header, which is not OFFSET,LENGTH")
-    return int(match[1]), int(match[2])
+def _matched(pattern: re.Pattern[str], value: str, text: str, number: int, meaning: str) -> re.Match[str]:
+    match = pattern.fullmatch(value)
+    if match is None:
+        raise FormatError(f"has {text[:60]!r} in line {number} of its header, which is not {meaning}")
+    return match
 
 
 def _header(file: IO[bytes]) -> Header:
@@ -355,7 +328,7 @@ def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:
 
 
 def _coding(header: Header, notes: list[str], needed: bool) -> Coding | None:
-    """How the elements lie; None where only the type's name is known. Raises FormatError for an unknown number."""
+    """The elements' coding; None where only the type's name is known. Raises FormatError for an unknown number."""
     number = number_in(header, "dtype")
     if number is None and not needed:
         notes.append("names no type of elements")
@@ -384,10 +357,10 @@ def _statistics(attributes: Mapping[str, str]) -> Statistics | None:
     return Statistics(figure("min"), figure("max"), figure("mean"), figure("l2norm"))
 
 
-def _object(header: Header, left: int, notes: list[str]) -> tuple[int, int]:
-    """Offset and length of the tensor's bytes after the header, as the file says."""
+def _object(header: Header, size: int, notes: list[str]) -> tuple[int, int]:
+    """Offset and length of the tensor's bytes in the ``size`` bytes after the header, as the file says."""
     if not header.objects:
-        return 0, left
+        return 0, size
     name = DATA if DATA in header.objects else next(iter(header.objects))
     if len(header.objects) > 1:
         notes.append(f"holds {len(header.objects)} objects: only {name[:40]!r} is read")
@@ -408,8 +381,7 @@ def _trailing(file: IO[bytes], end: int, size: int) -> list[str]:
 
 
 def _told(statistics: Statistics) -> dict[str, float]:
-    known = {name: getattr(statistics, name) for name in STATISTICS}
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name in STATISTICS if (value := getattr(statistics, name)) is not None}
 
 
 def _payload(array: np.ndarray) -> bytes | memoryview:

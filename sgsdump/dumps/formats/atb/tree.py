@@ -44,7 +44,7 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 NO_TENSOR = "kernel_tilingdata.bin"
 _EXECUTION = "0_0/0"
 NOT_WRITTEN = "it is memory to which nothing had been written yet"
-NONE: Mapping[str, str] = MappingProxyType({})
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ def runs(path: Path, notes: list[str]) -> list[Run]:
     for name in sorted({*files_below(path, (ENDING, survey.NAME), notes), *hooked.equals(path)}):
         if not name.endswith(NO_TENSOR):
             by_execution[split(name.split("/")[:-1])[0]].append(name)
-    apart = {one for one in by_execution if one.number} or {one for one in by_execution if one.device}
-    stray = [name for one, names in by_execution.items() if one not in apart for name in names]
-    if apart and stray:
+    executions = {one for one in by_execution if one.number} or {one for one in by_execution if one.device}
+    stray = [name for execution, names in by_execution.items() if execution not in executions for name in names]
+    if executions and stray:
         notes.append(f"{survey.some(stray, 'file')} of no execution")
-    return [one.as_run() for one in apart]
+    return [execution.as_run() for execution in executions]
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -106,9 +106,10 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
     taken: set[str] = set()
     with replacing_folder(Path(path)) as folder:
         for record in records:
-            location = read_from.get(_key(record)) or _path_by_name(record)
-            while location is None or location in taken:
-                location = _own_path(record, names)
+            location = read_from.get(_key(record)) or _in_execution(atb_location.path_of(record.name, record.io))
+            while not location or location in taken:
+                folder_name = names.free(f"{record.op_index}_{file_stem(record.name)}", "")
+                location = _in_execution(atb_location.made_path(folder_name, record.io, record.slot))
             taken.add(location)
             entries.append(manifest.entry_of(record, location))
             make_folder((folder / location).parent)
@@ -130,11 +131,11 @@ def _is_of_a_tree(path: Path) -> bool:
 
 
 def _theirs(
-    root: Path, files: Sequence[str], tables: Sequence[str], notes: list[str], equal: Mapping[str, str] = NONE
+    root: Path, files: Sequence[str], tables: Sequence[str], notes: list[str], equal: Mapping[str, str] = _NONE
 ) -> tuple[list[Record], Paths]:
     contents = survey.examined(root, files, notes)
-    sources = survey.examined(root, sorted({same for own, same in equal.items() if own not in contents}), notes)
-    contents |= {own: sources[same] for own, same in equal.items() if own not in contents and same in sources}
+    sources = survey.examined(root, sorted({same for name, same in equal.items() if name not in contents}), notes)
+    contents |= {name: sources[same] for name, same in equal.items() if name not in contents and same in sources}
     locations = {name: atb_location.location_of(name) for name in contents}
     chosen = survey.chosen(locations, notes)
     rows = survey.rows(root, tables, notes)
@@ -150,19 +151,18 @@ def _theirs(
         number = numbers.setdefault((location.execution, location.operators), len(numbers))
         if location in listed:
             tensor = _of_row(listed[location], location.name, location.op_type)
-        else:
-            content, why = atb_location.followed(chosen[location], contents, targets, locations)
-            if chosen[location] in unwritten:
-                why = NOT_WRITTEN
-            tensor = content.tensor(location.name, location.op_type, why)
-            if why:
-                lost[f"has no values: {why}"].append(chosen[location])
-        record = Record(location.io, location.slot, number, location.op_type, tensor)
-        if chosen.get(location) in unwritten:
-            record = replace(record, unwritten=True)
+            records.append(Record(location.io, location.slot, number, location.op_type, tensor))
+            continue
+        path = chosen[location]
+        content, why = atb_location.followed(path, contents, targets, locations)
+        is_unwritten = path in unwritten
+        why = NOT_WRITTEN if is_unwritten else why
+        if why:
+            lost[f"has no values: {why}"].append(path)
+        tensor = content.tensor(location.name, location.op_type, why)
+        record = Record(location.io, location.slot, number, location.op_type, tensor, unwritten=is_unwritten)
         records.append(record)
-        if location in chosen:
-            paths[_key(record)] = chosen[location]
+        paths[_key(record)] = path
     if not records:
         raise FormatError(f"no file in {root} is an ATB tensor ({notes[-1] if notes else 'there is none'})")
     notes.extend(survey.summed(lost))
@@ -201,20 +201,11 @@ def _of_manifest(record: Record, content: Content) -> Record:
     if content.alias or content.coding.dtype != info.dtype:
         raise FormatError(f"{content.path} does not hold the {info.dtype} that {manifest.NAME} says")
     manifest.check_count(record, content.count, content.path)
-    load = content.tensor(info.name).raw
-    return replace(record, tensor=Tensor(info, load))
+    return replace(record, tensor=Tensor(info, content.tensor(info.name).raw))
 
 
-def _path_by_name(record: Record) -> str | None:
-    """The path of a record whose name is one that a tree gives."""
-    location = atb_location.path_of(record.name, record.io)
-    return None if location is None else f"{_EXECUTION}/{location}"
-
-
-def _own_path(record: Record, names: Taken) -> str:
-    """A path below a folder that no other record has."""
-    folder = names.free(f"{record.op_index}_{file_stem(record.name)}", "")
-    return f"{_EXECUTION}/{atb_location.made_path(folder, record.io, record.slot)}"
+def _in_execution(path: str | None) -> str:
+    return f"{_EXECUTION}/{path}" if path else ""
 
 
 def _key(record: Record) -> Key:

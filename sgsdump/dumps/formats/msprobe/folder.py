@@ -1,12 +1,4 @@
-"""The values of an msprobe dump: .npy files beside its JSON, in ``dump_tensor_data`` where there is such a folder.
-
-The path in the JSON is that of the machine of the run, so it is not followed. Values in .pt files are read without
-torch, unless the same array stands beside them as .npy. An element type that numpy has not is often kept as another
-(bfloat16 as float32): the file's is taken, and so is its shape.
-
-The arguments of an operator in msprobe's ``dump.json`` (``folder.py`` has its form), and the tensors among them.
-
-What msprobe dumps of a PyTorch or MindSpore run: a folder with ``dump.json`` (or ``debug.json``); read only.
+"""An msprobe dump of a PyTorch or MindSpore run: a folder with ``dump.json`` (or ``debug.json``); read only.
 
 ::
 
@@ -29,10 +21,11 @@ counted. The operator type is the API's name or the module's class. Gradients of
 ``….parameters_grad.0.weight``. Tensors under a key that is not known are read as inputs, so that none is lost.
 
 Values are read from the .npy files of ``dump_tensor_data``, which is looked for beside the JSON whatever path is
-written in it (that path is of the machine that ran). Where there are none (the task ``statistics``, a .pt file, which
-only torch reads, a missing file) tensors have the statistics Max, Min, Mean, Norm. The JSON file may be named instead
-of its folder, or a folder above; with several below it is a tree, ``step3/rank0`` being a run of it. The dump's
-``variant`` is the JSON's path. ``stack.json`` and ``construct.json`` are not needed.
+written in it (that path is of the machine that ran), or from the .pt files there, without torch. An element type that
+numpy lacks is often kept as another (bfloat16 as float32): the file's type and shape are taken. Where there are no
+values (the task ``statistics``, a missing file) tensors have the statistics Max, Min, Mean, Norm. The JSON file may be
+named instead of its folder, or a folder above; with several below it is a tree, ``step3/rank0`` being a run of it. The
+dump's ``variant`` is the JSON's path. ``stack.json`` and ``construct.json`` are not needed.
 """
 
 from __future__ import annotations
@@ -74,7 +67,7 @@ _PARTS = {
 }
 # Entries that hold tensors without saying whether they go in or out: gradients, and what users asked to be saved.
 _WHOLE = ("parameters_grad", "debug")
-_TYPE_PLACE = -3
+_TYPE_INDEX = -3
 _GRADIENT = _WHOLE[0]
 NAMES = ("dump.json", "debug.json")
 MOST_BYTES = 256 << 20
@@ -108,16 +101,16 @@ class Values:
             self.say("have no values: their files are missing or damaged", info.name)
             return _without_values(info, statistics, str(error))
 
-    def say(self, what: str, name: str) -> None:
+    def say(self, event: str, name: str) -> None:
         """Note what befell a tensor."""
-        self._said.setdefault(what, []).append(name)
+        self._said.setdefault(event, []).append(name)
 
     def notes(self) -> list[str]:
         """A line for each thing that befell tensors."""
         lines = []
-        for what, names in self._said.items():
+        for event, names in self._said.items():
             more = " …" if len(names) > SHOWN else ""
-            lines.append(f"tensors {what} ({len(names)}): {', '.join(map(repr, names[:SHOWN]))}{more}")
+            lines.append(f"tensors {event} ({len(names)}): {', '.join(map(repr, names[:SHOWN]))}{more}")
         return lines
 
     def _of_npy(self, path: Path, info: TensorInfo) -> Tensor:
@@ -188,11 +181,11 @@ def type_of(operator: str) -> str:
     parts = operator.split(".")
     if _without_call(operator) == operator and parts[-1] == _GRADIENT:
         parts.append("0")
-    return parts[_TYPE_PLACE] if len(parts) >= -_TYPE_PLACE else ""
+    return parts[_TYPE_INDEX] if len(parts) >= -_TYPE_INDEX else ""
 
 
 def tensor_of(leaf: Leaf, op_type: str, values: Values) -> Tensor | None:
-    """The tensor an argument is, None for one that is none. Raises FormatError for a shape that cannot be."""
+    """The tensor that an argument is, None for any other argument. Raises FormatError for a shape that cannot be."""
     facts = leaf.facts
     if not _describes_tensor(facts):
         return None
@@ -245,7 +238,7 @@ def read(path: Path) -> Dump:
 
 def _without_values(info: TensorInfo, statistics: Statistics, why: str) -> Tensor:
     def load() -> np.ndarray:
-        raise ValuesError(f"tensor {info.name!r} has no values: {why}")
+        raise ValuesError(f"has no values: {why}", tensor=info.name)
 
     return Tensor(info, load, statistics)
 
@@ -261,7 +254,7 @@ def _describes_tensor(facts: Any) -> bool:
 
 
 def _flat(value: Any, name: str, without_number: bool = False, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """What is in nested lists and objects, by the names msprobe gives; a gradient's list of one adds no number."""
+    """The items of nested lists and objects, by the names msprobe gives; a gradient's list of one adds no number."""
     if isinstance(value, Mapping) and value.get("class_type") == "torch.distributed.P2POp":
         value = value.get("tensor")
     is_leaf = isinstance(value, Mapping) and isinstance(value.get("type"), str)

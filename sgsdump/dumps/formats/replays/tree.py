@@ -10,7 +10,7 @@
      "graphs": {"net/0": [["conv1", "Conv", ["data", "conv1.weight"], ["conv1"], "layer1.0"] …]}}
 
 ``place`` is a dump of any format, below the index's folder; of a run without one, ``tensors`` tells what there was.
-``outputs`` holds the run's outputs against the program's own. ``graphs`` has each model's nodes: name, type, the names
+``outputs`` compares the run's outputs with the program's own. ``graphs`` has each model's nodes: name, type, the names
 of what they read and make, and the module they stand in where the model says so besides their names (older ones: not).
 
 A tree that the hooks filled but that was never replayed (the dump was stopped before) is recognised too, to report

@@ -49,6 +49,13 @@ _INDEXED = re.compile(r"topoidx_(\d{5,})__(.*)\.npy", re.DOTALL)
 Number = int | float | None
 JSON_NAME = "dump_info.json"
 DATE = "%Y-%m-%d %H:%M:%S"
+# The keys of an entry in the JSON's order, and the fields that they are of.
+_INPUT_KEYS = {"input_name": "name", **{name: name for name in ("seed", "low", "high", "use_external")}}
+_INPUT_KEYS |= {"tensor_info": "facts", "file": "file", "layout": "layout"}
+_OUTPUT_KEYS = {"node_output_name": "name", "node_name": "node", "node_type": "op_type", "node_input_name": "inputs"}
+_OUTPUT_KEYS |= {"tensor_info": "facts", "topo_index": "topo_index", "file": "file", "layout": "layout"}
+_LOST_KEYS = {"node_output_name": "name", "error": "error", "failed": "failed"}
+_LOST_KEYS |= {"node_name": "node", "node_type": "op_type", "topo_index": "topo_index"}
 
 
 @dataclass(frozen=True)
@@ -160,8 +167,8 @@ def write(info: DumpInfo, folder: Path) -> None:
     """Write ``folder/dump_info.json``, whole or not at all. Raises OutputError."""
     document = {
         "meta_info": dict(info.meta),
-        "input_info": [_input_json(entry) for entry in info.inputs],
-        "node_output_info": [_output_json(entry) for entry in info.outputs],
+        "input_info": list(map(_json, info.inputs)),
+        "node_output_info": list(map(_json, info.outputs)),
     }
     text = json.dumps(strict(document), indent=4, ensure_ascii=False, allow_nan=False, default=_plain)
     replace_text(folder / JSON_NAME, text)
@@ -195,43 +202,18 @@ def _median(array: np.ndarray) -> Any:
     return np.median(array)
 
 
-def _input_json(entry: InputEntry) -> dict[str, Any]:
-    return {
-        "input_name": entry.name,
-        "seed": entry.seed,
-        "low": entry.low,
-        "high": entry.high,
-        "use_external": entry.use_external,
-        "tensor_info": _facts_json(entry.facts),
-        "file": entry.file,
-        "layout": entry.layout,
-    }
-
-
-def _output_json(entry: OutputEntry) -> dict[str, Any]:
-    if entry.error is not None:
-        lost = {"node_output_name": entry.name, "error": entry.error, "failed": entry.failed}
-        return {**lost, "node_name": entry.node, "node_type": entry.op_type, "topo_index": entry.topo_index}
-    return {
-        "node_output_name": entry.name,
-        "node_name": entry.node,
-        "node_type": entry.op_type,
-        "node_input_name": list(entry.inputs),
-        "tensor_info": _facts_json(entry.facts),
-        "topo_index": entry.topo_index,
-        "file": entry.file,
-        "layout": entry.layout,
-    }
-
-
-def _facts_json(facts: TensorFacts | None) -> dict[str, Any] | None:
-    return None if facts is None else {**vars(facts), "shape": list(facts.shape)}
+def _json(entry: InputEntry | OutputEntry) -> dict[str, Any]:
+    is_lost = isinstance(entry, OutputEntry) and entry.error is not None
+    keys = _INPUT_KEYS if isinstance(entry, InputEntry) else _LOST_KEYS if is_lost else _OUTPUT_KEYS
+    document = {key: getattr(entry, name) for key, name in keys.items()}
+    if document.get("tensor_info") is not None:
+        document["tensor_info"] = vars(document["tensor_info"])
+    return document
 
 
 def _input(entry: Mapping[str, Any]) -> InputEntry:
-    name = str(entry["input_name"])
     return InputEntry(
-        name,
+        str(entry["input_name"]),
         _facts(entry.get("tensor_info")),
         _seed(entry.get("seed")),
         _number(entry.get("low")),
@@ -256,8 +238,8 @@ def _output(entry: Mapping[str, Any]) -> OutputEntry:
         error, failed = str(entry["error"]), bool(entry.get("failed", True))
         return OutputEntry(name, None, node, op_type, topo_index=index, error=error, failed=failed)
     inputs: Sequence[str] = entry.get("node_input_name") or ()
-    known, file = _facts(entry.get("tensor_info")), _inside(entry.get("file"))
-    return OutputEntry(name, known, node, op_type, tuple(map(str, inputs)), index, file, entry.get("layout"))
+    facts, file = _facts(entry.get("tensor_info")), _inside(entry.get("file"))
+    return OutputEntry(name, facts, node, op_type, tuple(map(str, inputs)), index, file, entry.get("layout"))
 
 
 def _facts(entry: Mapping[str, Any] | None) -> TensorFacts | None:

@@ -46,87 +46,73 @@ def read(path: Path) -> Dump:
     """A dump whose values are read from their files when asked for. Raises FormatError when what the JSON lists is
     missing or damaged."""
     notes: list[str] = []
-    try:
-        info = dump_info.read(inside(path, JSON_NAME))
-    except OverflowError as error:
-        raise FormatError(f"{path / JSON_NAME} has a number beyond reason: {error}") from None
-    files = files_below(path, ENDING, notes)
-    unlisted = dict.fromkeys(name for name in files if name.startswith((f"{INPUTS}/", f"{OUTPUTS}/")))
-    by_name = _by_name(unlisted)
-    records = [*_inputs(path, info, unlisted, by_name, notes), *_outputs(path, info, unlisted, by_name, notes)]
-    if unlisted:
-        notes.append(
-            f"{len(unlisted)} files are not in {JSON_NAME}, left over from another run: {', '.join([*unlisted][:3])}"
-        )
+    info = dump_info.read(inside(path, JSON_NAME))
+    unlisted = _Unlisted(path, files_below(path, ENDING, notes))
+    records = [*_inputs(path, info, unlisted, notes), *_outputs(path, info, unlisted, notes)]
+    if unlisted.names:
+        first = ", ".join([*unlisted.names][:3])
+        notes.append(f"{len(unlisted.names)} files are not in {JSON_NAME}, left over from another run: {first}")
     if not records:
         raise FormatError(f"{path / JSON_NAME} lists no tensor that was dumped")
     return Dump(records, FORMAT.name, info, path, notes)
 
 
-def _by_name(files: Iterable[str]) -> dict[tuple[str, str], list[str]]:
-    """File names by folder and by the tensor name they stand for, those with an index first."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for file in sorted(files, key=lambda name: dump_info.named(name.partition("/")[2])[0] is None):
-        folder, _, name = file.partition("/")
-        groups.setdefault((folder, dump_info.named(name)[1]), []).append(file)
-    return groups
+class _Unlisted:
+    """The files of a folder that no entry of the JSON has taken yet."""
+
+    def __init__(self, path: Path, files: Iterable[str]):
+        self._path = path
+        self.names = dict.fromkeys(name for name in files if name.startswith((f"{INPUTS}/", f"{OUTPUTS}/")))
+        self._by_tensor: dict[tuple[str, str], list[str]] = {}
+        # those with an index first
+        for file in sorted(self.names, key=lambda name: dump_info.named(name.partition("/")[2])[0] is None):
+            folder, _, name = file.partition("/")
+            self._by_tensor.setdefault((folder, dump_info.named(name)[1]), []).append(file)
+
+    def take(self, folder: str, entry: InputEntry | OutputEntry) -> str:
+        """The file of an entry: the one it names, else that of its tensor. Raises FormatError when there is none."""
+        candidates = self._by_tensor.get((folder, entry.name), []) if entry.file is None else [entry.file]
+        file = next((name for name in candidates if name in self.names), None)
+        if file is None:
+            missing = f"the file of {entry.name!r} in {folder}/ is missing; was the folder copied whole?"
+            raise FormatError(f"{self._path}: {missing}")
+        del self.names[file]
+        return file
 
 
-def _inputs(
-    path: Path, info: DumpInfo, unlisted: dict[str, None], by_name: dict[tuple[str, str], list[str]], notes: list[str]
-) -> Iterator[Record]:
+def _inputs(path: Path, info: DumpInfo, unlisted: _Unlisted, notes: list[str]) -> Iterator[Record]:
     for slot, entry in enumerate(info.inputs):
-        file = _file(path, entry.file, (INPUTS, entry.name), unlisted, by_name)
-        layout = entry.layout if isinstance(entry.layout, str) else None
-        yield Record("in", slot, 0, "", _tensor(path / file, entry.name, entry.facts, notes, layout))
+        file = unlisted.take(INPUTS, entry)
+        yield Record("in", slot, 0, "", _tensor(path / file, entry, "", notes))
 
 
-def _outputs(
-    path: Path, info: DumpInfo, unlisted: dict[str, None], by_name: dict[tuple[str, str], list[str]], notes: list[str]
-) -> Iterator[Record]:
+def _outputs(path: Path, info: DumpInfo, unlisted: _Unlisted, notes: list[str]) -> Iterator[Record]:
     for number, entry in enumerate(info.outputs):
         if entry.error is not None:
             notes.append(f"not dumped: {entry.name}: {' '.join(entry.error.split())[:200]}")
             continue
-        file = _file(path, entry.file, (OUTPUTS, entry.name), unlisted, by_name)
+        file = unlisted.take(OUTPUTS, entry)
         index = dump_info.named(file.partition("/")[2])[0] if entry.topo_index is None else entry.topo_index
-        layout = entry.layout if isinstance(entry.layout, str) else None
-        tensor = _tensor(path / file, entry.name, entry.facts, notes, layout, entry.op_type)
+        tensor = _tensor(path / file, entry, entry.op_type, notes)
         yield Record("out", 0, number if index is None else index, entry.node or entry.op_type, tensor)
 
 
-def _file(
-    path: Path,
-    file: str | None,
-    key: tuple[str, str],
-    unlisted: dict[str, None],
-    by_name: dict[tuple[str, str], list[str]],
-) -> str:
-    """The file of an entry, taken from those that are left. Raises FormatError when there is none."""
-    chosen = file if file is not None else next((name for name in by_name.get(key, []) if name in unlisted), None)
-    if chosen is None or chosen not in unlisted:
-        raise FormatError(f"{path}: the file of {key[1]!r} in {key[0]}/ is missing; was the folder copied whole?")
-    del unlisted[chosen]
-    return chosen
-
-
-def _tensor(
-    path: Path, name: str, facts: TensorFacts | None, notes: list[str], layout: str | None = None, op_type: str = ""
-) -> Tensor:
+def _tensor(path: Path, entry: InputEntry | OutputEntry, op_type: str, notes: list[str]) -> Tensor:
     header, _ = npy_file.header_of(path)
+    facts, dtype = entry.facts, header.dtype
     if facts is not None and facts.dtype in KNOWN:
-        npy_file.check_type(header, KNOWN[facts.dtype], path)
+        dtype = KNOWN[facts.dtype]
+        npy_file.check_type(header, dtype, path)
         if facts.shape != header.shape:
             notes.append(f"{path} is of shape {list(header.shape)}, {JSON_NAME} says {list(facts.shape)}")
-        return npy_file.tensor_of(
-            path, header, TensorInfo(name, header.shape, KNOWN[facts.dtype], layout, None, op_type)
-        )
-    npy_file.check_plain(header, path)
-    return npy_file.tensor_of(path, header, TensorInfo(name, header.shape, header.dtype, layout, None, op_type))
+    else:
+        npy_file.check_plain(header, path)
+    layout = entry.layout if isinstance(entry.layout, str) else None
+    return npy_file.tensor_of(path, header, TensorInfo(entry.name, header.shape, dtype, layout, None, op_type))
 
 
 def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterator[Lost]:
-    """What such a folder has no place for; see ``Format.loses``."""
+    """The losses in such a folder; see ``Format.loses``."""
     yield from manifest.loses(records)
     inputs = 0
     for record, why in _placed(records):
@@ -145,8 +131,7 @@ def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterato
         if record.io == "out" and not record.op_type and info.op_type:
             yield Lost(record, "is of an operator without a name, which is called by its type")
         if record.io == "in":
-            place = record.slot, record.op_index, record.op_type, info.op_type, record.cut
-            if place != (inputs, 0, "", "", False):
+            if (record.slot, record.op_index, record.op_type, info.op_type, record.cut) != (inputs, 0, "", "", False):
                 yield Lost(record, "is an operator's input, kept as the net's")
             inputs += 1
         if info.origin is not None:

@@ -1,1 +1,1 @@
-"""What several formats read and write: .npy files, members of archives, manifests, Ascend's types, torch's pickles."""
+"""Shared by several formats: .npy files, members of archives, manifests, Ascend's types, torch's pickles."""

@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 
 
 def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
-    """What even a manifest beside values cannot hold; the ``Format.loses`` of formats with one."""
+    """The facts that even a manifest beside values cannot hold; the ``Format.loses`` of formats with one."""
     for record in records:
         if record.tensor.statistics is not None:
             yield Lost(record, "has no values, statistics at most", True)
@@ -62,7 +62,7 @@ def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
 
 
 def facts_lost(records: Sequence[Record]) -> Iterator[Lost]:
-    """What a manifest itself cannot hold."""
+    """The facts that a manifest itself cannot hold."""
     for record in records:
         info = record.tensor.info
         if info.dtype.newbyteorder("=") not in KNOWN.values():
@@ -170,7 +170,7 @@ def _shape(sizes: list[Any] | None) -> tuple[int, ...] | None:
     if sizes is None:
         return None
     if len(sizes) > _MOST_RANK or not all(type(size) is int and 0 <= size <= _MOST_COUNT for size in sizes):
-        raise ValueError(f"shape {str(sizes)[:80]} is none")
+        raise ValueError(f"{str(sizes)[:80]} is not a shape")
     if math.prod(size or 1 for size in sizes) > _MOST_COUNT:
         raise ValueError(f"shape {str(sizes)[:80]} is too large")
     return tuple(sizes)
@@ -235,4 +235,4 @@ def _typed(entry: dict[str, Any], key: str, *kinds: type | None) -> Any:
 
 
 def _refuse(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")

@@ -37,7 +37,7 @@ _READ_BYTES = 2**20
 
 
 class Header(NamedTuple):
-    """What a .npy header says: type, shape and order of the values, and where they begin."""
+    """The facts of a .npy header: type, shape and order of the values, and where they begin."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -62,15 +62,15 @@ def parse_header(start: bytes, size: int, where: object) -> Header:
     version = tuple(start[6:8])
     if not start.startswith(MAGIC) or len(start) < 12 or version not in ((1, 0), (2, 0)):
         raise FormatError(f"{where} is not a whole .npy file of version 1 or 2")
-    known = 10 if version == (1, 0) else 12
-    length = int.from_bytes(start[8:known], "little")
-    if len(start) < known + length:
+    begin = 10 if version == (1, 0) else 12
+    length = int.from_bytes(start[8:begin], "little")
+    if len(start) < begin + length:
         raise FormatError(f"{where} is cut off in its .npy header")
     try:
-        dtype, shape, fortran = _parsed(start[: known + length])
+        dtype, shape, fortran = _parsed(start[: begin + length])
     except FormatError as error:
         raise FormatError(f"{where} {error}") from None
-    header = Header(dtype, shape, fortran, known + length)
+    header = Header(dtype, shape, fortran, begin + length)
     if header.end > size:
         raise FormatError(
             f"{where} declares {header.end - header.offset} bytes of values, {size - header.offset} follow"
@@ -80,15 +80,15 @@ def parse_header(start: bytes, size: int, where: object) -> Header:
 
 @lru_cache(maxsize=1024)
 def _parsed(head: bytes) -> tuple[np.dtype, tuple[int, ...], bool]:
-    read, known = (npy.read_array_header_1_0, 10) if head[6] == 1 else (npy.read_array_header_2_0, 12)
-    text = head[known:].rstrip(b" \n")
+    read, begin = (npy.read_array_header_1_0, 10) if head[6] == 1 else (npy.read_array_header_2_0, 12)
+    text = head[begin:].rstrip(b" \n")
     if len(text) > _MOST_TEXT:
         raise FormatError(f"has a .npy header of {len(text)} characters, more than plain numbers need")
     try:
         with warnings.catch_warnings():
             # that Python 2 wrote it, so that its numbers end in L; what Python thinks of a hostile one
             warnings.simplefilter("ignore")
-            shape, fortran, dtype = read(io.BytesIO(len(text).to_bytes(known - 8, "little") + text), HEADER_BYTES)
+            shape, fortran, dtype = read(io.BytesIO(len(text).to_bytes(begin - 8, "little") + text), HEADER_BYTES)
     except Exception as error:
         # What numpy's parser raises for a hostile header is open-ended.
         raise FormatError(f"has a damaged .npy header ({' '.join(str(error).split())[:80]})") from None

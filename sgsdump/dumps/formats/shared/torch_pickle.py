@@ -1,4 +1,4 @@
-"""The content of the pickle in a torch file: storages, tensors as views of them, and the tensors' names.
+"""The pickle in a torch file: storages, tensors as views, their names. Apart: untrusted, and all its calls are here.
 
 ``torch.save`` writes a tensor as a call of ``torch._utils._rebuild_tensor_v2(storage, offset, size, stride, …)``, and a
 storage as a reference outside of the pickle, ``("storage", torch.FloatStorage, key, location, elements)``. The calls
@@ -66,7 +66,7 @@ class Storage(NamedTuple):
 
 @dataclass(frozen=True)
 class Scaled:
-    """How the integers of a quantised tensor mean numbers; arrays per channel are tensors of the file themselves."""
+    """The scale and zero point of a quantised tensor; arrays per channel are tensors of the file themselves."""
 
     scale: Any
     zero_point: Any
@@ -133,19 +133,19 @@ def referred(reference: Any) -> Storage | Global:
     raise FormatError("refused: the pickle points at something outside of itself that is not a storage")
 
 
-def rebuilt(what: Global, arguments: tuple[Any, ...]) -> Any:
-    """What stands for the result of a call in a torch file: a View, LeftOut, or plain data. Raises FormatError."""
-    build = _CALLS.get((what.module, what.name))
-    if build is None and what.module.startswith("torch_npu.") and what.name == "_rebuild_npu_tensor":
+def rebuilt(function: Global, arguments: tuple[Any, ...]) -> Any:
+    """The result of a call in a torch file: a View, LeftOut, or plain data. Raises FormatError."""
+    build = _CALLS.get((function.module, function.name))
+    if build is None and function.module.startswith("torch_npu.") and function.name == "_rebuild_npu_tensor":
         build = _tensor
-    if build is None and what.module.startswith("__torch__"):
-        return Object(what, arguments)
+    if build is None and function.module.startswith("__torch__"):
+        return Object(function, arguments)
     if build is None:
-        raise refused(what)
+        raise refused(function)
     try:
         return build(*arguments)
     except (TypeError, ValueError, IndexError, AttributeError) as error:
-        raise FormatError(f"a damaged call of {what} ({' '.join(str(error).split())[:80]})") from None
+        raise FormatError(f"a damaged call of {function} ({' '.join(str(error).split())[:80]})") from None
 
 
 def tensors_in(content: Any, alone: str, notes: list[str]) -> Iterator[tuple[str, View]]:
@@ -153,7 +153,7 @@ def tensors_in(content: Any, alone: str, notes: list[str]) -> Iterator[tuple[str
 
     ``notes`` gets a line on what is not among them.
     """
-    others, deep, seen = 0, 0, set[int]()
+    others, deep, visited = 0, 0, set[int]()
     waiting: list[tuple[str, Any, int]] = [("", content, 0)]
     while waiting:
         name, value, depth = waiting.pop()
@@ -162,14 +162,14 @@ def tensors_in(content: Any, alone: str, notes: list[str]) -> Iterator[tuple[str
         elif isinstance(value, LeftOut):
             notes.append(f"{(name or alone)[:200]!r} is {value.why}; it is left out")
         elif isinstance(value, dict | list | tuple | Object):
-            if id(value) in seen and value != ():
+            if id(value) in visited and value != ():
                 continue
-            seen.add(id(value))
+            visited.add(id(value))
             inner = _inside(value)
             if inner and (depth >= DEEPEST or len(name) > LONGEST_NAME):
                 deep += 1
                 continue
-            named = [(f"{name}.{part}" if name and part else name or part, one, depth + 1) for part, one in inner]
+            named = [(f"{name}.{part}" if name and part else name or part, item, depth + 1) for part, item in inner]
             waiting.extend(reversed(named))
         elif value is not None and not isinstance(value, Global):
             others += 1
@@ -181,19 +181,18 @@ def tensors_in(content: Any, alone: str, notes: list[str]) -> Iterator[tuple[str
 
 def _tensor(of: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> View:
     """``_rebuild_tensor`` and ``_v2``; the last argument of the latter may be a dict of flags."""
-    return _view(of, offset, size, stride, of.dtype, of.type_name, rest[-1] if rest else None)
+    return _view(of, offset, size, stride, rest[-1] if rest else None)
 
 
-def _tensor_v3(
-    of: Any, offset: Any, size: Any, stride: Any, _gradient: Any, _hooks: Any, dtype: Any, flags: Any = None
-) -> View:
-    """A tensor of a type that has no storage of its own: the storage is of bytes."""
-    name = dtype.name
-    return _view(of, offset, size, stride, KNOWN.get(name), name, flags)
+def _tensor_v3(of: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> View:
+    """A tensor of a type that has no storage of its own: the storage is of bytes. The flags may be absent."""
+    _gradient, _hooks, dtype, flags = rest if len(rest) == 4 else (*rest, None)
+    view = _view(of, offset, size, stride, flags)
+    return replace(view, dtype=KNOWN.get(dtype.name), type_name=dtype.name)
 
 
 def _quantised(of: Any, offset: Any, size: Any, stride: Any, how: Any, *_rest: Any) -> View:
-    view = _view(of, offset, size, stride, of.dtype, of.type_name, None)
+    view = _view(of, offset, size, stride)
     match how:
         case (Global(_, "per_tensor_affine"), float() | int() as scale, int() as zero_point):
             return replace(view, scaled=Scaled(float(scale), zero_point))
@@ -203,7 +202,7 @@ def _quantised(of: Any, offset: Any, size: Any, stride: Any, how: Any, *_rest: A
     return replace(view, dtype=None, type_name=f"quantised {of.type_name}")
 
 
-def _view(of: Any, offset: Any, size: Any, stride: Any, dtype: np.dtype | None, type_name: str, flags: Any) -> View:
+def _view(of: Any, offset: Any, size: Any, stride: Any, flags: Any = None) -> View:
     if not isinstance(of, Storage):
         raise FormatError("the pickle makes a tensor of something that is not a storage")
     shape, strides = (_whole_numbers(numbers) for numbers in (size, stride))
@@ -213,7 +212,7 @@ def _view(of: Any, offset: Any, size: Any, stride: Any, dtype: np.dtype | None, 
         raise FormatError(f"the pickle makes a tensor beyond any memory: {str(list(shape))[:80]}")
     flags = flags if isinstance(flags, dict) else {}
     conjugated, negated = (flags.get(name) is True for name in ("conj", "neg"))
-    return View(of, of.first + offset, shape, strides, dtype, type_name, None, conjugated, negated)
+    return View(of, of.first + offset, shape, strides, of.dtype, of.type_name, None, conjugated, negated)
 
 
 def _whole_numbers(numbers: Any) -> tuple[int, ...]:
@@ -246,24 +245,20 @@ def _mapping(items: Any = (), *_rest: Any) -> dict[Any, Any]:
 
 
 def _inside(value: Any) -> list[tuple[str, Any]]:
-    """What is directly in a container, each with its part of the name."""
+    """The items directly in a container, each with its part of the name."""
     if isinstance(value, dict):
-        return [("" if key in _OF_MODULE else _word(key), one) for key, one in value.items()]
+        return [("" if key in _OF_MODULE else str(key)[:LONGEST_NAME], item) for key, item in value.items()]
     if isinstance(value, Object):
         states = value.state if isinstance(value.state, tuple) else (value.state,)
         inner = [pair for state in states if isinstance(state, dict) for pair in _inside(state)]
         return [*inner, *_inside(value.items), *_inside(value.elements), *_inside(_containers(value.arguments))]
-    return [(str(number), one) for number, one in enumerate(value)]
+    return [(str(number), item) for number, item in enumerate(value)]
 
 
 def _containers(arguments: Any) -> list[Any]:
-    """Of what an object is made with, what tensors may be in."""
+    """The arguments that an object is made with in which tensors may be."""
     kinds = (dict, list, tuple, Object, View, LeftOut)
-    return [one for one in arguments if isinstance(one, kinds)] if isinstance(arguments, tuple) else []
-
-
-def _word(key: Any) -> str:
-    return str(key)[:LONGEST_NAME]
+    return [argument for argument in arguments if isinstance(argument, kinds)] if isinstance(arguments, tuple) else []
 
 
 _CALLS: dict[tuple[str, str], Callable[..., Any]] = {

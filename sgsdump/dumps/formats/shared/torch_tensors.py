@@ -91,14 +91,14 @@ def read_tensors(path: Path, alone: str, notes: list[str], keep_open: bool = Tru
             readable.append(stored)
         else:
             left_out.setdefault(stored, []).append(name[:80])
-    notes += [_line(why, names) for why, names in left_out.items()]
+    notes += [f"left out: {listed(names, _SHOWN, repr)}: it {why}" for why, names in left_out.items()]
     if not readable:
         raise FormatError(f"{path} holds no tensor that can be read{': ' + notes[-1] if notes else ''}")
     return readable
 
 
 def _quant(file: TorchFile, name: str, view: View, scaled: Scaled) -> Quant | None:
-    """How the integers mean numbers; None where the arrays of scales are not arrays of this tensor's channels."""
+    """The scale and zero point; None where the arrays of scales are not arrays of this tensor's channels."""
     if scaled.axis is None:
         return (
             Quant(view.dtype, scaled.scale, scaled.zero_point, exact=True) if abs(scaled.zero_point) < 2**31 else None
@@ -174,12 +174,8 @@ def _turned(flat: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.ascontiguousarray(turned).reshape(-1).view(dtype)
 
 
-def _line(why: str, names: list[str]) -> str:
-    return f"left out: {listed(names, _SHOWN, repr)}: it {why}"
-
-
 def _archive(data: mmap, path: Path) -> tuple[Any, TorchFile]:
-    """What a zip archive holds, and where its storages lie."""
+    """The content of a zip archive, and where its storages lie."""
     members = {member.name: member for member in zip_member.members(data, path)}
     names = [name for name in members if name.rpartition("/")[2] == PICKLE and name.count("/") <= 1]
     if not names:
@@ -193,19 +189,13 @@ def _archive(data: mmap, path: Path) -> tuple[Any, TorchFile]:
     }
     order = members.get(f"{folder}byteorder")
     big = order is not None and zip_member.start_of(data, order, 8) == b"big"
-    text = _content(data, members[names[0]], path)
+    text = zip_member.content(data, members[names[0]], _MOST_PICKLE, f"{path}: its {PICKLE}", "tensors need")
     content = pickle_machine.load(io.BytesIO(text), f"{path}: {PICKLE}", rebuilt, referred)
     return content, TorchFile(path, lambda: data, len(data), spans, big)
 
 
-def _content(data: mmap, member: zip_member.Member, path: Path) -> bytes:
-    if member.size > _MOST_PICKLE:
-        raise FormatError(f"{path}: its {PICKLE} has {member.size} bytes, more than tensors need")
-    return zip_member.unpack(data, member).tobytes() if member.deflated else data[member.offset :][: member.size]
-
-
 def _legacy(data: mmap, path: Path) -> tuple[Any, TorchFile]:
-    """What the older form holds, and where its storages lie."""
+    """The content of the older form, and where its storages lie."""
     data.seek(0)
     used: dict[str, Storage] = {}
 

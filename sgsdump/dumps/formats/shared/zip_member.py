@@ -76,17 +76,24 @@ def start_of(data: mmap.mmap, member: Member, size: int) -> bytes:
         raise FormatError(f"member {member.name[:80]!r} is damaged: {error}") from None
 
 
+def content(data: mmap.mmap, member: Member, limit: int, where: str, usual: str) -> bytes:
+    """All of a member. Raises FormatError, "WHERE has 12 bytes, more than USUAL", where that is beyond ``limit``."""
+    if member.size > limit:
+        raise FormatError(f"{where} has {member.size} bytes, more than {usual}")
+    return unpack(data, member).tobytes() if member.deflated else data[member.offset : member.offset + member.size]
+
+
 def unpack(data: mmap.mmap, member: Member) -> np.ndarray:
     """All ``member.size`` bytes of a deflated member. Raises FormatError when they are fewer, more, or other ones."""
     unpacked, filled = np.empty(member.size, np.uint8), 0
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-    crc, place, end = 0, member.offset, member.offset + member.packed
+    crc, offset, end = 0, member.offset, member.offset + member.packed
     pending = b""
     try:
-        while not inflate.eof and (pending or place < end):
+        while not inflate.eof and (pending or offset < end):
             if not pending:
-                pending = data[place : min(end, place + _CHUNK)]
-                place += len(pending)
+                pending = data[offset : min(end, offset + _CHUNK)]
+                offset += len(pending)
             part = inflate.decompress(pending, _CHUNK)
             pending = inflate.unconsumed_tail
             if filled + len(part) > member.size:

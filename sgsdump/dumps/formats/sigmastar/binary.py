@@ -101,7 +101,7 @@ class RecordOverride(NamedTuple):
 
 @dataclass(frozen=True)
 class BinVariant:
-    """How a binary dump is written.
+    """The form of a binary dump.
 
     is_float  the head's flag: all payloads float32, or all raw integers.
     shaped    header lines of the newer SDK, with shape and dims (where the shape is known).
@@ -247,7 +247,7 @@ def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> 
 
 
 def loses(records: Sequence[Record], variant: BinVariant | None) -> Iterator[Lost]:
-    """What a dump of this variant cannot hold; see ``Format.loses``."""
+    """The losses of a dump of this variant; see ``Format.loses``."""
     for record in records:
         variant = variant or _usual(record)
         yield from lost(record, variant.shaped, variant.is_float)

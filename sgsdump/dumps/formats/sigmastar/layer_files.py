@@ -1,5 +1,4 @@
-r"""A dump as one file per tensor: the SDK dumpers' layer files, and the tree of folders that
-``splite_binary_to_binary`` makes.
+r"""A dump as one file per tensor: layer files, and splite_binary_to_binary's tree. Apart: the SDK's own file names.
 
 Layer files, with one file of all tensors beside them (docs/formats/sigmastar.md#layer-files)::
 
@@ -32,7 +31,6 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats.sigmastar import text_dump
-from sgsdump.dumps.formats.sigmastar import text_dump as sigmastar_text
 from sgsdump.dumps.formats.sigmastar.binary import BinVariant
 from sgsdump.dumps.formats.sigmastar.record import header_of, payload_of, record_of, stored_dtype
 from sgsdump.dumps.formats.sigmastar.record_header import (
@@ -52,7 +50,7 @@ from sgsdump.tensors.dtypes import is_float
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import NCHW, NHWC
 
-_PLACE = re.compile(r"(\d+)\..*\.xx\.(?:inputs/(input)(\d+)|output(\d+)/(?:output|_data))", re.DOTALL)
+_PATH_IN_TREE = re.compile(r"(\d+)\..*\.xx\.(?:inputs/(input)(\d+)|output(\d+)/(?:output|_data))", re.DOTALL)
 
 
 def write_text(
@@ -71,12 +69,12 @@ def write_text(
     """
     nhwc, nchw = folders or (path.parent / NHWC, path.parent / NCHW)
     with replacing_folder(nhwc) as nhwc_part, replacing_folder(nchw) as nchw_part:
-        places = [(NHWC, nhwc_part, Taken()), (NCHW, nchw_part, Taken())]
+        targets = [(NHWC, nhwc_part, Taken()), (NCHW, nchw_part, Taken())]
         for record in inputs:
-            for layout, folder, taken in places:
+            for layout, folder, taken in targets:
                 header = _header(record, layout)
                 _write_layer(record, folder, taken, layout, header if caffe else header._replace(op="input"))
-        stream = _with_layer_files(records, places, len(inputs), caffe)
+        stream = _with_layer_files(records, targets, len(inputs), caffe)
         text_dump.write(stream, path, FRAMEWORK)
 
 
@@ -97,10 +95,10 @@ def write_tree(dump: Dump, folder: Path, text: bool = False) -> int:
     taken = Taken()
     with replacing_folder(folder) as root:
         for number, record in enumerate(dump.records):
-            file = root / _place(record, taken, text)
+            file = root / _path_in_tree(record, taken, text)
             make_folder(file.parent)
             if text:
-                sigmastar_text.write([record], file, _printed(dump))
+                text_dump.write([record], file, _printed(dump))
             else:
                 _write_one(dump, number, file)
     return len(dump.records)
@@ -113,9 +111,9 @@ def read_tree(folder: Path) -> Dump:
     """
     read = []
     for file in folder.rglob("*"):
-        place = _PLACE.fullmatch(str(file.relative_to(folder)))
-        if place and file.is_file():
-            op_index, is_input, in_slot, out_slot = place.groups()
+        match = _PATH_IN_TREE.fullmatch(str(file.relative_to(folder)))
+        if match and file.is_file():
+            op_index, is_input, in_slot, out_slot = match.groups()
             read.append((int(op_index), not is_input, int(in_slot or out_slot), str(file)))
     if not read:
         raise FormatError(f"{folder} holds no split dump (folders like 3.conv1.xx.output0); was it made by splite_*?")
@@ -126,10 +124,10 @@ def read_tree(folder: Path) -> Dump:
 
 
 def _with_layer_files(
-    records: Iterable[Record], places: list[tuple[str, Path, Taken]], inputs: int, caffe: bool
+    records: Iterable[Record], targets: list[tuple[str, Path, Taken]], inputs: int, caffe: bool
 ) -> Iterator[Record]:
     for record in records:
-        for layout, folder, taken in places:
+        for layout, folder, taken in targets:
             header = _header(record, layout)
             if caffe:
                 counted = (header.op_index or 0) + inputs
@@ -148,7 +146,7 @@ def _header(record: Record, layout: str) -> Header:
     return header._replace(shape=tuple(int(size) for size in header.shape or ()))
 
 
-def _place(record: Record, taken: Taken, text: bool) -> str:
+def _path_in_tree(record: Record, taken: Taken, text: bool) -> str:
     output = f"output{record.slot}/{'_data' if text else 'output'}"
     ending = output if record.io == "out" else f"inputs/input{record.slot}"
     return taken.free(f"{record.op_index}.{safe(normalised(record.name))}", f".xx.{ending}")
@@ -177,12 +175,12 @@ def _read_one(file: Path) -> tuple[Record, bool, bool]:
         if head is None or holds_text(data):
             return _read_text(file)
         found = parse_header(data, head.end())
-        left = len(data) - found.end if found else 0
+        remaining = len(data) - found.end if found else 0
     dtype = stored_dtype(found.header, is_float) if found else np.dtype(np.uint8)
-    if found is None or found.size != left or left % dtype.itemsize:
+    if found is None or found.size != remaining or remaining % dtype.itemsize:
         raise FormatError(f"{file} is not one whole tensor of a split dump; it is cut off or damaged, split again")
     header = found.header
-    load = partial(np.fromfile, file, dtype, left // dtype.itemsize, offset=found.end)
+    load = partial(np.fromfile, file, dtype, remaining // dtype.itemsize, offset=found.end)
     return record_of(header, header.op_index or 0, dtype, load), is_float, header.shape is not None
 
 

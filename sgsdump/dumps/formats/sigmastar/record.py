@@ -32,7 +32,7 @@ def stored_dtype(header: Header, is_float: bool) -> np.dtype:
 def record_of(
     header: Header, op_index: int, dtype: np.dtype, load: Callable[[], np.ndarray], layout: str = NHWC
 ) -> Record:
-    """A record of what its header says; ``layout`` is that of 4-D tensors and of those whose shape is unknown."""
+    """The record of a header; ``layout`` is of 4-D tensors and of tensors whose shape is unknown."""
     io, slot, scale, zero_point, word, name, constant, shape, _, _, op_type, cut = header
     quant = quant_of(word, scale, zero_point)
     info = TensorInfo(name, shape, dtype, layout if shape is None or len(shape) == 4 else None, quant, op_type)
@@ -41,7 +41,7 @@ def record_of(
 
 @lru_cache(maxsize=4096)
 def quant_of(word: str, scale: float, zero_point: int) -> Quant | None:
-    """What line0 says of quantisation; None for a plain float."""
+    """The quantisation in line0; None for a plain float."""
     if word == "float" and scale == 0 and zero_point == 0:
         return None
     dtype = dtype_of(word)
@@ -122,7 +122,7 @@ def values_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
 
 
 def is_transposed(info: TensorInfo, layout: str) -> bool:
-    """Whether a 4-D tensor is of the other layout than that of the file."""
+    """Whether a 4-D tensor is of the other layout than the file's."""
     return info.layout in (NHWC, NCHW) and info.layout != layout and info.shape is not None and len(info.shape) == 4
 
 
@@ -146,7 +146,7 @@ def infer_op_indexes(headers: Sequence[Header], continues: Sequence[bool]) -> li
 
 
 def lost(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> Iterator[Lost]:
-    """What a file of these variants cannot hold of a record; see ``Format.loses``."""
+    """The losses of a record in a file of these variants; see ``Format.loses``."""
     if record.tensor.statistics is not None:
         yield Lost(record, "has no values, statistics at most", True)
     yield from _lost_values(record, is_float)
@@ -160,7 +160,7 @@ def lost(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> It
 
 
 def _step(before: Header, after: Header, continues: bool) -> int:
-    """How many operators on ``after`` is: 0 in the same group or from an operator's inputs to its outputs, else 1."""
+    """Operators from ``before`` to ``after``: 0 in a group or from an operator's inputs to its outputs, else 1."""
     if continues or (before.io == after.io and after.slot > before.slot):
         return 0
     return 0 if before.io == "in" and after.io == "out" else 1

@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
-from types import MappingProxyType
+from itertools import combinations
 
 import numpy as np
 
@@ -43,7 +43,6 @@ _MOVES = {"RESHAPE", "Reshape_Alias", "TRANSPOSE", "SQUEEZE", "EXPAND_DIMS", "PA
 _SHARING = _POOLS | _MOVES | {"CONCATENATION", "SPLIT", "SPLIT_V", "PACK", "UNPACK"}
 _FIXED = {"SOFTMAX": 1 / 32768, "LOGISTIC": 1 / 32767}
 _SOFTMAX_LOWEST = -10.0
-_NONE: Mapping[str, str] = MappingProxyType({})
 Padded = Callable[[], bool | None]
 
 
@@ -82,7 +81,7 @@ def with_scales(dump: Dump, ranges: Ranges) -> Dump:
     return rescaled(dump, *true_scales(dump, ranges))
 
 
-def rescaled(dump: Dump, scales: Mapping[str, Quant], refused: Mapping[str, str] = _NONE) -> Dump:
+def rescaled(dump: Dump, scales: Mapping[str, Quant], refused: Mapping[str, str]) -> Dump:
     """The dump whose coarse tensors (see ``true_scales``) have these scales, by name; reading those in ``refused``, by
     name with the reason, raises ValuesError. Coarse tensors in neither keep the scale of their header."""
 
@@ -91,19 +90,14 @@ def rescaled(dump: Dump, scales: Mapping[str, Quant], refused: Mapping[str, str]
         if record.constant or not _coarse(record):
             return tensor
         if name in refused:
-            return Tensor(tensor.info, partial(refuse, f"no true scale for tensor {name!r}: {refused[name]}"))
+            return _refused(tensor.info, f"no true scale for tensor {name!r}: {refused[name]}")
         return Tensor(replace(tensor.info, quant=scales[name]), tensor.raw) if name in scales else tensor
 
     return with_tensors(dump, tensor_of)
 
 
-def refuse(reason: str) -> np.ndarray:
-    """What a tensor that cannot be read loads by. Raises ValuesError."""
-    raise ValuesError(reason)
-
-
 def net_tensor(record: Record, net: ParseNet) -> NetTensor | None:
-    """What parse_net says of a record; of a name that the dump cut, what begins so when it is only one."""
+    """The facts in parse_net of a record; of a name that the dump cut, those of the only name that begins so."""
     if not record.cut:
         return net.tensors.get(record.name)
     tensors = [tensor for name, tensor in net.tensors.items() if name.startswith(record.name)]
@@ -135,7 +129,7 @@ def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, st
 
 def with_net_scales(dump: Dump, net: ParseNet) -> Dump:
     """The dump with ``scales_of`` in its tensors; those refused keep the inexact scale of their header."""
-    return rescaled(dump, scales_of(dump, net)[0])
+    return rescaled(dump, scales_of(dump, net)[0], {})
 
 
 def unpadded(dump: Dump, net: ParseNet) -> Dump:
@@ -145,19 +139,18 @@ def unpadded(dump: Dump, net: ParseNet) -> Dump:
     ValuesError when it is read. Tensors that parse_net does not list or whose type we do not know, floats of another
     size and float constants stay as they are. Raises ConfigError when it lists none of a dump of integers.
     """
-    known = [(record, net_tensor(record, net)) for record in dump.records]
-    integers = [record for record in dump.records if record.tensor.info.dtype.kind in "iu"]
-    if integers and not any(facts for _, facts in known):
+    facts = [(record, net_tensor(record, net)) for record in dump.records]
+    if any(map(_has_integers, dump.records)) and not any(tensor for _, tensor in facts):
         raise ConfigError(
             f"{net.path} lists no tensor of {dump.path or 'the dump'}; it must be of the same fixed model"
         )
-    padded = lru_cache(1)(partial(_is_padded, known))
+    padded = lru_cache(1)(partial(_is_padded, facts))
     resolved = Dump(dump.records, dump.format, dump.variant, dump.path, without_padding_notes(dump.notes))
     return with_tensors(resolved, lambda record: _shaped(record, net_tensor(record, net), net, padded))
 
 
 def with_side_files(dump: Dump, ranges: Ranges | None = None, net: ParseNet | None = None) -> Dump:
-    """The dump as the calibrated ranges and the parse_net text of its model describe it; None is no such file.
+    """The dump as the calibrated ranges and the parse_net text of its model describe it; None: there is no such file.
 
     It is unpadded, and its integers have the exact scale that parse_net's ranges give, else the calibrated ones.
     A tensor for which neither gives one raises ValuesError with the reason when its values are read.
@@ -167,33 +160,45 @@ def with_side_files(dump: Dump, ranges: Ranges | None = None, net: ParseNet | No
         return dump if ranges is None else with_scales(dump, ranges)
     dump = unpadded(dump, net)
     quants, refused = ({}, {}) if ranges is None else true_scales(dump, ranges)
-    net_found, net_refused = scales_of(dump, net)
-    quants = quants | net_found
+    net_quants, net_refused = scales_of(dump, net)
+    quants = quants | net_quants
     return rescaled(dump, quants, {n: why for n, why in (refused | net_refused).items() if n not in quants})
 
 
 def without_blocks(dump: Dump) -> Dump:
     """The dump, but of a dump of padded buffers those tensors raise ValuesError when they are read that may lie in
     blocks of channels and have the size of their shape: nothing in the dump tells their order."""
-    integers = [r for r in dump.records if r.tensor.info.dtype.kind in "iu" and r.tensor.info.shape and not r.constant]
+    integers = [r for r in dump.records if _has_integers(r) and r.tensor.info.shape and not r.constant]
     if not any(map(_has_padded_channels, integers)):
         return dump
-    unsure = {
-        id(r) for r in integers if not is_row_major("NHWX", r.tensor.info.shape or (), r.tensor.info.dtype.itemsize)
-    }
+    shaped = {id(record) for record in integers if len(record.tensor.info.shape or ()) == 4}
 
     def tensor_of(record: Record) -> Tensor:
-        if id(record) not in unsure or len(record.tensor.info.shape or ()) != 4:
+        info = record.tensor.info
+        if id(record) not in shaped or is_row_major("NHWX", info.shape or (), info.dtype.itemsize):
             return record.tensor
-        why = f"tensor {record.name!r} is a padded hardware buffer, whose order the dump does not tell"
-        return Tensor(record.tensor.info, partial(refuse, f"{why}; give --parse-net, or dump it with eliminateGarbage"))
+        why = "is a padded hardware buffer, whose order the dump does not tell"
+        return _refused(info, f"{why}; give --parse-net, or dump it with eliminateGarbage", record.name)
 
     return with_tensors(dump, tensor_of)
 
 
+def _refused(info: TensorInfo, reason: str, tensor: str | None = None) -> Tensor:
+    """A tensor whose values raise ValuesError."""
+
+    def load() -> np.ndarray:
+        raise ValuesError(reason, tensor)
+
+    return Tensor(info, load)
+
+
+def _has_integers(record: Record) -> bool:
+    return record.tensor.info.dtype.kind in "iu"
+
+
 def _coarse(record: Record) -> bool:
     quant = record.tensor.info.quant
-    return record.tensor.info.dtype.kind in "iu" and quant is not None and quant.dtype is not None and not quant.exact
+    return _has_integers(record) and quant is not None and quant.dtype is not None and not quant.exact
 
 
 def _domains(dump: Dump, headers: Mapping[str, Quant | None]) -> list[list[str]]:
@@ -203,14 +208,13 @@ def _domains(dump: Dump, headers: Mapping[str, Quant | None]) -> list[list[str]]
         if record.name in headers and not record.constant:
             operators[record.op_index].append(record)
     domain = {name: [name] for name in headers}
-    for around in operators.values():
-        if not any(r.op_type in _SHARING for r in around):
+    for records in operators.values():
+        if not any(record.op_type in _SHARING for record in records):
             continue
-        for one, other in ((around[i], r) for i in range(len(around)) for r in around[i + 1 :]):
-            left, right = domain[one.name], domain[other.name]
-            if left is not right and _same(headers[one.name], headers[other.name]):
-                left += right
-                domain.update(dict.fromkeys(right, left))
+        for first, second in combinations([record.name for record in records], 2):
+            if domain[first] is not domain[second] and _same(headers[first], headers[second]):
+                domain[first] += domain[second]
+                domain.update(dict.fromkeys(domain[second], domain[first]))
     return list({id(members): members for members in domain.values()}.values())
 
 
@@ -220,26 +224,20 @@ def _same(a: Quant | None, b: Quant | None) -> bool:
 
 def _candidates(dump: Dump, members: list[str], ranges: Ranges, header: Quant) -> Iterator[Quant]:
     """Scales the rules allow for a domain, the most telling first."""
-    inside = set(members)
-    makers = {r.op_type for r in dump.records if r.io == "out" and r.name in inside}
+    names = set(members)
+    records = [record for record in dump.records if record.name in names]
     if header.dtype == np.int16:
-        for op_type in _FIXED.keys() & makers:
+        for op_type in _FIXED.keys() & {record.op_type for record in records if record.io == "out"}:
             yield replace(header, scale=_FIXED[op_type], zero_point=0, exact=True)
-    yield from _from_ranges(dump, members, ranges, header)
+    bounds = [(ranges[name].low, ranges[name].high) for name in members if name in ranges]
+    if bounds:
+        low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
+        if any(record.io == "in" and record.op_type == "SOFTMAX" for record in records):
+            yield _from_range(min(low, _SOFTMAX_LOWEST), high, header)
+        for ends in dict.fromkeys([(low, high), *bounds]):
+            yield _from_range(*ends, header)
     if header.scale == 1:
         yield replace(header, exact=True)
-
-
-def _from_ranges(dump: Dump, members: list[str], ranges: Ranges, header: Quant) -> Iterator[Quant]:
-    inside = set(members)
-    known = [(ranges[n].low, ranges[n].high) for n in members if n in ranges]
-    if not known:
-        return
-    union = (min(lo for lo, _ in known), max(hi for _, hi in known))
-    if any(r.io == "in" and r.op_type == "SOFTMAX" and r.name in inside for r in dump.records):
-        yield _from_range(min(union[0], _SOFTMAX_LOWEST), union[1], header)
-    for lo, hi in dict.fromkeys([union, *known]):
-        yield _from_range(lo, hi, header)
 
 
 def _from_range(lo: float, hi: float, header: Quant) -> Quant:
@@ -274,15 +272,15 @@ def _ranges(dump: Dump, net: ParseNet) -> Ranges:
 def _shaped(record: Record, facts: NetTensor | None, net: ParseNet, padded: Padded) -> Tensor:
     tensor = record.tensor
     info = tensor.info
-    if info.dtype.kind not in "iu":
+    if not _has_integers(record):
         return tensor if facts is None or record.constant else _shaped_floats(tensor, facts)
     if record.name in net.ambiguous:
-        return Tensor(info, partial(refuse, f"{net.path.name} lists different tensors of the name {record.name!r}"))
+        return _refused(info, f"{net.path.name} lists different tensors of the name {record.name!r}")
     if facts is None or (info.quant is not None and info.quant.dtype is None):
         return tensor
     if info.shape is not None and _without_ones(info.shape) != _without_ones(facts.shape):
         shapes = f"the shape {list(info.shape or ())} in the dump and {list(facts.shape)} in {net.path.name}"
-        return Tensor(info, partial(refuse, f"tensor {record.name!r} has {shapes}; are they of one model?"))
+        return _refused(info, f"has {shapes}; are they of one model?", record.name)
     if record.constant and facts.order == "KB":
         return Tensor(info, partial(_filter, tensor, facts))
     shaped = _in_shape(info, facts)
@@ -316,26 +314,30 @@ def _values(tensor: Tensor, facts: NetTensor, constant: bool, padded: Padded) ->
     count, sizes = math.prod(shape), padded_sizes(order, shape, itemsize, constant)
     if flat.size == count and order in ("RGBA", "BGRA") and shape[-1] == 3:
         raise ValuesError(
-            f"tensor {name!r} holds the first three quarters of an {order} picture (an error of the SDK with "
-            f"eliminateGarbage); dump it again without eliminateGarbage"
+            f"holds the first three quarters of an {order} picture (an error of the SDK with eliminateGarbage); "
+            f"dump it again without eliminateGarbage",
+            tensor=name,
         )
     if flat.size == count and (constant or is_row_major(order, shape, itemsize) or padded() is False):
         return flat.reshape(shape)
     if flat.size == count and (not sizes or padded() is None):
         raise ValuesError(
-            f"tensor {name!r} ({facts.ddr_type}, {list(shape)}) fits its shape with and without padding, and nothing "
-            f"in the dump tells which it is; dump it again with eliminateGarbage"
+            f"({facts.ddr_type}, {list(shape)}) fits its shape with and without padding, and nothing in the dump tells "
+            f"which it is; dump it again with eliminateGarbage",
+            tensor=name,
         )
     if not sizes:
         raise ValuesError(
-            f"tensor {name!r} is a buffer of {flat.size} values in an order that is not known ({facts.ddr_type}, "
-            f"{list(shape)}); dump it again with eliminateGarbage"
+            f"is a buffer of {flat.size} values in an order that is not known ({facts.ddr_type}, {list(shape)}); dump "
+            f"it again with eliminateGarbage",
+            tensor=name,
         )
     if flat.size not in sizes:
-        wanted = " or ".join(str(size) for size in dict.fromkeys(sizes))
+        expected = " or ".join(map(str, dict.fromkeys(sizes)))
         raise ValuesError(
-            f"tensor {name!r} holds {flat.size} values; {facts.ddr_type} {list(shape)} has {wanted} padded and {count} "
-            f"without padding: the parse_net text is of another model"
+            f"holds {flat.size} values; {facts.ddr_type} {list(shape)} has {expected} padded and {count} without "
+            f"padding: the parse_net text is of another model",
+            tensor=name,
         )
     return unpad(flat, order, shape)
 
@@ -349,14 +351,13 @@ def _filter(tensor: Tensor, facts: NetTensor) -> np.ndarray:
     return flat[:count]
 
 
-def _is_padded(known: list[tuple[Record, NetTensor | None]]) -> bool | None:
+def _is_padded(records: list[tuple[Record, NetTensor | None]]) -> bool | None:
     """Whether the dump's variable buffers are padded: what every size that allows only one says; None for no answer."""
     answers = set()
-    for record, facts in known:
-        if facts is None or record.constant or record.tensor.info.dtype.kind not in "iu":
+    for record, facts in records:
+        if facts is None or record.constant or not _has_integers(record):
             continue
-        size, count = _size(record.tensor), math.prod(facts.shape)
-        itemsize = record.tensor.info.dtype.itemsize
+        size, count, itemsize = _size(record.tensor), math.prod(facts.shape), record.tensor.info.dtype.itemsize
         fits_padded = size in padded_sizes(facts.order, facts.shape, itemsize)
         if size == count and not fits_padded and size * itemsize % BUFFER_BYTES:
             answers.add(False)

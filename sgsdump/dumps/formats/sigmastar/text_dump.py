@@ -16,7 +16,7 @@ parameters are left out: their body is empty.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -55,7 +55,7 @@ class HeaderOverride(NamedTuple):
 
 @dataclass(frozen=True)
 class TextVariant:
-    """How a string dump is written.
+    """The form of a string dump.
 
     style     ``sim``, ``framework`` or ``tflite``: the three kinds of record above.
     is_float  the head's flag; 0 in style ``sim`` only.
@@ -85,24 +85,6 @@ LAYER = TextVariant("framework", shaped=True, head=False)
 TFLITE = TextVariant("tflite", shaped=True)
 
 
-def write_record(file: IO[bytes], record: Record, number: int, variant: TextVariant) -> None:
-    odd = variant.odd.get(number)
-    if odd is not None and odd.name == record.name:
-        file.write(odd.lines)
-    else:
-        file.write(format_header(header_of(record, variant.shaped, variant.is_float, variant.layout)))
-    payload = _payload(record, variant)
-    if variant.style != "sim":
-        file.write(format_size(payload.nbytes))
-    if variant.style == "framework" or (variant.style == "sim" and variant.blank):
-        file.write(b"\n")
-    for start in range(0, payload.size, CHUNK):
-        file.write(_rows(payload[start : start + CHUNK], signed_nan=variant.style == "sim"))
-    if payload.size % PER_ROW and variant.style != "framework":
-        file.write(b"\n")
-    file.write({"sim": b"\n};\n", "framework": b"\n}\n", "tflite": b"};\n"}[variant.style])
-
-
 def recognises(path: Path, head: bytes) -> bool:
     return (HEAD.match(head) is not None or head.startswith((b"//out ", b"//in "))) and holds_text(map_file(path))
 
@@ -121,8 +103,9 @@ def read(path: Path) -> Dump:
                 f"those before it as {spans[0].style}; the file is damaged, dump it again"
             )
     indexes = infer_op_indexes([span.header for span in spans], [False] * len(spans))
+    load = floats if is_float else integers
     records = [
-        record_of(span.header, index, stored_dtype(span.header, is_float), _loader(data, span, is_float, path), layout)
+        record_of(span.header, index, stored_dtype(span.header, is_float), partial(load, data, span, path), layout)
         for span, index in zip(spans, indexes)
     ]
     variant = _variant(data, spans, records, is_float, head is not None, layout)
@@ -141,7 +124,7 @@ def write(records: Iterable[Record], path: Path, variant: TextVariant | None) ->
             variant = variant or _usual(record)
             if not number and variant.head:
                 file.write(b"isFloat: %d\n" % variant.is_float)
-            write_record(file, record, number, variant)
+            _write_record(file, record, number, variant)
             number += 1
             del record
         if not number:
@@ -149,7 +132,7 @@ def write(records: Iterable[Record], path: Path, variant: TextVariant | None) ->
 
 
 def loses(records: Sequence[Record], variant: TextVariant | None) -> Iterator[Lost]:
-    """What a string dump of this variant cannot hold; see ``Format.loses``."""
+    """The losses of a string dump of this variant; see ``Format.loses``."""
     for record in records:
         variant = variant or _usual(record)
         yield from lost(record, variant.shaped, variant.is_float, variant.layout)
@@ -157,6 +140,24 @@ def loses(records: Sequence[Record], variant: TextVariant | None) -> Iterator[Lo
             yield Lost(record, "is printed with six decimals")
         elif not variant.shaped and record.tensor.info.shape is not None and not math.prod(record.tensor.info.shape):
             yield Lost(record, "is empty, read as one whose values the dump leaves out")
+
+
+def _write_record(file: IO[bytes], record: Record, number: int, variant: TextVariant) -> None:
+    odd = variant.odd.get(number)
+    if odd is not None and odd.name == record.name:
+        file.write(odd.lines)
+    else:
+        file.write(format_header(header_of(record, variant.shaped, variant.is_float, variant.layout)))
+    payload = _payload(record, variant)
+    if variant.style != "sim":
+        file.write(format_size(payload.nbytes))
+    if variant.style == "framework" or (variant.style == "sim" and variant.blank):
+        file.write(b"\n")
+    for start in range(0, payload.size, CHUNK):
+        file.write(_rows(payload[start : start + CHUNK], signed_nan=variant.style == "sim"))
+    if payload.size % PER_ROW and variant.style != "framework":
+        file.write(b"\n")
+    file.write({"sim": b"\n};\n", "framework": b"\n}\n", "tflite": b"};\n"}[variant.style])
 
 
 def _payload(record: Record, variant: TextVariant) -> np.ndarray:
@@ -171,18 +172,13 @@ def _payload(record: Record, variant: TextVariant) -> np.ndarray:
 
 def _rows(values: np.ndarray, signed_nan: bool) -> bytes:
     """Rows of 16 values; the C printf of the simulators prints a NaN's sign, the dumpers' Python does not."""
-    form = "%6d, " if values.dtype == np.uint8 else "%.6f, "
+    is_bytes, numbers = values.dtype == np.uint8, values.tolist()
+    form = "%6d, " if is_bytes else "%.6f, "
+    if signed_nan and not is_bytes and np.any(np.isnan(values) & np.signbit(values)):
+        form = "%s, "
+        numbers = ["-nan" if v != v and s else f"{v:.6f}" for v, s in zip(numbers, np.signbit(values))]
     full, rest = divmod(values.size, PER_ROW)
-    rows = (form * PER_ROW + "\n") * full + form * rest
-    if signed_nan and values.dtype != np.uint8 and np.any(np.isnan(values) & np.signbit(values)):
-        rows = rows.replace("%.6f", "%s")
-        printed = ["-nan" if v != v and s else f"{v:.6f}" for v, s in zip(values.tolist(), np.signbit(values))]
-        return (rows % tuple(printed)).encode()
-    return (rows % tuple(values.tolist())).encode()
-
-
-def _loader(data: Buffer, span: TextSpan, is_float: bool, path: Path) -> Callable[[], np.ndarray]:
-    return partial(floats if is_float else integers, data, span, path)
+    return (((form * PER_ROW + "\n") * full + form * rest) % tuple(numbers)).encode()
 
 
 def _variant(

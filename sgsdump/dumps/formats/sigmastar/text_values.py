@@ -1,5 +1,6 @@
-"""The records of a string dump (``text_dump.py`` has the grammar): where they lie in the file, and their printed
-values, read a piece of text at a time by whole arrays.
+"""A string dump's records: where they lie, their printed values. Apart: exact arithmetic on text, tested by itself.
+
+``text_dump.py`` has the grammar. The values are read a piece of text at a time, by whole arrays.
 
 Values are printed ``%.6f, `` or ``%6d, ``. One of six decimals is an integer N over 10**6. Up to nine digits before the
 point N is below 2**53, so both are exact in float64 and their quotient is rounded once: it is what ``strtod`` gives.
@@ -246,13 +247,13 @@ def _end(data: Buffer, span: TextSpan) -> int:
 
 
 def _windows(data: Buffer, start: int, end: int) -> Iterator[bytes]:
-    for at in range(start, end, PIECE):
-        yield data[at : min(at + PIECE, end)]
-        let_bytes_go(data, at, min(at + PIECE, end))
+    for offset in range(start, end, PIECE):
+        yield data[offset : min(offset + PIECE, end)]
+        let_bytes_go(data, offset, min(offset + PIECE, end))
 
 
 def _pieces(data: Buffer, start: int, end: int) -> Iterator[bytes]:
-    """What stands between some of the commas, as if there were one, and a space, before the first value."""
+    """The text between some of the commas, as if there were one, and a space, before the first value."""
     before = b" "
     while start < end:
         text = data[start : min(start + PIECE, end)]

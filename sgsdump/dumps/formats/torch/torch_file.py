@@ -1,4 +1,4 @@
-"""What ``torch.save`` writes, a .pt or .pth file, and TorchScript's; read only, and nothing in it is run.
+"""A .pt or .pth file, as ``torch.save`` and TorchScript write them; read only, and nothing in it is run.
 
 Since torch 1.6 it is a zip archive, all its members below one folder of any name::
 
@@ -47,8 +47,8 @@ def _is_archive(path: Path) -> bool:
 def read(path: Path) -> Dump:
     """A dump whose values are views of the mapped file. Raises FormatError."""
     notes: list[str] = []
-    found = read_tensors(path, path.stem, notes)
-    return Dump([Record("out", 0, index, "", one) for index, one in enumerate(found)], FORMAT.name, None, path, notes)
+    records = [Record("out", 0, index, "", tensor) for index, tensor in enumerate(read_tensors(path, path.stem, notes))]
+    return Dump(records, FORMAT.name, None, path, notes)
 
 
 FORMAT = Format("torch", recognises, read)

@@ -1,4 +1,4 @@
-"""What the hooks of msit and of sgsdump write of a torch program that runs; read only.
+"""A tree that the hooks of msit or of sgsdump wrote while a torch program ran; read only.
 
 ::
 
@@ -124,7 +124,7 @@ def read(path: Path) -> Dump:
 
 
 def _network(records: list[Record], modules: Modules) -> dict[int, Operator]:
-    """Of a module its own path; of a function that of the module it is called in."""
+    """The path of a module; of a function the path of the module it is called in."""
     operators: dict[int, Operator] = {}
     for record in records if modules.types else ():
         name = record.name.rpartition("/")[0].partition("@")[0]

@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from sgsdump.models.caffe.layer_builder import INT_MAX, LayerBuilder, Shape, Value
+from sgsdump.models.caffe.layer_builder import FLOAT, INT_MAX, LayerBuilder, Shape, Value
 from sgsdump.models.caffe.schema import enum_label
 
 
@@ -66,25 +64,25 @@ def power(builder: LayerBuilder) -> list[Value]:
         return _staged_power(builder, param.power, param.scale, param.shift)
     value = _affine(builder, builder.inputs[0].name, param.scale, param.shift, last=param.power == 1)
     if param.power != 1:
-        value = builder.node("Pow", value, _scalar(param.power), to=builder.tops[0])
+        value = builder.node("Pow", value, param.power, to=builder.tops[0])
     return [Value(value, builder.shape)]
 
 
 def _staged_power(builder: LayerBuilder, exponent: float, scale: float, shift: float) -> list[Value]:
     """As the SDK has it: always a MUL and an ADD, and a square as a MUL by itself."""
     top, name = builder.tops[0], builder.layer.name
-    product = builder.node("Mul", builder.inputs[0], builder.constant("scale", _scalar(scale)), to=builder.product)
+    product = builder.node("Mul", builder.inputs[0], builder.constant("scale", scale), to=builder.product)
     ends = exponent == 1
     total = builder.node(
         "Add",
         product,
-        builder.constant("offset", _scalar(shift)),
+        builder.constant("offset", shift),
         to=top if ends else builder.names[0].fresh(f"{name}_ADD_output"),
     )
     if exponent == 2:
         builder.node("Mul", total, total, to=top)
     elif not ends:
-        builder.node("Pow", total, _scalar(exponent), to=top)
+        builder.node("Pow", total, exponent, to=top)
     return [Value(top, builder.shape)]
 
 
@@ -105,12 +103,12 @@ def log(builder: LayerBuilder) -> list[Value]:
     value = _affine(builder, builder.inputs[0].name, param.scale, param.shift)
     if rate == 1:
         return builder.top("Log", value)
-    return builder.top("Mul", builder.node("Log", value), _scalar(1 / rate))
+    return builder.top("Mul", builder.node("Log", value), 1 / rate)
 
 
 def _clipped(builder: LayerBuilder, low: float, high: float) -> list[Value]:
     builder.expect(1)
-    return builder.top("Clip", builder.inputs[0], _scalar(low), _scalar(high))
+    return builder.top("Clip", builder.inputs[0], low, high)
 
 
 def _affine(builder: LayerBuilder, value: str, scale: float, shift: float, last: bool = False) -> str:
@@ -118,7 +116,7 @@ def _affine(builder: LayerBuilder, value: str, scale: float, shift: float, last:
     steps = [(op, number) for op, number, nothing in (("Mul", scale, 1), ("Add", shift, 0)) if number != nothing]
     for index, (op, number) in enumerate(steps):
         final = last and index == len(steps) - 1
-        value = builder.node(op, value, _scalar(number), to=builder.tops[0] if final else None)
+        value = builder.node(op, value, number, to=builder.tops[0] if final else None)
     return builder.node("Identity", value, to=builder.tops[0]) if last and not steps else value
 
 
@@ -130,11 +128,6 @@ def _log_of_base(builder: LayerBuilder, base: float) -> float:
     return math.log(base)
 
 
-def _scalar(number: float) -> np.ndarray:
-    return np.array(number, np.float32)
-
-
-FLOAT = 1
 REDUCTIONS = {"SUM": "ReduceSum", "ASUM": "ReduceL1", "SUMSQ": "ReduceSumSquare", "MEAN": "ReduceMean"}
 
 
@@ -151,7 +144,7 @@ def eltwise(builder: LayerBuilder) -> list[Value]:
     if operation == "MAX":
         return builder.top("Max", *names)
     weighted = [
-        name if factor == 1 else builder.node("Mul", name, np.array(factor, np.float32))
+        name if factor == 1 else builder.node("Mul", name, factor)
         for name, factor in zip(names, param.coeff or [1.0] * len(names))
     ]
     op = "Mul" if operation == "PROD" else "Add"
@@ -170,11 +163,11 @@ def reduction(builder: LayerBuilder) -> list[Value]:
     op = REDUCTIONS[enum_label(param, "operation")]
     to = builder.tops[0] if param.coeff == 1 else None
     if op == "ReduceSum":
-        result = builder.node(op, builder.inputs[0], np.array(axes, np.int64), to=to, keepdims=0)
+        result = builder.node(op, builder.inputs[0], axes, to=to, keepdims=0)
     else:
         result = builder.node(op, builder.inputs[0], to=to, axes=axes, keepdims=0)
     if param.coeff != 1:
-        builder.node("Mul", result, np.array(param.coeff, np.float32), to=builder.tops[0])
+        builder.node("Mul", result, param.coeff, to=builder.tops[0])
     return [Value(builder.tops[0], shape)]
 
 
@@ -198,20 +191,18 @@ def arg_max(builder: LayerBuilder) -> list[Value]:
         chosen = values if param.out_max_val else places
         return builder.top("Identity", chosen, shape=(*shape[:axis], param.top_k, *shape[axis + 1 :]))
     # [N, top_k] -> [N, 1, top_k], or [N, 2, top_k] with the values after their positions.
-    row = np.array([1], np.int64)
     if param.out_max_val:
-        rows = [builder.node("Unsqueeze", name, row) for name in (places, values)]
+        rows = [builder.node("Unsqueeze", name, [1]) for name in (places, values)]
         builder.node("Concat", *rows, to=builder.tops[0], axis=1)
     else:
-        builder.node("Unsqueeze", places, row, to=builder.tops[0])
+        builder.node("Unsqueeze", places, [1], to=builder.tops[0])
     return [Value(builder.tops[0], (shape[0], 1 + param.out_max_val, param.top_k))]
 
 
 def _largest(builder: LayerBuilder, source: Value | str, axis: int, size: int, count: int) -> tuple[str, str]:
     """Values and places (float) of the largest numbers. TopK prefers the first of equals, so it looks from the end."""
-    ends = [np.array([number], np.int64) for number in (-1, -INT_MAX - 1, axis, -1)]
-    backwards = builder.node("Slice", source, *ends)
-    places, amount = builder.inner("places"), np.array([count], np.int64)
-    values = builder.node("TopK", backwards, amount, also=[places], axis=axis, largest=1, sorted=1)
-    forwards = builder.node("Sub", np.array(size - 1, np.int64), places)
+    backwards = builder.node("Slice", source, [-1], [-INT_MAX - 1], [axis], [-1])
+    places = builder.inner("places")
+    values = builder.node("TopK", backwards, [count], also=[places], axis=axis, largest=1, sorted=1)
+    forwards = builder.node("Sub", size - 1, places)
     return values, builder.node("Cast", forwards, to_type=FLOAT)

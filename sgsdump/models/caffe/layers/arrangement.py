@@ -33,9 +33,7 @@ def slices(builder: LayerBuilder) -> list[Value]:
     lengths = [end - begin for begin, end in zip([0, *points], [*points, size])]
     if len(lengths) != count or min(lengths) < 1 or (not param.slice_point and size % count):
         builder.fail(f"cannot cut {size} numbers of axis {axis} at {points} into {count} tops")
-    builder.node(
-        "Split", builder.inputs[0], np.array(lengths, np.int64), to=builder.tops[0], also=builder.tops[1:], axis=axis
-    )
+    builder.node("Split", builder.inputs[0], lengths, to=builder.tops[0], also=builder.tops[1:], axis=axis)
     return [Value(top, _with(builder.shape, axis, length)) for top, length in zip(builder.tops, lengths)]
 
 
@@ -49,7 +47,7 @@ def dropout(builder: LayerBuilder) -> list[Value]:
     """Does nothing in the TEST phase; a node gives the top its own name. The SDK has a reshape to the same shape."""
     builder.expect(1)
     if builder.staged:
-        shape = builder.constant("reshape_output_shape", np.array(builder.shape, np.int64))
+        shape = builder.constant("reshape_output_shape", builder.shape)
         return builder.top("Reshape", builder.inputs[0], shape)
     return builder.top("Identity", builder.inputs[0])
 
@@ -114,8 +112,7 @@ def crop(builder: LayerBuilder) -> list[Value]:
     ends = [begin + target[i] for begin, i in zip(begins, axes)]
     if any(end > builder.shape[i] for end, i in zip(ends, axes)):
         builder.fail(f"cannot crop {list(builder.shape)} to {list(target)} at offset {begins}")
-    bounds = [np.array(numbers, np.int64) for numbers in (begins, ends, axes)]
-    return builder.top("Slice", builder.inputs[0], *bounds, shape=(*builder.shape[:axis], *target[axis:]))
+    return builder.top("Slice", builder.inputs[0], begins, ends, axes, shape=(*builder.shape[:axis], *target[axis:]))
 
 
 def tile(builder: LayerBuilder) -> list[Value]:
@@ -124,7 +121,7 @@ def tile(builder: LayerBuilder) -> list[Value]:
     axis = builder.axis(param.axis)
     if param.tiles < 1:
         builder.fail("needs tiles of 1 or more")
-    repeats = np.array(_with((1,) * len(builder.shape), axis, param.tiles), np.int64)
+    repeats = _with((1,) * len(builder.shape), axis, param.tiles)
     return builder.top(
         "Tile", builder.inputs[0], repeats, shape=_with(builder.shape, axis, builder.shape[axis] * param.tiles)
     )
@@ -137,13 +134,13 @@ def shuffle_channel(builder: LayerBuilder) -> list[Value]:
     if len(builder.shape) < 2 or not group or builder.shape[1] % group:
         builder.fail(f"cannot shuffle {list(builder.shape)} in {group} groups")
     batch, channels, *spatial = builder.shape
-    table = builder.node("Reshape", builder.inputs[0], np.array([batch, group, channels // group, *spatial], np.int64))
+    table = builder.node("Reshape", builder.inputs[0], [batch, group, channels // group, *spatial])
     turned = builder.node("Transpose", table, perm=[0, 2, 1, *range(3, 3 + len(spatial))])
-    return builder.top("Reshape", turned, np.array(builder.shape, np.int64))
+    return builder.top("Reshape", turned, builder.shape)
 
 
 def _reshaped(builder: LayerBuilder, shape: Shape) -> list[Value]:
-    return builder.top("Reshape", builder.inputs[0], np.array(shape, np.int64), shape=shape)
+    return builder.top("Reshape", builder.inputs[0], shape, shape=shape)
 
 
 def _with(shape: Shape, axis: int, size: int) -> Shape:
@@ -173,7 +170,7 @@ def interp(builder: LayerBuilder) -> list[Value]:
     if cut != builder.shape[2:]:
         begins = [-param.pad_beg] * 2
         ends = [begin + length for begin, length in zip(begins, cut)]
-        source = builder.node("Slice", source, *(np.array(numbers, np.int64) for numbers in (begins, ends, [2, 3])))
+        source = builder.node("Slice", source, begins, ends, [2, 3])
     if cut == size:
         return builder.top("Identity", source, shape=shape)
     return _resized(builder, source, shape, mode="linear", coordinate_transformation_mode="align_corners")
@@ -205,12 +202,12 @@ def _placed(builder: LayerBuilder, shape: tuple[int, ...]) -> list[Value]:
     if mask.shape != builder.shape:
         builder.fail(f"has a mask of shape {list(mask.shape)} for {list(builder.shape)}")
     batch, channels, height, width = shape
-    flat = np.array([batch, channels, -1], np.int64)
+    flat = [batch, channels, -1]
     values = builder.node("Reshape", builder.inputs[0], flat)
     positions = builder.node("Reshape", builder.node("Cast", mask, to_type=INT64), flat)
-    zeros = builder.node("ConstantOfShape", np.array([batch, channels, height * width], np.int64))
+    zeros = builder.node("ConstantOfShape", [batch, channels, height * width])
     placed = builder.node("ScatterElements", zeros, positions, values, axis=2)
-    return builder.top("Reshape", placed, np.array(shape, np.int64), shape=shape)
+    return builder.top("Reshape", placed, shape, shape=shape)
 
 
 def _interp_size(builder: LayerBuilder, index: int, length: int) -> int:
@@ -227,7 +224,7 @@ def _interp_size(builder: LayerBuilder, index: int, length: int) -> int:
 
 
 def _resized(builder: LayerBuilder, source: Value | str, shape: Shape, **attributes: str) -> list[Value]:
-    sizes = builder.constant("sizes", np.array(shape, np.int64))
+    sizes = builder.constant("sizes", shape)
     return builder.top("Resize", source, "", "", sizes, shape=shape, **attributes)
 
 

@@ -68,8 +68,8 @@ def lrn(builder: LayerBuilder) -> list[Value]:
     window: dict[str, Any] = {"kernel_shape": [param.local_size] * 2, "pads": [side] * 4, "strides": [1, 1]}
     mean = builder.node("AveragePool", squares, count_include_pad=1, **window)
     # Within a channel Caffe takes 1 for k, whatever the prototxt says.
-    base = builder.node("Add", builder.node("Mul", mean, _scalar(param.alpha)), _scalar(1))
-    return builder.top("Mul", builder.inputs[0], builder.node("Pow", base, _scalar(-param.beta)))
+    base = builder.node("Add", builder.node("Mul", mean, param.alpha), 1.0)
+    return builder.top("Mul", builder.inputs[0], builder.node("Pow", base, -param.beta))
 
 
 def normalize(builder: LayerBuilder) -> list[Value]:
@@ -82,7 +82,7 @@ def normalize(builder: LayerBuilder) -> list[Value]:
     scale = builder.weight(0, () if param.channel_shared else (channels,), "scale")
     axes = [1, 2, 3] if param.across_spatial else [1]
     squares = builder.node("ReduceSumSquare", builder.inputs[0], axes=axes, keepdims=1)
-    length = builder.node("Sqrt", builder.node("Add", squares, _scalar(param.eps)))
+    length = builder.node("Sqrt", builder.node("Add", squares, param.eps))
     unit = builder.node("Div", builder.inputs[0], length)
     scale = scale.reshape((-1, 1, 1)) if not param.channel_shared else scale
     return builder.top("Mul", unit, builder.constant("scale", scale))
@@ -157,7 +157,7 @@ def _statistics(builder: LayerBuilder) -> tuple[np.ndarray, np.ndarray, np.ndarr
 def gain_and_offset(
     gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, *, epsilon: float
 ) -> Affine:
-    """What a batch normalisation does to its input; as in the SDK variance + epsilon is a sum of float32, all else
+    """A batch normalisation as gain and offset; as in the SDK variance + epsilon is a sum of float32, all else
     double precision."""
     spread = variance.astype(np.float32) + np.float32(epsilon)
     gain = gamma.astype(np.float64) / np.sqrt(spread.astype(np.float64))
@@ -196,7 +196,7 @@ def _by_second_bottom(builder: LayerBuilder, param: Any, op: str, bias_blob: int
     spread = _spread(builder, second, axis)
     operand: Value | str = builder.inputs[1]
     if spread != second:
-        operand = builder.node("Reshape", operand, np.array(spread, np.int64))
+        operand = builder.node("Reshape", operand, spread)
     result = builder.node(op, builder.inputs[0], operand, to=builder.tops[0] if bias_blob is None else None)
     if bias_blob is not None:
         offset = builder.weight(bias_blob, second, "bias").reshape(spread)
@@ -218,7 +218,3 @@ def _covered(builder: LayerBuilder, param: Any) -> tuple[Shape, int]:
 def _spread(builder: LayerBuilder, shape: Shape, axis: int) -> Shape:
     """``shape`` with ones after it, so it lies over the input from ``axis`` on."""
     return (*shape, *[1] * (len(builder.shape) - axis - len(shape))) if shape else ()
-
-
-def _scalar(number: float) -> np.ndarray:
-    return np.array(number, np.float32)

@@ -13,10 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgsdump.models.caffe.layer_builder import LayerBuilder, Shape, Value
+from sgsdump.models.caffe.layer_builder import FLOAT, LayerBuilder, Shape, Value
 from sgsdump.models.caffe.schema import enum_label
-
-FLOAT = 1
 
 
 class Axis(NamedTuple):
@@ -108,7 +106,7 @@ def _average(builder: LayerBuilder, rows: Axis, columns: Axis) -> str:
         )
     source: Value | str = builder.inputs[0]
     if rows.pad or columns.pad:
-        source = builder.node("Pad", source, np.array([0, 0, rows.pad, columns.pad] * 2, np.int64))
+        source = builder.node("Pad", source, [0, 0, rows.pad, columns.pad] * 2)
     pads = [0, 0, *(max(0, b - axis.pad) for b, axis in zip(beyond, (rows, columns)))]
     return builder.node("AveragePool", source, to=builder.tops[0], pads=pads, count_include_pad=0, **attributes)
 
@@ -119,7 +117,7 @@ def _maximum(builder: LayerBuilder, rows: Axis, columns: Axis, pads: list[int], 
     builder.node("MaxPool", builder.inputs[0], to=builder.tops[0], also=indices, pads=pads, **_window(rows, columns))
     if masked:
         # ONNX counts through the whole tensor, Caffe inside each channel.
-        inside = builder.node("Mod", indices[0], np.array(rows.size * columns.size, np.int64))
+        inside = builder.node("Mod", indices[0], rows.size * columns.size)
         builder.node("Cast", inside, to=builder.tops[1], to_type=FLOAT)
     return [Value(name, shape) for name in builder.tops]
 
@@ -182,7 +180,7 @@ def inner_product(builder: LayerBuilder) -> list[Value]:
         "Gemm", *operands, to=builder.tops[0] if axis == 1 else None, transB=int(not param.transpose)
     )
     if axis != 1:
-        builder.node("Reshape", product, np.array(shape, np.int64), to=builder.tops[0])
+        builder.node("Reshape", product, shape, to=builder.tops[0])
     return [Value(builder.tops[0], shape)]
 
 
@@ -196,7 +194,7 @@ def _bias(builder: LayerBuilder, learned: bool, outputs: int) -> list[str]:
 def _as_matrix(builder: LayerBuilder, axis: int, length: int) -> Value | str:
     if axis == 1:
         return builder.inputs[0] if len(builder.shape) == 2 else builder.node("Flatten", builder.inputs[0], axis=1)
-    return builder.node("Reshape", builder.inputs[0], np.array([math.prod(builder.shape[:axis]), length], np.int64))
+    return builder.node("Reshape", builder.inputs[0], [math.prod(builder.shape[:axis]), length])
 
 
 def _filtered(

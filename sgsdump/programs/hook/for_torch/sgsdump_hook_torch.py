@@ -155,11 +155,7 @@ class Steps:
         step = next(self.numbers)
         self.session.begins(step)
         if not self.session.wants_step(step):
-            thread.inside += 1
-            try:
-                return original(*args, **kwargs)
-            finally:
-                thread.inside -= 1
+            return self.aside(original)(*args, **kwargs)
         root = transparent(module) or module
         try:
             with torch._C.DisableTorchFunction():
@@ -267,7 +263,7 @@ class Steps:
         return result
 
     def begin_operator(self, round, facts, args, kwargs):
-        """What runs: ``Running``; ``OF_OTHERS`` where that is other operators; None for what is not the program's."""
+        """``Running``; ``OF_OTHERS`` where other operators run in its place; None for one that is not the program's."""
         tensors = facts.inputs(args, kwargs)
         inputs = [tensor for tensor in tensors if plain(tensor)]
         if len(inputs) == len(tensors) and facts.is_made_of_others(inputs):

@@ -230,7 +230,7 @@ class Dispatch(TorchDispatchMode):
 
 
 class Facts:
-    """What an operator's schema says, looked up once."""
+    """The facts of an operator's schema, looked up once."""
 
     def __init__(self, func):
         schema = getattr(func, "_schema", None)
@@ -266,7 +266,7 @@ class Facts:
         return self._decomposed[device]
 
     def by_others(self, args, kwargs):
-        """What the operator gives, of which the others are seen; autocast is for them what it was for the operator."""
+        """The operator's result, by others that are seen; autocast is for them as it was for the operator."""
         with torch._C._RestorePythonTLSSnapshot():  # type: ignore[attr-defined]
             return self.func._op_dk(COMPOSITE, *args, **kwargs)
 
@@ -302,7 +302,7 @@ def _is_made_of_others(func, device):
 
 
 def _body_of(func):
-    """What an operator that calls the program's own functions does, so that their operators are seen too."""
+    """A function that does the work of an operator that calls the program's own, whose operators are seen so."""
     name = getattr(func, "__name__", "")
     if name == "cond":
         return lambda pred, yes, no, operands: (yes if pred else no)(*operands)

@@ -1,4 +1,4 @@
-"""What the session is told of an operator's inputs and outputs (``Taking``).
+"""Tells the session of an operator's inputs and outputs (``Taking``).
 
 Two tensors hold the same values where they are the same piece of the same memory and no operator has written to it in
 between (``Memories``); these are computed, checked and written once. A tensor that is still the same object, at the
@@ -89,7 +89,7 @@ class Taking:
         """An operator gave memory to which nothing is written."""
         for tensor in tensors_in(result):
             if plain(tensor):
-                self.memories.unwritten.given(tensor)
+                self.memories.unwritten.allocated(tensor)
 
     def grown(self, round, tensor, before):
         """An operator resized memory that had so many bytes."""
@@ -132,7 +132,7 @@ class Taking:
         round.lines.append(session.tensors(round.step, operator, side, moment, told))
 
     def _of_tensor(self, round, content, port, tensor):
-        """What the index says of a tensor."""
+        """The index's text on a tensor."""
         if content != "tensor":
             values = round.lookup.get(tensor) or self.described(round, content, tensor)
             return self._left_out(port, tensor, values.why) if values.why else self.session.tensor(port, values)
@@ -148,7 +148,7 @@ class Taking:
         return told
 
     def _left_out(self, port, tensor, why):
-        """What the index says of a tensor whose values cannot be had."""
+        """The index's text on a tensor whose values cannot be had."""
         return self.session.tensor(port, Values(type_word(tensor.dtype), shape_of(tensor), why=why))
 
     def described(self, round, content, tensor):

@@ -1,4 +1,4 @@
-"""What a tensor is to the torch hook, and its elements as they lie in memory."""
+"""Which values are tensors to the torch hook, and their elements as they lie in memory."""
 
 import contextlib
 import ctypes
@@ -25,7 +25,7 @@ def why_not_plain(value):
     """Why a value has no elements in memory of its own; "" where it has."""
     kind = type(value)
     if kind not in _PLAIN and not _is_kept_in_memory(value, kind):
-        return f"{kind.__name__} has no memory of its own" if isinstance(value, torch.Tensor) else "it is no tensor"
+        return f"{kind.__name__} has no memory of its own" if isinstance(value, torch.Tensor) else "it is not a tensor"
     if _is_wrapped(value):
         return "a tensor within torch.func has no memory of its own"
     if value.is_nested:

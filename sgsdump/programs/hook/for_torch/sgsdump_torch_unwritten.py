@@ -1,8 +1,8 @@
-"""Which elements in memory nothing has written yet: what ``torch.empty`` gives is whatever was there before.
+"""Memory that nothing has written to yet, as ``torch.empty`` gives. Apart: torchair uses it without the hook.
 
-Memory counts as unwritten from the operator that gave it (``given``) until operators have written to it (``ran``),
-element by element; what moves elements (a copy, a concatenation, an index) moves this with them. What writes behind
-torch's back, an extension's kernel or numpy, shows in a few bytes of the memory, by which all of it counts as written.
+Memory counts as unwritten from the operator that gave it (``allocated``) until operators have written to it (``ran``),
+element by element; what moves elements (a copy, a concatenation, an index) moves this with them. Writes
+that torch does not see, of an extension's kernel or numpy, show in a few bytes, and all of it counts as written.
 
 Needs nothing but torch: the hook and the backend of ``torch.compile`` (``sgsdump/torchair``) use it.
 """
@@ -34,7 +34,7 @@ class Unwritten:
     def __bool__(self):
         return bool(self._of_storage)
 
-    def given(self, tensor):
+    def allocated(self, tensor):
         """An operator gave the memory of a plain tensor, and wrote nothing to it."""
         if tensor.numel():
             storage = tensor.untyped_storage()
@@ -215,33 +215,24 @@ def _sample(storage):
     return bytes((ctypes.c_ubyte * size).from_address(address)[::step])
 
 
-def _at_indices(places, args):
-    torch.ops.aten.index_put_(places, args[1], places.new_zeros(()))
-
-
-def _along(places, args):
-    places.index_fill_(args[1], args[2], False)
-
-
-def _scattered(places, args):
-    places.scatter_(args[1], args[2], False)
-
-
-def _masked(places, args):
-    places.masked_fill_(args[1], False)
-
-
-def _put(places, args):
-    places.put_(args[1], places.new_zeros(args[1].shape))
-
-
-# Operators that write to some of a tensor's elements.
+# Operators that write to some of a tensor's elements: what each does to a mask, by the operator's arguments.
 _WRITING = {
-    **dict.fromkeys(("aten.index_put_", "aten._index_put_impl_"), _at_indices),
-    **dict.fromkeys(("aten.index_fill_", "aten.index_copy_", "aten.index_add_", "aten.index_reduce_"), _along),
-    **dict.fromkeys(("aten.scatter_", "aten.scatter_add_", "aten.scatter_reduce_"), _scattered),
-    **dict.fromkeys(("aten.masked_fill_", "aten.masked_scatter_"), _masked),
-    "aten.put_": _put,
+    **dict.fromkeys(
+        ("aten.index_put_", "aten._index_put_impl_"),
+        lambda mask, args: torch.ops.aten.index_put_(mask, args[1], mask.new_zeros(())),
+    ),
+    **dict.fromkeys(
+        ("aten.index_fill_", "aten.index_copy_", "aten.index_add_", "aten.index_reduce_"),
+        lambda mask, args: mask.index_fill_(args[1], args[2], False),
+    ),
+    **dict.fromkeys(
+        ("aten.scatter_", "aten.scatter_add_", "aten.scatter_reduce_"),
+        lambda mask, args: mask.scatter_(args[1], args[2], False),
+    ),
+    **dict.fromkeys(
+        ("aten.masked_fill_", "aten.masked_scatter_"), lambda mask, args: mask.masked_fill_(args[1], False)
+    ),
+    "aten.put_": lambda mask, args: mask.put_(args[1], mask.new_zeros(args[1].shape)),
 }
 # Operators that give elements of others, each as it is.
 _WHOLE = {"aten.clone", "aten._to_copy"}

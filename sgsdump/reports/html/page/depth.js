@@ -20,7 +20,7 @@ const LEFT = 52,
   WIDE_ENOUGH = 26;
 const steepest = Math.max(...layers.map((layer) => layer.rise).filter(Number.isFinite), 0);
 
-// Infinite SQNR is no error at all.
+// Infinite SQNR: the sides are equal.
 const isOdd = (metric, value) =>
   Number.isNaN(value) || (!Number.isFinite(value) && metric.key !== "sqnr") || value === -Infinity;
 

@@ -1,4 +1,7 @@
-"""Misnamed pairs: tensors whose names agree although they are different ones, and which tensor each really is.
+"""Tensors of the same values, whatever their names: probes that tell them apart, and pairs that are misnamed.
+
+A probe is 64 values, at places that tensors of one size share, in the layouts of 4-D ones too: equal tensors have equal
+probes, whatever their layout. Those of larger tensors are picked up while their pairs are compared.
 
 Two dumps of one network may give one name to different tensors (a BatchNormalization folded into its convolution on
 one side keeps the convolution's name, though its values are those after it). For a pair that disagrees, tensors of
@@ -11,22 +14,110 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 
-from sgsdump.comparison.alignment import NAME_WAYS, Pair, compared
+from sgsdump.comparison.alignment import NAME_WAYS, Pair, size_of
 from sgsdump.comparison.layout_match import measure
-from sgsdump.comparison.match_by_value import AS_GOOD, Mapper
 from sgsdump.comparison.metrics import cos, rmse
 from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
+from sgsdump.comparison.sums.tiles import Picked
 from sgsdump.comparison.thresholds import DOCUMENTED
-from sgsdump.comparison.value_probes import WORTH, Probes, stacked
-from sgsdump.dumps.dump import Dump, Record
-from sgsdump.errors import ValuesError
-from sgsdump.tensors.tensor import values_of
+from sgsdump.dumps.dump import Record
+from sgsdump.errors import SgsdumpError, ValuesError
+from sgsdump.files.mapped import let_go
+from sgsdump.tensors.tensor import Values, values_of
+from sgsdump.tensors.types import to_nchw, to_nhwc
+
+PROBES = 64
+WORTH = 1 << 16  # values of a tensor whose probes are picked up before it is known whether they are needed
+
+
+@dataclass(frozen=True, eq=False)
+class Probes:
+    """The rows of records, as ``probe`` gives them, each made once; by the records' ``id``."""
+
+    _rows: dict[int, np.ndarray | None] = field(default_factory=dict)
+    _sizes: dict[int, int] = field(default_factory=dict)
+
+    def of(self, record: Record) -> np.ndarray | None:
+        """None where the values cannot be had."""
+        if id(record) not in self._rows:
+            self._rows[id(record)] = _rows_of(record)
+        return self._rows[id(record)]
+
+    def to_pick(self, sample: Record, benchmark: Record) -> tuple[Picked, Picked] | None:
+        """What is to be picked up while the two are compared, for ``keep``; None where that is not worth it."""
+        shapes = [record.tensor.info.shape for record in (sample, benchmark) if id(record) not in self._rows]
+        large = [shape for shape in shapes if shape is not None and math.prod(shape) >= WORTH]
+        if len(large) < 2:
+            return None
+        return Picked(large[0], _in_order(large[0])[0]), Picked(large[1], _in_order(large[1])[0])
+
+    def keep(self, sample: Record, benchmark: Record, picked: tuple[Picked, Picked]) -> None:
+        """What ``to_pick`` gave for the two, once they were compared."""
+        for record, side in zip((sample, benchmark), picked):
+            if side.whole:
+                self._rows[id(record)] = side.values[_in_order(side.shape)[1]]
+
+    def size(self, record: Record) -> int:
+        if id(record) not in self._sizes:
+            self._sizes[id(record)] = size_of(record)
+        return self._sizes[id(record)]
+
+
+def probe(values: Values) -> np.ndarray:
+    """A row of PROBES values: as stored and, of a 4-D tensor, in the other layouts. Not of an empty one."""
+    array = values.array
+    places = _places(array.shape)
+    flat = array.flags.c_contiguous
+    picked = array.reshape(-1)[places] if flat else array[np.unravel_index(places, array.shape)]
+    return np.asarray(picked if values.to_real is None else values.to_real(picked))
+
+
+def probe_all(tensors: Iterable[Values]) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of all tensors, after the number of the tensor each row is of, ascending."""
+    rows = []
+    for values in tensors:
+        rows.append(probe(values))
+        let_go(values.array)
+    return stacked(rows)
+
+
+@lru_cache(maxsize=1024)
+def _places(shape: tuple[int, ...]) -> np.ndarray:
+    """Where tensors of a shape are probed: for each layout the same places, as indices into the values as stored."""
+    places = np.random.default_rng(math.prod(shape)).integers(0, math.prod(shape), PROBES)
+    if len(shape) != 4:
+        return places[None]
+    stored = np.empty(shape, np.uint8)  # of which nothing is read but the strides
+    views = stored, to_nchw(stored), to_nhwc(stored)
+    return np.stack([np.dot(view.strides, np.unravel_index(places, view.shape)) for view in views])
+
+
+@lru_cache(maxsize=1024)
+def _in_order(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The places in ascending order, and where in this order each of them is."""
+    ascending, where = np.unique(_places(shape), return_inverse=True)
+    return ascending.astype(np.int64, copy=False), where.reshape(_places(shape).shape)
+
+
+def _rows_of(record: Record) -> np.ndarray | None:
+    try:
+        values = values_of(record.tensor.logical())
+    except SgsdumpError:
+        return None
+    return probe(values) if values.array.size else None
+
+
+def stacked(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    owners = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+    return owners, np.concatenate(rows, dtype=np.float64, casting="unsafe")
+
 
 Rows = tuple[np.ndarray, np.ndarray]
 """Rows, after the number of the tensor each is of, ascending."""
@@ -48,10 +139,8 @@ def may_be_renamed(pair: Pair, outputs: Set[str]) -> bool:
 def find_misnamed(
     pairs: tuple[Pair, ...],
     results: list[Row | Failed],
-    sample: Dump,
-    benchmark: Dump,
-    inputs: bool,
-    probes: Probes | None = None,
+    held: Mapping[str, Sequence[Record]],
+    probes: Probes,
     run: Mapper = map,
 ) -> dict[int, Misnamed]:
     """By number of the pair, the tensor that agrees with one side of a pair that does not.
@@ -61,27 +150,24 @@ def find_misnamed(
     its COS may well pass. Pairs with an error of at most ``row.SURE`` are not looked at, nor those with NaN or Inf.
     Where only the names made a pair, the tensor that agrees may well be the right one; a pair that a user, a rule or a
     graph made, and a network's output, is what it is: see ``may_be_renamed``.
-    ``probes``: what was kept while the pairs were compared; ``run`` may spread work over threads.
+    ``held`` are the records that the sample and the benchmark could pair, ``probes`` were kept while the pairs were
+    compared; ``run`` may spread work over threads.
     """
     suspicious = {
         i: result.error if isinstance(result, Row) else float("inf")
         for i, result in enumerate(results)
         if is_suspicious(result)
     }
-    if not suspicious:
-        return {}
     assert DOCUMENTED.min_cos is not None and DOCUMENTED.max_rmse is not None
     agreement = Agreement(DOCUMENTED.min_cos, DOCUMENTED.max_rmse)
-    probes = probes or Probes()
-    held = {side: compared(dump, inputs) for side, dump in (("sample", sample), ("benchmark", benchmark))}
     own_errors = {id(pair.sample): result.error for pair, result in zip(pairs, results) if isinstance(result, Row)}
     misnamed: dict[int, Misnamed] = {}
     for side, own in (("benchmark", "sample"), ("sample", "benchmark")):
-        known = set(map(id, held[own]))
+        ids = set(map(id, held[own]))
         targets = {}
         for i in suspicious.keys() - misnamed.keys():
             record = pairs[i].sample if own == "sample" else pairs[i].benchmark
-            if id(record) in known:
+            if id(record) in ids:
                 targets[i] = record, suspicious[i]
         for i, match in find_matches(targets, held[side], agreement, probes, run).items():
             r = match.record
@@ -119,18 +205,18 @@ def find_matches(
     """For each target (record, the RMSE of its own pair) the best agreeing tensor of the pool, where there is one;
     ``run`` may spread those of large tensors over threads."""
     probes = probes or Probes()
-    wanted: dict[int, list[tuple[int, np.ndarray]]] = defaultdict(list)
+    of_size: dict[int, list[tuple[int, np.ndarray]]] = defaultdict(list)
     for key, (record, _) in targets.items():
         rows = probes.of(record)
         if rows is not None and (size := probes.size(record)) >= SMALLEST:
-            wanted[size].append((key, rows))
+            of_size[size].append((key, rows))
     groups: dict[int, list[tuple[Record, np.ndarray]]] = defaultdict(list)
     for record in pool:
-        if (size := probes.size(record)) in wanted and (rows := probes.of(record)) is not None:
+        if (size := probes.size(record)) in of_size and (rows := probes.of(record)) is not None:
             groups[size].append((record, rows))
     matches: dict[int, Match] = {}
     for size, group in groups.items():
-        keys, own_rows = zip(*wanted[size])
+        keys, own_rows = zip(*of_size[size])
         pool_probes = stacked([rows for _, rows in group])
         # turning one side is enough where every tensor that could be turned is on that side
         turned = any(len(rows) == 1 for _, rows in group)
@@ -235,3 +321,9 @@ def _nearest_in_buckets(targets: Rows, pool: Rows, own: list[float]) -> Iterator
 def _directions(rows: np.ndarray) -> np.ndarray:
     """The rows as vectors of length 1; those that have no direction as 0."""
     return np.nan_to_num(rows / np.linalg.norm(rows, axis=1, keepdims=True), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+AS_GOOD = 2.0  # times the best error; copies of one tensor have the same error but for the order of its sums
+
+
+Mapper = Callable[[Callable, Iterable], Iterable]

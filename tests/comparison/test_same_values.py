@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sgsdump import Dump, compare
-from sgsdump.comparison import misnamed, value_probes
-from sgsdump.comparison.misnamed import Agreement, find_matches
+from sgsdump.comparison import same_values
+from sgsdump.comparison.same_values import Agreement, find_matches
 from sgsdump.dumps.dump import Record
 from sgsdump.tensors.tensor import Tensor, Values
 
@@ -18,7 +18,7 @@ def pool_of(arrays: np.ndarray) -> list[Record]:
 
 @pytest.mark.parametrize("exact", [0, 1 << 40])
 def test_both_searches_find_the_moved_tensors(monkeypatch: pytest.MonkeyPatch, exact: int) -> None:
-    monkeypatch.setattr(misnamed, "EXACT", exact)
+    monkeypatch.setattr(same_values, "EXACT", exact)
     rng = np.random.default_rng(1)
     arrays = rng.standard_normal((600, 4, 8)).astype(np.float32)
     noisy = arrays + (0.02 * rng.standard_normal(arrays.shape)).astype(np.float32)
@@ -29,39 +29,39 @@ def test_both_searches_find_the_moved_tensors(monkeypatch: pytest.MonkeyPatch, e
 
 
 def test_thousands_of_copies_are_no_more_work_than_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(misnamed, "EXACT", 0)
+    monkeypatch.setattr(same_values, "EXACT", 0)
     looked_at: list[int] = []
-    nearest = misnamed._nearest
+    nearest = same_values._nearest
 
     def counted(targets, pool, own):
         looked_at.append(len(pool[1]))
         return nearest(targets, pool, own)
 
-    monkeypatch.setattr(misnamed, "_nearest", counted)
+    monkeypatch.setattr(same_values, "_nearest", counted)
     arrays = np.random.default_rng(2).standard_normal((3000, 32)).astype(np.float32)
     arrays[:600] = arrays[0]  # more than the buckets may give, and few enough to be no bucket's border
     (larger,) = pool_of(arrays[:1] * np.float32(1.5))
     find_matches({0: (larger, 2.0)}, pool_of(arrays), Agreement(0.99, 0.1))
-    assert 1 < max(looked_at) <= misnamed.TABLES * misnamed.CANDIDATES
+    assert 1 < max(looked_at) <= same_values.TABLES * same_values.CANDIDATES
 
 
 def test_probes_are_at_the_same_places_of_every_layout() -> None:
     """Rows: as stored, as NCHW, as NHWC; the same whether a tensor lies in order or is a view of one that is turned."""
     nhwc = np.random.default_rng(3).standard_normal((2, 5, 6, 7)).astype(np.float32)
     nchw = np.ascontiguousarray(nhwc.transpose(0, 3, 1, 2))
-    stored, as_nchw, _ = value_probes.probe(Values(nhwc))
-    np.testing.assert_array_equal(stored, nhwc.ravel()[value_probes._places((nhwc.size,))[0]])
-    np.testing.assert_array_equal(as_nchw, value_probes.probe(Values(nchw))[0])
-    np.testing.assert_array_equal(stored, value_probes.probe(Values(nchw))[2])
+    stored, as_nchw, _ = same_values.probe(Values(nhwc))
+    np.testing.assert_array_equal(stored, nhwc.ravel()[same_values._places((nhwc.size,))[0]])
+    np.testing.assert_array_equal(as_nchw, same_values.probe(Values(nchw))[0])
+    np.testing.assert_array_equal(stored, same_values.probe(Values(nchw))[2])
     np.testing.assert_array_equal(
-        value_probes.probe(Values(nchw.transpose(0, 2, 3, 1))), value_probes.probe(Values(nhwc))
+        same_values.probe(Values(nchw.transpose(0, 2, 3, 1))), same_values.probe(Values(nhwc))
     )
 
 
 def test_what_is_probed_while_a_pair_is_compared_is_what_would_be_probed_later(monkeypatch: pytest.MonkeyPatch) -> None:
     kept, wanted = [], []
     for worth, probes in ((0, kept), (1 << 40, wanted)):
-        monkeypatch.setattr(value_probes, "WORTH", worth)
+        monkeypatch.setattr(same_values, "WORTH", worth)
         rng = np.random.default_rng(4)
         layers = rng.standard_normal((6, 1, 4, 8, 8)).astype(np.float32)
         sample, benchmark = (

@@ -1,0 +1,159 @@
+"""The words of ``tensor_arrays`` in input_config.ini, and the convolutions that they raise to INT16.
+
+SDK 1.1.5 raises every convolution whose first input's name *begins* with the word: ``c1``
+raises c1_xx and c10 alike. So a Caffe blob stands for all its stages that a convolution reads, as long as no other name
+begins with it. The input of a Caffe InnerProduct is the converter's own ``LAYER_reshape#1_output``, so the word is the
+layer's name; the blob that it reads raises nothing. Of several InnerProducts that read one tensor each is raised by
+itself: what is not named reads a copy in 8 bits. Source: small networks through the SDK, see docs/caffe.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from sgsdump.errors import ConfigError, hint, listed
+from sgsdump.models.model import read_stages
+from sgsdump.quantisation.analysis import (
+    Analysis,
+    analyse,
+)
+from sgsdump.sidecars.input_config import InputConfig
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+_RESHAPED = "_reshape#1_output"
+
+
+@dataclass(frozen=True, eq=False)
+class RaisedInputs:
+    """The words of ``tensor_arrays`` for one network."""
+
+    analysis: Analysis
+
+    @cached_property
+    def blobs(self) -> dict[str, str]:
+        """For each stage of a Caffe blob the blob."""
+        return {stage.name: stage.blob for stage in read_stages(self.analysis.graph.proto)}
+
+    @cached_property
+    def sdk_names(self) -> dict[str, tuple[str, ...]]:
+        """For each first input the names that the SDK has for it: its own, and one for each InnerProduct reading it."""
+        reshaped = ("Gemm", "MatMul") if self.blobs else ()
+        return {
+            name: tuple(
+                dict.fromkeys(f"{node.name}{_RESHAPED}" if node.op_type in reshaped else name for node in nodes)
+            )
+            for name, nodes in self.analysis.first_inputs.items()
+        }
+
+    @cached_property
+    def words(self) -> dict[str, tuple[str, ...]]:
+        """For each first input the words to write: its own, and those of InnerProducts whose inputs share its domain.
+
+        A word is the first of a blob (or layer) and the SDK's name that raises nothing of another domain, or the SDK's
+        name where each would.
+        """
+        domain = self.analysis.domain
+        layers: dict[str, list[str]] = {}
+        for name, aliases in self.sdk_names.items():
+            layers.setdefault(domain[name], []).extend(alias for alias in aliases if alias != name)
+        return {
+            name: tuple(self._word(alias, domain[name]) for alias in dict.fromkeys([*aliases, *layers[domain[name]]]))
+            for name, aliases in self.sdk_names.items()
+        }
+
+    def _word(self, alias: str, root: str) -> str:
+        """The word for one of the SDK's names, of a domain."""
+        short = alias.removesuffix(_RESHAPED) if alias.endswith(_RESHAPED) else self.blobs.get(alias, alias)
+        raised = ((word, {self.analysis.domain[name] for name in self.raised_by(word)}) for word in (short, alias))
+        return next((word for word, domains in raised if domains == {root}), alias)
+
+    def raised_by(self, word: str) -> tuple[str, ...]:
+        """The first inputs that the SDK raises for a word, in execution order; the graph's own only by its name."""
+        pictures = self.analysis.graph.inputs
+        return tuple(
+            name
+            for name, aliases in self.sdk_names.items()
+            if word in aliases or (name not in pictures and any(alias.startswith(word) for alias in aliases))
+        )
+
+    def inputs_of(self, chosen: Iterable[str]) -> tuple[str, ...]:
+        """The first inputs that words raise. Raises ConfigError for a word that raises none."""
+        inputs: dict[str, None] = {}
+        for word in chosen:
+            raised = self.raised_by(word)
+            if not raised:
+                raise ConfigError(self._raises_none(word))
+            inputs.update(dict.fromkeys(raised))
+        return tuple(inputs)
+
+    def beside(self, chosen: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """For each word of a list what it raises without naming it: inputs of domains that no word names."""
+        chosen, domain = tuple(chosen), self.analysis.domain
+        named = {domain[name] for word in chosen for name in self.sdk_names if self._names(word, name)}
+        raised = {word: tuple(n for n in self.raised_by(word) if domain[n] not in named) for word in chosen}
+        return {word: names for word, names in raised.items() if names}
+
+    def left_at_8(self, chosen: Iterable[str]) -> tuple[str, ...]:
+        """InnerProducts that read what words raise and stay at 8 bits in the SDK, since no word is theirs."""
+        chosen, domain = tuple(chosen), self.analysis.domain
+        raised = {domain[name] for name in self.inputs_of(chosen)}
+        layers = (
+            alias
+            for name, aliases in self.sdk_names.items()
+            for alias in aliases
+            if domain[name] in raised and alias != name and not any(alias.startswith(word) for word in chosen)
+        )
+        return tuple(alias.removesuffix(_RESHAPED) for alias in layers)
+
+    def _names(self, word: str, name: str) -> bool:
+        """Whether a word is an input's own name, its blob or another stage of it, or the InnerProduct that reads it."""
+        blob = self.blobs.get(name, name)
+        aliases = (name, blob, *(alias.removesuffix(_RESHAPED) for alias in self.sdk_names[name]))
+        return word in aliases or self.blobs.get(word) == blob
+
+    def _raises_none(self, word: str) -> str:
+        """Why a word raises nothing; for the blob that an InnerProduct alone reads, what to write."""
+        for name, aliases in self.sdk_names.items():
+            node = self.analysis.graph.producer.get(name)
+            source = node.input[0] if node is not None and name not in self.blobs else name
+            if name not in aliases and word in (source, self.blobs.get(source)):
+                layer = aliases[0].removesuffix(_RESHAPED)
+                return (
+                    f"tensor_arrays names {word!r}, which the InnerProduct {layer!r} reads: the SDK knows that input "
+                    f"by the layer's name, write {layer}"
+                )
+        words = chain.from_iterable(self.words.values())
+        near = hint(word, list(dict.fromkeys([*words, *self.sdk_names])))
+        return f"tensor_arrays names {word!r}, which is not a convolution's first input{near}"
+
+
+def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputConfig, list[str]]:
+    """The config with the inputs themselves in ``tensor_arrays``, and sentences on what the SDK raises besides, or does
+    not. Raises ConfigError for a word that raises nothing."""
+    if not config.tensor_arrays:
+        return config, []
+    inputs = RaisedInputs(analyse(proto))
+    words = config.tensor_arrays
+    exact = replace(config, tensor_arrays=inputs.inputs_of(words))
+    notes = [wider(word, names) for word, names in inputs.beside(words).items()]
+    if unnamed := inputs.left_at_8(words):
+        notes.append(
+            f"tensor_arrays does not name {listed(unnamed)}, InnerProducts that read a raised tensor: in the SDK they "
+            f"stay at 8 bits, here they are raised too; name them"
+        )
+    return exact, notes
+
+
+def wider(word: str, names: Iterable[str]) -> str:
+    """A note on a word that raises more than it names."""
+    return (
+        f"tensor_arrays {word!r} raises {listed(tuple(names))} too: the SDK takes every convolution whose first "
+        f"input's name begins so"
+    )
