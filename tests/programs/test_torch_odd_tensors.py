@@ -1,8 +1,13 @@
 """What cannot be read is left out by itself, with one line: nothing after it is lost, and the program never notices."""
 
+import importlib
+import sys
+
 import numpy as np
 import pytest
 from torch_runs import plain, runner, write_program
+
+from sgsdump.programs.program import HOOK
 
 torch = pytest.importorskip("torch", reason="torch (the extra torch) is not installed")
 
@@ -180,6 +185,22 @@ def test_nested_tensors_are_left_out_alone(run, tmp_path, content):
     assert len({line["value"] for line in layers if line["file"] and line.get("weight")}) == 24
     (padded,) = result.lines(step=2, type="aten.to_padded_tensor", side="out")
     assert padded["file"]
+
+
+def test_a_tensor_that_stands_for_others_is_not_read_as_the_memory_it_has_besides(monkeypatch):
+    class Named(torch.Tensor):
+        pass
+
+    class Pair(torch.Tensor):
+        def __tensor_flatten__(self):
+            return ["first", "second"], None
+
+    monkeypatch.syspath_prepend(str(HOOK / "for_torch"))
+    tensors = importlib.import_module("sgsdump_torch_tensors")
+    assert tensors.plain(torch.ones(2).as_subclass(Named))
+    assert tensors.why_not_plain(torch.ones(2).as_subclass(Pair)) == "Pair has no memory of its own"
+    for name in [name for name in sys.modules if name.startswith("sgsdump_")]:
+        monkeypatch.delitem(sys.modules, name)
 
 
 @pytest.mark.parametrize("source", [LAZY, ASKS], ids=["lazy", "asks"])

@@ -43,6 +43,15 @@ def test_only_operators_that_overflow_are_dumped_with_their_inputs(tmp_path: Pat
     assert values(dump, "mul:input:0").tolist() == [1, 400] and values(dump, "log:input:0").tolist() == [0, 0]
 
 
+def test_one_of_several_outputs_overflows_and_what_is_fed_does_not(tmp_path: Path) -> None:
+    class Largest(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x.max(dim=0)
+
+    with_json(Largest(), tmp_path, dump_debug="on")(torch.tensor([1.0, float("inf")]))
+    assert operators_in(opened(tmp_path)) == {"max_1"}
+
+
 def test_a_step_without_overflow_has_no_operator(tmp_path: Path) -> None:
     run = with_json(torch.nn.ReLU(), tmp_path, dump_debug="on")
     for value in (1.0, float("nan")):
