@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sgsdump.comparison.alignment import Pair, Settled, compared, ids_of
-from sgsdump.comparison.naming.name_files import LONGEST_NAME, NameSources, Rule, described, renamed
+from sgsdump.comparison.naming.name_files import LONGEST_NAME, Rule, described, renamed
+from sgsdump.comparison.naming.name_sources import NameSources
 from sgsdump.comparison.naming.operator_maps import Key, Link, Output, operator_keys
 from sgsdump.comparison.naming.pairs_by_layer import pairs_by_layer
 from sgsdump.dumps.dump import Dump, Record

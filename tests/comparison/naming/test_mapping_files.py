@@ -218,7 +218,11 @@ def test_the_layer_mapping_is_the_vendors(shared: Path) -> None:
 
 def test_layer_mappings_as_json_and_bad_ones(tmp_path: Path) -> None:
     assert name_files.read_layers(written(tmp_path, '{"Cell": {"a": "b"}}')) == {"TopLayer": {"a": "b"}}
-    for text, said in (("a: b\n", "not a layer mapping"), ("a:\n  b..c: d\n", "empty part"), ("a: {}\n", "not a layer")):
+    for text, said in (
+        ("a: b\n", "not a layer mapping"),
+        ("a:\n  b..c: d\n", "empty part"),
+        ("a: {}\n", "not a layer"),
+    ):
         with pytest.raises(FormatError, match=said):
             name_files.read_layers(written(tmp_path, text))
 
