@@ -59,7 +59,7 @@ class Unpaired:
 
 @dataclass(frozen=True)
 class Settled:
-    """What is decided before names are compared; records are identified by their ``id``.
+    """Decisions made before names are compared; records are identified by their ``id``.
 
     unmatched  records that must not be paired by name, and why.
     reasons    why a record has no partner, in case names do not find one either.
@@ -176,7 +176,7 @@ def align(sample: Dump, benchmark: Dump, inputs: bool = False, settled: Settled 
 
 
 def without(alignment: Alignment, patterns: Sequence[str]) -> tuple[Alignment, tuple[str, ...]]:
-    """What is left without the names that fit a pattern, and these names. Raises ConfigError for one that fits none."""
+    """The alignment without the names that fit a pattern, and these. Raises ConfigError for one that fits none."""
     if isinstance(patterns, str):
         raise ConfigError(f"exclude is a list of patterns, not a string; write exclude={[patterns]}")
     if not patterns:
@@ -202,7 +202,7 @@ def without(alignment: Alignment, patterns: Sequence[str]) -> tuple[Alignment, t
 
 
 def without_unwritten(alignment: Alignment) -> tuple[Alignment, tuple[str, ...]]:
-    """What is left without the pairs of which a side is memory that nothing had been written to, and their names."""
+    """The alignment without the pairs of which a side is memory that nothing had been written to, and their names."""
     unwritten = [pair for pair in alignment.pairs if pair.sample.unwritten or pair.benchmark.unwritten]
     if not unwritten:
         return alignment, ()

@@ -55,13 +55,13 @@ class Binned:
         if not self.rows.shape[1]:
             return other
         exponent = max(self.exponent, other.exponent)
-        ends = [end >> (exponent - each.exponent) for each in (self, other) for end in (each.first, each.last)]
+        ends = [end >> (exponent - binned.exponent) for binned in (self, other) for end in (binned.first, binned.last)]
         exponent += shift_to(min(ends), max(ends), limit)
-        one, two = self.coarser(exponent), other.coarser(exponent)
-        first, last = min(one.first, two.first), max(one.last, two.last)
+        coarse, other_coarse = self.coarser(exponent), other.coarser(exponent)
+        first, last = min(coarse.first, other_coarse.first), max(coarse.last, other_coarse.last)
         rows = np.zeros((len(self.rows), last - first + 1))
-        for each in (one, two):
-            rows[:, each.first - first : each.last + 1 - first] += each.rows
+        for binned in (coarse, other_coarse):
+            rows[:, binned.first - first : binned.last + 1 - first] += binned.rows
         return Binned(exponent, first, rows)
 
     @property
@@ -86,7 +86,7 @@ def shift_to(first: int, last: int, limit: int) -> int:
 
 
 def of_edges(edges: tuple[float, float], rows: np.ndarray) -> Binned:
-    """What ``edges`` and the rows of ``Binned`` were made of."""
+    """The ``Binned`` of these ``edges`` and rows."""
     count = rows.shape[1]
     if not count:
         return Binned.nothing(len(rows))

@@ -23,7 +23,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import network_outputs, with_rises
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import Settings
-from sgsdump.comparison.naming.name_files import NameSources
+from sgsdump.comparison.naming.name_sources import NameSources
 from sgsdump.comparison.naming.network import nodes_of
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.pairs_by_network import Placed, placed
@@ -128,7 +128,7 @@ def compare(
 
 
 def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | None) -> Comparison:
-    # A metric of the user's may leave cycles of large arrays behind.
+    # A metric of the user's may leave cycles of large arrays.
     collected = nullcontext() if options.measures.own else collector_paused()
     with (
         collected,
@@ -303,5 +303,5 @@ def _check_name_map(name_map: Any) -> None:
     if isinstance(name_map, (str, Path)):
         raise ConfigError(
             f"name_map is a mapping {{benchmark name: sample name}}, not a string or a path; read the file {name_map} "
-            f"with sgsdump.comparison.naming.name_files.read_name_sources"
+            f"with sgsdump.comparison.naming.name_sources.read_name_sources"
         )

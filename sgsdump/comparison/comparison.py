@@ -1,7 +1,4 @@
-"""Results of comparisons as pandas DataFrames: one line per layer, numbers in full precision.
-
-The result of a comparison: its rows, and what was not compared.
-"""
+"""The result of a comparison: its rows, what was not compared, and both as a pandas DataFrame."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.comparison.alignment import Unpaired
@@ -82,7 +80,7 @@ class Comparison:
 
     @property
     def alike(self) -> tuple[Row, ...]:
-        """Rows that hold one tensor against the same one: all but the suspects."""
+        """Rows of one and the same tensor: all but the suspects."""
         return tuple(row for row in self.rows if not row.misnamed)
 
     @property
@@ -124,10 +122,10 @@ class Comparison:
 
         Raises KeyError with the nearest names, or with the reason why the tensor was not compared.
         """
-        found = next((row for row in self.rows if row.name == name), None)
-        found = found or next((row for row in self.rows if name and row.stage == name), None)
-        if found is not None:
-            return found
+        named = (row for row in self.rows if row.name == name)
+        of_stage = (row for row in self.rows if name and row.stage == name)
+        for row in chain(named, of_stage):
+            return row
         reason = self._why_not_compared(name) or f"no compared layer {name!r}"
         raise KeyError(f"{reason}{hint(str(name), {row.name: row for row in self.rows})}")
 
@@ -142,14 +140,14 @@ class Comparison:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        apart = {
+        uncompared = {
             "failed": self.failed,
             "only in sample": self.only_in_sample,
             "only in benchmark": self.only_in_benchmark,
         }
         parts = [
             f"{len(self.rows)} layer{'' if len(self.rows) == 1 else 's'}",
-            *(f"{len(items)} {what}" for what, items in apart.items() if items),
+            *(f"{len(items)} {where}" for where, items in uncompared.items() if items),
         ]
         if self.worst is not None:
             parts.append(f"worst {self.worst.name!r} COS {self.worst.cos:f} RMSE {self.worst.rmse:f}")
@@ -167,6 +165,8 @@ class Comparison:
         return frame_of(self.rows)
 
     def _why_not_compared(self, name: str) -> str:
-        apart = [(failed.pair.benchmark.name, failed.reason) for failed in self.failed]
-        apart += [(unpaired.record.name, unpaired.reason) for unpaired in self.only_in_benchmark + self.only_in_sample]
-        return next((f"{name!r} was not compared: {reason}" for other, reason in apart if other == name), "")
+        uncompared = [(failed.pair.benchmark.name, failed.reason) for failed in self.failed]
+        uncompared += [
+            (unpaired.record.name, unpaired.reason) for unpaired in self.only_in_benchmark + self.only_in_sample
+        ]
+        return next((f"{name!r} was not compared: {reason}" for other, reason in uncompared if other == name), "")

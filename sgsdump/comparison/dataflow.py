@@ -55,14 +55,14 @@ class Difference:
 
     def __str__(self) -> str:
         """``output RMSE 0.01, inputs equal (a/input_0), own error 0.01``"""
-        apart = [row for row in self.inputs if differs(row)]
+        differing = [row for row in self.inputs if differs(row)]
         text = f"{_side(self.output)} {_error(self.output)}"
         if not self.inputs:
             return text
-        if not apart:
+        if not differing:
             names = listed([row.name for row in self.inputs], _SHOWN)
             return f"{text}, inputs equal ({names}), own error {self.own:.3g}"
-        text += f", inputs {', '.join(f'{_with_origin(row)} {_error(row)}' for row in apart)}"
+        text += f", inputs {', '.join(f'{_with_origin(row)} {_error(row)}' for row in differing)}"
         return f"{text}, own error {max(self.own, 0.0):.3g}"
 
 
@@ -121,19 +121,19 @@ def with_rises(
     else:
         sources = _rows_before(rows)
     if any(row.io == "in" for row in rows):
-        sources = [names or made for names, made in zip(sources, _made_before(rows))]
+        sources = [names or earlier for names, earlier in zip(sources, _made_before(rows))]
     return [_risen(row, names, errors) for row, names in zip(rows, sources)]
 
 
 def _made_before(rows: list[Row]) -> Iterator[tuple[str, ...]]:
     """The output that an operator's input is, where inputs are dumped as tensors of their own: the last before it that
     differs as it does."""
-    made: dict[str, str] = {}
+    makers: dict[str, str] = {}
     for row in rows:
         alike = repr((row.count, row.sums, *row.statistics.items())) if row.error and not row.misnamed else ""
-        yield (made[alike],) if row.io == "in" and alike in made else ()
+        yield (makers[alike],) if row.io == "in" and alike in makers else ()
         if row.io == "out" and alike:
-            made[alike] = row.name
+            makers[alike] = row.name
 
 
 def risen_again(rows: list[Row]) -> list[Row]:
@@ -177,9 +177,11 @@ def is_rounding(row: Row) -> bool:
 def first_difference(rows: Iterable[Row], beyond_rounding: bool = False) -> Difference | None:
     """The first operator whose output differs; where none does, the first input; None where all is equal."""
     rows = tuple(rows)
-    apart = [row for row in rows if differs(row) and not row.misnamed and not (beyond_rounding and is_rounding(row))]
-    computed = (row for row in apart if row.io == "out" and row.op_type != _DATA)
-    first = next(computed, next(iter(apart), None))
+    differing = [
+        row for row in rows if differs(row) and not row.misnamed and not (beyond_rounding and is_rounding(row))
+    ]
+    computed = (row for row in differing if row.io == "out" and row.op_type != _DATA)
+    first = next(computed, next(iter(differing), None))
     if first is None:
         return None
     feeding = {row.name: row for row in rows if row.io == "in" or first.by_flow}

@@ -1,4 +1,4 @@
-"""What a report shows of one selected layer: histograms, error against value, error per channel and over the picture.
+"""The details of one layer for a report: histograms, error against value, error per channel and over the picture.
 
 ``details_of`` makes the details of one pair of tensors in one pass over its values; ``merged`` those of several
 pictures, without loss (see ``binned.py``). ``compare`` makes them with ``details=True`` (``Row.details``), ``merge``
@@ -156,9 +156,11 @@ def merged(details: Sequence[Details], pictures: Sequence[str] = ()) -> Details:
     return reduce(_plus, named)
 
 
-def _plus(one: Details, two: Details) -> Details:
-    values = _values(one).plus(_values(two), BINS)
-    errors = of_edges(one.error_edges, one.errors[None]).plus(of_edges(two.error_edges, two.errors[None]), ERROR_BINS)
+def _plus(first: Details, second: Details) -> Details:
+    values = _values(first).plus(_values(second), BINS)
+    errors = of_edges(first.error_edges, first.errors[None]).plus(
+        of_edges(second.error_edges, second.errors[None]), ERROR_BINS
+    )
     return Details(
         values.edges,
         values.rows[0].astype(np.int64),
@@ -166,10 +168,10 @@ def _plus(one: Details, two: Details) -> Details:
         errors.edges,
         errors.rows[0].astype(np.int64),
         values.rows[2],
-        one.channels + two.channels if one.channels.shape == two.channels.shape else np.zeros((0, 2)),
-        two.heat if not two.heat.error <= one.heat.error else one.heat,
-        one.low,
-        one.high,
+        first.channels + second.channels if first.channels.shape == second.channels.shape else np.zeros((0, 2)),
+        second.heat if not second.heat.error <= first.heat.error else first.heat,
+        first.low,
+        first.high,
     )
 
 
@@ -178,7 +180,7 @@ def _values(details: Details) -> Binned:
 
 
 class _Sums:
-    """What grows while the blocks go by."""
+    """The sums so far, while the blocks go by."""
 
     def __init__(self, planes: Planes):
         self.planes = planes

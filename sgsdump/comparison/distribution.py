@@ -1,4 +1,4 @@
-"""How the values of each layer lie in its calibrated range: the figures behind the histograms.
+"""How the values of each layer lie in its calibrated range: the figures that the histograms draw.
 
 A fixed model cuts the range [min, max] of ``tensor_min_max`` into 2**8 levels (or 2**16). Values outside it are
 clipped; a wide range with nearly all values in a small part of it wastes the levels. The user guide's rule for the
@@ -118,12 +118,12 @@ class Undrawn:
 
 def layers(dump: Dump) -> list[Record]:
     """The network's inputs and every output, in file order; constants and repeated inputs are left out."""
-    seen: set[str] = set()
+    names: set[str] = set()
     records = []
     for record in dump.records:
-        if record.constant or (record.io == "in" and (record.name in dump.outputs or record.name in seen)):
+        if record.constant or (record.io == "in" and (record.name in dump.outputs or record.name in names)):
             continue
-        seen.add(record.name)
+        names.add(record.name)
         records.append(record)
     return records
 

@@ -80,9 +80,9 @@ class Measured:
 
 def fit(sample: Values, benchmark: Values, layouts: Layouts = (None, None)) -> Fit:
     """The pair in the stated layouts, else as its shapes say. Raises ValuesError when these do not fit."""
-    known = match_layouts(sample.array, benchmark.array, layouts)
-    a, b, turn, is_flattened = known or match_shapes(sample.array, benchmark.array)
-    return Fit(sample, benchmark, sample.of(a), benchmark.of(b), turn, is_flattened, known is not None)
+    views = match_layouts(sample.array, benchmark.array, layouts)
+    a, b, turn, is_flattened = views or match_shapes(sample.array, benchmark.array)
+    return Fit(sample, benchmark, sample.of(a), benchmark.of(b), turn, is_flattened, views is not None)
 
 
 def measure(sample: Values, benchmark: Values, layouts: Layouts = (None, None)) -> Measured:
@@ -163,9 +163,9 @@ def without_alignment(a: Values, b: Values, parts: Sequence[tuple[int, int]]) ->
     large = max(a, b, key=lambda values: values.array.size)
     pixels = large.array.reshape(-1, sum(aligned for aligned, _ in parts))
     starts = accumulate((aligned for aligned, _ in parts), initial=0)
-    own = [pixels[:, start : start + count] for start, (_, count) in zip(starts, parts)]
+    columns = [pixels[:, start : start + count] for start, (_, count) in zip(starts, parts)]
     shape = large.array.shape[:-1] if large.array.shape[-1] == pixels.shape[1] else ()
-    cut = large.of(np.concatenate(own, axis=1).reshape(*shape, -1))
+    cut = large.of(np.concatenate(columns, axis=1).reshape(*shape, -1))
     return (cut, b) if large is a else (a, cut)
 
 

@@ -1,4 +1,4 @@
-"""Match tensors of two float runs by value, ignoring names.
+"""Match tensors of two float runs by value, ignoring names. Apart: a way of pairing of its own, used when asked for.
 
 Two runs of the same weights give the same values but for rounding: an error of at most ``CLOSE`` = 1e-3 of the
 benchmark's norm, |a-b| <= 1e-3 |b|, hence a COS above 1 - 1e-6. Such an error bounds how far the norms, means and
@@ -74,10 +74,10 @@ def pairs_by_value(
 
 def _held(dump: Dump, inputs: bool, settled: Settled, side: str, unclear: dict[int, str]) -> dict[int, list[Held]]:
     """By size, the tensors that can be identified by value; the others go to ``unclear`` with the reason."""
-    known = settled.ids
-    free = [(record, values) for record, values in _readable(dump, inputs) if id(record) not in known]
+    settled_ids = settled.ids
+    free = [(record, values) for record, values in _readable(dump, inputs) if id(record) not in settled_ids]
     groups: dict[int, list[Held]] = defaultdict(list)
-    for place, ((record, values), stats) in enumerate(zip(free, (_summary(values) for _, values in free))):
+    for number, ((record, values), stats) in enumerate(zip(free, (_summary(values) for _, values in free))):
         size = values.array.size
         if size < SMALLEST:
             why = "too few values to be found by them"
@@ -86,7 +86,7 @@ def _held(dump: Dump, inputs: bool, settled: Settled, side: str, unclear: dict[i
         elif stats.min == stats.max:
             why = "one value throughout, which does not tell it"
         else:
-            groups[size].append(Held(place, record, values, stats))
+            groups[size].append(Held(number, record, values, stats))
             continue
         unclear[id(record)] = f"no {record.io}put of this name in the {side}, and {why}"
     return groups
@@ -123,14 +123,16 @@ def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Hel
         around = np.sort(order[first[i] : last[i]])
         near = around[np.all(np.abs(a[i] - b[around]) <= limit[around, None], axis=1)]
         if near.size:
-            own = rows[own_starts[i] : own_starts[i + 1]]
+            item_rows = rows[own_starts[i] : own_starts[i + 1]]
             counts = starts[near + 1] - starts[near]
             begins = np.cumsum(counts) - counts
             others = np.repeat(starts[near] - begins, counts) + np.arange(counts.sum())
             # |p - q|² by one matrix product; its rounding is far below the limit
-            squares = np.min((own**2).sum(1)[:, None] + norms[others] - 2 * own @ benchmark_rows[others].T, axis=0)
-            apart = np.minimum.reduceat(squares, begins) / PROBES
-            near = near[apart <= PROBED_CLOSE**2 * b[near, 0] ** 2 / item.stats.finite]
+            squares = np.min(
+                (item_rows**2).sum(1)[:, None] + norms[others] - 2 * item_rows @ benchmark_rows[others].T, axis=0
+            )
+            distances = np.minimum.reduceat(squares, begins) / PROBES
+            near = near[distances <= PROBED_CLOSE**2 * b[near, 0] ** 2 / item.stats.finite]
         yield from ((item, benchmark[j]) for j in near)
 
 

@@ -75,11 +75,11 @@ def merge_each(comparisons: Iterable[tuple[str, Comparison]]) -> Comparison:
 
 def _by_layer(rows: Iterable[Row]) -> Iterator[tuple[_Layer, Row]]:
     """Each row with what it is known by in every run: its name, and its number among those of this name."""
-    seen: Counter[tuple[str, str, int]] = Counter()
+    counts: Counter[tuple[str, str, int]] = Counter()
     for row in rows:
         layer = row.name, row.io, row.slot
-        yield (*layer, seen[layer]), row
-        seen[layer] += 1
+        yield (*layer, counts[layer]), row
+        counts[layer] += 1
 
 
 def _merged_row(runs: Mapping[str, Row], of: int) -> Row:
@@ -113,8 +113,8 @@ def _merged_row(runs: Mapping[str, Row], of: int) -> Row:
 
 
 def _details(runs: Mapping[str, Row]) -> Details | None:
-    known = {run: row.details for run, row in runs.items() if row.details is not None}
-    return merged(list(known.values()), list(known)) if known else None
+    details = {run: row.details for run, row in runs.items() if row.details is not None}
+    return merged(list(details.values()), list(details)) if details else None
 
 
 def _further(name: str, values: Sequence[float], sums: Sums) -> float:
@@ -127,7 +127,8 @@ def _further(name: str, values: Sequence[float], sums: Sums) -> float:
 def _each(maps: Sequence[Mapping[str, Item]], together: Callable[[list[Item]], Item]) -> dict[str, Item]:
     """All values of each name, made one."""
     return {
-        name: together([one[name] for one in maps if name in one]) for name in dict.fromkeys(n for m in maps for n in m)
+        name: together([facts[name] for facts in maps if name in facts])
+        for name in dict.fromkeys(n for m in maps for n in m)
     }
 
 
@@ -137,7 +138,7 @@ def _listed(
     key: Callable[[Item], tuple[object, ...]],
     prefixed: Callable[[Item, str], Item],
 ) -> tuple[Item, ...]:
-    """What was not compared, once for all runs that it is not compared in for one reason; the runs are named where they
+    """Items that were not compared, once for all runs with the same reason; the runs are named where they
     are not all."""
     firsts: dict[tuple[object, ...], Item] = {}
     runs: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
@@ -145,7 +146,7 @@ def _listed(
         for item in items(comparison):
             firsts.setdefault(key(item), item)
             runs[key(item)].append(run)
-    return tuple(prefixed(item, _which(runs[known], len(comparisons))) for known, item in firsts.items())
+    return tuple(prefixed(item, _which(runs[which], len(comparisons))) for which, item in firsts.items())
 
 
 def _which(runs: list[str], of: int) -> str:

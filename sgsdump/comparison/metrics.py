@@ -54,7 +54,7 @@ NO_COUNTS = Counts()
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What one pass over a pair gives, a the sample and b the benchmark, accumulated in float64.
+    """The sums of one pass over a pair, a the sample and b the benchmark, accumulated in float64.
 
     aa, bb, ab   Σa², Σb², Σab
     dd, d1, b1   Σ(a-b)², Σ|a-b|, Σ|b|; the differences of 64-bit integers are exact
@@ -193,7 +193,7 @@ def cos(sums: Sums) -> float:
 
 
 def rmse(sums: Sums) -> float:
-    """What the SDK calls RMSE: Σ|a-b| / Σ|b|; infinite when only the benchmark is all zeros, NaN when both are.
+    """The SDK's RMSE: Σ|a-b| / Σ|b|; infinite when only the benchmark is all zeros, NaN when both are.
 
     The name misleads: it is not the root of a mean square but the relative L1 error, unitless, asymmetric. It is kept
     because the SDK's reports, manuals and thresholds use it.

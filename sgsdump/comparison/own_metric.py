@@ -28,15 +28,15 @@ def load_own_metrics(texts: Sequence[str]) -> dict[str, OwnMetric]:
     """The functions of several ``FILE.py:function`` by their names.
 
     Raises InputError for a file or function that is not there or fails, ConfigError for two functions of one name. A
-    function raises InputError later, with file and line, when it fails, and when what it returns is no number.
+    function raises InputError later, with file and line, when it fails or returns anything but a number.
     """
-    own: dict[str, OwnMetric] = {}
+    metrics: dict[str, OwnMetric] = {}
     for text in texts:
         file, name, function = import_function(text, "--metric", "metric", "sample, benchmark")
-        if name in own:
+        if name in metrics:
             raise ConfigError(f"--metric {text}: there is a function {name} already; give this one another name")
-        own[name] = _checked(file, name, function)
-    return own
+        metrics[name] = _checked(file, name, function)
+    return metrics
 
 
 def _checked(file: Path, name: str, function: Callable[..., Any]) -> OwnMetric:
@@ -46,7 +46,7 @@ def _checked(file: Path, name: str, function: Callable[..., Any]) -> OwnMetric:
         try:
             return float(result)
         except (TypeError, ValueError):
-            raise InputError(f"{file}: {name} gave {str(result)[:60]!r}, which is no number") from None
+            raise InputError(f"{file}: {name} gave {str(result)[:60]!r}, which is not a number") from None
 
     return metric
 
@@ -61,19 +61,19 @@ def sorted_out(asked: Asked) -> tuple[dict[str, Metric], dict[str, OwnMetric]]:
         names = [name.strip() for name in asked.split(",")]
         raise ConfigError(f"metrics is a list of names, not a string; write metrics={names}")
     items = asked.items() if isinstance(asked, Mapping) else dict.fromkeys(asked).items()
-    known, own = {}, {}
+    further, own = {}, {}
     for name, metric in items:
         if metric is None:
-            known[name] = METRICS[name]
+            further[name] = METRICS[name]
         elif name in METRICS:
             raise ConfigError(f"{name} is a metric of sgsdump; give your function another name")
         else:
             own[name] = metric
-    return known, own
+    return further, own
 
 
 def measured_by(own: Mapping[str, OwnMetric], sample: Values, benchmark: Values) -> dict[str, float]:
-    """What the user's metrics give for a pair of one shape."""
+    """The user's metrics of a pair of one shape."""
     if not own:
         return {}
     sides = [_shown(sample), _shown(benchmark)]

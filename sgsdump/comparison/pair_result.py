@@ -113,7 +113,7 @@ def _one_rounding(a: float, b: float) -> bool:
 
 
 def _figures(record: Record) -> Statistics:
-    """What was dumped, or what the values give."""
+    """The statistics that were dumped, or those of the values."""
     if record.tensor.statistics is not None:
         return record.tensor.statistics
     read = values_of(record.tensor.logical())
@@ -126,9 +126,9 @@ def _odd(figures: Statistics) -> tuple[int, int, int]:
     if any(count is not None for count in counted):
         nan, plus, minus = (count or 0 for count in counted)
         return nan, plus + minus, minus
-    known = [value for name in COMPARED if (value := getattr(figures, name)) is not None]
-    minus = int(-math.inf in known)
-    return int(any(map(math.isnan, known))), minus + (math.inf in known), minus
+    extremes = [value for name in COMPARED if (value := getattr(figures, name)) is not None]
+    minus = int(-math.inf in extremes)
+    return int(any(map(math.isnan, extremes))), minus + (math.inf in extremes), minus
 
 
 class Started(NamedTuple):
@@ -152,7 +152,7 @@ class Started(NamedTuple):
 
 @dataclass(frozen=True)
 class Measures:
-    """What is measured of every pair besides MSE, COS and RMSE.
+    """The measures of every pair besides MSE, COS and RMSE.
 
     further   further metrics by name, with their settings; own are the user's functions.
     vendor    a vendor's set of metrics, or None; vendor_statistics what it prints of statistics, or None.
@@ -189,7 +189,7 @@ class Measures:
         return self.finished(started, sums)
 
     def started(self, pair: Pair) -> Started | Row | Failed:
-        """What is known of a pair before its sums are; its result where that needs no sums."""
+        """A pair loaded and in layouts that fit; its result where that needs no sums."""
         try:
             if pair.sample.tensor.statistics is not None or pair.benchmark.tensor.statistics is not None:
                 return statistics_row(pair, self.vendor_statistics)
@@ -255,7 +255,7 @@ class Measures:
         return Measured(fitted.a, fitted.b, sums, fitted.turn, fitted.is_flattened)
 
     def _extras(self, pair: Pair, measured: Measured, accumulators: Mapping[type[Accumulator], Accumulator]) -> Extras:
-        """What is measured besides the sums; the accumulators have seen all values."""
+        """The measures besides the sums; the accumulators have seen all values."""
         a, b = measured.sample, measured.benchmark
         values, left_out = {}, {}
         for name, metric in self.further.items():
@@ -294,15 +294,15 @@ def layouts(pair: Pair, as_stored: bool) -> Layouts:
 
 def _layouts(sample: Tensor, benchmark: Tensor) -> Layouts:
     """Two of NHWC count as unknown: SigmaStar's dumps are all called so, whatever was written into them."""
-    known = sample.info.layout, benchmark.info.layout
-    return (None, None) if known == (NHWC, NHWC) else known
+    layouts = sample.info.layout, benchmark.info.layout
+    return (None, None) if layouts == (NHWC, NHWC) else layouts
 
 
-def _fit(a: Values, b: Values, known: Layouts) -> Fit:
+def _fit(a: Values, b: Values, layouts: Layouts) -> Fit:
     """``fit``, for which there is nothing to do where shapes and layouts are the same."""
-    if a.array.shape != b.array.shape or known[0] != known[1]:
-        return fit(a, b, known)
-    return Fit(a, b, a, b, None, False, settled=known[0] in PLAIN and len(known[0]) == a.array.ndim)
+    if a.array.shape != b.array.shape or layouts[0] != layouts[1]:
+        return fit(a, b, layouts)
+    return Fit(a, b, a, b, None, False, settled=layouts[0] in PLAIN and len(layouts[0]) == a.array.ndim)
 
 
 def _axes(pair: Pair, measured: Measured) -> str | None:
@@ -369,14 +369,14 @@ def _equality(measured: Measured) -> str:
 
 
 def _integers(pair: Pair, differences: Accumulator | None) -> StoredIntegers | None:
-    """What the integers of a pair are, where both sides have such."""
+    """How the integers of a pair differ, where both sides have such."""
     if not isinstance(differences, Differences):
         return None
     return integers_of(pair, differences, measured_in_steps(pair) is not None)
 
 
 def _printed(pair: Pair, measured: Measured, vendor: VendorMetrics) -> Printed:
-    """What the vendor's tool prints of the pair; booleans of a pair of dumps are numbers to it, complex values their
+    """The vendor tool's figures of the pair, as printed; booleans are numbers to it, complex values their
     real parts."""
     sides = [v.array if v.to_real is None else v.to_real(v.array) for v in (measured.sample, measured.benchmark)]
     stored = [record.tensor.stored() for record in pair.records]

@@ -135,7 +135,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What was asked for besides, or is there in some comparisons only.
+    """Figures that were asked for, or that some comparisons only have.
 
     extra        further metrics that were asked for, by name.
     left_out     by name of such a metric, how many values it left out, where there are any.
@@ -241,7 +241,7 @@ class Row:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the layer is called: the benchmark's name and, of a Caffe blob, its stage's."""
+        """The layer's names: the benchmark's and, of a Caffe blob, its stage's."""
         return (self.name, self.stage) if self.stage else (self.name,)
 
     @property
@@ -251,7 +251,7 @@ class Row:
 
     @property
     def error(self) -> float:
-        """What rows are ranked by: the rmse, infinite for non-finite values, 0 for two tensors of zeros."""
+        """The figure that ranks rows: the rmse, infinite for non-finite values, 0 for two tensors of zeros."""
         errors = self.errors
         if errors.equal:
             return 0.0

@@ -47,11 +47,15 @@ class Probes:
     def of(self, record: Record) -> np.ndarray | None:
         """None where the values cannot be had."""
         if id(record) not in self._rows:
-            self._rows[id(record)] = _rows_of(record)
+            try:
+                values = values_of(record.tensor.logical())
+                self._rows[id(record)] = probe(values) if values.array.size else None
+            except SgsdumpError:
+                self._rows[id(record)] = None
         return self._rows[id(record)]
 
     def to_pick(self, sample: Record, benchmark: Record) -> tuple[Picked, Picked] | None:
-        """What is to be picked up while the two are compared, for ``keep``; None where that is not worth it."""
+        """The places to pick up while the two are compared, for ``keep``; None where that is not worth it."""
         shapes = [record.tensor.info.shape for record in (sample, benchmark) if id(record) not in self._rows]
         large = [shape for shape in shapes if shape is not None and math.prod(shape) >= WORTH]
         if len(large) < 2:
@@ -59,7 +63,7 @@ class Probes:
         return Picked(large[0], _in_order(large[0])[0]), Picked(large[1], _in_order(large[1])[0])
 
     def keep(self, sample: Record, benchmark: Record, picked: tuple[Picked, Picked]) -> None:
-        """What ``to_pick`` gave for the two, once they were compared."""
+        """Keep what ``to_pick`` gave for the two, once they were compared."""
         for record, side in zip((sample, benchmark), picked):
             if side.whole:
                 self._rows[id(record)] = side.values[_in_order(side.shape)[1]]
@@ -106,16 +110,8 @@ def _in_order(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     return ascending.astype(np.int64, copy=False), where.reshape(_places(shape).shape)
 
 
-def _rows_of(record: Record) -> np.ndarray | None:
-    try:
-        values = values_of(record.tensor.logical())
-    except SgsdumpError:
-        return None
-    return probe(values) if values.array.size else None
-
-
 def stacked(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    owners = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
+    owners = np.repeat(np.arange(len(rows)), [len(tensor_rows) for tensor_rows in rows])
     return owners, np.concatenate(rows, dtype=np.float64, casting="unsafe")
 
 
@@ -162,11 +158,11 @@ def find_misnamed(
     agreement = Agreement(DOCUMENTED.min_cos, DOCUMENTED.max_rmse)
     own_errors = {id(pair.sample): result.error for pair, result in zip(pairs, results) if isinstance(result, Row)}
     misnamed: dict[int, Misnamed] = {}
-    for side, own in (("benchmark", "sample"), ("sample", "benchmark")):
-        ids = set(map(id, held[own]))
+    for side, other in (("benchmark", "sample"), ("sample", "benchmark")):
+        ids = set(map(id, held[other]))
         targets = {}
         for i in suspicious.keys() - misnamed.keys():
-            record = pairs[i].sample if own == "sample" else pairs[i].benchmark
+            record = pairs[i].sample if other == "sample" else pairs[i].benchmark
             if id(record) in ids:
                 targets[i] = record, suspicious[i]
         for i, match in find_matches(targets, held[side], agreement, probes, run).items():
@@ -188,7 +184,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What counts as the same values: at least ``cos``, at most ``rmse``, and ``better`` times the pair's own RMSE."""
+    """When values count as the same: at least ``cos``, at most ``rmse``, and ``better`` times the pair's own RMSE."""
 
     cos: float
     rmse: float
@@ -221,17 +217,17 @@ def find_matches(
         # turning one side is enough where every tensor that could be turned is on that side
         turned = any(len(rows) == 1 for _, rows in group)
         target_probes = stacked(own_rows if turned else [rows[:1] for rows in own_rows])
-        own = [targets[key][1] for key in keys]
-        near = zip(keys, nearest_rows(target_probes, pool_probes, own))
+        errors = [targets[key][1] for key in keys]
+        near = zip(keys, nearest_rows(target_probes, pool_probes, errors))
         tried = [(key, [group[number][0] for number in numbers]) for key, numbers in near if numbers]
-        bests = (run if size >= WORTH else map)(lambda one: _best(*targets[one[0]], one[1], agreement), tried)
+        bests = (run if size >= WORTH else map)(lambda item: _best(*targets[item[0]], item[1], agreement), tried)
         matches |= {key: best for (key, _), best in zip(tried, bests) if best is not None}
     return matches
 
 
-def _best(record: Record, own: float, candidates: list[Record], agreement: Agreement) -> Match | None:
+def _best(record: Record, error: float, candidates: list[Record], agreement: Agreement) -> Match | None:
     values = values_of(record.tensor.logical())
-    limit = min(agreement.rmse, own * agreement.better)
+    limit = min(agreement.rmse, error * agreement.better)
     best: Match | None = None
     for candidate in candidates:
         try:
@@ -244,18 +240,18 @@ def _best(record: Record, own: float, candidates: list[Record], agreement: Agree
     return best
 
 
-def nearest_rows(targets: Rows, pool: Rows, own: list[float]) -> Iterator[list[int]]:
+def nearest_rows(targets: Rows, pool: Rows, errors: list[float]) -> Iterator[list[int]]:
     """For each target the numbers of the pool's tensors whose rows are nearest, none that is off by more than half
     of what the target's namesake is off by, ``own`` (and none by more than half)."""
     exact = len(targets[1]) * len(pool[1]) <= EXACT
-    return (_nearest if exact else _nearest_in_buckets)(targets, pool, own)
+    return (_nearest if exact else _nearest_in_buckets)(targets, pool, errors)
 
 
-def _nearest(targets: Rows, pool: Rows, own: list[float]) -> Iterator[list[int]]:
+def _nearest(targets: Rows, pool: Rows, errors: list[float]) -> Iterator[list[int]]:
     pool_owners, pool_rows = pool
     rows = targets[1]
-    borders = np.searchsorted(targets[0], np.arange(len(own)))
-    limits = (0.5 * np.minimum(1.0, own)) ** 2
+    borders = np.searchsorted(targets[0], np.arange(len(errors)))
+    limits = (0.5 * np.minimum(1.0, errors)) ** 2
     with np.errstate(all="ignore"):
         pool_norms, norms = (pool_rows**2).sum(1), (rows**2).sum(1)
         # |p - t|² by one matrix product for all rows; its rounding is far below the limit
@@ -271,8 +267,8 @@ def _nearest(targets: Rows, pool: Rows, own: list[float]) -> Iterator[list[int]]
         yield list(dict.fromkeys(pool_owners[order].tolist()))[:NEAREST]
 
 
-def _nearest_in_buckets(targets: Rows, pool: Rows, own: list[float]) -> Iterator[list[int]]:
-    """What ``_nearest`` gives, among the tensors of the pool that share a bucket with a target; at most ``CANDIDATES``
+def _nearest_in_buckets(targets: Rows, pool: Rows, errors: list[float]) -> Iterator[list[int]]:
+    """As ``_nearest``, among the tensors of the pool that share a bucket with a target; at most ``CANDIDATES``
     of each bucket, since a bucket may hold thousands of copies.
 
     A tensor within the documented thresholds (COS 0.99) misses all ``TABLES`` buckets about once in a thousand times,
@@ -294,10 +290,10 @@ def _nearest_in_buckets(targets: Rows, pool: Rows, own: list[float]) -> Iterator
     for table, order in enumerate(orders):
         ranked = codes[order, table]
         bounds.append([np.searchsorted(ranked, asked[:, table], side) for side in ("left", "right")])
-    borders = np.searchsorted(targets[0], np.arange(len(own) + 1))
+    borders = np.searchsorted(targets[0], np.arange(len(errors) + 1))
     with np.errstate(all="ignore"):
         pool_norms, norms = np.linalg.norm(pool_rows, axis=1), np.linalg.norm(targets[1], axis=1)
-        reach = (0.5 + _ROUNDING) * np.minimum(1.0, np.repeat(own, np.diff(borders))) * norms
+        reach = (0.5 + _ROUNDING) * np.minimum(1.0, np.repeat(errors, np.diff(borders))) * norms
     for number, (first, last) in enumerate(pairwise(borders.tolist())):
         indices = np.concatenate(
             [
@@ -315,7 +311,7 @@ def _nearest_in_buckets(targets: Rows, pool: Rows, own: list[float]) -> Iterator
             continue
         rows = targets[1][first:last]
         part = pool_owners[indices], pool_rows[indices]
-        yield from _nearest((np.zeros(len(rows), int), rows), part, [own[number]])
+        yield from _nearest((np.zeros(len(rows), int), rows), part, [errors[number]])
 
 
 def _directions(rows: np.ndarray) -> np.ndarray:

@@ -40,23 +40,23 @@ class Differences(Accumulator):
 
 def both_quantised(pair: Pair) -> bool:
     """Whether both sides are integers of a fixed model, or the floats that such integers mean."""
-    one, other = pair.sample.tensor.info, pair.benchmark.tensor.info
-    if one.quant is None or other.quant is None or one.quant.dtype is None or other.quant.dtype is None:
+    sample, benchmark = pair.sample.tensor.info, pair.benchmark.tensor.info
+    if sample.quant is None or benchmark.quant is None or sample.quant.dtype is None or benchmark.quant.dtype is None:
         return False
-    return (one.dtype.kind in "iu") == (other.dtype.kind in "iu")
+    return (sample.dtype.kind in "iu") == (benchmark.dtype.kind in "iu")
 
 
 def unlike(pair: Pair) -> str:
     """How two quantised sides are quantised differently, "" where they are not."""
-    one, other = _quant(pair.sample.tensor.info), _quant(pair.benchmark.tensor.info)
-    alike = (one.dtype, one.zero_point, one.axis) == (other.dtype, other.zero_point, other.axis)
-    if alike and _same_scale(one, other):
+    sample, benchmark = _quant(pair.sample.tensor.info), _quant(pair.benchmark.tensor.info)
+    alike = (sample.dtype, sample.zero_point, sample.axis) == (benchmark.dtype, benchmark.zero_point, benchmark.axis)
+    if alike and _same_scale(sample, benchmark):
         return ""
-    return f"sample {_described(one)}, benchmark {_described(other)}"
+    return f"sample {_described(sample)}, benchmark {_described(benchmark)}"
 
 
 def measured_in_steps(pair: Pair) -> tuple[Quant, Quant] | None:
-    """The scale of one step for both sides, where integers alike are held against each other and a true scale is
+    """The scale of one step for both sides, where integers alike are compared and a true scale is
     missing; else None."""
     if not both_quantised(pair) or unlike(pair) or pair.sample.tensor.info.dtype.kind == "f":
         return None
@@ -69,7 +69,7 @@ def measured_in_steps(pair: Pair) -> tuple[Quant, Quant] | None:
 
 
 def integers_of(pair: Pair, differences: Differences, in_steps: bool) -> StoredIntegers:
-    """What was counted of a quantised pair; ``in_steps``: the values are steps."""
+    """The integers of a quantised pair, as counted; ``in_steps``: the values are steps."""
     apart = unlike(pair)
     if apart:
         return StoredIntegers(0, 0, 0, apart)
@@ -85,15 +85,15 @@ def integers_of(pair: Pair, differences: Differences, in_steps: bool) -> StoredI
 
 def merged_integers(runs: Sequence[StoredIntegers | None]) -> StoredIntegers | None:
     """Those of several runs together; None where one has none."""
-    known = [run for run in runs if run is not None]
-    if len(known) < len(runs) or not known:
+    integers = [run for run in runs if run is not None]
+    if len(integers) < len(runs) or not integers:
         return None
-    largest = [run.largest for run in known]
+    largest = [run.largest for run in integers]
     return StoredIntegers(
-        sum(run.count for run in known),
-        sum(run.differing for run in known),
+        sum(run.count for run in integers),
+        sum(run.differing for run in integers),
         None if None in largest else max(size for size in largest if size is not None),
-        next((run.unlike for run in known if run.unlike), ""),
+        next((run.unlike for run in integers if run.unlike), ""),
     )
 
 
@@ -145,7 +145,7 @@ class StoredIntegers:
 
     @property
     def size(self) -> str:
-        """By how much at most the integers differ, to stand behind how many do; "" where it is not known."""
+        """By how much at most the integers differ, to follow how many do; "" where it is not known."""
         return "" if self.largest is None else f", by at most {self.largest} step{'' if self.largest == 1 else 's'}"
 
     def __str__(self) -> str:

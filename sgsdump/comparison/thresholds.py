@@ -33,10 +33,10 @@ class Thresholds:
     def __post_init__(self) -> None:
         """Raises ConfigError for limits that nothing could ever be within, and for unknown metrics."""
         if self.min_cos is not None and not -1 <= self.min_cos <= 1:
-            raise ConfigError(f"a COS lies between -1 and 1, so {self.min_cos:g} is no threshold for it")
+            raise ConfigError(f"a COS lies between -1 and 1, so {self.min_cos:g} cannot be a limit on it")
         for name, limit in (("RMSE", self.max_rmse), ("MSE", self.max_mse)):
             if limit is not None and not limit >= 0:
-                raise ConfigError(f"an {name} is 0 or more, so {limit:g} is no threshold for it")
+                raise ConfigError(f"an {name} is 0 or more, so {limit:g} cannot be a limit on it")
         if isinstance(self.further, str):
             raise ConfigError("further is a list of pairs, a metric's name and its limit, not a string")
         for name, limit in self.further:
@@ -54,7 +54,7 @@ class Thresholds:
             return replace(self, max_rmse=limit)
         if name == "mse":
             return replace(self, max_mse=limit)
-        return replace(self, further=(*(one for one in self.further if one[0] != name), (name, limit)))
+        return replace(self, further=(*(pair for pair in self.further if pair[0] != name), (name, limit)))
 
     def of_layer(self, *names: str) -> Thresholds:
         """The limits that hold for the layer of this name, or of these."""

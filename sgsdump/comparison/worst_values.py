@@ -67,8 +67,8 @@ def worst_values(sample: Dump, benchmark: Dump, name: str, count: int) -> WorstV
     feed_all(measured.sample, measured.benchmark, [farthest])
     shape = measured.sample.array.shape
     values = [
-        _worst(measured.sample, measured.benchmark, tuple(map(int, np.unravel_index(place, shape))), error)
-        for place, error in farthest.found()
+        _worst(measured.sample, measured.benchmark, tuple(map(int, np.unravel_index(index, shape))), error)
+        for index, error in farthest.found()
     ]
     steps = IN_STEPS if farthest.differing and measured_in_steps(pair) else ""
     note = "; ".join(filter(None, [*notes, measured.note, steps]))
@@ -79,12 +79,12 @@ def _pair_of(sample: Dump, benchmark: Dump, name: str) -> Pair:
     """The pair that bears the name, outputs before inputs."""
     alignment = align_stages(sample, benchmark, inputs=True)
     pairs = sorted(alignment.pairs, key=lambda pair: pair.benchmark.io != "out")
-    for wanted in ([p for p in pairs if p.benchmark.name == name], [p for p in pairs if p.sample.name == name]):
-        if wanted:
-            more = f"; {len(wanted)} tensors have this name, the first is shown" if len(wanted) > 1 else ""
-            return replace(wanted[0], note=wanted[0].note + more if wanted[0].note else more.removeprefix("; "))
-    apart = alignment.only_in_benchmark + alignment.only_in_sample
-    reason = next((f": {one.reason}" for one in apart if one.record.name == name), "")
+    for named in ([p for p in pairs if p.benchmark.name == name], [p for p in pairs if p.sample.name == name]):
+        if named:
+            more = f"; {len(named)} tensors have this name, the first is shown" if len(named) > 1 else ""
+            return replace(named[0], note=named[0].note + more if named[0].note else more.removeprefix("; "))
+    unpaired = alignment.only_in_benchmark + alignment.only_in_sample
+    reason = next((f": {item.reason}" for item in unpaired if item.record.name == name), "")
     names = [pair.benchmark.name for pair in pairs]
     raise ConfigError(f"{name!r} is not among the tensors compared{reason or hint(name, names)}")
 
@@ -131,6 +131,6 @@ def _worst(sample: Values, benchmark: Values, index: tuple[int, ...], error: flo
 
 
 def _value(values: Values, index: tuple[int, ...]) -> Number:
-    one = np.asarray(values.array[index]).reshape(1)
-    value: Number = (one if values.to_real is None else values.to_real(one)).tolist()[0]
+    element = np.asarray(values.array[index]).reshape(1)
+    value: Number = (element if values.to_real is None else values.to_real(element)).tolist()[0]
     return value

@@ -72,7 +72,7 @@ def test_a_further_limit_is_the_least_where_higher_is_better_else_the_most(name,
 )
 def test_limits_that_nothing_could_be_within_are_refused(possible, impossible):
     Thresholds(**possible)
-    with pytest.raises(ConfigError, match=r"no threshold for it|nothing could ever be within"):
+    with pytest.raises(ConfigError, match=r"cannot be a limit on it|nothing could ever be within"):
         Thresholds(**impossible)
 
 

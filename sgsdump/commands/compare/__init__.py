@@ -226,7 +226,7 @@ def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., 
     """``compare`` of the library with these options."""
     from sgsdump.comparison.compare import compare
     from sgsdump.comparison.metrics import Settings
-    from sgsdump.comparison.naming.name_files import read_name_sources
+    from sgsdump.comparison.naming.name_sources import read_name_sources
 
     pairing, measuring, output = options.pairing, options.measuring, options.output
     limited = [name for _, name, _ in measuring.limit]

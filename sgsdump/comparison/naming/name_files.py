@@ -1,4 +1,4 @@
-"""What a user gives to say which name of one dump is which of the other: mapping files of several kinds, and rules.
+"""The user's sources for which name of one dump is which of the other: mapping files of several kinds, and rules.
 
 **A name map**, for dumps whose names do not tell:
 
@@ -41,12 +41,10 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sgsdump.comparison.naming import operator_maps
-from sgsdump.comparison.naming.operator_maps import Link
 from sgsdump.errors import ConfigError, FormatError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import decode, read_bytes
@@ -65,7 +63,7 @@ def read_name_map(path: Path | str) -> dict[str, str]:
 
 
 def document_of(text: str, path: Path) -> Any:
-    """What a text is: an object of JSON or YAML, or that of a CSV's rows. Raises FormatError."""
+    """The object that a text holds, as JSON, YAML or rows of CSV. Raises FormatError."""
     kind = kind_of(text)
     if kind == "csv":
         return _of_csv(text, path)
@@ -113,11 +111,10 @@ def _says(line: str) -> bool:
 
 
 def _of_csv(text: str, path: Path) -> dict[str, str]:
-    lines = text.removeprefix("\ufeff").splitlines()
-    first = next(filter(_says, lines))
-    mark = next(mark for mark in "\t;," if mark in first)
+    lines = [(n, line) for n, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1) if _says(line)]
+    mark = next(mark for mark in "\t;," if mark in lines[0][1])
     try:
-        rows = [(number, row) for number, row in _rows(lines, mark) if any(row)]
+        rows = [(number, row) for number, line in lines if any(row := _cells(line, mark))]
     except csv.Error as error:
         raise FormatError(f"{path}: not valid CSV: {error}") from None
     if not rows:
@@ -138,17 +135,10 @@ def _of_csv(text: str, path: Path) -> dict[str, str]:
     return names
 
 
-def _rows(lines: Iterable[str], mark: str) -> Iterable[tuple[int, list[str]]]:
-    for number, line in enumerate(lines, 1):
-        if _says(line):
-            # A line each: a quote that does not end must not swallow the file.
-            yield (
-                number,
-                [
-                    cell.strip()
-                    for cell in next(csv.reader([line], delimiter=mark, skipinitialspace=True, strict=True), [])
-                ],
-            )
+def _cells(line: str, mark: str) -> list[str]:
+    """One line alone: a quote that does not end must not swallow the file."""
+    rows = csv.reader([line], delimiter=mark, skipinitialspace=True, strict=True)
+    return [cell.strip() for cell in next(rows, [])]
 
 
 LONGEST_NAME, LONGEST_RULE = 1000, 1000
@@ -174,7 +164,7 @@ def rules_of(text: str, path: Path) -> tuple[Rule, ...]:
     """The rules of a file's text. Raises FormatError, naming the line."""
     rules = []
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
+        if not _says(line):
             continue
         pattern, arrow, replacement = line.rpartition(_ARROW)
         if not arrow:
@@ -195,7 +185,7 @@ def rule_of(text: str) -> Rule:
 
 
 def renamed(name: str, rules: Sequence[Rule]) -> tuple[str, tuple[Rule, ...]]:
-    """What the rules make of a name, and those that changed it."""
+    """A name as rewritten by the rules, and the rules that changed it."""
     used = []
     for rule in rules:
         if len(name) > LONGEST_NAME:
@@ -223,7 +213,7 @@ def _rule(pattern: str, replacement: str, text: str) -> Rule:
             compiled = re.compile(pattern)
         compiled.sub(replacement, "")
     except (re.error, IndexError, OverflowError, RecursionError) as error:
-        raise ConfigError(f"the name rule {quoted(text)} is no regular expression: {error}") from None
+        raise ConfigError(f"the name rule {quoted(text)} is not a regular expression: {error}") from None
     return Rule(compiled, replacement, text)
 
 
@@ -242,79 +232,17 @@ def read_layers(path: Path | str) -> Layers:
 
 def is_layer_mapping(document: Any) -> bool:
     """Whether a document is one: an object of objects of texts."""
-    return (
-        isinstance(document, dict)
-        and bool(document)
-        and all(
-            isinstance(names, dict) and names and all(isinstance(name, str) for name in names.values())
-            for names in document.values()
-        )
+    classes = list(document.values()) if isinstance(document, dict) else []
+    return bool(classes) and all(
+        isinstance(names, dict) and names and all(isinstance(name, str) for name in names.values()) for names in classes
     )
 
 
 def layers_of(document: Any, path: Path) -> Layers:
     """The mapping of a recognised document. Raises FormatError."""
     if not is_layer_mapping(document):
-        raise FormatError(f"{path} is no layer mapping: it is not {{class: {{name: name}}}}")
-    for old, new in ((old, new) for names in document.values() for old, new in names.items()):
+        raise FormatError(f"{path} is not a layer mapping: {{class: {{name: name}}}}")
+    for old, new in (item for names in document.values() for item in names.items()):
         if not all((*old.split("."), *new.split("."))):
             raise FormatError(f"{path}: {quoted(old)}: {quoted(new)} has an empty part")
     return {TOP if key == _OLD_TOP else key: names for key, names in document.items()}
-
-
-@dataclass(frozen=True)
-class NameSources:
-    """What is known of names, the surest first.
-
-    names    benchmark name -> sample name, tensor by tensor.
-    links    outputs of operators, as vendors' files say them.
-    layers   msprobe's layer mapping.
-    rules    what makes benchmark names of sample names.
-    """
-
-    names: Mapping[str, str] = field(default_factory=dict)
-    links: tuple[Link, ...] = ()
-    layers: Layers | None = None
-    rules: tuple[Rule, ...] = ()
-
-
-def read_name_sources(files: Iterable[Path | str] = (), rules: Iterable[str] = ()) -> NameSources:
-    """Read files, each of a kind recognised by its content, and rules ``PATTERN=REPLACEMENT``.
-
-    Raises FormatError for a file of no known kind, ConfigError for a name that two files map, for one of MindIE-Torch's
-    files without the other, and for two layer mappings.
-    """
-    names: dict[str, str] = {}
-    mindie: dict[Path, Any] = {}
-    links: list[Link] = []
-    layers: Layers | None = None
-    read_rules: list[Rule] = []
-    for file in files:
-        path = Path(file)
-        text = decode(read_bytes(path, operator_maps.MOST_BYTES), path)
-        if kind_of(text) == "rules":
-            read_rules += rules_of(text, path)
-            continue
-        document = document_of(text, path)
-        if operator_maps.is_ge_graph(document):
-            links += operator_maps.links_of_ge_graph(document, path)
-        elif operator_maps.is_mindie_map(document):
-            mindie[path] = document
-        elif is_layer_mapping(document):
-            if layers is not None:
-                raise ConfigError(f"{path} is a second layer mapping; put both into one file")
-            layers = layers_of(document, path)
-        else:
-            _add(names, names_of_map(document, path), path)
-    if mindie:
-        links += operator_maps.links_of_mindie_map(mindie)
-    read_rules += [rule_of(rule) for rule in rules]
-    return NameSources(names, tuple(links), layers, tuple(read_rules))
-
-
-def _add(names: dict[str, str], more: Mapping[str, str], path: Path) -> None:
-    taken = set(names.values())
-    for benchmark, sample in more.items():
-        if names.get(benchmark, sample) != sample or (benchmark not in names and sample in taken):
-            raise ConfigError(f"{path}: {quoted(benchmark)} or {quoted(sample)} is in an earlier name map too")
-        names[benchmark] = sample

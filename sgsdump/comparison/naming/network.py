@@ -89,44 +89,44 @@ class Nodes(Sequence[Node]):
 
     @cached_property
     def feeding(self) -> dict[int, tuple[Node | None, ...]]:
-        """The place of an operator -> what made each of its inputs: None is no operator of the dump."""
+        """The place of an operator -> what made each of its inputs; None where no operator of the dump did."""
         makers: dict[Hashable, Node] = {}
-        found: dict[int, tuple[Node | None, ...]] = {}
+        feeding: dict[int, tuple[Node | None, ...]] = {}
         for node in self.inner:
             values = {key: _identity(node, *key) for key in node.values or _keys(node)}
-            found[node.place] = tuple(makers.get(values[key]) for key in sorted(values) if key[0] == "in")
+            feeding[node.place] = tuple(makers.get(values[key]) for key in sorted(values) if key[0] == "in")
             makers |= {value: node for key, value in values.items() if key[0] == "out" and value is not None}
-        return found
+        return feeding
 
     def maker(self, node: Node, slot: int) -> Node | None:
-        """What made an input of an operator; None is no operator of the dump."""
+        """The operator that made an input; None where no operator of the dump did."""
         slots = sorted(key[1] for key in node.values or _keys(node) if key[0] == "in")
-        made = self.feeding.get(node.place, ())
-        return made[slots.index(slot)] if slot in slots and made else None
+        makers = self.feeding.get(node.place, ())
+        return makers[slots.index(slot)] if slot in slots and makers else None
 
     @cached_property
     def readers(self) -> dict[int, list[Node]]:
         """The place of an operator -> those that read what it makes."""
-        found: dict[int, list[Node]] = {node.place: [] for node in self.inner}
+        readers: dict[int, list[Node]] = {node.place: [] for node in self.inner}
         for node in self.inner:
             for maker in dict.fromkeys(self.feeding[node.place]):
                 if maker is not None and node.outputs:
-                    found[maker.place].append(node)
-        return found
+                    readers[maker.place].append(node)
+        return readers
 
-    def nearest(self, node: Node, wanted: Callable[[Node], bool]) -> tuple[Node, ...]:
+    def nearest(self, node: Node, is_wanted: Callable[[Node], bool]) -> tuple[Node, ...]:
         """The nearest operators upstream that are wanted, in the order of their use; others are looked through."""
-        found: dict[Node, None] = {}
-        seen: set[int] = set()
-        waiting = [one for one in reversed(self.feeding.get(node.place, ())) if one is not None]
+        nearest: dict[Node, None] = {}
+        passed: set[int] = set()
+        waiting = [upstream for upstream in reversed(self.feeding.get(node.place, ())) if upstream is not None]
         while waiting:
-            one = waiting.pop()
-            if wanted(one):
-                found[one] = None
-            elif one.place not in seen:
-                seen.add(one.place)
-                waiting += [before for before in reversed(self.feeding[one.place]) if before is not None]
-        return tuple(found)
+            upstream = waiting.pop()
+            if is_wanted(upstream):
+                nearest[upstream] = None
+            elif upstream.place not in passed:
+                passed.add(upstream.place)
+                waiting += [before for before in reversed(self.feeding[upstream.place]) if before is not None]
+        return tuple(nearest)
 
 
 def nodes_of(dump: Dump, operators: Mapping[int, Operator]) -> Nodes:
@@ -138,12 +138,20 @@ def nodes_of(dump: Dump, operators: Mapping[int, Operator]) -> Nodes:
             (inputs if record.io == "in" else outputs).setdefault(record.op_index, {})[record.slot] = record
     around = _around(operators)
     nodes = []
-    for place, (index, one) in enumerate(sorted(operators.items())):
-        outer = one.is_module and one.module in around
+    for position, (index, operator) in enumerate(sorted(operators.items())):
+        outer = operator.is_module and operator.module in around
         tensors = inputs.get(index, {}), outputs.get(index, {})
         nodes.append(
             Node(
-                place, one.module, kind_of(one.kind), one.kind, one.is_module, outer, *tensors, one.values, one.weights
+                position,
+                operator.module,
+                kind_of(operator.kind),
+                operator.kind,
+                operator.is_module,
+                outer,
+                *tensors,
+                operator.values,
+                operator.weights,
             )
         )
     return Nodes(nodes, dump.format)
@@ -151,15 +159,15 @@ def nodes_of(dump: Dump, operators: Mapping[int, Operator]) -> Nodes:
 
 def _around(operators: Mapping[int, Operator]) -> set[str]:
     """The paths of modules in which an operator or another module of the dump is."""
-    found: set[str] = set()
-    for one in operators.values():
-        path = one.module
-        if not one.is_module:
-            found.add(path)
+    paths: set[str] = set()
+    for operator in operators.values():
+        path = operator.module
+        if not operator.is_module:
+            paths.add(path)
         while path:
             path = path.rpartition(".")[0]
-            found.add(path)
-    return found
+            paths.add(path)
+    return paths
 
 
 def _keys(node: Node) -> list[tuple[str, int]]:
@@ -167,10 +175,10 @@ def _keys(node: Node) -> list[tuple[str, int]]:
 
 
 def _identity(node: Node, io: str, slot: int) -> Hashable:
-    """What tells a value from others of the run: what the dump says of it, else its statistics or its bytes."""
-    known = node.values.get((io, slot))
-    if known is not None:
-        return known
+    """An identity of a value within the run: the dump's word for it, else its statistics or its bytes."""
+    value = node.values.get((io, slot))
+    if value is not None:
+        return value
     record = (node.inputs if io == "in" else node.outputs).get(slot)
     if record is None:
         return None

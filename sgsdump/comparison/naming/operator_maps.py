@@ -1,10 +1,10 @@
-"""What a mapping file says of names: that an output of an operator in one run is an output of another in the other run.
+"""Vendors' mapping files of operators: an output of an operator in one run is an output of another in the other run.
 
 Files name operators, dumps name tensors. ``operator_keys`` gives the ways in which a tensor's name tells its operator;
 ``/``, ``.``, ``:`` and blanks are as good as ``_``, which is what tools make of them in file names. msit's dumps of
 torch put ``root.`` before the modules' names; mapping files do not.
 
-A GE graph as JSON (``atc --mode=1 --om=model.om --json=model.json``), for the names its operators had before::
+**A GE graph** as JSON (``atc --mode=1 --om=model.om --json=model.json``), for the names its operators had before::
 
     {"graph": [{"name": "g", "op": [{
         "name": "conv1conv1_relu", "type": "Conv2D",
@@ -16,9 +16,7 @@ An output that names its origin is that; without, the outputs of an operator tha
 original's. Of an operator fused of several that names no origin, it is not known which output it has. The rule says how
 they came about: OneToOne, MultiToOne (fused), OneToMulti (split), MultiToMulti, or L1Fusion.
 
-The two mapping files of MindIE-Torch: which operator of the device came of which node of the TorchScript.
-
-::
+**MindIE-Torch**: which operator of the device came of which node of the TorchScript::
 
     mindie_torch_op_mapping.json  [{"jit_node": "%input.9 : Float(…) = aten::_convolution(…), scope: __module.layer1/
                                      __module.layer1.0.conv1 # conv.py:456:0", "rt_layer": "CONVOLUTION_5"}, …]
@@ -137,7 +135,7 @@ def is_ge_graph(document: Any) -> bool:
 def links_of_ge_graph(document: Any, path: Path) -> list[Link]:
     """The links of a recognised document. Raises FormatError."""
     if not is_ge_graph(document):
-        raise FormatError(f"{path} is no GE graph: it has no graph with operators")
+        raise FormatError(f"{path} is not a GE graph: it has no graph with operators")
     operators = [op for graph in document["graph"] for op in _objects(graph.get("op"), path)]
     originals = [_originals(op, path) for op in operators]
     shared = Counter(name for names in originals for name in set(names))
@@ -155,17 +153,17 @@ def _links(op: Mapping[str, Any], originals: list[str], relation: str, path: Pat
     rule = f"{GE_GRAPH} {relation}"
     for slot, output in enumerate(_objects(op.get(_OUTPUTS), path) or [{}]):
         origin, index = _origin(output, path)
-        mine = Output((name,), slot)
+        result = Output((name,), slot)
         if origin:
             if type(index) is not int or not 0 <= index < _MOST_OUTPUTS:
                 raise FormatError(f"{path}: {quoted(name)} has an origin output {str(index)[:20]}")
-            yield Link(mine, Output((origin,), index), rule)
+            yield Link(result, Output((origin,), index), rule)
         elif originals and relation == "OneToOne":
-            yield Link(mine, Output((originals[0],), slot), rule)
+            yield Link(result, Output((originals[0],), slot), rule)
         elif originals:
             of = ", ".join(map(quoted, originals[:3])) + (" …" if len(originals) > 3 else "")
             unknown = f"the GE graph makes it of {of} ({relation}) and does not say which output it is"
-            yield Link(mine, Output(tuple(originals)), rule, unknown)
+            yield Link(result, Output(tuple(originals)), rule, unknown)
 
 
 def _relation(op: Mapping[str, Any], originals: list[str], shared: Counter[str]) -> str:
@@ -189,9 +187,9 @@ def _originals(op: Mapping[str, Any], path: Path) -> list[str]:
 
 def _origin(output: Mapping[str, Any], path: Path) -> tuple[str, Any]:
     """The name and output of an output's origin; "" where none is given."""
-    own = _attributes(output, path)
-    name = own.get(_NAME, {}).get("s")
-    return name if isinstance(name, str) else "", own.get(_INDEX, {}).get("i", 0)
+    attributes = _attributes(output, path)
+    name = attributes.get(_NAME, {}).get("s")
+    return name if isinstance(name, str) else "", attributes.get(_INDEX, {}).get("i", 0)
 
 
 def _attributes(of: Mapping[str, Any], path: Path) -> dict[str, Mapping[str, Any]]:
@@ -219,7 +217,7 @@ _MODULE = "__module."
 
 
 def read_mindie_map(path: Path | str, other: Path | str | None = None) -> list[Link]:
-    """What both files say together, in either order, or ``op_map_updated.json`` alone.
+    """The links of both files together, in either order, or ``op_map_updated.json`` alone.
 
     Raises FormatError for other documents, ConfigError when one of the two is not there.
     """
@@ -242,7 +240,7 @@ def links_of_mindie_map(documents: Mapping[Path, Any]) -> list[Link]:
     links: list[Link] = []
     for path, document in documents.items():
         if not is_mindie_map(document):
-            raise FormatError(f"{path} is no mapping file of MindIE-Torch")
+            raise FormatError(f"{path} is not a mapping file of MindIE-Torch")
         if isinstance(document, dict):
             links += [_link(operator, _node(row) or "") for operator, row in document.items()]
             continue
@@ -259,8 +257,8 @@ def links_of_mindie_map(documents: Mapping[Path, Any]) -> list[Link]:
 
 
 def _joined(nodes: Mapping[str, str], layers: Iterable[dict[str, Any]]) -> Iterable[Link]:
-    known = [row for row in sorted(layers, key=lambda row: row["id"]) if row["rt_layer"] in nodes]
-    for operator, rows in groupby(known, key=_operator):
+    paired = [row for row in sorted(layers, key=lambda row: row["id"]) if row["rt_layer"] in nodes]
+    for operator, rows in groupby(paired, key=_operator):
         yield _link(operator, nodes[[*rows][-1]["rt_layer"]])
 
 

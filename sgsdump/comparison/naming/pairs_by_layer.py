@@ -1,22 +1,19 @@
-"""The function of the framework that an API was called in, as msprobe's ``stack.json`` tells.
-
-A user's ``x[i]`` runs ``Tensor.__add__`` inside MindSpore's ``__getitem__``; the user's own ``a + b`` is another
-``Tensor.__add__``. msprobe tells the two apart in its layer mapping: of the lines between its own wrapper and the
-module that runs, the first ones that are the framework's count, and of these the last, the door by which the user's
-code came in. Calls and files of msprobe, MindSpeed and of modules themselves name no function.
-
-``stack.json`` is ``{operator: [line, …]}``, newer ones ``{"0": [[operator, …], [line, …]], …}``, the innermost line
-first: ``File PATH, line N, in FUNCTION, \n CODE``.
-
-Pairing two msprobe dumps by the place of their tensors in the network, through a layer mapping.
+"""Pairing two msprobe dumps through a layer mapping. Apart: msprobe's own rule, with side files of its own.
 
 A place is the path of module names down to an API or module, which ``construct.json`` beside ``dump.json`` tells of
-APIs, the framework's function that an API was called in (``call_stack.py``), and the direction (forward, backward,
-the gradients of parameters). Where a pipeline is split, one framework numbers the layers of a ParallelTransformer from
-0 in each part and the other through, so both count from the first that is there. The mapping turns the sample's path
-into the benchmark's, part by part, by the class of the module it has come to; the longest entry that fits counts. The
-k-th call at a place is paired with the k-th there, tensors of one call by what follows the operator in their names
+APIs, the framework's function that an API was called in, and the direction (forward, backward, the gradients of
+parameters). Where a pipeline is split, one framework numbers the layers of a ParallelTransformer from 0 in each part
+and the other through, so both count from the first that is there. The mapping turns the sample's path into the
+benchmark's, part by part, by the class of the module it has come to; the longest entry that fits counts. The k-th call
+at a place is paired with the k-th there, tensors of one call by what follows the operator in their names
 (``.input.0``). All this is msprobe's own rule, and so is that a tensor whose place is empty has no partner.
+
+The framework's function is told by ``stack.json``: ``{operator: [line, …]}``, newer ones ``{"0": [[operator, …],
+[line, …]], …}``, the innermost line first: ``File PATH, line N, in FUNCTION, \n CODE``. A user's ``x[i]`` runs
+``Tensor.__add__`` inside MindSpore's ``__getitem__``; the user's own ``a + b`` is another ``Tensor.__add__``. Of the
+lines between msprobe's wrapper and the module that runs, the first ones that are the framework's count, and of these
+the last, by which the user's code came in. Calls and files of msprobe, MindSpeed and of modules themselves name no
+function.
 """
 
 from __future__ import annotations
@@ -71,13 +68,13 @@ def framework_function(lines: Sequence[str], is_mindspore: bool) -> str:
 
 
 def _inside_module(lines: Sequence[str], module_runs: re.Pattern[str]) -> Sequence[str]:
-    """The lines behind the last of msprobe's wrapper, up to the module that runs; all where there is no wrapper."""
+    """The lines after the last of msprobe's wrapper, up to the module that runs; all where there is no wrapper."""
     start = None
-    for place, line in enumerate(lines):
+    for number, line in enumerate(lines):
         if _WRAPPER in line:
-            start = place
+            start = number
         elif start is not None and module_runs.search(line):
-            return lines[start + 1 : place]
+            return lines[start + 1 : number]
     return lines if start is None else lines[start + 1 :]
 
 
@@ -115,7 +112,7 @@ class Place(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """What a dump's side files say: operator -> the module it ran in ("" at the top), and -> its call stack."""
+    """The facts of a dump's side files: operator -> the module it ran in ("" at the top), and -> its call stack."""
 
     parents: Mapping[str, str]
     stacks: Stacks
@@ -136,8 +133,10 @@ def pairs_by_layer(
         scope = _translated(place.scope, sample_classes, layers)
         others = benchmark_calls.get(Place(scope, place.direction), [])
         note = "" if len(calls) == len(others) else f"{len(calls)} calls here in sample, {len(others)} in benchmark"
-        for left, right in zip(calls, others):
-            pairs += [Pair(left[end], right[end], RULE, note) for end in left if end in right]
+        for sample_call, benchmark_call in zip(calls, others):
+            pairs += [
+                Pair(sample_call[end], benchmark_call[end], RULE, note) for end in sample_call if end in benchmark_call
+            ]
         reason = f"the layer mapping leads to {'.'.join(scope)}, of which the benchmark has {_calls_text(len(others))}"
         empty.update({id(record): reason for call in calls[len(others) :] for record in call.values()})
     return pairs, empty
@@ -178,8 +177,8 @@ def _place(operator: str, structure: Structure) -> Place | None:
         return None
     # What ran backward stands in the network where it ran forward.
     forward = ".".join([*parts[:-1], "forward"])
-    known = next((name for name in (forward, operator) if name in structure.parents), "")
-    above = next((scope for scope, _ in _module(structure.parents.get(known, ""))), ())
+    recorded = next((name for name in (forward, operator) if name in structure.parents), "")
+    above = next((scope for scope, _ in _module(structure.parents.get(recorded, ""))), ())
     lines = structure.stacks.get(forward) or structure.stacks.get(operator) or ()
     function = "" if parts[0] in _WITHOUT_STACK else framework_function(lines, structure.is_mindspore)
     return Place((*above, *filter(None, [function]), parts[-3]), parts[-1])
@@ -196,7 +195,7 @@ def _module(name: str) -> Iterator[tuple[Scope, str]]:
 
 
 def _renumbering(scopes: Iterable[Scope], classes: Mapping[Scope, str]) -> Callable[[Scope], Scope]:
-    """What counts the layers of each ParallelTransformer from the first of ``scopes`` that is among them."""
+    """A function that counts the layers of each ParallelTransformer from the first of ``scopes`` that is among them."""
     numbered = [(*scope, _NUMBERED_PART) for scope, kind in classes.items() if kind == _RENUMBERED]
 
     def layer_of(scope: Scope) -> tuple[Scope, int] | None:
@@ -223,15 +222,15 @@ def _renumbering(scopes: Iterable[Scope], classes: Mapping[Scope, str]) -> Calla
 
 def _translated(scope: Scope, classes: Mapping[Scope, str], layers: Layers) -> Scope:
     """The path in the benchmark that a path of the sample is."""
-    made: list[str] = []
-    place = 0
-    while place < len(scope):
-        names = layers.get(classes.get(scope[:place], "") if place else TOP, {})
-        fitting = [old for old in names if scope[place : place + old.count(".") + 1] == tuple(old.split("."))]
-        old = max(fitting, key=lambda name: name.count("."), default=scope[place])
-        made += names[old].split(".") if fitting else [old]
-        place += old.count(".") + 1 if fitting else 1
-    return tuple(made)
+    translated: list[str] = []
+    depth = 0
+    while depth < len(scope):
+        names = layers.get(classes.get(scope[:depth], "") if depth else TOP, {})
+        fitting = [old for old in names if scope[depth : depth + old.count(".") + 1] == tuple(old.split("."))]
+        old = max(fitting, key=lambda name: name.count("."), default=scope[depth])
+        translated += names[old].split(".") if fitting else [old]
+        depth += old.count(".") + 1 if fitting else 1
+    return tuple(translated)
 
 
 def _structure(dump: Dump) -> Structure:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sgsdump.comparison.alignment import Pair, Settled, compared, ids_of
-from sgsdump.comparison.naming.name_files import LONGEST_NAME, NameSources, Rule, described, renamed
+from sgsdump.comparison.naming.name_files import LONGEST_NAME, Rule, described, renamed
+from sgsdump.comparison.naming.name_sources import NameSources
 from sgsdump.comparison.naming.operator_maps import Key, Link, Output, operator_keys
 from sgsdump.comparison.naming.pairs_by_layer import pairs_by_layer
 from sgsdump.dumps.dump import Dump, Record
@@ -145,23 +146,23 @@ def _linked(
     pairs: list[Pair] = []
     reasons: dict[int, str] = {}
     for link in links:
-        left, right = of_sample(link.sample), of_benchmark(link.benchmark)
+        samples, benchmarks = of_sample(link.sample), of_benchmark(link.benchmark)
         if link.unknown:
-            reasons |= dict.fromkeys(map(id, left), link.unknown)
-        elif left and right:
-            pairs += _each(left, right, link.rule)
+            reasons |= dict.fromkeys(map(id, samples), link.unknown)
+        elif samples and benchmarks:
+            pairs += _each(samples, benchmarks, link.rule)
         else:
-            for records, other, side in ((left, link.benchmark, "benchmark"), (right, link.sample, "sample")):
+            for records, other, side in ((samples, link.benchmark, "benchmark"), (benchmarks, link.sample, "sample")):
                 reason = f"the {link.rule} pairs it with {other}, which the {side} does not have"
                 reasons |= dict.fromkeys(map(id, records), reason)
     return pairs, reasons
 
 
-def _each(left: list[Record], right: list[Record], rule: str) -> list[Pair]:
+def _each(samples: list[Record], benchmarks: list[Record], rule: str) -> list[Pair]:
     """k-th with k-th where either side has one name, else all with all, which is ambiguous."""
-    if len({r.name for r in left}) == len({r.name for r in right}) == 1:
-        return [Pair(a, b, rule) for a, b in zip(left, right)]
-    return [Pair(a, b, rule) for a in left for b in right]
+    if len({r.name for r in samples}) == len({r.name for r in benchmarks}) == 1:
+        return [Pair(a, b, rule) for a, b in zip(samples, benchmarks)]
+    return [Pair(a, b, rule) for a in samples for b in benchmarks]
 
 
 def _by_operator(records: Iterable[Record], is_pipeline: bool) -> _Operators:
@@ -188,7 +189,7 @@ def _by_operator(records: Iterable[Record], is_pipeline: bool) -> _Operators:
 def pairs_by_names(state: Unsettled, names: Mapping[str, str]) -> None:
     """Pair by a map; k-th with k-th where a name is not unique.
 
-    What is mapped to a tensor that its dump does not have is set apart: it is never paired by name. A map that fits
+    A name mapped to a tensor that its dump does not have is never paired by name. A map that fits
     only the other way round is read so.
     """
     of_sample, of_benchmark = (_grouped(side, lambda r: r.name) for side in (state.sample, state.benchmark))
@@ -203,13 +204,13 @@ def pairs_by_names(state: Unsettled, names: Mapping[str, str]) -> None:
             )
         names, how = other_way, "map (sample to benchmark)"
     for benchmark_name, sample_name in names.items():
-        left, right = of_sample.get(sample_name, []), of_benchmark.get(benchmark_name, [])
-        state.pairs += [Pair(a, b, how) for a, b in zip(left, right)]
-        for record in right[len(left) :]:
-            state.unmatched[id(record)] = f"the name map pairs it with {sample_name!r}, {_missing(left, 'sample')}"
-        for record in left[len(right) :]:
+        samples, benchmarks = of_sample.get(sample_name, []), of_benchmark.get(benchmark_name, [])
+        state.pairs += [Pair(a, b, how) for a, b in zip(samples, benchmarks)]
+        for record in benchmarks[len(samples) :]:
+            state.unmatched[id(record)] = f"the name map pairs it with {sample_name!r}, {_missing(samples, 'sample')}"
+        for record in samples[len(benchmarks) :]:
             state.unmatched[id(record)] = (
-                f"the name map pairs it with {benchmark_name!r}, {_missing(right, 'benchmark')}"
+                f"the name map pairs it with {benchmark_name!r}, {_missing(benchmarks, 'benchmark')}"
             )
     state.drop_settled()
 
@@ -228,12 +229,12 @@ def pairs_by_rules(state: Unsettled, rules: Sequence[Rule]) -> None:
     pairs: list[Pair] = []
     changed = 0
     for (io, name), records in of_sample.items():
-        made, used = renamed(name, rules)
+        new_name, used = renamed(name, rules)
         changed += bool(used)
-        others = of_benchmark.get((io, made), []) if used else []
+        others = of_benchmark.get((io, new_name), []) if used else []
         pairs += [Pair(a, b, described(used)) for a, b in zip(records, others)]
         if used and not others:
-            reason = f"{described(used)} makes it {made[:200]!r}, which is not in the benchmark"
+            reason = f"{described(used)} makes it {new_name[:200]!r}, which is not in the benchmark"
             state.reasons |= dict.fromkeys(map(id, records), reason)
         elif len(name) > LONGEST_NAME:
             reason = f"its name has more than {LONGEST_NAME} characters, no rule is tried"

@@ -1,4 +1,4 @@
-"""Pairing the tensors of two dumps of programs by where they stand in the network: module and operator, then dataflow.
+"""Pairing two dumps of programs by place in the network: module, operator, dataflow. Apart: needs no names.
 
 It holds for one program in two versions, on two devices or compiled, and for one network in two libraries. Operators
 are paired by the module they run in, and in each module by their order and kind. Where modules are not known (a traced
@@ -21,7 +21,7 @@ from sgsdump.comparison.naming.network import Node, Nodes, plain
 from sgsdump.dumps.dump import Dump, Record
 
 MODULE, PLACE = "module and operator", "place in the dataflow"
-MOST = 2000  # alone on a side, beyond which only the order counts: each is held against many
+MOST = 2000  # alone on a side, beyond which only the order counts: each is compared with many
 TRIED = 8  # of a kind, those that run next
 _NORMALISATIONS = ("batch_norm",)
 _FOLDED = (*_NORMALISATIONS, "add", "mul", "identity")
@@ -31,7 +31,7 @@ Couple = tuple[Node, Node]  # of sample and benchmark
 
 @dataclass(frozen=True)
 class Placed:
-    """What two networks say of a comparison.
+    """The pairs that two networks make, and where tensors stand in them.
 
     settled  the pairs, and what must not be paired by its name, which may be another operator's.
     modules  the module of each record, by ``id``.
@@ -65,22 +65,22 @@ class NodePair(NamedTuple):
 def placed(
     dumps: tuple[Dump, Dump], networks: tuple[Nodes, Nodes], inputs: bool, settled: Settled, pairing: bool = True
 ) -> Placed:
-    """What the networks of a sample and a benchmark say. A pair in ``settled`` is never undone; none is added without
-    ``pairing``, and where names make all pairs.
+    """The pairs that the networks of a sample and a benchmark make. A pair in ``settled`` is never undone; none is
+    added without ``pairing``, and where names make all pairs.
 
     Two dumps of models, of whose networks nothing is known but what these names say, pair by names first: operators
     that one of them fuses would shift those of the same kind."""
     modules = {id(record): node.module for side in networks for node in side for record in _records(node)}
-    wanted = [compared(dump, inputs) for dump in dumps]
-    names = [{(record.io, record.name) for record in side} for side in wanted]
+    records = [compared(dump, inputs) for dump in dumps]
+    names = [{(record.io, record.name) for record in side} for side in records]
     if not pairing or not all(networks) or names[0] == names[1]:
         return Placed(settled, modules, _own_sources(networks[1]), dict(_weights(networks)))
     nodes = _paired(networks)
-    unpaired = {id(record) for side in wanted for record in side} - settled.ids
+    unpaired = {id(record) for side in records for record in side} - settled.ids
     of_models = not any(dump.network() for dump in dumps)
     if of_models:
         shared = names[0] & names[1]
-        unpaired -= {id(record) for side in wanted for record in side if (record.io, record.name) in shared}
+        unpaired -= {id(record) for side in records for record in side if (record.io, record.name) in shared}
     pairs = list(settled.pairs)
     of_libraries = _has_inputs(networks[0]) != _has_inputs(networks[1])
     for pair in (pair for both in nodes for pair in _pairs(both)):
@@ -132,8 +132,8 @@ def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iter
             for slot, record in node.inputs.items():
                 maker = side.maker(node, slot)
                 if maker is not None and maker not in paired and maker.outputs:
-                    made = next(iter(maker.outputs.values()))
-                    yield id(record), f"made by {made.name}, which only the {name} has"
+                    output = next(iter(maker.outputs.values()))
+                    yield id(record), f"made by {output.name}, which only the {name} has"
 
 
 def _records(node: Node) -> Iterator[Record]:
@@ -172,7 +172,7 @@ def _inputs(sample: Node, benchmark: Node, how: str, folded: bool) -> Iterator[P
     for record in sample.inputs.values():
         shape = record.tensor.shape
         if [side.count(shape) for side in shapes] == [1, 1] and not _is_square(shape):
-            (other,) = (one for one in benchmark.inputs.values() if one.tensor.shape == shape)
+            (other,) = (candidate for candidate in benchmark.inputs.values() if candidate.tensor.shape == shape)
             yield Pair(record, other, how)
 
 
@@ -208,7 +208,7 @@ def _own_sources(network: Nodes) -> dict[str, tuple[str, ...]]:
     if _has_inputs(network) or not any(node.values for node in network):
         return {}
     return {
-        record.name: tuple(r.name for one in network.nearest(node, _has_outputs) for r in one.outputs.values())
+        record.name: tuple(r.name for feeder in network.nearest(node, _has_outputs) for r in feeder.outputs.values())
         for node in network.inner
         for record in node.outputs.values()
     }
@@ -230,7 +230,7 @@ def _sources(
 
     for both in nodes:
         feeding = networks[side].nearest(both.benchmark if side else both.sample, is_compared)
-        sources = [names[id(r)] for one in feeding for r in one.outputs.values() if id(r) in names]
+        sources = [names[id(r)] for feeder in feeding for r in feeder.outputs.values() if id(r) in names]
         for record in both.ends[1].outputs.values():
             if id(record) in names:
                 yield record.name, tuple(dict.fromkeys(sources))
@@ -244,9 +244,11 @@ def pairs_by_module(sample: Nodes, benchmark: Nodes) -> list[Couple]:
     for path, modules in calls[0].items():
         pairs += zip(modules, calls[1].get(path, ()))
     paired = {node for pair in pairs for node in pair}
-    left, right = (_by_module(node for node in side.inner if node not in paired) for side in (sample, benchmark))
-    for path, nodes in left.items():
-        pairs += in_order(nodes, right.get(path, ()))
+    of_sample, of_benchmark = (
+        _by_module(node for node in side.inner if node not in paired) for side in (sample, benchmark)
+    )
+    for path, nodes in of_sample.items():
+        pairs += in_order(nodes, of_benchmark.get(path, ()))
     return pairs
 
 
@@ -256,8 +258,8 @@ def renamed_modules(sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]) ->
     paired = {node for pair in pairs for node in pair}
     calls = [_by_module(node for node in side if node.is_outer and node not in paired) for side in (sample, benchmark)]
     others: defaultdict[str, set[str]] = defaultdict(set)
-    for mine, theirs in pairs:
-        path, other = mine.module, theirs.module
+    for sample_node, benchmark_node in pairs:
+        path, other = sample_node.module, benchmark_node.module
         while path and other:
             others[path].add(other)
             path, other = path.rpartition(".")[0], other.rpartition(".")[0]
@@ -268,9 +270,11 @@ def renamed_modules(sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]) ->
 
 
 def in_order(sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[Couple]:
-    """What has the same kinds in the same order; the longest such stretches first."""
-    left, right = ([node.kind for node in side] for side in (sample, benchmark))
-    for first, second, count in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
+    """Operators of the same kinds in the same order; the longest such stretches first."""
+    sample_kinds, benchmark_kinds = ([node.kind for node in side] for side in (sample, benchmark))
+    for first, second, count in SequenceMatcher(
+        None, sample_kinds, benchmark_kinds, autojunk=False
+    ).get_matching_blocks():
         yield from zip(sample[first : first + count], benchmark[second : second + count])
 
 
@@ -284,12 +288,12 @@ def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 def pairs_by_place(sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]) -> list[Couple]:
     """The pairs of the operators that are not in ``pairs``."""
     state = _State(sample, benchmark, pairs)
-    made: list[Couple] = []
-    left = [[node for node in side.inner if node not in state.number] for side in (sample, benchmark)]
-    if max(map(len, left)) <= MOST:
-        made += _by_flow(state, *left)
-    made += _in_gaps(state)
-    return made
+    couples: list[Couple] = []
+    unpaired = [[node for node in side.inner if node not in state.number] for side in (sample, benchmark)]
+    if max(map(len, unpaired)) <= MOST:
+        couples += _by_flow(state, *unpaired)
+    couples += _in_gaps(state)
+    return couples
 
 
 def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterable[Node]) -> Node:

@@ -226,8 +226,8 @@ class _Stages:
         channels = info.shape[_CHANNELS[info.layout]]
         pixels = blob_size // channels if channels else 0
         aligned = [r for r in self.staged.operators[stage.op_index] if r.io == "in" and not r.constant]
-        own = [self.staged.records.get(without_copy(record.name), record) for record in aligned]
-        sizes = [(size_of(record), size_of(of)) for record, of in zip(aligned, own)]
+        originals = [self.staged.records.get(without_copy(record.name), record) for record in aligned]
+        sizes = [(size_of(record), size_of(of)) for record, of in zip(aligned, originals)]
         if not pixels or any(count % pixels for pair in sizes for count in pair):
             return ()
         parts = tuple((taken // pixels, count // pixels) for taken, count in sizes)
@@ -381,5 +381,5 @@ class _Stages:
 
 def _owner(name: str, records: Mapping[str, Record]) -> str | None:
     """The blob of a ``blob@layer``."""
-    ends = (place for place, letter in enumerate(name) if letter == "@")
+    ends = (index for index, letter in enumerate(name) if letter == "@")
     return next((name[:end] for end in ends if name[:end] in records), None)

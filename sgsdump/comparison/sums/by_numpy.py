@@ -1,4 +1,4 @@
-"""The sums with numpy alone: what the compiled kernel is held against, and what stands in where it is not."""
+"""The sums with numpy alone. Apart: the oracle of the compiled kernel, and its substitute where that was not built."""
 
 from __future__ import annotations
 

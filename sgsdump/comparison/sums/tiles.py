@@ -54,16 +54,16 @@ class Table:
         (rows, columns), (high, wide) = self.a.shape, self.tile
         for row in range(0, rows, high):
             for column in range(0, columns, wide):
-                place = slice(row, row + high), slice(column, column + wide)
-                yield self.a[place], self.b[place]
+                tile = slice(row, row + high), slice(column, column + wide)
+                yield self.a[tile], self.b[tile]
 
     def cut(self) -> Iterator[Table]:
         """Of whole tiles, each of about PART values."""
         (rows, columns), (high, wide) = self.a.shape, self.tile
         if rows == 1:
             for column in range(0, columns, PART // wide * wide):
-                place = slice(column, column + PART // wide * wide)
-                yield Table(self.a[:, place], self.b[:, place], self.tile)
+                columns_of_part = slice(column, column + PART // wide * wide)
+                yield Table(self.a[:, columns_of_part], self.b[:, columns_of_part], self.tile)
             return
         step = max(1, PART // (columns * high)) * high
         for row in range(0, rows, step):

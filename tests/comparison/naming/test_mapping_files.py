@@ -147,7 +147,7 @@ def test_a_ge_graph_tells_origins_and_relations(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{}", "no GE graph"),
+        ("{}", "not a GE graph"),
         (json.dumps({"graph": [{"op": [3]}]}), "lists of objects"),
         (json.dumps({"graph": [{"op": [{}]}]}), "has no name"),
         (graph(operator("a", ["b"], ("b", -1))), "origin output -1"),
@@ -218,7 +218,11 @@ def test_the_layer_mapping_is_the_vendors(shared: Path) -> None:
 
 def test_layer_mappings_as_json_and_bad_ones(tmp_path: Path) -> None:
     assert name_files.read_layers(written(tmp_path, '{"Cell": {"a": "b"}}')) == {"TopLayer": {"a": "b"}}
-    for text, said in (("a: b\n", "no layer mapping"), ("a:\n  b..c: d\n", "empty part"), ("a: {}\n", "no layer")):
+    for text, said in (
+        ("a: b\n", "not a layer mapping"),
+        ("a:\n  b..c: d\n", "empty part"),
+        ("a: {}\n", "not a layer"),
+    ):
         with pytest.raises(FormatError, match=said):
             name_files.read_layers(written(tmp_path, text))
 

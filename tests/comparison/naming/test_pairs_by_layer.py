@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sgsdump
-from sgsdump.comparison.naming.name_files import NameSources
+from sgsdump.comparison.naming.name_sources import NameSources
 from sgsdump.comparison.naming.pairs_by_layer import framework_function, pairs_by_layer, stacks_of
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.dumps.dump import Dump, Record

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sgsdump
-from sgsdump.comparison.naming.name_files import NameSources, read_name_sources
+from sgsdump.comparison.naming.name_sources import NameSources, read_name_sources
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, FormatError

@@ -1,0 +1,83 @@
+"""Several name files and rules read into one record, each file of a kind that its content tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sgsdump.comparison.naming import operator_maps
+from sgsdump.comparison.naming.name_files import (
+    Layers,
+    Rule,
+    document_of,
+    is_layer_mapping,
+    kind_of,
+    layers_of,
+    names_of_map,
+    rule_of,
+    rules_of,
+)
+from sgsdump.comparison.naming.operator_maps import Link
+from sgsdump.errors import ConfigError
+from sgsdump.files.bounded_read import decode, read_bytes
+from sgsdump.files.escaping import quoted
+
+
+@dataclass(frozen=True)
+class NameSources:
+    """All that a user says of names, the surest first.
+
+    names    benchmark name -> sample name, tensor by tensor.
+    links    outputs of operators, as vendors' files say them.
+    layers   msprobe's layer mapping.
+    rules    what makes benchmark names of sample names.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    links: tuple[Link, ...] = ()
+    layers: Layers | None = None
+    rules: tuple[Rule, ...] = ()
+
+
+def read_name_sources(files: Iterable[Path | str] = (), rules: Iterable[str] = ()) -> NameSources:
+    """Read files, each of a kind recognised by its content, and rules ``PATTERN=REPLACEMENT``.
+
+    Raises FormatError for a file of no known kind, ConfigError for a name that two files map, for one of MindIE-Torch's
+    files without the other, and for two layer mappings.
+    """
+    names: dict[str, str] = {}
+    mindie: dict[Path, Any] = {}
+    links: list[Link] = []
+    layers: Layers | None = None
+    read_rules: list[Rule] = []
+    for file in files:
+        path = Path(file)
+        text = decode(read_bytes(path, operator_maps.MOST_BYTES), path)
+        if kind_of(text) == "rules":
+            read_rules += rules_of(text, path)
+            continue
+        document = document_of(text, path)
+        if operator_maps.is_ge_graph(document):
+            links += operator_maps.links_of_ge_graph(document, path)
+        elif operator_maps.is_mindie_map(document):
+            mindie[path] = document
+        elif is_layer_mapping(document):
+            if layers is not None:
+                raise ConfigError(f"{path} is a second layer mapping; put both into one file")
+            layers = layers_of(document, path)
+        else:
+            _add(names, names_of_map(document, path), path)
+    if mindie:
+        links += operator_maps.links_of_mindie_map(mindie)
+    read_rules += [rule_of(rule) for rule in rules]
+    return NameSources(names, tuple(links), layers, tuple(read_rules))
+
+
+def _add(names: dict[str, str], more: Mapping[str, str], path: Path) -> None:
+    taken = set(names.values())
+    for benchmark, sample in more.items():
+        if names.get(benchmark, sample) != sample or (benchmark not in names and sample in taken):
+            raise ConfigError(f"{path}: {quoted(benchmark)} or {quoted(sample)} is in an earlier name map too")
+        names[benchmark] = sample
