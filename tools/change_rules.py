@@ -120,16 +120,17 @@ def is_noticed(tree: Path, change: RuleChange) -> bool:
     original = file.read_text(encoding="utf-8")
     try:
         file.write_text(changed(original, change), encoding="utf-8")
-        noticed = not _pass(tree, change)
+        noticed = _failure(tree, change)
     finally:
         file.write_text(original, encoding="utf-8")
-    if noticed and not _pass(tree, change):
-        raise RuntimeError(f"{' '.join(change.tests)}: fails without the change too")
-    return noticed
+    alike = noticed and _failure(tree, change)
+    if alike:
+        raise RuntimeError(f"{' '.join(change.tests)}: fails without the change too: {alike}")
+    return bool(noticed)
 
 
-def _pass(tree: Path, change: RuleChange) -> bool:
-    """Whether the tests of the entry pass; a run that does not end does not."""
+def _failure(tree: Path, change: RuleChange) -> str:
+    """The end of what pytest says where a test of the entry fails, or does not end; "" where all pass."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
     with subprocess.Popen(
         [*PYTEST, *change.tests],
@@ -144,13 +145,13 @@ def _pass(tree: Path, change: RuleChange) -> bool:
             output, _ = run.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(run.pid, signal.SIGKILL)  # with the programs that the tests started
-            return False
+            return f"not at its end after {SECONDS} seconds"
         except BaseException:
             os.killpg(run.pid, signal.SIGKILL)
             raise
     if run.returncode not in (PASSED, FAILED):  # such as: all are skipped, for want of torch
         raise RuntimeError(f"{' '.join(change.tests)}: no test ran to its end: {output[-500:]}")
-    return run.returncode == PASSED
+    return "" if run.returncode == PASSED else output[-500:]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

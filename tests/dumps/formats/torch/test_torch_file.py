@@ -88,6 +88,15 @@ def test_a_view_of_the_older_form_begins_at_its_first_element(tmp_path: Path) ->
     assert {name: dump[name].stored().tolist() for name in dump} == {"part": [2, 3], "later": [3, 4], "whole": [1, 2]}
 
 
+def test_a_tensor_whose_negation_was_put_off_is_negated(tmp_path: Path) -> None:
+    flags = b"}" + hand_made.text("neg") + b"\x88s"
+    body = hand_made.tensor().removesuffix(b"tR") + flags + b"tR"
+    data = np.array([1, -2, 3, 0], "<f4")
+    file = tmp_path / "x.pt"
+    file.write_bytes(hand_made.archive(body, {"0": data.tobytes()}))
+    assert open_dump(file)["x"].stored().tolist() == [-1, 2, -3, 0]
+
+
 def test_a_file_packed_again_is_read_too(tmp_path: Path) -> None:
     import zipfile
 
