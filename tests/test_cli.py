@@ -28,9 +28,9 @@ def dumps(tmp_path, monkeypatch):
         (["compare", "a.bin", "b.bin", "--csv", LONG], "too long"),
         (["compare", "a.bin", "b.bin", "--csv", "a.bin"], "reads or writes it already"),
         (["compare", "a.bin", "b.bin", "--csv", "t", "--json", "t"], "reads or writes it already"),
-        (["compare", "a.bin", "b.bin", "--min-cos", "2"], "no threshold"),
-        (["compare", "a.bin", "b.bin", "--min-cos", "nan"], "no threshold"),
-        (["compare", "a.bin", "b.bin", "--max-rmse", "-1"], "no threshold"),
+        (["compare", "a.bin", "b.bin", "--min-cos", "2"], "cannot be a limit on it"),
+        (["compare", "a.bin", "b.bin", "--min-cos", "nan"], "cannot be a limit on it"),
+        (["compare", "a.bin", "b.bin", "--max-rmse", "-1"], "cannot be a limit on it"),
         (
             ["compare", "a.bin"],
             "not a watcher's dump: it has no output of one operator taken after another ran; to compare",
