@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import importlib.util
 import json
 import os
 import re
@@ -373,3 +374,10 @@ def test_following_a_tensor_through_compare_opens_few_files():
 def test_following_a_model_through_calibrate_opens_few_files():
     """At L1, of one picture."""
     assert len(files := files_of(CALIBRATE)) <= FILES_OF_CALIBRATE, files
+
+
+def test_the_list_of_modules_is_what_the_modules_say():
+    spec = importlib.util.spec_from_file_location("module_index", ROOT / "tools" / "module_index.py")
+    index = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(index)
+    assert index.INDEX.read_text(encoding="utf-8") == index.page(), "run: python tools/module_index.py"

@@ -59,9 +59,10 @@ class Probe:
         path = self.folder / "fixed.bin"
         if path.exists():
             return open_dump(path)
-        with tempfile.NamedTemporaryFile(suffix=".bin", delete=False) as file:
+        with tempfile.NamedTemporaryFile(suffix=".bin") as file:  # the map outlives its name
             file.write(lzma.decompress(Path(f"{path}.xz").read_bytes()))
-        return open_dump(file.name)
+            file.flush()
+            return open_dump(file.name)
 
     @cached_property
     def picture(self) -> dict[str, np.ndarray]:
