@@ -28,7 +28,9 @@ from sgsdump.commands import COMMANDS
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 # own_executor.md has no commands, and Python that tests/executors/test_own_executor.py runs.
-PAGES = sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "own_executor.md")
+PAGES = sorted(
+    page for page in (ROOT / "docs").glob("*.md") if page.stem not in ("own_executor", "modules", "how_well_it_finds")
+)
 PREPROCESS = """
 import numpy as np
 from PIL import Image
