@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Damage small files of every format a million times and read them: dumps, dump folders and side files.
 
-Each must open or be refused with an error of ours in one line, within two seconds, in memory of the file's size and 4 MiB
-more (``fuzzing/trial.py`` says how that is measured). What fails is saved below --findings and ends the run with
+Each must open or be refused with an error of ours in one line, within two seconds, in memory of the file's size and
+4 MiB more (``fuzzing/trial.py`` says how that is measured). What fails is saved below --findings and ends the run with
 status 1. A file is made from --seed, its format and its number alone:
 
 fuzz_readers.py --files 1000000 --seed 7
