@@ -1,1 +1,0 @@
-"""Plants for tools/culprits.py: a module for each group."""
