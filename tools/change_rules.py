@@ -35,19 +35,6 @@ from mutation.trial import copied
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tools" / "mutation" / "by_hand.txt"
-COPIED = (
-    "sgsdump",
-    "tests",
-    "tools",
-    "cfg",
-    "docs",
-    "benchmarks",
-    ".ci",
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-)
-COPIED += ("pyproject.toml", "setup.py", "MANIFEST.in")
 PYTEST = (
     sys.executable,
     "-m",
@@ -166,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = [e for e in entries if not args.only or any(word in f"{e.path} {e.rule}" for word in args.only)]
     if not chosen:
         parser.error(f"no entry of {LIST.name} has {' or '.join(args.only or ['a rule'])} in its path or its rule")
-    tree = copied(ROOT, args.scratch.resolve(), COPIED)
+    tree = copied(ROOT, args.scratch.resolve())
     outcomes: list[str] = []
     for number, change in enumerate(chosen, 1):
         try:

@@ -36,18 +36,6 @@ except ImportError as error:
 
 ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).parent / "mutation" / "equivalent.txt"
-COPIED = (
-    "sgsdump",
-    "tests",
-    "tools",
-    "cfg",
-    "docs",
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "pyproject.toml",
-    "setup.py",
-)
 UNCOVERED, NO_CHANGE = "no test", "equivalent"
 TRACE_SECONDS = 900
 
@@ -113,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = arguments().parse_args(argv)
     prepare()
     scratch = args.scratch.resolve()
-    tree = copied(ROOT, scratch, COPIED)
+    tree = copied(ROOT, scratch)
     known = equivalent(EQUIVALENT.read_text(encoding="utf-8"))
     survivors: list[Mutant] = []
     for name in [room_of(args.module)] if args.module else args.room or ROOMS:

@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
@@ -28,6 +28,9 @@ PYTEST = ["-q", "--import-mode=importlib", "-o", "addopts=", "--assert=plain", "
 PYTEST += [word for plugin in ("cacheprovider", "xdist", "doctest", "junitxml") for word in ("-p", f"no:{plugin}")]
 KILLED, SURVIVED, TIMED_OUT = "killed", "survived", "timed out"
 NOT_COLLECTED = 90
+# What a copy of the checkout holds: what the tests read.
+COPIED = ("sgsdump", "tests", "tools", "cfg", "docs", "benchmarks", ".ci")
+COPIED += ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml", "setup.py", "MANIFEST.in")
 
 
 class Chosen:
@@ -128,12 +131,12 @@ def outcome(tree: Path, path: str, text: str, tests: Sequence[str], seconds: flo
     return SURVIVED if status == 0 else KILLED
 
 
-def copied(root: Path, scratch: Path, folders: Iterable[str]) -> Path:
+def copied(root: Path, scratch: Path) -> Path:
     """A copy of the checkout in ``scratch``, the genuine files beside it as they are beside the checkout."""
     tree = scratch / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
-    for name in folders:
+    for name in COPIED:
         if (root / name).is_dir():
             shutil.copytree(root / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         elif (root / name).is_file():
