@@ -136,7 +136,8 @@ def _draw_page(title: str, sheet: Sheet[Item], sections: Sequence[tuple[str, Seq
     columns = min(COLUMNS, max(4, math.ceil(math.sqrt(count))))
     rows = sum(math.ceil(len(items) / columns) for _, items in sections)
     height = HEAD + len(sections) * SECTION + rows * CELL[1] + MARGIN
-    image, draw = canvas.blank(columns * CELL[0] + 2 * MARGIN, height)
+    head = 2 * MARGIN + max(sum(map(_legend_width, sheet.legends)), int(font(13).getlength(str(sheet.scale))))
+    image, draw = canvas.blank(max(columns * CELL[0] + 2 * MARGIN, head), height)
     _draw_head(draw, title, sheet)
     top = HEAD
     for heading, items in sections:
@@ -160,5 +161,9 @@ def _draw_head(draw: ImageDraw.ImageDraw, title: str, sheet: Sheet[Item]) -> Non
         else:
             draw.rectangle(box, outline=legend.colour, width=legend.width)
         draw.text((left + 18, 66), legend.text, canvas.BLACK, font(13), anchor="ls")
-        left += 36 + int(font(13).getlength(legend.text))
+        left += _legend_width(legend)
     draw.text((MARGIN + 4, 92), str(sheet.scale), canvas.GREY, font(13), anchor="ls")
+
+
+def _legend_width(legend: Legend) -> int:
+    return 36 + int(font(13).getlength(legend.text))

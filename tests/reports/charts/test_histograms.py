@@ -173,6 +173,13 @@ def test_contact_sheet_frames_what_needs_a_look(tmp_path):
     assert np.flatnonzero(framed.any(axis=0)).min() < 30
 
 
+def test_a_page_of_few_columns_is_as_wide_as_its_legends(tmp_path):
+    (path,) = save_contact_sheets([layer(np.linspace(-1, 1, 100))], tmp_path)
+    with Image.open(path) as image:
+        head = np.asarray(image.convert("L"))[:HEAD]
+    assert (head < 128).any() and (head[:, -MARGIN:] == 255).all()
+
+
 def test_many_layers_take_several_pages(tmp_path):
     fine = layer(np.arange(5), (0, 4))
     pages = save_contact_sheets([fine] * (2 * PER_PAGE + 1), tmp_path)
