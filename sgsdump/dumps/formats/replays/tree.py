@@ -178,6 +178,8 @@ def _run_at(path: Path) -> tuple[Path, Index, Entry] | None:
 
 def _dump_of(folder: Path, tree_index: Index, entry: Entry) -> Dump:
     path = folder / entry.run.place
+    if path == folder and not entry.tensors:
+        raise FormatError(f"{folder / NAME} is damaged: a run without tensors has no folder of its own")
     dump = _described(entry, path) if entry.tensors else _plain(path)
     notes = [*dump.notes, *entry.notes, *_notes(tree_index)]
     nodes = tree_index.graphs.get(entry.run.graph, ())
