@@ -292,6 +292,14 @@ def test_a_damaged_index_of_runs_is_refused_in_one_line(tmp_path, text):
         open_dump(tmp_path)
 
 
+def test_a_run_without_tensors_whose_folder_is_the_tree_itself_is_refused(tmp_path):
+    run = {"place": "", "step": 0, "rank": 0, "graph": "", "notes": [], "outputs": []}
+    index = {"sgsdump_runs": 1, "complete": True, "notes": [], "runs": [run]}
+    (tmp_path / "runs.json").write_text(json.dumps(index))
+    with pytest.raises(FormatError, match="has no folder of its own"):
+        open_dump(tmp_path)
+
+
 def test_a_full_disk_and_a_full_dump_end_it(tree):
     root, processes = tree
     replayed = replay(root, processes, with_fields(SMALL, max_bytes=2000))
