@@ -1,0 +1,72 @@
+"""Plant faults with known culprits, run the commands as a user would, and score what they name.
+
+    python tools/culprits.py --group dumps --plants 60 --seed 1
+    python tools/culprits.py --group quantisation --kind outlier_channel --plants 10 --seed 7 --verbose
+
+A group is a module of tools/plants with ``PLANTS``: kind -> function(rng, folder) -> Outcome. Kinds whose name begins
+with ``healthy`` plant nothing. docs/how_well_it_finds.md has the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from plants.outcome import Outcome, drawn
+
+GROUPS = ("quantisation", "executors", "dumps", "programs")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--group", choices=GROUPS, action="append", help="default: all")
+    parser.add_argument("--kind", help="only plants of this kind")
+    parser.add_argument("--plants", type=int, default=60, help="per group (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--verbose", action="store_true", help="print each plant that was not named first")
+    args = parser.parse_args()
+    print("| group | kind | plants | first | among three |\n|---|---|---|---|---|")
+    for group in args.group or GROUPS:
+        outcomes = run_group(group, args.plants, args.seed, args.kind, args.verbose)
+        for kind, those in sorted(outcomes.items()):
+            _print_line(group, kind, those)
+        for title, healthy in (("all plants", False), ("all healthy", True)):
+            those = [o for kind, some in outcomes.items() if kind.startswith("healthy") == healthy for o in some]
+            if those:
+                _print_line(group, title, those)
+    return 0
+
+
+def run_group(
+    group: str, count: int, seed: int, kind: str | None = None, verbose: bool = False
+) -> dict[str, list[Outcome]]:
+    """The outcomes of ``count`` plants by kind, each plant with a generator and a folder of its own."""
+    plants = importlib.import_module(f"plants.{group}").PLANTS
+    kinds = [kind] if kind else list(plants)
+    outcomes = defaultdict(list)
+    for number, name in enumerate(drawn(kinds, np.random.default_rng(seed), count)):
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = plants[name](np.random.default_rng((seed, number)), Path(folder))
+        outcomes[name].append(outcome)
+        if verbose and not outcome.first:
+            print(
+                f"{name} {seed}:{number} planted {sorted(outcome.culprits)}, named {outcome.named[:3]}: {outcome.line}"
+            )
+    return outcomes
+
+
+def _print_line(group: str, kind: str, outcomes: list[Outcome]) -> None:
+    first, three = sum(o.first for o in outcomes), sum(o.among_three for o in outcomes)
+    print(f"| {group} | {kind} | {len(outcomes)} | {first} | {three} |")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Plants for tools/culprits.py: a module for each group."""
