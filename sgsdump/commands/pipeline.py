@@ -124,8 +124,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--mode",
         choices=["fast", "isolated"],
-        default="fast",
-        help="one pass in segments, or each tensor from a sub-model of its own (%(default)s)",
+        help="one pass in segments, or each tensor from a sub-model of its own (fast; of a plug-in isolated)",
     )
     run.add_argument("-mt", "--model-type", metavar="TYPE", help="float16 (fp16) runs a float16 copy of the model")
     run.add_argument("-p", "--passed-path", type=Path, metavar="FILE.py", help="tvm, sdaa: file of passes to run")

@@ -46,7 +46,7 @@ def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
         options.executor,
         job.folder,
         options.init_configs,
-        mode=options.mode,
+        mode=options.mode_of(options.executor),
         defaults=InputDefaults() if seed is None else InputDefaults(seed=seed),
         model_dtype=options.model_type or "",
         progress=progress,
@@ -91,7 +91,7 @@ def bisect(job: Job, run: Pipeline, progress: Progress = SILENT) -> Bisection:
     from sgsdump.pipeline.bisection import bisect_executors
 
     assert job.bisection.bisect is not None
-    reference = Engine(job.bisection.bisect, job.run.mode)
+    reference = Engine(job.bisection.bisect, job.run.mode_of(job.bisection.bisect))
     return bisect_executors(run.model, run.engine, reference, run.inputs, job.bisection.threshold, progress)
 
 
