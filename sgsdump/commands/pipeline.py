@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 DUMP, BISECT = "a dump", "--bisect"
 _ONLY_DUMPED = (
     "names begin begin_string end end_string step name_pattern op_type print_ir test_case depth output "
-    "compare_dir golden_dir input_tag th1 th2"
+    "compare_dir golden_dir input_tag th1 th2 allow_missing"
 )
 MODES = Modes(
     honoured={
@@ -169,6 +169,13 @@ def _add_comparison(sub: argparse.ArgumentParser) -> None:
     comparison.add_argument("-t1", "--th1", type=float, metavar="X", help="threshold of diff3 and all_close (1e-6)")
     comparison.add_argument("-t2", "--th2", type=float, metavar="X", help="list tensors whose diff2 is above X (1e-3)")
 
+    comparison.add_argument(
+        "--allow-missing",
+        action="store_true",
+        default=None,
+        help="with a threshold: exit 0 though -cd or -g has or lacks a tensor that the run was asked for",
+    )
+
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.pipeline.job import OPTIONS, job_of
@@ -214,7 +221,7 @@ def _dump(job: Job, run: Pipeline, progress: Progress) -> int:
     if job.excerpt.test_case:
         save_case(job, run)
         TERMINAL.say(f"{job.excerpt.test_case}: the test case of {job.tensors.names[0]}")
-    close = _compare_with_others(job) if job.comparison.compare_dir else True
+    close = _compare_with_others(job, run) if job.comparison.compare_dir else True
     return 1 if run.failures or not close else 0
 
 
@@ -235,7 +242,7 @@ def _dump_each(job: Job, run: Pipeline, progress: Progress) -> int:
                 TERMINAL.say(line)
             names.append(name)
             failed |= bool(run.failures)
-    close = [_compare_with_others(job_of_input(job, name)) for name in names] if job.comparison.compare_dir else []
+    close = [_compare_with_others(job_of_input(job, name), run) for name in names] if job.comparison.compare_dir else []
     return 1 if failed or not all(close) else 0
 
 
@@ -249,18 +256,32 @@ def _bisect(job: Job, run: Pipeline) -> int:
     return 1 if bisection.first or bisection.failed else 0
 
 
-def _compare_with_others(job: Job) -> bool:
-    """Print and write the comparison; False for a tensor that cannot be compared, or past a threshold given."""
+def _compare_with_others(job: Job, run: Pipeline) -> bool:
+    """Print and write the comparison; False for a tensor that cannot be compared or fails, as ``holds`` says."""
     from sgsdump.files.atomic_write import replace_text, together
     from sgsdump.pipeline.compared_files import other_inputs
-    from sgsdump.pipeline.run_job import compare, holds
-    from sgsdump.reports.golden import golden_csv, golden_json, golden_lines, golden_log
+    from sgsdump.pipeline.run_job import compare, holds, with_own_errors
+    from sgsdump.reports.golden import (
+        golden_closing,
+        golden_csv,
+        golden_first_lines,
+        golden_json,
+        golden_lines,
+        golden_log,
+    )
 
-    comparison = compare(job, TERMINAL)
-    options = job.comparison
-    for folder in filter(None, (options.compare_dir, options.golden_dir)):
-        for name in other_inputs(job.folder, folder):
-            TERMINAL.say(f"note: {folder} was run on another input {name}")
+    comparison, options = compare(job, TERMINAL), job.comparison
+    others = [
+        (folder, name)
+        for folder in filter(None, (options.compare_dir, options.golden_dir))
+        for name in other_inputs(job.folder, folder)
+    ]
+    if not others:
+        comparison = with_own_errors(job, run, comparison, TERMINAL)
+    for line in golden_first_lines(comparison):
+        TERMINAL.say(line)
+    for folder, name in others:
+        TERMINAL.say(f"note: {folder} was run on another input {name}")
     TERMINAL.say(golden_lines(comparison).removesuffix("\n"))
     log = options.log or job.folder / "compare_result.log"
     texts = {
@@ -276,6 +297,8 @@ def _compare_with_others(job: Job) -> bool:
             replace_text(page, _page(job))
     failed = sum(not row.passes for row in comparison.rows)
     TERMINAL.say(f"{log}: {len(comparison.rows)} compared, {len(comparison.rows) - failed} pass, {failed} do not")
+    for line in golden_closing(comparison):
+        TERMINAL.say(line)
     if job.kind == "full":
         TERMINAL.say(f"{page}: the same as a page to look at")
     return holds(job, comparison)

@@ -100,7 +100,8 @@ class ComparisonOptions:
     """The runs to compare with.
 
     log            where the comparison's log goes, .csv and .json beside it; else compare_result.log in the folder.
-    judge          a threshold that was given and does not hold makes the exit status 1.
+    allow_missing  a tensor that -cd or -g lacks does not make the exit status 1 where a threshold is given.
+    judge          a tensor that fails makes the exit status 1.
     """
 
     compare_dir: Path | None = None
@@ -109,6 +110,7 @@ class ComparisonOptions:
     th1: float | None = None
     th2: float | None = None
     log: Path | None = None
+    allow_missing: bool = False
     judge: bool = True
 
 

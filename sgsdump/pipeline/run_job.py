@@ -107,13 +107,59 @@ def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
     return compare_run(job.folder / OUTPUTS, options.compare_dir, options.golden_dir, settings, progress)
 
 
-def holds(job: Job, comparison: GoldenComparison) -> bool:
-    """True when every tensor could be compared and the thresholds that were given, if any, hold for all."""
+def with_own_errors(
+    job: Job, run: Pipeline, comparison: GoldenComparison, progress: Progress = SILENT
+) -> GoldenComparison:
+    """The comparison with what the operators of the tensors that do not pass told, computed again from their recorded
+    inputs: those of the run, and where these are right those of the reference (-g, else -cd)."""
+    from sgsdump.comparison.findings import Finding
+    from sgsdump.dumps.formats.sdaa.dump_info import named
+    from sgsdump.pipeline.compared_files import recorded
+    from sgsdump.pipeline.replay import SAMPLE, Recorded, judge
+
     options = job.comparison
+    reference = options.golden_dir or options.compare_dir
+    assert reference is not None
+    names = {named(row.file)[1] for row in comparison.rows if not row.passes and not row.reason}
+    if not names or not options.judge:
+        return comparison
+    ours = recorded(job.folder)
+    sides = Recorded(ours), Recorded({n: ours[n] for n in run.inputs if n in ours} | recorded(reference))
+    with progress.bar("judge", "tensor") as advance:
+        judgement = judge(run.model, *sides, names, advance)
+    if judgement.unknown.keys() >= set(judgement.differing):
+        return comparison
+    findings = tuple(
+        Finding(
+            "cause" if error.finite else "not finite",
+            error.name,
+            error.op_type,
+            {"own_error": error.error, "rounding_bounds": error.bound},
+            "measured",
+            facts={"side": str(job.folder if error.side == SAMPLE else reference), "node": error.node},
+        )
+        for error in judgement.errors
+    )
+    return replace(comparison, own_errors=findings)
+
+
+def holds(job: Job, comparison: GoldenComparison) -> bool:
+    """True when every tensor could be compared and passes, or is off by rounding alone where no threshold was given;
+    and when with a threshold nothing is missing."""
+    options = job.comparison
+    is_complete = options.allow_missing or not comparison.missing
     if any(row.reason for row in comparison.rows):
         return False
     if not options.judge:
         return True
+    given = (options.input_tag, options.th1, options.th2)
+    if any(threshold is not None for threshold in given) and not is_complete:
+        return False
+    by_rounding = comparison.own_errors == () and not any(row.zeros for row in comparison.rows)
+    if all(threshold is None for threshold in given):
+        return comparison.passes or by_rounding
+    if any(row.zeros for row in comparison.rows):
+        return False
     if (options.input_tag is not None or options.th1 is not None) and not comparison.passes:
         return False
     return options.th2 is None or not any(

@@ -37,7 +37,7 @@ MODES = Modes(
         "compatible": (TWO, TREES),
         "write_name_map": (TWO,),
         "runs": (RUNS,),
-        **dict.fromkeys(["golden", "input_tag"], (GOLDEN,)),
+        **dict.fromkeys(["golden", "input_tag", "allow_missing"], (GOLDEN,)),
     },
     refusals={
         TREES: "is for one run, and these are several: choose with --step, --rank",
@@ -45,6 +45,7 @@ MODES = Modes(
         GOLDEN: "cannot be combined with --golden; leave one of them out",
         WATCHER: "is for two dumps; name the benchmark too, or leave it out for a watcher's dump",
         "input_tag": "belongs to --golden; name the golden dump too",
+        "allow_missing": "belongs to --golden; name the golden dump too",
     },
     spelled={},
 )
@@ -72,6 +73,7 @@ class Measuring:
     limit: Sequence[tuple[str, str, float]]
     exclude: Sequence[str]
     compatible: str | None
+    allow_missing: bool
     th1: float
 
 
@@ -251,6 +253,9 @@ def _add_golden(parser: argparse._ActionsContainer) -> None:
         type=float,
         metavar="X",
         help=f"how many times the benchmark's error may be (default {INPUT_TAG:g})",
+    )
+    parser.add_argument(
+        "--allow-missing", action="store_true", help="exit 0 though a layer is missing on one side; it is still said"
     )
     parser.add_argument(
         "--th1",

@@ -13,11 +13,14 @@ from sgsdump.comparison.golden import GoldenComparison, GoldenRow
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Record
+from sgsdump.errors import listed
 from sgsdump.reports.sentences import UNWRITTEN, verdict, why
-from sgsdump.reports.text import number
+from sgsdump.reports.text import counted, number
 
 Figure = float | int | str | bool
-Status = Literal["compared", "failed", "only in benchmark", "only in sample", "without counterpart", "excluded"]
+Status = Literal[
+    "compared", "failed", "only in benchmark", "only in sample", "without counterpart", "excluded", "missing"
+]
 NOT_COMPARABLE = "not comparable"
 DECADES = 5  # how much of the error a bar shows, below the largest
 
@@ -143,11 +146,15 @@ def golden_table_of(comparison: GoldenComparison) -> LayerTable:
     limits = f"{benchmark}'s error times {comparison.tag:g}" if golden else f"all_close at {comparison.th1:g}"
     sentence = f"{len(bad)} of {len(compared)} compared tensors {'does' if len(bad) == 1 else 'do'} not pass."
     entries = [_golden_entry(index, row, limits) for index, row in enumerate(comparison.rows)]
+    missing = comparison.missing
+    sentences = [f"{counted(len(missing), 'tensor')} missing: {listed([f for f, _ in missing], 5)}."] if missing else []
     for file, reason in comparison.unmatched():
         status: Status = "only in sample" if file in comparison.only_in_sample else "only in benchmark"
+        if (file, reason) in missing:
+            status = "missing"
         entries.append(Entry(file, NOT_COMPARABLE, sample_name=file, status=status, remark=reason))
     title = f"{sample} against {benchmark}" + (f", judged by {golden}" if golden else "")
-    return LayerTable(title, (sentence,), tuple(entries))
+    return LayerTable(title, (*sentences, sentence), tuple(entries))
 
 
 def figure_names(entries: Iterable[Entry]) -> list[str]:
