@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ from sgsdump.commands.terminal import TERMINAL, Terminal, print_cut
 if TYPE_CHECKING:
     from sgsdump.pipeline.job import Job
     from sgsdump.pipeline.pipeline import Pipeline
+    from sgsdump.pipeline.replay import OwnError
+    from sgsdump.pipeline.whole_run import WholeRun
     from sgsdump.progress import Progress
 
 DUMP, BISECT = "a dump", "--bisect"
@@ -221,8 +224,9 @@ def _dump(job: Job, run: Pipeline, progress: Progress) -> int:
     if job.excerpt.test_case:
         save_case(job, run)
         TERMINAL.say(f"{job.excerpt.test_case}: the test case of {job.tensors.names[0]}")
-    close = _compare_with_others(job, run) if job.comparison.compare_dir else True
-    return 1 if run.failures or not close else 0
+    whole = _check_whole(job, run, progress)
+    close = _compare_with_others(job, run, whole.fused) if job.comparison.compare_dir else True
+    return 1 if run.failures or not close or not whole.agrees else 0
 
 
 def _dump_each(job: Job, run: Pipeline, progress: Progress) -> int:
@@ -232,7 +236,7 @@ def _dump_each(job: Job, run: Pipeline, progress: Progress) -> int:
     from sgsdump.pipeline.run_job import dump_chosen, each_run, job_of_input, writing_all
     from sgsdump.reports.pipeline_lines import summary_lines
 
-    names, failed = [], False
+    failed, fused = False, {}
     with writing_all(job.folder, progress) as folder:
         for name in each_run(job, run, folder):
             part = job_of_input(job, name)
@@ -240,10 +244,24 @@ def _dump_each(job: Job, run: Pipeline, progress: Progress) -> int:
             dump_chosen(job, run)
             for line in summary_lines(dump_info.read(run.folder).outputs, part.folder):
                 TERMINAL.say(line)
-            names.append(name)
-            failed |= bool(run.failures)
-    close = [_compare_with_others(job_of_input(job, name), run) for name in names] if job.comparison.compare_dir else []
+            whole = _check_whole(job, run, progress)
+            fused[name] = whole.fused
+            failed |= bool(run.failures) or not whole.agrees
+    parts = fused.items() if job.comparison.compare_dir else ()
+    close = [_compare_with_others(job_of_input(job, name), run, errors) for name, errors in parts]
     return 1 if failed or not all(close) else 0
+
+
+def _check_whole(job: Job, run: Pipeline, progress: Progress) -> WholeRun:
+    """Run the whole model once where the dump holds its outputs, and print where it gives others."""
+    from sgsdump.pipeline.run_job import whole_run
+    from sgsdump.pipeline.whole_run import WholeRun
+    from sgsdump.reports.pipeline_lines import whole_run_lines
+
+    whole = (whole_run(job, run, progress) if job.comparison.judge else None) or WholeRun({})
+    for line in whole_run_lines(whole):
+        TERMINAL.say(line)
+    return whole
 
 
 def _bisect(job: Job, run: Pipeline) -> int:
@@ -256,7 +274,7 @@ def _bisect(job: Job, run: Pipeline) -> int:
     return 1 if bisection.first or bisection.failed else 0
 
 
-def _compare_with_others(job: Job, run: Pipeline) -> bool:
+def _compare_with_others(job: Job, run: Pipeline, fused: Sequence[OwnError] = ()) -> bool:
     """Print and write the comparison; False for a tensor that cannot be compared or fails, as ``holds`` says."""
     from sgsdump.files.atomic_write import replace_text, together
     from sgsdump.pipeline.compared_files import other_inputs
@@ -277,7 +295,7 @@ def _compare_with_others(job: Job, run: Pipeline) -> bool:
         for name in other_inputs(job.folder, folder)
     ]
     if not others:
-        comparison = with_own_errors(job, run, comparison, TERMINAL)
+        comparison = with_own_errors(job, run, comparison, fused, TERMINAL)
     for line in golden_first_lines(comparison):
         TERMINAL.say(line)
     for folder, name in others:

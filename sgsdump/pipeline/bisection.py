@@ -22,7 +22,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ from sgsdump.executors.runner import Layer
 from sgsdump.files.escaping import shown
 from sgsdump.models.graph import needs, sorted_nodes
 from sgsdump.pipeline.not_dumped import NotDumped
-from sgsdump.pipeline.replay import Recorded, judge, worst_by_channel
+from sgsdump.pipeline.replay import judge, recorded_run, worst_by_channel
 from sgsdump.pipeline.run import run, run_whole
 from sgsdump.pipeline.steps import FAST, ISOLATED, Engine, Failed
 from sgsdump.progress import SILENT, Progress
@@ -184,7 +183,7 @@ def _looked_at_all(
     """The bisection after a look at every tensor: what is found is the first whose own operator is at fault."""
     with tempfile.TemporaryDirectory(prefix="sgsdump-") as folder:
         sample, benchmark = (
-            _recorded(model, engine, feed, Path(folder) / str(number), progress)
+            recorded_run(model, engine, feed, Path(folder) / str(number), progress)
             for number, engine in enumerate(engines)
         )
         names = [name for name in sample if name in benchmark and name not in feed]
@@ -206,25 +205,6 @@ def _looked_at_all(
         result = FirstDifference(first.name, first.node, first.op_type, difference, sources, None, side)
     others = tuple(each.name for each in at_fault[1:])
     return replace(found, first=result, looked_at=len(names), others=others)
-
-
-def _recorded(
-    model: Model, engine: Engine, feed: Mapping[str, np.ndarray], folder: Path, progress: Progress
-) -> Recorded:
-    """All that an engine gives of a model, kept in files, with the inputs."""
-    folder.mkdir()
-    loads: dict[str, Callable[[], np.ndarray]] = {name: partial(np.asarray, array) for name, array in feed.items()}
-    with progress.bar(f"dump by {engine.name}", "step") as advance:
-        for number, outcome in enumerate(run(model, engine, feed, None, advance)):
-            if isinstance(outcome, Layer):
-                path, array = folder / str(number), outcome.array
-                path.write_bytes(array.tobytes())
-                loads[outcome.name] = partial(_read, path, array.dtype, array.shape)
-    return Recorded(loads)
-
-
-def _read(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    return np.frombuffer(path.read_bytes(), dtype).reshape(shape)
 
 
 def bisect(

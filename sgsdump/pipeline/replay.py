@@ -23,17 +23,21 @@ The tensors between recorded ones are computed along: of a dump of every tenth t
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
+from sgsdump.executors.runner import Layer
 from sgsdump.models.graph import infer_types
+from sgsdump.pipeline.run import run
 from sgsdump.pipeline.steps import Engine, Failed, Lineage, ReadyExecutor
-from sgsdump.progress import Advance, unwatched
+from sgsdump.progress import Advance, Progress, unwatched
 from sgsdump.tensors.dtypes import is_complex, is_float
 
 if TYPE_CHECKING:
@@ -262,6 +266,25 @@ class Recorded(Mapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self._loads)
+
+
+def recorded_run(
+    model: Model, engine: Engine, feed: Mapping[str, np.ndarray], folder: Path, progress: Progress
+) -> Recorded:
+    """All that an engine gives of a model, with the inputs; the arrays are kept in files of a new folder."""
+    folder.mkdir()
+    loads: dict[str, Callable[[], np.ndarray]] = {name: partial(np.asarray, array) for name, array in feed.items()}
+    with progress.bar(f"dump by {engine.name}", "step") as advance:
+        for number, outcome in enumerate(run(model, engine, feed, None, advance)):
+            if isinstance(outcome, Layer):
+                path, array = folder / str(number), outcome.array
+                path.write_bytes(array.tobytes())
+                loads[outcome.name] = partial(_read, path, array.dtype, array.shape)
+    return Recorded(loads)
+
+
+def _read(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    return np.frombuffer(path.read_bytes(), dtype).reshape(shape)
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:

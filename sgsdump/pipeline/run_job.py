@@ -31,6 +31,8 @@ from sgsdump.progress import SILENT, Progress
 if TYPE_CHECKING:
     from sgsdump.comparison.golden import GoldenComparison
     from sgsdump.pipeline.bisection import Bisection
+    from sgsdump.pipeline.replay import OwnError
+    from sgsdump.pipeline.whole_run import WholeRun
 
 
 def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
@@ -107,11 +109,31 @@ def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
     return compare_run(job.folder / OUTPUTS, options.compare_dir, options.golden_dir, settings, progress)
 
 
+def whole_run(job: Job, run: Pipeline, progress: Progress = SILENT) -> WholeRun | None:
+    """The outputs of one run of the whole model, compared with the dump; None where the dump does not hold them all, or
+    lacks tensors that failed."""
+    from sgsdump.pipeline.compared_files import recorded
+    from sgsdump.pipeline.replay import Recorded
+    from sgsdump.pipeline.whole_run import check_whole
+
+    outputs = {info.name for info in run.model.proto.graph.output} & set(run.get_node_output_names())
+    if run.failures or not run.folder.is_dir():
+        return None
+    dumped = recorded(run.folder)
+    if not outputs or not outputs <= dumped.keys() or job.kind in ("once", "list"):
+        return None
+    return check_whole(run.model, run.engine, run.inputs, Recorded(dumped), progress)
+
+
 def with_own_errors(
-    job: Job, run: Pipeline, comparison: GoldenComparison, progress: Progress = SILENT
+    job: Job,
+    run: Pipeline,
+    comparison: GoldenComparison,
+    fused: Sequence[OwnError] = (),
+    progress: Progress = SILENT,
 ) -> GoldenComparison:
     """The comparison with what the operators of the tensors that do not pass told, computed again from their recorded
-    inputs: those of the run, and where these are right those of the reference (-g, else -cd)."""
+    inputs: those of the run, and where these are right those of the reference (-g, else -cd). ``fused`` go first."""
     from sgsdump.comparison.findings import Finding
     from sgsdump.dumps.formats.sdaa.dump_info import named
     from sgsdump.pipeline.compared_files import recorded
@@ -121,13 +143,13 @@ def with_own_errors(
     reference = options.golden_dir or options.compare_dir
     assert reference is not None
     names = {named(row.file)[1] for row in comparison.rows if not row.passes and not row.reason}
-    if not names or not options.judge:
+    if not (names or fused) or not options.judge:
         return comparison
     ours = recorded(job.folder)
     sides = Recorded(ours), Recorded({n: ours[n] for n in run.inputs if n in ours} | recorded(reference))
     with progress.bar("judge", "tensor") as advance:
         judgement = judge(run.model, *sides, names, advance)
-    if judgement.unknown.keys() >= set(judgement.differing):
+    if not fused and judgement.unknown.keys() >= set(judgement.differing):
         return comparison
     findings = tuple(
         Finding(
@@ -138,7 +160,7 @@ def with_own_errors(
             "measured",
             facts={"side": str(job.folder if error.side == SAMPLE else reference), "node": error.node},
         )
-        for error in judgement.errors
+        for error in (*fused, *judgement.errors)
     )
     return replace(comparison, own_errors=findings)
 

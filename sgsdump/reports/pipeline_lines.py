@@ -9,6 +9,7 @@ from sgsdump.dumps.formats.sdaa.dump_info import InputEntry, OutputEntry
 from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
 from sgsdump.pipeline.bisection import Bisection, Tried, tried_line
+from sgsdump.pipeline.whole_run import WholeRun
 from sgsdump.reports.text import counted
 
 _LISTED = 5
@@ -41,6 +42,23 @@ def summary_lines(outputs: Sequence[OutputEntry], folder: Path) -> list[str]:
     numbers = [(dumped, "dumped"), (skipped, "not dumped"), (failed, "failed")]
     summary = ", ".join(f"{number} {state}" for number, state in numbers if number or state == "dumped")
     return [*lines, f"{folder}: {counted(len(outputs), 'tensor')}, {summary}"]
+
+
+def whole_run_lines(whole: WholeRun) -> list[str]:
+    """Where the whole model in one run gives other outputs than the dump; nothing where it gives the same."""
+    if whole.failed:
+        return [f"not judged: the whole model in one run: {whole.failed}"]
+    if whole.agrees:
+        return []
+    outputs = listed([f"{shown(name)} by {by:.3g}" for name, by in whole.differing.items()], _LISTED)
+    lines = [f"the whole model in one run gives other outputs than this dump (max|difference| / max|value|): {outputs}"]
+    if whole.fused:
+        first, *more = whole.fused
+        others = f"; then {listed([shown(error.name) for error in more], _LISTED)}" if more else ""
+        lines.append(
+            f"wrong only while it is fused: {shown(first.name)} ({first.op_type}), own error {first.error:.3g}{others}"
+        )
+    return lines
 
 
 def bisection_lines(bisection: Bisection, threshold: float) -> list[str]:

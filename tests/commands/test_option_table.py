@@ -198,7 +198,7 @@ READ_BY_RUN = {"operators", "operations", "kind"}
 # Calls that together read all that a mode honours, where the least call does not.
 READ_ALL = {
     ("show", "operators"): ["net.onnx --operators"],
-    ("pipeline", "a dump"): ["full -m net.onnx", "once -m net.onnx --name c1"],
+    ("pipeline", "a dump"): ["full -m net.onnx", "once -m net.onnx --name c1", "full -m net.onnx -o two -cd ort_dump"],
 }
 
 
