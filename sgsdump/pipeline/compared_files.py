@@ -48,7 +48,9 @@ def compare_run(
     asked = _Asked.of(run)
     told = [_Asked.of(folder) for folder in (compare_dir, golden_dir) if folder is not None]
     unmatched = {file for file, _ in comparison.unmatched()}
-    return replace(comparison, left_out=frozenset(f for f in unmatched if _is_left_out(f, asked, told)))
+    rows = tuple(replace(row, name=named(row.file)[1]) for row in comparison.rows)
+    left_out = frozenset(file for file in unmatched if _is_left_out(file, asked, told))
+    return replace(comparison, rows=rows, left_out=left_out)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ two results are told apart where they differ by more than ::
     32 eps max|y|  +  32 sqrt(k) |f(x ± eps max|x|) - f(x)|        (float32 and wider)
      4 eps max|y|  +   4         |f(x ± eps max|x|) - f(x)|        (16 bits: sums are kept in float32)
 
-with eps of the coarsest type among x and y, the maxima over a channel, and random signs. The second term is how much f
+with eps of the coarsest type among x and y (and what is too small for its normal numbers), the maxima over a channel,
+and random signs. The second term is how much f
 amplifies the rounding of its inputs (a difference of near values, a steep function); it is taken for each element, and
 where k > 1, at its largest within the channel. The functions that are computed as 1 / (1 + e^-x) and the like are right
 to eps of 1, however small their values. Whole numbers are told apart where more of them differ than the rounding of
@@ -336,10 +337,10 @@ def _bound(
         largest = np.maximum(largest, 1.0)
     short = eps >= float(ml_dtypes.finfo(np.float16).eps)
     slack = _SLACK_OF_16_BITS if short else _SLACK
-    bound = np.broadcast_to(slack * eps * largest, values.shape)
+    length = 1 if short else sum(_sum_length(node, arrays, array, lineage) for node in nodes)
+    bound = np.broadcast_to(slack * (eps * largest + length * _smallest(array.dtype)), values.shape)
     if shaken is None:
         return bound
-    length = 1 if short else sum(_sum_length(node, arrays, array, lineage) for node in nodes)
     with np.errstate(invalid="ignore"):
         amplified = np.nan_to_num(np.abs(_wide(shaken) - values), nan=0.0, posinf=0.0)
     if length > 1:
@@ -386,6 +387,11 @@ def _is_odd(array: np.ndarray) -> bool:
 
 def _eps(dtype: np.dtype) -> float:
     return float(ml_dtypes.finfo(dtype).eps) if is_float(dtype) else 0.0
+
+
+def _smallest(dtype: np.dtype) -> float:
+    """What is smaller may be flushed to zero."""
+    return float(ml_dtypes.finfo(dtype).smallest_normal) if is_float(dtype) else 0.0
 
 
 def _wide(array: np.ndarray) -> np.ndarray:

@@ -132,19 +132,19 @@ def with_own_errors(
     fused: Sequence[OwnError] = (),
     progress: Progress = SILENT,
 ) -> GoldenComparison:
-    """The comparison with what the operators of the tensors that do not pass told, computed again from their recorded
+    """Where a tensor does not pass, the comparison with what the operators told, computed again from their recorded
     inputs: those of the run, and where these are right those of the reference (-g, else -cd). ``fused`` go first."""
     from sgsdump.comparison.findings import Finding
-    from sgsdump.dumps.formats.sdaa.dump_info import named
     from sgsdump.pipeline.compared_files import recorded
     from sgsdump.pipeline.replay import SAMPLE, Recorded, judge
 
     options = job.comparison
     reference = options.golden_dir or options.compare_dir
     assert reference is not None
-    names = {named(row.file)[1] for row in comparison.rows if not row.passes and not row.reason}
-    if not (names or fused) or not options.judge:
+    compared = [row for row in comparison.rows if not row.reason]
+    if not options.judge or not (fused or any(not row.passes for row in compared)):
         return comparison
+    names = {row.name for row in compared}
     ours = recorded(job.folder)
     sides = Recorded(ours), Recorded({n: ours[n] for n in run.inputs if n in ours} | recorded(reference))
     with progress.bar("judge", "tensor") as advance:
