@@ -175,7 +175,7 @@ def table_lengths(graph: onnx.GraphProto) -> dict[str, int]:
         if node.op_type in _PASSING and node.input and node.input[0] in origin:
             origin[node.output[0]] = origin[node.input[0]]
         if node.op_type == "Constant":
-            shapes |= {node.output[0]: tuple(part.t.dims) for part in node.attribute if part.name == "value"}
+            shapes.update((node.output[0], tuple(part.t.dims)) for part in node.attribute if part.name == "value")
         if node.op_type == "Gather" and node.input[1] in origin and shapes.get(node.input[0]):
             axis = next((part.i for part in node.attribute if part.name == "axis"), 0)
             shape, name = shapes[node.input[0]], origin[node.input[1]]
