@@ -8,8 +8,13 @@ Inputs are random (one seed, the same values each time) unless -i, --input-dir o
 
 -cd compares with the files of another run: difference and a verdict per tensor; of `full` also compare_result.html to
 look at. -g makes it three-way: a tensor passes where its error against the golden (float32) run is within input-tag
-times the error of the run of -cd (float16). Exit status: 0 done, 1 when a tensor failed, a threshold you gave (-t, -t1,
--t2) does not hold or --bisect found a difference or a tensor that an executor cannot compute, 2 on trouble.
+times the error of the run of -cd (float16). Where tensors do not pass, each operator is computed again from its recorded
+inputs: the closing sentence says which results are beyond rounding. Integers drawn at random that index a table (Gather)
+are rows of it. After a dump of all outputs the whole model is run once more, to find operators wrong only while fused.
+
+Exit status: 0 done; 1 when a tensor failed or does not pass (without thresholds: by more than rounding), a threshold you
+gave (-t, -t1, -t2) does not hold or with one a tensor is missing, the whole model gives other outputs than the dump, or
+--bisect found a difference or a tensor that an executor cannot compute; 2 on trouble.
 
 examples:
   sgsdump pipeline full -m net.onnx -o golden
@@ -153,7 +158,7 @@ def _add_inputs(sub: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="V",
-        help="LOW HIGH of the random inputs, or NAME LOW HIGH of one (floats 0 1, integers 0 100)",
+        help="LOW HIGH of the random inputs, or NAME LOW HIGH of one (floats 0 1, integers 0 100, indices of a table its rows)",
     )
     inputs.add_argument(
         "--shape", action="append", default=[], metavar="NAME=1x3x8x8", help="shape of an input that has open sizes"

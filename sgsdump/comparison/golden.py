@@ -272,7 +272,8 @@ def compare_golden(
         not_in_golden = _files(b for _, b in joined if id(b) not in partner)
         joined = [(a, b, partner[id(b)]) for a, b in joined if id(b) in partner]
         unpaired = align_stages(sample, golden, inputs).only_in_benchmark
-        left_out |= _expected(unpaired)
+        fed = {record.name for record in sample.records if record.io == "in"}
+        left_out |= _expected(unpaired) | frozenset(_files(u.record for u in unpaired if u.record.name in fed))
         only_in_golden = _files(u.record for u in unpaired)
         one_sided = only_in_golden, not_in_golden
     if not joined:
@@ -280,7 +281,6 @@ def compare_golden(
         raise ValuesError(f"no tensor in common: {counts}; are they dumps of one model?")
 
     flow = nearest_sources(benchmark, {records[1].name for records in joined})
-
     places = {b.name: GoldenPlace(b.op_index, b.op_type, flow.get(b.name, ())) for _, b, *_ in joined}
 
     def row(records: tuple[Record, ...]) -> GoldenRow:
