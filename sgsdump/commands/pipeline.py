@@ -6,15 +6,11 @@ Inputs are random (one seed, the same values each time) unless -i, --input-dir o
 --data-loader-script (Python with load_data(), which yields a dictionary of arrays by input name for each run) and an
 --input-dir of several folders make a dump of each input: DIR/0, DIR/1 ..., compared with -cd's 0, 1 ...
 
--cd compares with the files of another run: difference and a verdict per tensor; of `full` also compare_result.html to
-look at. -g makes it three-way: a tensor passes where its error against the golden (float32) run is within input-tag
-times the error of the run of -cd (float16). Where tensors do not pass, each operator is computed again from its recorded
-inputs: the closing sentence says which results are beyond rounding. Integers drawn at random that index a table (Gather)
-are rows of it. After a dump of all outputs the whole model is run once more, to find operators wrong only while fused.
-
-Exit status: 0 done; 1 when a tensor failed or does not pass (without thresholds: by more than rounding), a threshold you
-gave (-t, -t1, -t2) does not hold or with one a tensor is missing, the whole model gives other outputs than the dump, or
---bisect found a difference or a tensor that an executor cannot compute; 2 on trouble.
+-cd compares with the files of another run; of `full` also compare_result.html to look at. -g makes it three-way: a
+tensor passes where its error against the golden (float32) run is within input-tag times that of -cd (float16).
+Exit status: 0 done; 1 when a tensor failed or does not pass (by more than rounding, or a threshold you gave), is
+missing where you gave one, the whole model in one run gives other outputs than the dump, or --bisect found a
+difference or a tensor that an executor cannot compute; 2 on trouble.
 
 examples:
   sgsdump pipeline full -m net.onnx -o golden
@@ -34,6 +30,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -158,7 +155,7 @@ def _add_inputs(sub: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="V",
-        help="LOW HIGH of the random inputs, or NAME LOW HIGH of one (floats 0 1, integers 0 100, indices of a table its rows)",
+        help="LOW HIGH of the random inputs, or NAME LOW HIGH of one (0 1, integers 0 100 or rows of a table)",
     )
     inputs.add_argument(
         "--shape", action="append", default=[], metavar="NAME=1x3x8x8", help="shape of an input that has open sizes"
@@ -223,6 +220,7 @@ def _dump(job: Job, run: Pipeline, progress: Progress) -> int:
     if is_several(job, run):
         return _dump_each(job, run, progress)
     dump_chosen(job, run)
+    job = replace(job, output=run.written)  # another process may have put its dump there meanwhile
     written = dump_info.read(job.folder)
     for line in (*random_lines(written.inputs), *summary_lines(written.outputs, job.folder)):
         TERMINAL.say(line)

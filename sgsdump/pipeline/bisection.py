@@ -126,13 +126,9 @@ def bisect_executors(
     feed: Mapping[str, np.ndarray],
     threshold: float = THRESHOLD,
     progress: Progress = SILENT,
-    *,
-    seconds: float = SECONDS,
 ) -> Bisection:
     """Where ``engine`` first differs from ``reference`` by more than ``threshold``, measured by ``worst_relative``, or
     which of them does not give it. Raises what ``run`` raises.
-
-    seconds  all tensors are looked at where that takes no longer.
 
     Where nothing differs though the outputs of the whole model do, an operator is wrong only while it is fused: each
     tensor is then dumped as the only output of its model (``isolated``).
@@ -150,14 +146,14 @@ def bisect_executors(
     found = bisect(model.proto, differs, threshold, progress)
     tries = _FAST_DUMP_IN_TRIES if engine.mode == reference.mode == FAST else found.in_all
     needed = (time.monotonic() - start) / max(1, len(found.tried)) * tries
-    if needed <= seconds and not (found.first and found.first.missing):
+    if needed <= SECONDS and not (found.first and found.first.missing):
         found = _looked_at_all(found, model, (engine, reference), feed, threshold, progress)
     if found.first is None and not found.failed and FAST in (engine.mode, reference.mode):
         names = _differing_outputs(model, engine, reference, feed, threshold)
         if names:
             progress.say(f"the whole model in one run differs in {shown(names[0])}; now each tensor by itself")
             ours, theirs = (replace(each, mode=ISOLATED) for each in (engine, reference))
-            again = bisect_executors(model, ours, theirs, feed, threshold, progress, seconds=seconds)
+            again = bisect_executors(model, ours, theirs, feed, threshold, progress)
             found = replace(again, fused=True)
     return found
 

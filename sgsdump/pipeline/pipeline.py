@@ -107,6 +107,11 @@ class Pipeline:
         self._inputs = ModelInputs(specs, dict(shapes or {}), defaults, tables=tables)
 
     @property
+    def written(self) -> Path:
+        """Where the present run's dump is: the folder, or where another process has set it aside."""
+        return self.folder if self._dump is None else self._dump.path
+
+    @property
     def not_dumped(self) -> list[NotDumped]:
         """The tensors that the present run did not dump so far."""
         return [] if self._dump is None else list(self._dump.not_dumped.values())

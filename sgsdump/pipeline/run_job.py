@@ -117,9 +117,9 @@ def whole_run(job: Job, run: Pipeline, progress: Progress = SILENT) -> WholeRun 
     from sgsdump.pipeline.whole_run import check_whole
 
     outputs = {info.name for info in run.model.proto.graph.output} & set(run.get_node_output_names())
-    if run.failures or not run.folder.is_dir():
+    if run.failures or not run.written.is_dir():
         return None
-    dumped = recorded(run.folder)
+    dumped = recorded(run.written)
     if not outputs or not outputs <= dumped.keys() or job.kind in ("once", "list"):
         return None
     return check_whole(run.model, run.engine, run.inputs, Recorded(dumped), progress)

@@ -107,10 +107,8 @@ class _Net:
         last, channels = "x", 3
         for _ in range(int(rng.integers(3, 6))):
             last, channels = self._block(last, channels)
-        if rng.random() < 0.5:
-            outputs = self._detector(last, channels)
-        else:
-            outputs = self._classifier(last, channels)
+        end = self._detector if rng.random() < 0.5 else self._classifier
+        outputs = end(last, channels)
         info = helper.make_tensor_value_info
         graph = helper.make_graph(
             self.nodes,
