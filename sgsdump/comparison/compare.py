@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.alignment import Pair, Settled, align, compared, has_own_inputs, without, without_unwritten
 from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import network_outputs, with_rises
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import Settings
@@ -137,7 +138,9 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
     ):
         places = _settled(sample, benchmark, options, pool.map)
         alignment = align(sample, benchmark, options.inputs, places.settled)
+        whole = alignment
         alignment, excluded = without(alignment, options.exclude)
+        completeness = completeness_of(sample, benchmark, whole, alignment, places.sources)
         alignment, unwritten = without_unwritten(alignment)
         pairs = alignment.pairs
         stream: Iterable[Row | Failed] = (
@@ -173,6 +176,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         benchmark.notes,
         excluded,
         unwritten,
+        completeness,
     )
 
 

@@ -118,6 +118,8 @@ def with_rises(
         benchmark_names = {row.sample_name: row.name for row in trusted}
         flow = nearest_sources(sample, benchmark_names.keys())
         sources = [tuple(benchmark_names[name] for name in flow.get(row.sample_name, ())) for row in rows]
+    elif not any(row.io == "in" for row in rows):
+        return _risen_in_order(rows)
     else:
         sources = _rows_before(rows)
     if any(row.io == "in" for row in rows):
@@ -136,8 +138,10 @@ def _made_before(rows: list[Row]) -> Iterator[tuple[str, ...]]:
             makers[alike] = row.name
 
 
-def risen_again(rows: list[Row]) -> list[Row]:
-    """The rows with the ``rise`` that their errors and their ``sources`` give."""
+def risen_again(rows: list[Row], by_flow: bool = True) -> list[Row]:
+    """The rows with the ``rise`` that their errors and their ``sources`` give, or the order where no flow is known."""
+    if not by_flow:
+        return _risen_in_order(rows)
     errors = {row.name: row.error for row in rows if not row.misnamed}
     return [_risen(row, tuple(name for name in row.sources if name in errors), errors) for row in rows]
 
@@ -149,6 +153,13 @@ def _rows_before(rows: list[Row]) -> list[tuple[str, ...]]:
         sources.append(before)
         before = before if row.misnamed else (row.name,)
     return sources
+
+
+def _risen_in_order(rows: list[Row]) -> list[Row]:
+    """The rises over the rows before, of which it is not known that they feed the row: it has no sources."""
+    errors = {row.name: row.error for row in rows if not row.misnamed}
+    risen = [_risen(row, names, errors) for row, names in zip(rows, _rows_before(rows))]
+    return [row.with_rise((), row.rise) for row in risen]
 
 
 def _risen(row: Row, sources: tuple[str, ...], errors: dict[str, float]) -> Row:

@@ -31,11 +31,12 @@ from sgsdump.comparison.layout_match import (
 )
 from sgsdump.comparison.metrics import Accumulator, Counts, Metric, Settings, Sums, cos
 from sgsdump.comparison.own_metric import Asked, OwnMetric, measured_by, sorted_out
-from sgsdump.comparison.row import NO_EXTRAS, Extras, Failed, Row, row_of
+from sgsdump.comparison.row import DIFFER, EQUAL, NO_EXTRAS, Extras, Failed, Row, row_of
 from sgsdump.comparison.stored_integers import (
     IN_STEPS,
     Differences,
     StoredIntegers,
+    are_indices,
     both_quantised,
     integers_of,
     measured_in_steps,
@@ -72,21 +73,32 @@ def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
         raise ValuesError(f"shapes differ: sample {list(shapes[0] or ())}, benchmark {list(shapes[1] or ())}")
     sample_statistics, benchmark_statistics = _figures(pair.sample), _figures(pair.benchmark)
     errors = relative_errors(sample_statistics, benchmark_statistics)
-    if not errors:
+    checksums = _checksums(sample_statistics, benchmark_statistics)
+    if not errors and not checksums:
         for record in pair.records:
             if record.tensor.statistics == Statistics():
                 record.tensor.raw()  # raises ValuesError, which says why it has not even statistics
         raise ValuesError(f"no values of {pair.benchmark.name!r} to compare, and no statistics that both dumps have")
     listed = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
     sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.statistics is not None]
-    note = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'} statistics only; relative errors: {listed}"
+    have = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'}"
+    notes = [f"{have} statistics only; relative errors: {listed}"] if errors and checksums != EQUAL else []
+    notes += [f"{have} statistics only, and the checksums differ"] if checksums == DIFFER else []
     odd, benchmark_odd = _odd(sample_statistics), _odd(benchmark_statistics)
     counts = Counts(*odd[:2], *benchmark_odd[:2], odd[2], benchmark_odd[2])
     count = benchmark_statistics.count or sample_statistics.count or 0
     extras = Extras(vendor=vendor(sample_statistics, benchmark_statistics).values) if vendor else NO_EXTRAS
-    row = row_of(pair, Sums(count, 0, 0, 0, 0, 0, 0, counts), "; ".join(filter(None, [pair.note, note])), extras)
+    row = row_of(pair, Sums(count, 0, 0, 0, 0, 0, 0, counts), "; ".join(filter(None, [pair.note, *notes])), extras)
     nan = math.nan
-    return replace(row, errors=replace(row.errors, mse=nan, cos=nan, rmse=nan, statistics=errors))
+    return replace(row, errors=replace(row.errors, mse=nan, cos=nan, rmse=nan, statistics=errors, checksums=checksums))
+
+
+def _checksums(sample: Statistics, benchmark: Statistics) -> str:
+    """Whether the checksums of both are equal; "" where they are not of one kind."""
+    a, b = sample.checksum, benchmark.checksum
+    if not a or not b or a.partition(":")[0] != b.partition(":")[0]:
+        return ""
+    return EQUAL if a == b else DIFFER
 
 
 def relative_errors(sample: Statistics, benchmark: Statistics) -> Mapping[str, float]:
@@ -218,7 +230,8 @@ class Measures:
             extras = self._extras(pair, measured, accumulators)
             in_steps = extras.integers and not extras.integers.identical and measured_in_steps(pair)
             notes.append(IN_STEPS if in_steps else "")
-        return row_of(pair, measured.sums, "; ".join(filter(None, notes)), extras, bool(equality))
+        row = row_of(pair, measured.sums, "; ".join(filter(None, notes)), extras, bool(equality))
+        return row if measured.cos_untried is None else row.replaced(retried=True)
 
     def measured(self, pair: Pair) -> tuple[Measured, list[str]]:
         """The pair in layouts that match, its sums, and notes. Raises ValuesError when the two do not fit."""
@@ -243,7 +256,7 @@ class Measures:
             notes.append(cropped)
         notes += [_flat_note(pair, a, b), _saturation_note(a, b)]
         kinds = tuple(dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None))
-        kinds += (Differences,) if are_quantised else ()
+        kinds += (Differences,) if are_quantised or are_indices(pair) else ()
         looks_again = bool(kinds or self.own or self.vendor or self.details)
         fitted = _fit(a, b, (None, None) if as_stored else _layouts(sample, benchmark))
         return Started(pair, fitted, notes, kinds, looks_again, takes(fitted.a) and takes(fitted.b))
@@ -264,12 +277,14 @@ class Measures:
             if accumulator is not None and accumulator.left_out:
                 left_out[name] = accumulator.left_out
         printed = _printed(pair, measured, self.vendor) if self.vendor else None
+        differing, whole = accumulators.get(Differences), are_indices(pair)
         return Extras(
             values | measured_by(self.own, a, b) if self.own else values,
             left_out,
             printed.values if printed else {},
             printed.message if printed else "",
-            _integers(pair, accumulators.get(Differences)),
+            None if whole else _integers(pair, differing),
+            _indices(differing) if whole else None,
             details=details_of(a, b, _axes(pair, measured)) if self.details else None,
         )
 
@@ -373,6 +388,14 @@ def _integers(pair: Pair, differences: Accumulator | None) -> StoredIntegers | N
     if not isinstance(differences, Differences):
         return None
     return integers_of(pair, differences, measured_in_steps(pair) is not None)
+
+
+def _indices(differences: Accumulator | None) -> StoredIntegers | None:
+    """How whole numbers that mean themselves differ."""
+    if not isinstance(differences, Differences):
+        return None
+    largest = round(differences.largest) if math.isfinite(differences.largest) else None
+    return StoredIntegers(differences.count, differences.differing, largest)
 
 
 def _printed(pair: Pair, measured: Measured, vendor: VendorMetrics) -> Printed:

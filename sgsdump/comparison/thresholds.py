@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -37,12 +38,16 @@ class Thresholds:
         for name, limit in (("RMSE", self.max_rmse), ("MSE", self.max_mse)):
             if limit is not None and not limit >= 0:
                 raise ConfigError(f"an {name} is 0 or more, so {limit:g} cannot be a limit on it")
+            if limit == math.inf:
+                raise ConfigError(f"every {name} is within {limit:g}; leave the limit out, or give a number")
         if isinstance(self.further, str):
             raise ConfigError("further is a list of pairs, a metric's name and its limit, not a string")
         for name, limit in self.further:
             possible = limit == limit if name in self.own else METRICS[name].higher_is_better and limit <= 1
             if not possible and not limit >= 0:
                 raise ConfigError(f"nothing could ever be within {limit:g} of the metric {name}")
+            if limit == math.inf and not self._higher_is_better(name):
+                raise ConfigError(f"everything is within {limit:g} of the metric {name}; give a number")
         for _, name, limit in self.layers:
             Thresholds(own=self.own).limited(name, limit)
 
@@ -77,11 +82,12 @@ class Thresholds:
         return bool(self.further or self.layers) or (self.min_cos, self.max_rmse, self.max_mse) != (None, None, None)
 
     def hold(self, cos: float, rmse: float, mse: float, further: Mapping[str, float] = _NONE) -> bool:
-        """True when no limit is passed; two tensors of nothing but zeros (MSE 0, COS and RMSE NaN) are equal.
+        """True when no limit is passed; two tensors of nothing but zeros (MSE 0, COS and RMSE NaN) are equal. An MSE of
+        0 beside an RMSE is of differences whose squares are less than the smallest number: they are held to the limits.
 
         further  the further metrics by name; one that has a limit and is not there counts as NaN.
         """
-        if mse == 0:
+        if mse == 0 and not rmse > 0:
             return True
         return (
             (self.min_cos is None or cos >= self.min_cos)

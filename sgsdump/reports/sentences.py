@@ -280,11 +280,11 @@ def _integers(rows: Sequence[Row]) -> Iterator[str]:
     if not alike:
         return
     text = f"integers: {sum(integers.identical for _, integers in alike)} of {len(alike)} layers identical"
-    first = next(((row, integers) for row, integers in alike if not integers.identical), None)
+    first = next(((r, integers) for r, integers in pairs if not integers.identical and not integers.is_hidden), None)
     if first:
         row, integers = first
         text += f"; the first that differs is {row.name}{f' ({row.op_type})' if row.op_type else ''}: "
-        text += f"{integers.differing} of {integers.count} values{integers.size}"
+        text += integers.unlike or f"{integers.differing} of {integers.count} values{integers.size}"
     yield text
     yield from (f"  {label(row)}: {integers}" for row, integers in pairs if integers.unlike)
 

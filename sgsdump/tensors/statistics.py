@@ -27,6 +27,7 @@ class Statistics:
     l2norm           square root of the sum of squares of the finite values.
     count            all elements, NaN and Inf included.
     nan, negative_inf, positive_inf   how many elements are not finite.
+    checksum         of the values as they were dumped, after its kind: ``md5:1a2b3c4d``.
 
     Statistics that a run dumped have the rounding of their writer, and may follow its own rule for NaN and Inf.
     """
@@ -39,6 +40,7 @@ class Statistics:
     nan: int | None = None
     negative_inf: int | None = None
     positive_inf: int | None = None
+    checksum: str | None = None
 
     @property
     def inf(self) -> int:

@@ -23,7 +23,6 @@ ABOVE, BELOW = (lambda x: math.nextafter(x, math.inf)), (lambda x: math.nextafte
         (Thresholds(min_cos=-1), "cos", math.nan, False),
         (Thresholds(max_rmse=0), "rmse", 0.0, True),
         (Thresholds(max_rmse=0), "rmse", 5e-324, False),
-        (Thresholds(max_rmse=math.inf), "rmse", math.inf, True),
         (Thresholds(max_rmse=1), "rmse", math.nan, False),
         (Thresholds(max_mse=0.25), "mse", 0.25, True),
         (Thresholds(max_mse=0.25), "mse", ABOVE(0.25), False),

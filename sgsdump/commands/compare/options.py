@@ -204,16 +204,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
-    parser.add_argument(
-        "--metrics",
-        type=names,
-        default=[],
-        metavar="NAMES",
-        help="show these further metrics, separated by commas, or all of them: diff1 diff2 diff3_max diff3_mean "
-        "all_close nan_inf mae mape CosineSimilarity MaxAbsoluteError AccumulatedRelativeError "
-        "RelativeEuclideanDistance KullbackLeiblerDivergence StandardDeviation MeanAbsoluteError "
-        "RootMeanSquareError MaxRelativeError MeanRelativeError sqnr psnr median_error error_p99 top1 top5",
-    )
+    parser.add_argument("--metrics", action=_ListedMetrics, type=names, default=[], metavar="NAMES")
     parser.add_argument(
         "--metric",
         action="append",
@@ -294,6 +285,21 @@ def _add_files(parser: argparse._ActionsContainer) -> None:
         metavar=("MODEL.onnx", "OUT.onnx"),
         help="write the model with each node's figures in its metadata, which viewers (Netron) show beside the node",
     )
+
+
+class _ListedMetrics(argparse._StoreAction):
+    """An option whose help lists the table of metrics, which is imported only where the help is shown."""
+
+    @property
+    def help(self) -> str:
+        from sgsdump.comparison.metrics import METRICS
+
+        further = " ".join(name for name in METRICS if name not in ALWAYS)
+        return f"show these further metrics, separated by commas, or all of them: {further}"
+
+    @help.setter
+    def help(self, text: str | None) -> None:
+        assert text is None, "the table of metrics says it"
 
 
 def _limits(text: str) -> list[tuple[str, str, float]]:
