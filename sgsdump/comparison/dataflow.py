@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import ml_dtypes
 
-from sgsdump.comparison.row import Row
+from sgsdump.comparison.row import LEAST, Row
 from sgsdump.dumps.dump import Dump
 from sgsdump.errors import listed
 from sgsdump.tensors.dtypes import KNOWN, is_float
@@ -178,7 +178,7 @@ def is_rounding(row: Row) -> bool:
     16-bit type, two decimal digits of a wider one, whose sums were added up in another order."""
     dtype = KNOWN.get(row.benchmark_dtype)
     if row.statistics and row.error <= _LAST_DIGITS:
-        return True
+        return not row.checksums or row.error > LEAST
     if not row.finite or dtype is None or not is_float(dtype):
         return False
     units = _UNITS_OF_16_BITS if dtype.itemsize <= 2 else _UNITS
@@ -208,6 +208,8 @@ def _side(row: Row) -> str:
 
 
 def _error(row: Row) -> str:
-    if row.statistics:
-        return f"apart by {row.error:.3g}"
+    if row.statistics or row.checksums:
+        return f"apart by {row.error:.3g}" if row.error > LEAST else "apart by their checksums"
+    if row.indices is not None:
+        return f"{row.indices.differing} of {row.indices.count} values differ"
     return f"RMSE {row.rmse:.3g}" if row.finite else f"NaN or Inf in {row.odd_apart} places of one side"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from sgsdump.comparison.comparison import Comparison
@@ -122,6 +122,9 @@ def _causes(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]
     """The layers where an error arises, the one first that the others may have inherited from."""
     rows = [row for row in comparison.alike if row.io == "out" and row.finite and row.error]
     bad = [row for row in rows if not row.is_within(thresholds)]
+    past = set(map(id, bad))
+    if bad:  # what a step hid in one layer is the cause where it shows in another
+        bad = [row for row in rows if id(row) in past or (row.is_resolution and _is_past_by_figures(row, thresholds))]
     by_value = _first_by_value(comparison)
     if by_value is not None and (by_value in bad or not bad):
         yield _cause(by_value, "by value")
@@ -132,6 +135,10 @@ def _causes(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]
             yield _cause(row, "by figures")
         if len(chosen) == MOST:
             return
+
+
+def _is_past_by_figures(row: Row, thresholds: Thresholds) -> bool:
+    return not thresholds.of_layer(*row.names).hold(row.cos, row.rmse, row.mse, row.extra)
 
 
 def _cause(row: Row, evidence: str) -> Finding:
@@ -168,35 +175,31 @@ def _is_beyond_rounding(row: Row) -> bool:
 
 
 def _arising(comparison: Comparison, bad: Sequence[Row]) -> list[Row]:
-    """Of the bad rows those whose sources are not, by how much the error rises; else the first in file order that rises
-    about as much as any. A row whose own error is resolution may be the source of one that is bad."""
+    """Of the bad rows those that none of them feeds, by how much the error rises; where it is not known what feeds what,
+    the first in file order whose error rises about as much as any."""
     if not bad:
         return []
-    rises = [row.rise for row in bad if math.isfinite(row.rise)]
-    most = max(rises, default=0.0)
-    steep = [row for row in bad if row.rise >= _ABOUT * most and row.rise > 0]
+    most = max((row.rise for row in bad if math.isfinite(row.rise)), default=0.0)
+    steep = [row for row in bad if row.rise >= _ABOUT * most and row.rise > 0] or list(bad[:1])
     if not comparison.completeness.by_flow:
-        return steep[:1] or list(bad[:1])
+        return steep[:1]
     names = {row.name for row in steep}
-    upstream = _upstream(comparison)
-    first = [row for row in steep if not names & upstream(row)]
-    return sorted(first, key=lambda row: -row.rise) or steep[:1] or list(bad[:1])
-
-
-def _upstream(comparison: Comparison) -> Callable[[Row], set[str]]:
     sources = {row.name: row.sources for row in comparison.alike}
+    first = [row for row in steep if not _is_fed_by(row, names, sources)]
+    return sorted(first, key=lambda row: -row.rise) or steep[:1]
 
-    def names(row: Row) -> set[str]:
-        seen: set[str] = set()
-        waiting = list(row.sources)
-        while waiting:
-            name = waiting.pop()
-            if name not in seen:
-                seen.add(name)
-                waiting.extend(sources.get(name, ()))
-        return seen - {row.name}
 
-    return names
+def _is_fed_by(row: Row, names: Set[str], sources: Mapping[str, Sequence[str]]) -> bool:
+    """Whether one of these is anywhere upstream of the row."""
+    seen, waiting = {row.name}, list(row.sources)
+    while waiting:
+        name = waiting.pop()
+        if name in names and name != row.name:
+            return True
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(sources.get(name, ()))
+    return False
 
 
 def _channels(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]:

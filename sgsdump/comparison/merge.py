@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from sgsdump.comparison.alignment import Unpaired
+from sgsdump.comparison.channels import merged_channels
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import Completeness
 from sgsdump.comparison.dataflow import risen_again
@@ -127,6 +128,7 @@ def _merged_row(runs: Mapping[str, Row], of: int) -> Row:
             _each([row.left_out for row in rows], sum),
             integers=merged_integers([row.integers for row in rows]),
             indices=merged_integers([row.indices for row in rows]),
+            channels=merged_channels([row.channels for row in rows]),
             runs=OverRuns(len(rows), worst if runs[worst].error else "", runs[worst].rmse, runs[worst].cos, *means),
             details=_details(runs),
         ),

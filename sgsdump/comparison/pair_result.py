@@ -18,12 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.channels import channel_sums, channels_of
 from sgsdump.comparison.details import details_of
 from sgsdump.comparison.layout_match import (
     RETRY_BELOW,
     Fit,
     Layouts,
     Measured,
+    Turn,
     best_turned,
     fit,
     without_alignment,
@@ -43,7 +45,7 @@ from sgsdump.comparison.stored_integers import (
     unlike,
 )
 from sgsdump.comparison.sums.summation import feed_all, hold_equal, pair_sums, sums_of_each, takes
-from sgsdump.comparison.sums.tiles import Picked, ToSum
+from sgsdump.comparison.sums.tiles import ChannelSums, Picked, ToSum
 from sgsdump.comparison.vendor_metrics import (
     VENDOR_METRICS,
     VENDOR_STATISTICS,
@@ -60,6 +62,8 @@ from sgsdump.tensors.tensor import Tensor, Values, values_of
 from sgsdump.tensors.types import NHWC
 
 _DECIMALS = 6
+_ROUNDED = 1e-4  # of Σ|b|: what other runtimes may differ by
+_SORTED = 0.1  # of Σ|a-b|: what sorting leaves of an error that is one of order
 COMPARED = ("min", "max", "mean", "l2norm")
 
 
@@ -153,13 +157,14 @@ class Started(NamedTuple):
     kinds: tuple[type[Accumulator], ...]
     looks_again: bool
     by_kernel: bool
+    channels: ChannelSums | None = None
 
     def to_sum(self, picked: tuple[Picked, Picked] | None = None) -> ToSum:
         """``picked``, of the sides as stored, is picked up on the way where it can be."""
         fit = self.fit
         if picked and [side.shape for side in picked] != [fit.sample.array.shape, fit.benchmark.array.shape]:
             picked = None
-        return ToSum(fit.a, fit.b, self.by_kernel, picked)
+        return ToSum(fit.a, fit.b, self.by_kernel, picked, self.channels)
 
 
 @dataclass(frozen=True)
@@ -231,7 +236,17 @@ class Measures:
             in_steps = extras.integers and not extras.integers.identical and measured_in_steps(pair)
             notes.append(IN_STEPS if in_steps else "")
         row = row_of(pair, measured.sums, "; ".join(filter(None, notes)), extras, bool(equality))
-        return row if measured.cos_untried is None else row.replaced(retried=True)
+        if measured.cos_untried is not None:
+            return row.replaced(retried=True)
+        if started.channels is None or not started.channels.whole or not measured.sums.d1:
+            return row
+        channels = channels_of(started.channels, row.count, row.step)
+        return row if channels is None else replace(row, extras=replace(row.extras, channels=channels))
+
+    def fitted(self, pair: Pair) -> tuple[Values, Values]:
+        """Both sides in layouts that fit. Raises ValuesError when they do not."""
+        started = self._fitted(pair)
+        return started.fit.a, started.fit.b
 
     def measured(self, pair: Pair) -> tuple[Measured, list[str]]:
         """The pair in layouts that match, its sums, and notes. Raises ValuesError when the two do not fit."""
@@ -259,7 +274,10 @@ class Measures:
         kinds += (Differences,) if are_quantised or are_indices(pair) else ()
         looks_again = bool(kinds or self.own or self.vendor or self.details)
         fitted = _fit(a, b, (None, None) if as_stored else _layouts(sample, benchmark))
-        return Started(pair, fitted, notes, kinds, looks_again, takes(fitted.a) and takes(fitted.b))
+        started = Started(pair, fitted, notes, kinds, looks_again, takes(fitted.a) and takes(fitted.b))
+        if are_indices(pair) or as_stored:
+            return started
+        return started._replace(channels=channel_sums(started.to_sum(), _order_of_axes(pair, fitted.turn)))
 
     def _matched(self, started: Started, sums: Sums) -> Measured:
         fitted = started.fit
@@ -287,6 +305,22 @@ class Measures:
             _indices(differing) if whole else None,
             details=details_of(a, b, _axes(pair, measured)) if self.details else None,
         )
+
+
+def is_rearranged(pair: Pair, row: Row, measures: Measures) -> bool:
+    """Whether both sides of a measured pair hold the same values in another order: sorted, they agree to rounding or to
+    the step of a quantised side."""
+    try:
+        fitted = measures.fitted(pair)
+        sides = [
+            np.sort(np.ravel(side.array if side.to_real is None else side.to_real(side.array)).astype(np.float64))
+            for side in fitted
+        ]
+    except SgsdumpError:
+        return False
+    apart = float(np.abs(sides[0] - sides[1]).sum())
+    sums = row.sums
+    return sums is not None and apart <= max(_ROUNDED * sums.b1, row.step * row.count) and apart <= _SORTED * sums.d1
 
 
 # Layouts.
@@ -321,10 +355,14 @@ def _fit(a: Values, b: Values, layouts: Layouts) -> Fit:
 
 
 def _axes(pair: Pair, measured: Measured) -> str | None:
+    return _order_of_axes(pair, measured.turn)
+
+
+def _order_of_axes(pair: Pair, turn: Turn | None) -> str | None:
     """The order of the axes of the matched arrays; None where it is not known, as in SigmaStar's dumps, all of which
     are called NHWC whatever was written into them."""
-    if measured.turn and measured.turn.side == "benchmark":
-        return measured.turn.after
+    if turn and turn.side == "benchmark":
+        return turn.after
     layout = pair.sample.tensor.info.layout
     return layout if layout != NHWC else None
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.channels import Channels
 from sgsdump.comparison.details import Details
 from sgsdump.comparison.metrics import NO_COUNTS, Counts, Sums, cos, mse, rmse
 from sgsdump.comparison.stored_integers import StoredIntegers
@@ -136,6 +137,7 @@ class Context:
     misnamed     where only the name made the pair, the tensor that agrees where this one does not, or None; the
                  figures are those of the pair by name, and no threshold passes it.
     retried      only the values showed that the layouts differ.
+    rearranged   both sides hold the same values, in another order.
     step         the scale of the quantised sample, where the benchmark has values of its own; 0 where there is none.
     """
 
@@ -149,6 +151,23 @@ class Context:
     misnamed: Misnamed | None = None
     retried: bool = False
     step: float = 0.0
+    rearranged: bool = False
+
+    def with_rise(self, sources: tuple[str, ...], rise: float) -> Context:
+        """The same with these; ``dataclasses.replace`` takes several times as long."""
+        return Context(
+            self.note,
+            self.dtype_note,
+            sources,
+            self.by_flow,
+            rise,
+            self.module,
+            self.origin,
+            self.misnamed,
+            self.retried,
+            self.step,
+            self.rearranged,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +179,7 @@ class Extras:
     vendor       a vendor's metrics as it prints them, and what it says beside them.
     integers     of two runs of a fixed model, how many integers differ (``stored_integers.py``); else None.
     indices      of whole numbers that mean themselves (indices, classes, masks), how many differ; else None.
+    channels     where the layer has channels and differs, how these do; else None.
     runs         where the row is several runs' (``merge.py``), what tells them apart; else None.
     details      histograms and the like (``details.py``); else None.
     """
@@ -170,6 +190,7 @@ class Extras:
     vendor_message: str = ""
     integers: StoredIntegers | None = None
     indices: StoredIntegers | None = None
+    channels: Channels | None = None
     runs: OverRuns | None = None
     details: Details | None = field(default=None, repr=False, compare=False)
 
@@ -182,7 +203,8 @@ FACTS = (
     *"name io slot op_index op_type type_name sample_name paired count mse cos rmse".split(),
     *"sample_nan sample_inf benchmark_nan benchmark_inf note sources by_flow module origin rise misnamed".split(),
     *"sample_dtype benchmark_dtype dtype_note sample_minus_inf benchmark_minus_inf odd_apart".split(),
-    *"extra left_out vendor vendor_message statistics equal integers runs stage".split(),
+    *"extra left_out vendor vendor_message statistics equal checksums integers indices channels".split(),
+    *"step rearranged retried runs stage".split(),
 )
 
 
@@ -243,6 +265,8 @@ class Row:
     integers = _fact(lambda row: row.extras.integers)
     runs = _fact(lambda row: row.extras.runs)
     indices = _fact(lambda row: row.extras.indices)
+    channels = _fact(lambda row: row.extras.channels)
+    rearranged = _fact(lambda row: row.context.rearranged)
     step = _fact(lambda row: row.context.step)
     details = _fact(lambda row: row.extras.details)
 
@@ -259,20 +283,7 @@ class Row:
 
     def with_rise(self, sources: tuple[str, ...], rise: float) -> Row:
         """The row with these; ``replaced`` takes several times as long."""
-        old = self.context
-        context = Context(
-            old.note,
-            old.dtype_note,
-            sources,
-            old.by_flow,
-            rise,
-            old.module,
-            old.origin,
-            old.misnamed,
-            old.retried,
-            old.step,
-        )
-        return Row(self.place, self.errors, self.counts, context, self.extras)
+        return Row(self.place, self.errors, self.counts, self.context.with_rise(sources, rise), self.extras)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -318,6 +329,8 @@ class Row:
         if self.statistics or self.checksums or self.indices is not None:
             limit = DOCUMENTED.max_rmse if thresholds.max_rmse is None else thresholds.max_rmse
             return self.finite and self.error <= (limit or 0.0)
+        if self.channels is not None and thresholds.past_channel(self.channels.worst_rmse):
+            return False
         if self.is_resolution:
             return True
         return self.finite and thresholds.hold(self.cos, self.rmse, self.mse, self.extra)
@@ -328,7 +341,8 @@ class Row:
         ``pass``."""
         if not self.is_within(thresholds):
             return "fail"
-        return "warn" if self.dtype_note or self.left_out or self.note or self.misnamed else "pass"
+        has_lost = self.channels is not None and self.channels.lost
+        return "warn" if self.dtype_note or self.left_out or self.note or self.misnamed or has_lost else "pass"
 
 
 @dataclass(frozen=True)

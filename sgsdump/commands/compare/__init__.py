@@ -210,7 +210,8 @@ def _conclude(
     print_comparison(options, comparison, limits, table, lines)
     if not comparison.rows:
         raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
-    return 1 if given and not comparison.passes(given) else 0
+    is_whole = options.measuring.allow_missing or comparison.is_complete
+    return 1 if given and not (comparison.passes(given) and is_whole) else 0
 
 
 def _thresholds(measuring: Measuring, own: tuple[str, ...]) -> Thresholds:
@@ -219,7 +220,8 @@ def _thresholds(measuring: Measuring, own: tuple[str, ...]) -> Thresholds:
 
     of_all = tuple((name, limit) for layer, name, limit in measuring.limit if not layer)
     of_layers = tuple(limit for limit in measuring.limit if limit[0])
-    return Thresholds(measuring.min_cos, measuring.max_rmse, measuring.max_mse, of_all, of_layers, own)
+    limits = measuring.min_cos, measuring.max_rmse, measuring.max_mse
+    return Thresholds(*limits, of_all, of_layers, own, measuring.max_channel_rmse)
 
 
 def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:

@@ -33,7 +33,9 @@ MODES = Modes(
         **dict.fromkeys("benchmark inputs tensor_min_max parse_net th1".split(), _COMPARED),
         **dict.fromkeys("sort top only_bad csv json junit markdown annotate".split(), _COMPARED),
         **dict.fromkeys("match_by_value stages name_map name_rule scheduler html plots".split(), _MEASURED),
-        **dict.fromkeys("min_cos max_rmse max_mse metrics metric limit exclude".split(), _MEASURED),
+        **dict.fromkeys(
+            "min_cos max_rmse max_mse max_channel_rmse allow_missing metrics metric limit exclude".split(), _MEASURED
+        ),
         "compatible": (TWO, TREES),
         "write_name_map": (TWO,),
         "runs": (RUNS,),
@@ -67,6 +69,8 @@ class Measuring:
     min_cos: float | None
     max_rmse: float | None
     max_mse: float | None
+    max_channel_rmse: float | None
+    allow_missing: bool
     metrics: Sequence[str]
     metric: Sequence[str]
     limit: Sequence[tuple[str, str, float]]
@@ -220,6 +224,17 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         metavar="NAME=X",
         help="exit 1 when such a metric of a layer is past X, separated by commas: diff2=0.001,CosineSimilarity=0.99; "
         "LAYER:NAME=X is for these layers only (* and ? are wildcards) and overrides the others",
+    )
+    parser.add_argument(
+        "--max-channel-rmse",
+        type=float,
+        metavar="X",
+        help="exit 1 when the RMSE of one channel of a layer is above X (errors that all channels share apart)",
+    )
+    parser.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help="with limits, do not exit 1 because outputs, runs or most layers of the benchmark are missing",
     )
     parser.add_argument(
         "--exclude",

@@ -136,10 +136,11 @@ def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] |
                 results = list(pool.map(summed, work, channels))
     except ValuesError as error:
         return error
-    for of_part in channels if of_all else ():
-        of_all.totals += of_part.totals
-    if of_all and not pair.by_kernel:
-        _add_channels(pair, of_all)
+    if of_all is not None:
+        for of_part in channels:
+            of_all.totals += 0.0 if of_part is None else of_part.totals
+        if not pair.by_kernel:
+            _add_channels(pair, of_all)
     return results
 
 
@@ -226,10 +227,7 @@ def _described_parts(pair: ToSum, work: _Work) -> list[list[tuple]]:
         size = pair.sample.array.size
         return [[(a.row(), b.row(), (1, size, 1, min(size, CHUNK)), _channels_of_row(pair.channels, 0))]]
     return [
-        [
-            (a.table(t.a, t.is_flat), b.table(t.b, t.is_flat), (*t.a.shape, *t.tile), _channels_of(pair, t))
-            for t in part
-        ]
+        [(a.table(t.a, t.is_flat), b.table(t.b, t.is_flat), (*t.a.shape, *t.tile), _channels_of(pair, t)) for t in part]
         for part in work
     ]
 
@@ -239,7 +237,11 @@ _BY_COLUMNS, _BY_ROWS = -1, -2
 
 
 def _channels_of_row(channels: ChannelSums | None, first: int) -> tuple[int, ...]:
-    return (channels.inner, channels.count, channels.skip, first, address_of(channels.totals)) if channels else _NO_CHANNELS
+    return (
+        (channels.inner, channels.count, channels.skip, first, address_of(channels.totals))
+        if channels
+        else _NO_CHANNELS
+    )
 
 
 def _channels_of(pair: ToSum, table: Table) -> tuple[int, ...]:
@@ -249,7 +251,13 @@ def _channels_of(pair: ToSum, table: Table) -> tuple[int, ...]:
         return _NO_CHANNELS
     if pair.is_flat:
         return _channels_of_row(channels, (address_of(table.a) - address_of(array)) // array.itemsize)
-    return _BY_ROWS if channels.inner > 1 else _BY_COLUMNS, channels.count, channels.skip, 0, address_of(channels.totals)
+    return (
+        _BY_ROWS if channels.inner > 1 else _BY_COLUMNS,
+        channels.count,
+        channels.skip,
+        0,
+        address_of(channels.totals),
+    )
 
 
 def sums_channels(pair: ToSum, axis: int) -> bool:

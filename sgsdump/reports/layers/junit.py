@@ -1,7 +1,7 @@
 """The layers as JUnit XML, which every CI server shows: a test case per layer.
 
 A layer past its limits is a ``failure`` whose text has the figures and the limits. A pair that could not be compared is
-an ``error``, as it is for the exit status; what stands in one dump only or was excluded is ``skipped``, with the
+an ``error``, as it is for the exit status; so is an output or a run that is missing a ``failure``. What stands in one dump only or was excluded is ``skipped``, with the
 reason. Elements and attributes are those of the Ant task's schema, as Jenkins, GitLab and the like read them.
 """
 
@@ -15,7 +15,7 @@ from sgsdump.reports.text import shown
 
 CLASS = "sgsdump.compare"
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
-_OUTCOMES = {"failed": "error"}  # of what was not compared; the others are skipped
+_OUTCOMES = {"failed": "error", "missing": "failure"}  # of what was not compared; the others are skipped
 
 
 def render(table: LayerTable, listing: Listing = EVERY) -> str:

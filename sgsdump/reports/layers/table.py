@@ -17,7 +17,9 @@ from sgsdump.reports.sentences import UNWRITTEN, verdict, why
 from sgsdump.reports.text import number
 
 Figure = float | int | str | bool
-Status = Literal["compared", "failed", "only in benchmark", "only in sample", "without counterpart", "excluded"]
+Status = Literal[
+    "compared", "failed", "only in benchmark", "only in sample", "without counterpart", "excluded", "missing"
+]
 NOT_COMPARABLE = "not comparable"
 DECADES = 5  # how much of the error a bar shows, below the largest
 
@@ -123,8 +125,17 @@ def left_out_of(comparison: Comparison) -> Iterator[Entry]:
     """Every layer that was not compared, and why."""
     for failed in comparison.failed:
         yield _not_compared(failed.pair.benchmark, "failed", failed.reason, failed.pair.sample.name)
+    whole = comparison.completeness
+    for name in whole.runs:
+        yield Entry(name, NOT_COMPARABLE, status="missing", remark="a run that the sample lacks")
+    if whole.is_half(len(comparison.rows)):
+        remark = f"only {len(comparison.rows)} of the benchmark's {whole.of} layers could be compared"
+        yield Entry("the comparison", NOT_COMPARABLE, status="missing", remark=remark)
     for unpaired in comparison.only_in_benchmark:
-        status: Status = "without counterpart" if unpaired.expected else "only in benchmark"
+        is_without = unpaired.expected or unpaired.record.name in whole.fused
+        status: Status = "without counterpart" if is_without else "only in benchmark"
+        if unpaired.record.name in whole.missing_outputs:
+            status = "missing"
         yield _not_compared(unpaired.record, status, unpaired.reason)
     for unpaired in comparison.only_in_sample:
         status = "without counterpart" if unpaired.expected else "only in sample"
