@@ -23,6 +23,7 @@ from sgsdump.tensors.device import is_device
 from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.tensor import values_of
 
+ONLY = "being the only tensor of its file"
 NAME_WAYS = ("name", "normalised name", "cut name")
 
 
@@ -135,6 +136,8 @@ def has_own_inputs(dump: Dump) -> bool:
 def align(sample: Dump, benchmark: Dump, inputs: bool = False, settled: Settled | None = None) -> Alignment:
     """Pair the output records of two dumps; with ``inputs`` the networks' variable inputs too."""
     settled = settled or Settled()
+    if pair := _only_pair(sample, benchmark):
+        settled = replace(settled, pairs=settled.pairs or (pair,))
     unmatched = [
         [r for r in compared(dump, inputs) if id(r) in settled.unmatched] if settled.unmatched else []
         for dump in (sample, benchmark)
@@ -173,6 +176,16 @@ def align(sample: Dump, benchmark: Dump, inputs: bool = False, settled: Settled 
         unpaired(state.sample + unmatched[0], benchmark, "benchmark"),
         unpaired(state.benchmark + unmatched[1], sample, "sample"),
     )
+
+
+def _only_pair(sample: Dump, benchmark: Dump) -> Pair | None:
+    """The tensors of two files of one tensor each, which are named as the files are."""
+    if len(sample.records) != 1 or len(benchmark.records) != 1:
+        return None
+    if not all(dump.format and FORMATS[dump.format].one_tensor for dump in (sample, benchmark)):
+        return None
+    (a,), (b,) = sample.records, benchmark.records
+    return Pair(a, b, "name" if a.name == b.name else ONLY)
 
 
 def without(alignment: Alignment, patterns: Sequence[str]) -> tuple[Alignment, tuple[str, ...]]:

@@ -175,8 +175,8 @@ def _is_beyond_rounding(row: Row) -> bool:
 
 
 def _arising(comparison: Comparison, bad: Sequence[Row]) -> list[Row]:
-    """Of the bad rows those that none of them feeds, by how much the error rises; where it is not known what feeds what,
-    the first in file order whose error rises about as much as any."""
+    """Of the bad rows those that none of them feeds, by how much the error rises; where it is not known what feeds
+    what, the first in file order whose error rises about as much as any."""
     if not bad:
         return []
     most = max((row.rise for row in bad if math.isfinite(row.rise)), default=0.0)

@@ -373,7 +373,7 @@ def _order_of_axes(pair: Pair, turn: Turn | None) -> str | None:
 def _failed(pair: Pair, error: SgsdumpError) -> Failed:
     difference = unlike(pair) if both_quantised(pair) else ""
     why = error.reason_of(pair.sample.name, pair.benchmark.name)
-    return Failed(pair, f"quantised differently: {difference}; {why}" if difference else why)
+    return Failed(pair, f"quantised differently: {difference}; {why}" if difference else why, difference)
 
 
 def _conversion_note(pair: Pair, as_stored: bool) -> str:

@@ -347,10 +347,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Failed:
-    """A pair that exists but cannot be compared, and the reason."""
+    """A pair that exists but cannot be compared, and the reason; ``unlike``: how its sides are quantised, where that is
+    not alike."""
 
     pair: Pair
     reason: str
+    unlike: str = ""
 
 
 def is_suspicious(result: Row | Failed) -> bool:

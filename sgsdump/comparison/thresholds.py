@@ -52,8 +52,6 @@ class Thresholds:
             possible = limit == limit if name in self.own else METRICS[name].higher_is_better and limit <= 1
             if not possible and not limit >= 0:
                 raise ConfigError(f"nothing could ever be within {limit:g} of the metric {name}")
-            if limit == math.inf and not self._higher_is_better(name):
-                raise ConfigError(f"everything is within {limit:g} of the metric {name}; give a number")
         for _, name, limit in self.layers:
             Thresholds(own=self.own).limited(name, limit)
 

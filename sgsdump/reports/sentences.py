@@ -214,8 +214,8 @@ def _outputs_sentence(outputs: Sequence[Finding], comparison: Comparison, thresh
     outcome = f"{past} of {len(outputs)} past the limits" if past else "within the limits"
     inner = 0 if past else len(comparison.past(thresholds))
     beside = (
-        f"; {counted(inner, 'inner layer')} {'is' if inner == 1 else 'are'} past the thresholds, which did not reach the "
-        f"{'output' if len(outputs) == 1 else 'outputs'}"
+        f"; {counted(inner, 'inner layer')} {'is' if inner == 1 else 'are'} past the thresholds, which did not reach "
+        f"the {'output' if len(outputs) == 1 else 'outputs'}"
         if inner
         else ""
     )
@@ -334,7 +334,7 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
     if any(row.extra or row.vendor for row in rows):
         verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": missing_rows})
         yield f"Verdicts: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}."
-    yield from _integers(rows)
+    yield from _integers(comparison)
     jumps = comparison.jumps[:MOST_JUMPS]
     if jumps:
         yield "RMSE rises most at:" if comparison.completeness.by_flow else "RMSE rises most, in file order, at:"
@@ -415,18 +415,30 @@ def _first_difference(rows: Sequence[Row]) -> Iterator[str]:
         yield f"First that differs by more: {which}."
 
 
-def _integers(rows: Sequence[Row]) -> Iterator[str]:
-    """Of two runs of a fixed model: in how many layers they hold the same integers, and where the first ones differ."""
+def _integers(comparison: Comparison) -> Iterator[str]:
+    """Of two runs of a fixed model: in how many layers they hold the same integers, and where the first ones differ,
+    stored in another type or not."""
+    rows = comparison.rows
     pairs = [(row, row.integers) for row in rows if row.integers]
     alike = [(row, integers) for row, integers in pairs if not integers.unlike]
     if not alike:
         return
     text = f"integers: {sum(integers.identical for _, integers in alike)} of {len(alike)} layers identical"
-    first = next(((r, integers) for r, integers in pairs if not integers.identical and not integers.is_hidden), None)
-    if first:
-        row, integers = first
-        text += f"; the first that differs is {row.name}{f' ({row.op_type})' if row.op_type else ''}: "
-        text += integers.unlike or f"{integers.differing} of {integers.count} values{integers.size}"
+    differing = [
+        (
+            row.op_index,
+            row.name,
+            row.op_type,
+            integers.unlike or f"{integers.differing} of {integers.count} values{integers.size}",
+        )
+        for row, integers in pairs
+        if not integers.identical and not integers.is_hidden
+    ]
+    failed = [(failed.pair.benchmark, failed.unlike) for failed in comparison.failed if failed.unlike]
+    differing += [(record.op_index, record.name, record.op_type, unlike) for record, unlike in failed]
+    if differing:
+        _, name, op_type, how = min(differing, key=lambda found: found[0])
+        text += f"; the first that differs is {name}{f' ({op_type})' if op_type else ''}: {how}"
     yield text
     yield from (f"  {label(row)}: {integers}" for row, integers in pairs if integers.unlike)
 

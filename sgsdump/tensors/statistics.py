@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class Statistics:
     nan: int | None = None
     negative_inf: int | None = None
     positive_inf: int | None = None
-    checksum: str | None = None
+    checksum: str | None = field(default=None, kw_only=True)
 
     @property
     def inf(self) -> int:

@@ -55,6 +55,12 @@ def test_a_further_limit_is_the_least_where_higher_is_better_else_the_most(name,
     assert Thresholds(further=((name, limit),)).hold(**GOOD, further=metrics) is holds
 
 
+def test_a_limit_that_everything_is_within_is_refused():
+    for limits in ({"max_rmse": math.inf}, {"max_mse": math.inf}, {"max_channel_rmse": math.inf}):
+        with pytest.raises(ConfigError, match="is within inf; leave the limit out"):
+            Thresholds(**limits)
+
+
 @pytest.mark.parametrize(
     ("possible", "impossible"),
     [
@@ -64,7 +70,7 @@ def test_a_further_limit_is_the_least_where_higher_is_better_else_the_most(name,
         ({"max_rmse": 0.0}, {"max_rmse": -5e-324}),
         ({"max_rmse": 2.0}, {"max_rmse": math.nan}),
         ({"max_mse": 0.0}, {"max_mse": -5e-324}),
-        ({"max_mse": math.inf}, {"max_mse": math.nan}),
+        ({"max_mse": 1e300}, {"max_mse": math.nan}),
         ({"further": (("mae", 0.0),)}, {"further": (("mae", -5e-324),)}),
         ({"further": (("CosineSimilarity", -1.0),)}, {"further": (("CosineSimilarity", math.nan),)}),
     ],

@@ -183,6 +183,7 @@ def _compare_merged(options: Options) -> int:
 
     pairs = each(TERMINAL, runs.pairs.items(), "compare", "run", len(runs.pairs))
     comparison = merge_each((name, of_pair(*paths)) for name, paths in pairs)
+    comparison = replace(comparison, completeness=replace(comparison.completeness, runs=runs.only_in_benchmark))
     sides = (
         ("sample", options.benchmark, runs.only_in_sample),
         ("benchmark", options.sample, runs.only_in_benchmark),
@@ -351,7 +352,14 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
         if runs:
             print(for_terminal(f"Only in the {side}: {'; '.join(shown(str(run)) for run in runs)}"))
     _print_summary(results)
-    return max(result.status for result in results)
+    measuring = options.measuring
+    lacks = bool(pairs.only_in_benchmark and _has_limits(measuring) and not measuring.allow_missing)
+    return max(lacks, *(result.status for result in results))
+
+
+def _has_limits(measuring: Measuring) -> bool:
+    limits = (measuring.min_cos, measuring.max_rmse, measuring.max_mse, measuring.max_channel_rmse)
+    return bool(measuring.limit) or any(limit is not None for limit in limits)
 
 
 def _print_summary(results: list[_ComparedRun]) -> None:

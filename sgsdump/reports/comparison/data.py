@@ -32,8 +32,8 @@ FORMAT, VERSION = "sgsdump comparison", 2
 _JSON = [
     "name", "io", "slot", "op_index", "op_type", "type_name", "sample_name", "paired", "count", "mse", "cos", "rmse",
     *_NOT_FINITE, "note", "sources", "by_flow", "module", "origin", "rise", "misnamed", *_TYPES, "dtype_note", *_SIGNS,
-    "extra", "left_out", "vendor", "vendor_message", "statistics", "equal", "checksums", "integers", "indices", "channels",
-    "step", "rearranged", "retried", "runs", "stage",
+    "extra", "left_out", "vendor", "vendor_message", "statistics", "equal", "checksums", "integers", "indices",
+    "channels", "step", "rearranged", "retried", "runs", "stage",
 ]  # fmt: skip
 _WHERE_THERE = ("integers", "indices", "channels", "runs")  # left out of rows that do not have them
 _JSON_NAMES = {"misnamed": "twin", "statistics": "figures"}  # other names in the file, which its readers know
@@ -55,8 +55,8 @@ def render_csv(comparison: Comparison, thresholds: Thresholds) -> str:
 
 
 def render_json(comparison: Comparison, thresholds: Thresholds) -> str:
-    """``findings``, ``completeness``, ``rows``, ``failed``, ``only_in_sample``, ``only_in_benchmark``, ``excluded``, ``unwritten``, the dumps'
-    ``notes``, ``thresholds`` and the ``verdict``'s names, by ``schema.json`` beside this module. Each row's ``verdict``
+    """``findings``, ``completeness``, ``rows``, ``failed``, ``only_in_sample``, ``only_in_benchmark``,
+    ``excluded``, ``unwritten``, the dumps' ``notes``, ``thresholds`` and the ``verdict``'s names, by ``schema.json`` beside this module. Each row's ``verdict``
     is ``pass``, ``warn`` or ``fail``; what failed to be compared is not comparable."""
     worst = comparison.worst
     document = {

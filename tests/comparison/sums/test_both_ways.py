@@ -317,7 +317,7 @@ def test_a_tile_that_is_no_chunk_is_refused():
     side = (0, 0, 4, 4, 1.0, 0, -1, 0, 0, 0, 0, 0)
     for tile in ((0, 1), (1, 0), (2, CHUNK), (1 << 40, 1 << 40)):
         with pytest.raises(ValueError, match="tile"):
-            kernel.sums([[(side, side, (0, 0, *tile))]], 0)
+            kernel.sums([[(side, side, (0, 0, *tile), (0, 0, 1, 0, 0))]], 0)
 
 
 def test_the_kernel_can_be_left_out():
