@@ -1,4 +1,6 @@
-"""Steps: the models that give a graph's tensors bit by bit, each cut out of it and fed with what earlier ones gave.
+"""Steps: running a model piece by piece, how far back each piece is cut, and what failed and why.
+
+Each gives some of the graph's tensors bit by bit, is cut out of the graph and fed with what earlier ones gave.
 
 A step asks for some tensors and says how many nodes before them it wants whole. From there on back the graph is cut
 wherever a value is already at hand. The graph is not cut at a tensor that failed or cannot be fed (sequences, text,

@@ -1,4 +1,4 @@
-"""Scale and zero point of a tensor that holds a range of values: UINT8 or INT16.
+"""Scale and zero point of a tensor that holds a range of values, of its channels or groups: UINT8 or INT16.
 
 The rules are the SDK's (docs/formats/sigmastar.md#the-fixed-model).
 """

@@ -1,4 +1,4 @@
-"""The compiled passes over floats, where they are installed: for the ends and sums of rows, and for counts in bins.
+"""Calls into the compiled kernel, where it is installed: the ends and sums of rows, and counts in bins.
 
 What they give is what numpy gives without them, digit by digit.
 """

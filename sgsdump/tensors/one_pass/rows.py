@@ -1,4 +1,4 @@
-"""Ends and sums of the rows of many tables in one pass. Apart: numpy's half, whose order of sums is tested by itself.
+"""Ends, sums and sums of squares of table rows in one pass. Apart: numpy's half, whose order of sums is tested alone.
 
 low, high = extremes([conv.reshape(64, -1), relu.reshape(1, -1)])     # 64 + 1 values each
 
