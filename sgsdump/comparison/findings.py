@@ -57,12 +57,16 @@ class Finding:
 
 def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Finding, ...]:
     """What there is to say of a comparison, in the order of ``KINDS``."""
+    causes = tuple(_causes(comparison, thresholds))
+    # after a fault a layer may look like another one: what was found by value is before it
+    by_value = tuple(finding for finding in causes if finding.evidence == "by value")
     return (
         *_outputs(comparison, thresholds),
         *_missing(comparison),
+        *by_value,
         *_other_tensors(comparison),
         *_not_finite(comparison),
-        *_causes(comparison, thresholds),
+        *(finding for finding in causes if finding not in by_value),
         *_channels(comparison, thresholds),
         *_not_judged(comparison),
     )

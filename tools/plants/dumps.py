@@ -161,7 +161,7 @@ def _statistics(rng: np.random.Generator, folder: Path) -> Outcome:
                 "input_kwargs": {},
                 "output": [_facts(value)],
             }
-        document = {"task": "statistics", "level": "L0", "data": tensors}
+        document = {"task": "statistics", "level": "L0", "dump_data_dir": None, "data": tensors}
         (folder / name).mkdir()
         (folder / name / "dump.json").write_text(json.dumps(document))
     findings, line = _told(folder, "a", "b")
