@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.parser import build_parser, called
 from sgsdump.errors import SgsdumpError
-from sgsdump.files.process import INTERRUPTED, TERMINATED, Terminated, ending_on_sigterm, one_line_warnings
+from sgsdump.files.process import INTERRUPTED, TERMINATED, Terminated, ending_on_sigterm, no_views, one_line_warnings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def exit_status(program: str, run: Callable[[], int]) -> int:
     """The status of ``run``; 2 and one line on standard error for what a user can cause, 130 and 143 when stopped."""
     try:
-        with ending_on_sigterm(), one_line_warnings(program):
+        with ending_on_sigterm(), one_line_warnings(program), no_views():
             status = run()
             sys.stdout.flush()
             return status

@@ -19,7 +19,7 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.tables import data_frame
-from sgsdump.errors import SgsdumpError
+from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.files.names import normalised
 from sgsdump.notebook import as_html
 from sgsdump.tensors.kernels import cores
@@ -179,6 +179,8 @@ def distribution_of(record: Record, ranges: Mapping[str, Range]) -> Distribution
     """One layer's, its index 0; ``ranges`` is by layer name."""
     try:
         values = record.tensor.real(layout="logical")
+    except FileChanged:
+        raise
     except SgsdumpError as error:
         return Undrawn(record.name, str(error))
     return describe(0, record, values, ranges.get(record.name))

@@ -14,6 +14,7 @@ from pathlib import Path
 INTERRUPTED, TERMINATED = 130, 143
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 _muted = threading.Lock()
+views_are_given = True  # of the values of large mapped files; see ``no_views``
 
 
 class Terminated(KeyboardInterrupt):
@@ -54,6 +55,18 @@ def ending_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def no_views() -> Iterator[None]:
+    """Within the block no tensor gives a view of a mapped file, however large it is (``mapped.copied``): a command must
+    not end by a signal because another program truncates the file."""
+    global views_are_given
+    before, views_are_given = views_are_given, False
+    try:
+        yield
+    finally:
+        views_are_given = before
 
 
 @contextmanager

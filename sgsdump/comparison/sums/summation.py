@@ -20,7 +20,7 @@ from sgsdump.comparison.metrics import Accumulator, Counts, Sums
 from sgsdump.comparison.sums import by_numpy
 from sgsdump.comparison.sums.tiles import CHUNK, COUNTS, LANES, PART, SUMS, Part, Picked, Table, ToSum, parts
 from sgsdump.errors import ValuesError
-from sgsdump.files.mapped import OpenFile, address_of, kept_open, let_go, opened
+from sgsdump.files.mapped import OpenFile, address_of, in_memory, kept_open, opened
 from sgsdump.tensors.kernels import kernel
 from sgsdump.tensors.tensor import Values
 
@@ -81,12 +81,22 @@ def sums_of_each(pairs: Sequence[ToSum], threads: int = 1) -> Iterator[Sums | Va
     threads  how many may add up the parts of a large pair; one such pair is on at a time. The mapped pages of a part
              that was read are given back, those of a small pair go with the last user of its values.
     """
+    pairs = [_laid_open(pair) for pair in pairs]
     works = [_work(pair) for pair in pairs]
     are_together = [work is None or (pair.by_kernel and len(work) == 1) for pair, work in zip(pairs, works)]
     summed = iter(_kernel_sums([item for item, chosen in zip(zip(pairs, works), are_together) if chosen]))
     for pair, work, is_summed in zip(pairs, works, are_together):
         results = next(summed) if is_summed else _by_part(pair, work or [], threads)
         yield results if isinstance(results, ValuesError) else _added_up(pair, results)
+
+
+def _laid_open(pair: ToSum) -> ToSum:
+    """The pair, in memory where its values are read in another order than they lie in their mapped files: those are
+    read through descriptors, in one go."""
+    if pair.is_flat:
+        return pair
+    sample, benchmark = (side.of(in_memory(side.array)) for side in (pair.sample, pair.benchmark))
+    return pair._replace(sample=sample, benchmark=benchmark)
 
 
 def _work(pair: ToSum) -> _Work:
@@ -106,10 +116,6 @@ def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] |
             [result] = results
         else:
             result = by_numpy.part_sums(pair, part)
-        for table in part if len(work) > 1 else []:
-            if table.is_flat:
-                let_go(table.a)
-                let_go(table.b)
         return result
 
     try:
@@ -171,7 +177,17 @@ def _kernel_sums(works: Sequence[tuple[ToSum, _Work]]) -> list[list[Part] | Valu
     with kept_open():
         described = [_described_parts(pair, work) for pair, work in works]
         results = iter(_KERNEL.sums([part for pair_parts in described for part in pair_parts], _scratch()))
-    return [_whole([next(results) for _ in pair_parts]) for pair_parts in described]
+        summed = [_whole([next(results) for _ in pair_parts]) for pair_parts in described]
+        for file in {file for pair, _ in works for file in _files(pair)}:
+            file.check()
+    return summed
+
+
+def _files(pair: ToSum) -> Iterator[OpenFile]:
+    for side in (pair.sample, pair.benchmark):
+        file = opened(side.array)
+        if file is not None:
+            yield file
 
 
 def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
@@ -256,8 +272,13 @@ def chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarra
     """Two arrays of equal shape as flat chunks of at most CHUNK values, in the same order."""
     if a.flags.c_contiguous and b.flags.c_contiguous:
         a, b = a.reshape(-1), b.reshape(-1)
-        for start in range(0, a.size, CHUNK):
-            yield a[start : start + CHUNK], b[start : start + CHUNK]
+        with kept_open():
+            for start in range(0, a.size, CHUNK):
+                yield in_memory(a[start : start + CHUNK]), in_memory(b[start : start + CHUNK])
+        return
+    a, b = in_memory(a), in_memory(b)
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        yield from chunks(a, b)
     elif a.size <= CHUNK:
         yield a.reshape(-1), b.reshape(-1)
     elif len(a) == 1:
