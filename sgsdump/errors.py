@@ -45,8 +45,8 @@ class FormatError(SgsdumpError):
 
 
 class FileChanged(FormatError):
-    """A file is not the one that was opened any more: truncated, rewritten, replaced or gone. What was read of it before
-    and what would be read now are of two runs, so a command ends."""
+    """A file is not the one that was opened any more: truncated, rewritten, replaced or gone. What was read of it and
+    what would be read now are of two runs, so a command ends."""
 
 
 class ConfigError(SgsdumpError):

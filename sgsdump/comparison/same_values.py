@@ -86,10 +86,7 @@ def probe(values: Values) -> np.ndarray:
 
 def probe_all(tensors: Iterable[Values]) -> tuple[np.ndarray, np.ndarray]:
     """The rows of all tensors, after the number of the tensor each row is of, ascending."""
-    rows = []
-    for values in tensors:
-        rows.append(probe(values))
-    return stacked(rows)
+    return stacked([probe(values) for values in tensors])
 
 
 @lru_cache(maxsize=1024)

@@ -108,7 +108,7 @@ def load(records: Iterable[Record]) -> Iterator[np.ndarray | SgsdumpError]:
     for record in records:
         try:
             yield record.tensor.raw_view()
-        except FileChanged:
+        except FileChanged:  # noqa: PERF203
             raise
         except SgsdumpError as error:
             yield error

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ _AROUND = 2 << 20  # the system maps up to so much around a page that is asked f
 _PIECE = 8 << 20
 _ORDERED = 1 << 20
 _NPY = b"\x93NUMPY"
-MAPPED = 64  # files that stay mapped though no view is of them
+MAPPED = 8  # files that stay mapped though no view is of them
 _FEW_PAGES = 1 << 20  # bytes that are read whole sooner than value by value
 _LOCAL = threading.local()
 _MAPPING = threading.Lock()
@@ -56,10 +56,12 @@ class Source:
     that were mapped last stay so, besides those that a view is of.
     """
 
-    __slots__ = ("__weakref__", "_kept", "_mapped", "identity", "path")
+    __slots__ = ("__weakref__", "_kept", "_mapped", "_name", "identity", "key", "path")
 
     def __init__(self, path: Path | None, identity: tuple[int, ...]):
         self.path, self.identity = path, identity
+        self._name = str(path)
+        self.key = (self._name, identity)
         self._kept: MappedFile | None = None
         self._mapped: Callable[[], MappedFile | None] = lambda: None
 
@@ -68,7 +70,7 @@ class Source:
         if self.path is None:
             return
         try:
-            now = self.path.stat()
+            now = os.stat(self._name)  # noqa: PTH116 (half the time of Path.stat; it is asked at every access)
         except OSError as error:
             raise _changed(self.path, error.strerror) from None
         if identity(now) != self.identity:
@@ -103,7 +105,7 @@ class Source:
     def map(self, descriptor: int) -> MappedFile:
         """Map the file that is open, and stay so for a while."""
         data = MappedFile(descriptor, 0, access=mmap.ACCESS_READ)
-        data.source = self
+        data.path, data.identity, data._source = self.path, self.identity, weakref.ref(self)
         data.address = address_of(np.frombuffer(data, np.uint8))
         self._mapped = weakref.ref(data)
         if self.path is None:
@@ -147,10 +149,16 @@ class Source:
 
 
 class MappedFile(mmap.mmap):
-    """A mapping that remembers its source, and where in memory it begins."""
+    """A mapping that remembers its file, and where in memory it begins. Its source keeps it, not the other way round."""
 
-    source: Source
+    path: Path | None
+    identity: tuple[int, ...]
     address: int
+    _source: Callable[[], Source | None]
+
+    @property
+    def source(self) -> Source:
+        return self._source() or Source(self.path, self.identity)
 
 
 def map_file(path: Path) -> MappedFile:
@@ -202,7 +210,7 @@ def view(data: MappedFile | Source, dtype: np.dtype, count: int, offset: int) ->
     else:
         data.source.check()
     array = np.frombuffer(data, dtype, count, offset)
-    if LET_GO is not None and array.nbytes >= mmap.PAGESIZE:
+    if LET_GO is not None and array.nbytes > FEW:
         start = offset - offset % mmap.PAGESIZE
         # Only a page table entry goes: another view of the same page finds it again, so nothing can be lost.
         end = _End(array, _let_view_go)
@@ -215,7 +223,7 @@ def in_memory(array: np.ndarray, most: float = math.inf) -> np.ndarray:
     """The array; a view of a mapped file read into memory, in the same order, where it takes no more than ``most``
     bytes. Raises FileChanged where the file is not as it was opened."""
     data = file_of(array)
-    if data is None or data.source.path is None or not hasattr(os, "preadv"):
+    if data is None or data.path is None or not hasattr(os, "preadv"):
         return array
     first, size = _reach(array)
     start = first + sum((count - 1) * stride for count, stride in zip(array.shape, array.strides) if stride < 0)
@@ -249,7 +257,7 @@ def picked(array: np.ndarray, indices: np.ndarray) -> np.ndarray:
     if array.flags.c_contiguous and data is None:
         return array.reshape(-1)[indices]
     places = np.unravel_index(indices, array.shape)
-    if data is None or data.source.path is None:
+    if data is None or data.path is None:
         return array[places]
     first, _ = _reach(array)
     offsets = first + sum(place * stride for place, stride in zip(places, array.strides))
@@ -294,17 +302,6 @@ def let_bytes_go(data: bytes | mmap.mmap | Source, start: int, end: int) -> None
     if isinstance(data, mmap.mmap) and end - start >= mmap.PAGESIZE:
         start, end = max(0, start - _AROUND), min(len(data), end + _AROUND)
         advise(data, LET_GO, start, end - start)
-
-
-def let_go(array: np.ndarray) -> None:
-    """Give back the pages of a view of a mapped file that others may still hold; what is read again costs no more than
-    finding it in the system's file cache."""
-    data = file_of(array) if array.nbytes > FEW else None
-    if data is None:  # what others mapped may hold changes of theirs, which would be lost
-        return
-    reach = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
-    first, size = _reach(array)
-    advise(data, LET_GO, first + sum(step for step in reach if step < 0), size)
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:
@@ -363,10 +360,9 @@ class OpenFile(NamedTuple):
 
 def opened(array: np.ndarray) -> OpenFile | None:
     """The mapped file that an array is a view of, opened to be read, which takes less time than having its pages
-    mapped; within ``kept_open``. None for an array in memory. Raises FileChanged where the file at this path is another by
-    now."""
+    mapped; within ``kept_open``. None for an array in memory. Raises FileChanged where the file is another by now."""
     data = file_of(array) if hasattr(os, "pread") else None
-    if data is None or data.source.path is None:
+    if data is None or data.path is None:
         return None
     return OpenFile(_kept(_LOCAL.kept, data.source), data.address, data.source)
 
@@ -387,11 +383,14 @@ def kept_open() -> Iterator[None]:
         del _LOCAL.kept
 
 
-def _kept(files: dict[Source, int], source: Source) -> int:
+def _kept(files: dict[Any, int], source: Source) -> int:
     """The descriptor of a file that is kept open, from now on the last of them."""
-    descriptor = files[source] = files.pop(source) if source in files else source.open()
-    if len(files) > KEPT:
-        os.close(files.pop(next(iter(files))))
+    descriptor = files.pop(source.key, None)
+    if descriptor is None:
+        descriptor = source.open()
+        if len(files) == KEPT:
+            os.close(files.pop(next(iter(files))))
+    files[source.key] = descriptor
     return descriptor
 
 

@@ -175,19 +175,13 @@ def _kernel_sums(works: Sequence[tuple[ToSum, _Work]]) -> list[list[Part] | Valu
         return []
     assert _KERNEL is not None, "asked of pairs only that takes() accepts"
     with kept_open():
-        described = [_described_parts(pair, work) for pair, work in works]
+        files: set[OpenFile] = set()
+        described = [_described_parts(pair, work, files) for pair, work in works]
         results = iter(_KERNEL.sums([part for pair_parts in described for part in pair_parts], _scratch()))
         summed = [_whole([next(results) for _ in pair_parts]) for pair_parts in described]
-        for file in {file for pair, _ in works for file in _files(pair)}:
+        for file in files:
             file.check()
     return summed
-
-
-def _files(pair: ToSum) -> Iterator[OpenFile]:
-    for side in (pair.sample, pair.benchmark):
-        file = opened(side.array)
-        if file is not None:
-            yield file
 
 
 def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
@@ -199,10 +193,12 @@ def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
     return ValuesError(f"a mapped file cannot be read any more: {why}")
 
 
-def _described_parts(pair: ToSum, work: _Work) -> list[list[tuple]]:
+def _described_parts(pair: ToSum, work: _Work, files: set[OpenFile]) -> list[list[tuple]]:
+    """``files`` gets those that are read."""
     picked = pair.picked if pair.picked and pair.is_flat else (None, None)
     a = _Side(pair.sample, opened(pair.sample.array), picked[0])
     b = _Side(pair.benchmark, opened(pair.benchmark.array), picked[1])
+    files.update(file for file in (a.file, b.file) if file is not None)
     if work is None:
         size = pair.sample.array.size
         return [[(a.row(), b.row(), (1, size, 1, min(size, CHUNK)))]]
