@@ -149,7 +149,7 @@ class Source:
 
 
 class MappedFile(mmap.mmap):
-    """A mapping that remembers its file, and where in memory it begins. Its source keeps it, not the other way round."""
+    """A mapping that remembers its file, and where in memory it begins. Its source keeps it, not this the source."""
 
     path: Path | None
     identity: tuple[int, ...]
