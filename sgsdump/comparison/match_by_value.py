@@ -100,7 +100,8 @@ def _readable(dump: Dump, inputs: bool) -> Iterator[tuple[Record, Values]]:
 
 
 def _summary(values: Values) -> Statistics:
-    return summarise(values.array if values.to_real is None else values.to_real(in_memory(values.array)))
+    array = in_memory(values.array)
+    return summarise(array if values.to_real is None else values.to_real(array))
 
 
 def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Held, Held]]:

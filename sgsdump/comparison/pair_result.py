@@ -118,7 +118,8 @@ def _figures(record: Record) -> Statistics:
     if record.tensor.statistics is not None:
         return record.tensor.statistics
     read = values_of(record.tensor.logical())
-    return summarise(read.array if read.to_real is None else read.to_real(in_memory(read.array)))
+    array = in_memory(read.array)
+    return summarise(array if read.to_real is None else read.to_real(array))
 
 
 def _odd(figures: Statistics) -> tuple[int, int, int]:
@@ -353,9 +354,13 @@ def _saturation_note(a: Values, b: Values) -> str:
     """That float16 values are at the end of what the type holds, where larger results were cut to."""
     if 2 not in (a.array.itemsize, b.array.itemsize):
         return ""
-    counts = {"sample": saturated(a.array), "benchmark": saturated(b.array)}
+    counts = {side: _saturated(values.array) for side, values in (("sample", a), ("benchmark", b))}
     told = ", ".join(f"{count} in {side}" for side, count in counts.items() if count)
     return f"float16 values at ±65504: {told}" if told else ""
+
+
+def _saturated(array: np.ndarray) -> int:
+    return saturated(in_memory(array)) if array.itemsize == 2 else 0
 
 
 def _equality(measured: Measured) -> str:

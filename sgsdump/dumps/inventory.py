@@ -106,7 +106,7 @@ def _content(tensor: Tensor) -> Content:
             stored = tensor.stored_view()
             if not is_number(stored.dtype):
                 raise
-            return _with_saturation(tensor, "stored", summarise(stored), str(error))
+            return _with_saturation(tensor, "stored", summarise(in_memory(stored)), str(error))
     except FileChanged:
         raise
     except SgsdumpError as error:
@@ -122,7 +122,7 @@ def _real_statistics(tensor: Tensor) -> Statistics:
     """The statistics of the real values, dequantised a part at a time. Raises ValuesError as ``Tensor.real`` does."""
     values = values_of(tensor)
     if values.to_real is None:
-        return summarise(values.array)
+        return summarise(in_memory(values.array))
     flat = (values.array if values.array.flags.c_contiguous else in_memory(values.array)).reshape(-1)
     return merged(
         summarise(values.to_real(in_memory(flat[start : start + PART]))) for start in range(0, flat.size, PART)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.files.mapped import file_of, in_memory
 from sgsdump.tensors.one_pass import compiled
 
 CHUNK = 32 * 1024
@@ -109,8 +108,8 @@ def saturated(values: np.ndarray) -> int:
     """
     if values.dtype.kind != "f" or values.dtype.itemsize != 2:
         return 0
-    flat = (values if values.flags.c_contiguous else in_memory(values)).reshape(-1)
-    parts = (in_memory(flat[start : start + _PART]) for start in range(0, flat.size, _PART))
+    flat = values.reshape(-1)
+    parts = (flat[start : start + _PART] for start in range(0, flat.size, _PART))
     bits = (np.ascontiguousarray(part, np.float16).view(np.uint16) for part in parts)
     return sum(int(np.count_nonzero((part & 0x7FFF) == 0x7BFF)) for part in bits)
 
@@ -123,7 +122,6 @@ def histogram(values: np.ndarray, low: float, high: float, bins: int) -> np.ndar
     """
     counts = np.zeros(bins, np.int64)
     if low < high and compiled.takes(values):
-        values = in_memory(values)
         compiled.count_between(values, low, high, counts)
         return counts
     half = 0.5 if math.isinf(high - low) else 1.0
@@ -176,14 +174,6 @@ def narrowest_span(counts: np.ndarray, low: float, high: float, share: float = 0
 
 def _chunks(values: np.ndarray) -> Iterator[np.ndarray]:
     """Non-empty 1-D float64 views of at most CHUNK elements, valid until the next one; in memory order."""
-    if file_of(values) is not None:
-        if not values.flags.c_contiguous:
-            yield from _chunks(in_memory(values))
-            return
-        flat = values.reshape(-1)
-        for start in range(0, flat.size, _PART):
-            yield from _chunks(in_memory(flat[start : start + _PART]))
-        return
     flags = ["external_loop", "buffered", "zerosize_ok"]
     iterator = np.nditer(values, flags, [["readonly"]], np.float64, "K", "unsafe", buffersize=CHUNK)  # type: ignore
     with iterator:
