@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.errors import ConfigError, SgsdumpError, hint
+from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, hint
 from sgsdump.files.names import normalised
 from sgsdump.tensors.device import is_device
 from sgsdump.tensors.dtypes import is_complex
@@ -115,6 +115,8 @@ def size_of(record: Record) -> int:
         return math.prod(info.shape)
     try:
         return values_of(record.tensor.logical()).array.size
+    except FileChanged:
+        raise
     except SgsdumpError:
         return 0
 

@@ -54,7 +54,8 @@ from sgsdump.comparison.vendor_metrics import (
     VendorStatistics,
 )
 from sgsdump.dumps.dump import Record
-from sgsdump.errors import SgsdumpError, ValuesError
+from sgsdump.errors import FileChanged, SgsdumpError, ValuesError
+from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.device import PLAIN, conversion, is_device
 from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.statistics import Statistics, saturated, summarise
@@ -133,7 +134,8 @@ def _figures(record: Record) -> Statistics:
     if record.tensor.statistics is not None:
         return record.tensor.statistics
     read = values_of(record.tensor.logical())
-    return summarise(read.array if read.to_real is None else read.to_real(read.array))
+    array = in_memory(read.array)
+    return summarise(array if read.to_real is None else read.to_real(array))
 
 
 def _odd(figures: Statistics) -> tuple[int, int, int]:
@@ -211,6 +213,8 @@ class Measures:
             if pair.sample.tensor.statistics is not None or pair.benchmark.tensor.statistics is not None:
                 return statistics_row(pair, self.vendor_statistics)
             return self._fitted(pair)
+        except FileChanged:
+            raise
         except SgsdumpError as error:
             return _failed(pair, error)
 
@@ -224,6 +228,8 @@ class Measures:
             accumulators = {kind: kind(self.settings or Settings()) for kind in started.kinds}
             if accumulators:
                 feed_all(measured.sample, measured.benchmark, tuple(accumulators.values()))
+        except FileChanged:
+            raise
         except SgsdumpError as error:
             return _failed(pair, error)
         equality = _equality(measured)
@@ -401,9 +407,13 @@ def _saturation_note(a: Values, b: Values) -> str:
     """That float16 values are at the end of what the type holds, where larger results were cut to."""
     if 2 not in (a.array.itemsize, b.array.itemsize):
         return ""
-    counts = {"sample": saturated(a.array), "benchmark": saturated(b.array)}
+    counts = {side: _saturated(values.array) for side, values in (("sample", a), ("benchmark", b))}
     told = ", ".join(f"{count} in {side}" for side, count in counts.items() if count)
     return f"float16 values at ±65504: {told}" if told else ""
+
+
+def _saturated(array: np.ndarray) -> int:
+    return saturated(in_memory(array)) if array.itemsize == 2 else 0
 
 
 def _equality(measured: Measured) -> str:
@@ -439,8 +449,9 @@ def _indices(differences: Accumulator | None) -> StoredIntegers | None:
 def _printed(pair: Pair, measured: Measured, vendor: VendorMetrics) -> Printed:
     """The vendor tool's figures of the pair, as printed; booleans are numbers to it, complex values their
     real parts."""
-    sides = [v.array if v.to_real is None else v.to_real(v.array) for v in (measured.sample, measured.benchmark)]
-    stored = [record.tensor.stored() for record in pair.records]
+    arrays = [(v, in_memory(v.array)) for v in (measured.sample, measured.benchmark)]
+    sides = [array if v.to_real is None else v.to_real(array) for v, array in arrays]
+    stored = [in_memory(record.tensor.stored_view()) for record in pair.records]
     if any(is_complex(side.dtype) for side in stored):
         sides = stored
     return vendor(*(side.astype(np.uint8) if side.dtype == np.bool_ else side for side in sides))

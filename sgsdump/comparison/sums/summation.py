@@ -33,7 +33,7 @@ from sgsdump.comparison.sums.tiles import (
     parts,
 )
 from sgsdump.errors import ValuesError
-from sgsdump.files.mapped import OpenFile, address_of, kept_open, let_go, opened
+from sgsdump.files.mapped import OpenFile, address_of, in_memory, kept_open, opened
 from sgsdump.tensors.kernels import kernel
 from sgsdump.tensors.tensor import Values
 
@@ -95,12 +95,22 @@ def sums_of_each(pairs: Sequence[ToSum], threads: int = 1) -> Iterator[Sums | Va
     threads  how many may add up the parts of a large pair; one such pair is on at a time. The mapped pages of a part
              that was read are given back, those of a small pair go with the last user of its values.
     """
+    pairs = [_laid_open(pair) for pair in pairs]
     works = [_work(pair) for pair in pairs]
     are_together = [work is None or (pair.by_kernel and len(work) == 1) for pair, work in zip(pairs, works)]
     summed = iter(_kernel_sums([item for item, chosen in zip(zip(pairs, works), are_together) if chosen]))
     for pair, work, is_summed in zip(pairs, works, are_together):
         results = next(summed) if is_summed else _by_part(pair, work or [], threads)
         yield results if isinstance(results, ValuesError) else _added_up(pair, results)
+
+
+def _laid_open(pair: ToSum) -> ToSum:
+    """The pair, in memory where its values are read in another order than they lie in their mapped files: those are
+    read through descriptors, in one go."""
+    if pair.is_flat:
+        return pair
+    sample, benchmark = (side.of(in_memory(side.array)) for side in (pair.sample, pair.benchmark))
+    return pair._replace(sample=sample, benchmark=benchmark)
 
 
 def _work(pair: ToSum) -> _Work:
@@ -120,10 +130,6 @@ def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] |
             [result] = results
         else:
             result = by_numpy.part_sums(pair, part)
-        for table in part if len(work) > 1 else []:
-            if table.is_flat:
-                let_go(table.a)
-                let_go(table.b)
         return result
 
     shape, of_all = pair.sample.array.shape, pair.channels
@@ -205,9 +211,13 @@ def _kernel_sums(works: Sequence[tuple[ToSum, _Work]]) -> list[list[Part] | Valu
         return []
     assert _KERNEL is not None, "asked of pairs only that takes() accepts"
     with kept_open():
-        described = [_described_parts(pair, work) for pair, work in works]
+        files: set[OpenFile] = set()
+        described = [_described_parts(pair, work, files) for pair, work in works]
         results = iter(_KERNEL.sums([part for pair_parts in described for part in pair_parts], _scratch()))
-    return [_whole([next(results) for _ in pair_parts]) for pair_parts in described]
+        summed = [_whole([next(results) for _ in pair_parts]) for pair_parts in described]
+        for file in files:
+            file.check()
+    return summed
 
 
 def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
@@ -219,10 +229,12 @@ def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
     return ValuesError(f"a mapped file cannot be read any more: {why}")
 
 
-def _described_parts(pair: ToSum, work: _Work) -> list[list[tuple]]:
+def _described_parts(pair: ToSum, work: _Work, files: set[OpenFile]) -> list[list[tuple]]:
+    """``files`` gets those that are read."""
     picked = pair.picked if pair.picked and pair.is_flat else (None, None)
     a = _Side(pair.sample, opened(pair.sample.array), picked[0])
     b = _Side(pair.benchmark, opened(pair.benchmark.array), picked[1])
+    files.update(file for file in (a.file, b.file) if file is not None)
     if work is None:
         size = pair.sample.array.size
         return [[(a.row(), b.row(), (1, size, 1, min(size, CHUNK)), _channels_of_row(pair.channels, 0))]]
@@ -336,8 +348,13 @@ def chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarra
     """Two arrays of equal shape as flat chunks of at most CHUNK values, in the same order."""
     if a.flags.c_contiguous and b.flags.c_contiguous:
         a, b = a.reshape(-1), b.reshape(-1)
-        for start in range(0, a.size, CHUNK):
-            yield a[start : start + CHUNK], b[start : start + CHUNK]
+        with kept_open():
+            for start in range(0, a.size, CHUNK):
+                yield in_memory(a[start : start + CHUNK]), in_memory(b[start : start + CHUNK])
+        return
+    a, b = in_memory(a), in_memory(b)
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        yield from chunks(a, b)
     elif a.size <= CHUNK:
         yield a.reshape(-1), b.reshape(-1)
     elif len(a) == 1:

@@ -129,7 +129,7 @@ class Values:
         return npy_file.tensor_of(path, header, TensorInfo(info.name, header.shape, dtype, op_type=info.op_type))
 
     def _of_torch(self, path: Path, info: TensorInfo) -> Tensor:
-        tensors = read_tensors(path, info.name, [], keep_open=False)
+        tensors = read_tensors(path, info.name, [])
         if len(tensors) > 1:
             raise FormatError(f"{path} holds {len(tensors)} tensors, not one")
         stored = tensors[0]
