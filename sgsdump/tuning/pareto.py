@@ -17,15 +17,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sgsdump.dumps.tables import data_frame
-from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
-from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.objective import Score, score, total, watched_by_output
 from sgsdump.quantisation.quant_file import quant_params
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.sidecars.quant_param_entries import QuantParam
-    from sgsdump.tensors.tensor import Quant
     from sgsdump.tuning.criteria import CombinedError, Picture
     from sgsdump.tuning.plan_scores import PlanScores
     from sgsdump.tuning.proposals import Sizes
@@ -192,30 +189,13 @@ def verify(
 
 def exact_score(model: Model, fixed: FixedModel, pictures: Sequence[Picture], progress: Progress = SILENT) -> Score:
     """The sums over all pictures of every tensor that ``Picture.floats`` has."""
-    facts = read_facts(replace(model, proto=fixed.proto))
-    assert facts is not None, "a fixed model has its facts"
-    names = list(pictures[0].floats)
-    sources = {name: _source(facts, name) for name in names}
-    graph = WholeGraph(mark_outputs(fixed.proto, sources.values()))
+    graph = FixedOutputs(model, fixed.proto, list(pictures[0].floats))
     scores = []
     with progress.bar("verify", "picture") as advance, threadpool_limits(limits=1, user_api="blas"):
         for number, picture in enumerate(pictures):
-            ran = graph.run(picture.raw, list(dict.fromkeys(sources.values())))
-            values = {name: _real(ran[sources[name]], facts, name) for name in names}
-            scores.append(score(values, picture.floats))
+            scores.append(score(graph.run(picture.raw, picture.raw), picture.floats))
             advance(number + 1, len(pictures))
     return total(scores)
-
-
-def _source(facts: FixedFacts, name: str) -> str:
-    return facts.tensors[name].stored if name in facts.tensors else name
-
-
-def _real(array: np.ndarray, facts: FixedFacts, name: str) -> np.ndarray:
-    if name not in facts.tensors:
-        return array
-    quant: Quant = facts.tensors[name].quant
-    return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
 
 
 def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:

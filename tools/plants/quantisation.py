@@ -164,7 +164,9 @@ def with_ends(text: str, wrong: Ends) -> str:
 
 def _blamed(findings: list[dict]) -> tuple[str, ...]:
     """By each cause the input at fault."""
-    return tuple(f["facts"].get("input", f["layer"]) for f in findings if f["kind"] in ("cause", "advice") and f["layer"])
+    return tuple(
+        f["facts"].get("input", f["layer"]) for f in findings if f["kind"] in ("cause", "advice") and f["layer"]
+    )
 
 
 def _with_headline(named: tuple[str, ...], headline: str) -> tuple[str, ...]:

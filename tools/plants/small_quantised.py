@@ -209,9 +209,7 @@ def shift_tensor(net: Net, tensor: str, channel: int, offset: float) -> None:
 def write(net: Net, folder: Path) -> None:
     onnx.save(net.proto(), folder / "net.onnx")
     outputs = ",".join(net.outputs)
-    (folder / "input_config.ini").write_text(
-        INI.format(outputs=outputs, true=",".join(["TRUE"] * len(net.outputs)))
-    )
+    (folder / "input_config.ini").write_text(INI.format(outputs=outputs, true=",".join(["TRUE"] * len(net.outputs))))
 
 
 @dataclass(frozen=True)
