@@ -19,7 +19,7 @@ from sgsdump.quantisation.objective import left_out_outputs, watched_by_output
 from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, within_a_step
-from sgsdump.reports.advice_reports import conv_config
+from sgsdump.reports.cause_sentences import conv_config
 from sgsdump.reports.diagnosis import Diagnosis, steps, verdict
 from sgsdump.reports.report import BLOB, PLAIN, Context, Layer, Plan, Report, Tradeoff, report_of
 from sgsdump.reports.sentences import Step

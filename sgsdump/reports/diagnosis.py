@@ -15,10 +15,10 @@ from sgsdump.comparison.findings import Finding
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text
-from sgsdump.reports.advice_reports import conv_config, int16_is_not_enough
+from sgsdump.reports.cause_sentences import cause_lines, conv_config, int16_is_not_enough, output_text, percent
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
-from sgsdump.reports.text import counted, number
+from sgsdump.reports.text import counted
 from sgsdump.tuning.advice import MAYBE
 from sgsdump.tuning.causes import output_findings
 from sgsdump.tuning.sensitivity_analysis import output_error
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sgsdump.tuning.measured_advice import MeasuredAdvice
 
 MOST_NAMED = 4
-MOST_CAUSES = 3
 MEASURED = ("own", "inherited", "in_all", "brings", "gives_back")
 
 
@@ -112,25 +111,11 @@ def _on_outputs(diagnosis: Diagnosis) -> str:
     found = output_findings(outputs, diagnosis.limits)
     bad = [finding for finding in found if finding.facts["verdict"] == "bad"]
     shown = [*bad, *(finding for finding in found if finding not in bad)]
-    texts = [_output(finding, diagnosis.labels) for finding in shown[:MOST_NAMED]]
+    texts = [output_text(finding, diagnosis.labels) for finding in shown[:MOST_NAMED]]
     more = len(shown) - len(texts)
     further = f"; and {more} more, {'good' if len(bad) <= len(texts) else f'{len(bad) - len(texts)} of them bad'}"
     where = f"all {pictures} pictures" if pictures > 1 else "one picture"
     return f"Outputs on {where}: {'; '.join(texts)}{further if more else ''}."
-
-
-def _output(finding: Finding, labels: Mapping[str, str]) -> str:
-    figures, name = finding.figures, labels.get(finding.layer, finding.layer)
-    text = f"{name} COS {number(figures['cos'])}, RMSE {number(figures['rmse'])}: {finding.facts['verdict']}"
-    reason = finding.facts.get("reason")
-    if reason == "resolution":
-        return f"{text} (within half a step of its own type)"
-    if reason == "drowned":
-        return (
-            f"{text}, as what differs between the pictures is lost "
-            f"(about the mean over the pictures COS {number(figures['cos_about_mean'])})"
-        )
-    return text
 
 
 def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
@@ -138,44 +123,12 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
         return
     found = diagnosis.advice.causes if diagnosis.advice is not None else ()
     if found:
-        first, *others = found
-        yield f"{_cause(first)}."
-        if others:
-            yield f"Then come {'; '.join(_short_cause(finding) for finding in others[: MOST_CAUSES - 1])}."
+        yield from cause_lines(found)
     elif diagnosis.advice is not None:
         yield "No convolution by itself brings a twentieth of the outputs' error: it adds up from many."
     elif comparison.jumps:
         row = comparison.jumps[0]
         yield f"By figures alone, as nothing could be measured: RMSE rises most at {row.name} ({row.op_type})."
-
-
-def _cause(finding: Finding) -> str:
-    name = f"{finding.layer} ({finding.op_type})"
-    reason, figures = finding.facts["reason"], finding.figures
-    if reason == "picture":
-        return (
-            f"Most of it arises at {name}, which reads the picture and always has 8 bits: with all others at 16 bits "
-            f"{_percent(figures['brings'])} of the output error stays"
-        )
-    at = f"at the input {finding.facts['input']} of {name}"
-    if reason == "clipped":
-        return (
-            f"Most of it arises {at}: its range does not hold its values; with one that does, "
-            f"{_percent(figures['gives_back'])} of the output error goes away"
-        )
-    part = figures["gives_back"] >= 0.5 or figures["brings"] >= 0.5
-    return (
-        f"{'Most' if part else 'The largest part'} of it arises {at}: at 16 bits alone it gives back "
-        f"{_percent(max(figures['gives_back'], 0.0))} of the output error, at 8 bits alone it brings "
-        f"{_percent(figures['brings'])}"
-    )
-
-
-def _short_cause(finding: Finding) -> str:
-    figures = finding.figures
-    if finding.facts["reason"] == "picture":
-        return f"{finding.layer} ({finding.op_type}), which reads the picture, {_percent(figures['brings'])}"
-    return f"the input {finding.facts['input']} of {finding.layer} ({finding.op_type}), {_percent(figures['brings'])}"
 
 
 def _on_layers(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
@@ -188,8 +141,8 @@ def _on_layers(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
     elif diagnosis.good and inner:
         which = "layers, inner ones, are" if len(inner) > 1 else "layers, an inner one, is"
         yield (
-            f"{len(inner)} of {count} compared {which} past the thresholds ({diagnosis.limits}), which did not reach the "
-            f"outputs."
+            f"{len(inner)} of {count} compared {which} past the thresholds ({diagnosis.limits}), which did not reach "
+            f"the outputs."
         )
     else:
         are = "is" if len(past) == 1 else "are"
@@ -209,9 +162,9 @@ def _on_integers(diagnosis: Diagnosis) -> Iterator[str]:
         yield "Not judged: no weight became an integer, so all of the network runs in float32 here."
     elif not share.whole:
         kinds = listed([f"{count} {kind}" for kind, count in share.floats.items()], MOST_NAMED)
-        macs = f" and {_percent(share.macs)} of its multiplications" if share.macs is not None else ""
+        macs = f" and {percent(share.macs)} of its multiplications" if share.macs is not None else ""
         yield (
-            f"Judged: {_percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32, which "
+            f"Judged: {percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32, which "
             f"says nothing of the chip."
         )
     if share.convolutions:
@@ -307,7 +260,3 @@ def with_columns(text: str, diagnosis: Diagnosis) -> str:
 def asdict_of(finding: Finding) -> dict[str, Any]:
     """A finding for JSON."""
     return asdict(finding)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "less than 1 %"

@@ -6,14 +6,28 @@ the outputs' error back. Causes stand in the order of that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from sgsdump.comparison.findings import Finding
-from sgsdump.comparison.metrics import cos, rmse
+from sgsdump.comparison.metrics import cos, mse, rmse
 from sgsdump.comparison.thresholds import Thresholds
-from sgsdump.quantisation.trials.integer_outputs import OutputFigures
+from sgsdump.quantisation.trials.integer_outputs import OutputFigures, PlanOutputs
 from sgsdump.tuning.advice import SOME, Advice
-from sgsdump.tuning.sensitivity_analysis import Measurement, output_error
+from sgsdump.tuning.sensitivity_analysis import Measurement, Totals, output_error
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """The outputs in the hardware's integers of three plans; ``raised``: with what is advised, None for nothing, and
+    ``foreseen`` the sums of that in the float approximation."""
+
+    all_8: PlanOutputs
+    all_16: PlanOutputs
+    raised: PlanOutputs | None = None
+    foreseen: Totals | None = None
+
 
 # So much of the error with everything else at 16 bits is the doing of what reads the picture.
 MOST_OF_IT = 0.5
@@ -27,10 +41,19 @@ def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) ->
         if figures.centred is not None:
             numbers |= {"cos_about_mean": cos(figures.centred), "rmse_about_mean": rmse(figures.centred)}
         good = figures.good(limits)
-        reason = "resolution" if figures.is_resolution and good else "drowned" if figures.drowned else ""
+        plain = limits.hold(figures.cos, figures.rmse, mse(figures.sums))
+        reason = "drowned" if plain and figures.drowned else "resolution" if not plain and good else ""
         facts = {"verdict": "good" if good else "bad"} | ({"reason": reason} if reason else {})
         findings.append(Finding("output", name, figures=numbers, evidence="measured", facts=facts))
     return tuple(findings)
+
+
+def findings_of(
+    advice: Iterable[Advice], measurement: Measurement | None, exact: Exact, limits: Thresholds
+) -> tuple[Finding, ...]:
+    """The outputs with all at 8 bits, and the causes of their error."""
+    found = output_findings(exact.all_8.outputs, limits)
+    return (*found, *causes(advice, measurement, exact.all_8.good(limits)))
 
 
 def causes(advice: Iterable[Advice], measurement: Measurement | None, good: bool) -> tuple[Finding, ...]:
@@ -55,7 +78,9 @@ def causes(advice: Iterable[Advice], measurement: Measurement | None, good: bool
         ranked[conv.domain] = measured.weight, finding
     picture = _of_the_picture(advice, measurement)
     if picture is not None:
-        ranked[""] = (picture.figures["brings"] ** 2, picture.figures["brings"]), picture
+        share = picture.figures["brings"]
+        # errors add like their squares
+        ranked[""] = (1 - math.sqrt(1 - min(share, 1.0) ** 2), share), picture
     return tuple(finding for _, finding in sorted(ranked.values(), key=lambda pair: pair[0], reverse=True))
 
 

@@ -115,8 +115,7 @@ def _diagnosed(folder: Path, level: str, wrong: Ends, culprits: frozenset[str]) 
     done = sgsdump("diagnose", *common, *given, "-o", "diagnosis", folder=folder)
     document = json.loads((folder / "diagnosis" / "layers.json").read_text())
     named = _blamed(document["findings"])
-    headline = next((line for line in done.stdout.splitlines() if "of the output error" in line), "")
-    return Outcome(culprits, _with_headline(named, headline), done.stdout[:300])
+    return Outcome(culprits, _with_headline(named, done.stdout), done.stdout[:300])
 
 
 def _advised(folder: Path, level: str, wrong: Ends, culprits: frozenset[str]) -> Outcome:
@@ -126,14 +125,17 @@ def _advised(folder: Path, level: str, wrong: Ends, culprits: frozenset[str]) ->
         "--quant-level", level, "--json", "advice.json", folder=folder,
     )  # fmt: skip
     document = json.loads((folder / "advice.json").read_text())
-    return Outcome(culprits, _blamed(document["findings"]), done.stdout[-300:])
+    return Outcome(culprits, _with_headline(_blamed(document["findings"]), done.stdout), done.stdout[:300])
 
 
 def _compared(folder: Path, level: str, wrong: Ends, culprits: frozenset[str]) -> Outcome:
+    """By figures alone: compare and report of the dumps of one picture."""
     _calibrated(folder, level, wrong)
-    sgsdump("simulate", "-m", "net.onnx", "-t", "Float", "-i", "pictures/0.png", "--input-config", "input_config.ini",
-            "-o", "float.bin", folder=folder)  # fmt: skip
-    sgsdump("simulate", "-m", "fixed.onnx", "-t", "Fixed", "-i", "pictures/0.png", "-o", "fixed.bin", folder=folder)
+    (folder / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
+    for kind, model, name in (("Float", "net.onnx", "float.bin"), ("Fixed", "fixed.onnx", "fixed.bin")):
+        config = ["--input-config", "input_config.ini"] if kind == "Float" else []
+        sgsdump("simulate", "-m", model, "-t", kind, "-i", "pictures/0.png", *config, folder=folder)
+        (folder / "sigma_outtensor_dump.bin").rename(folder / name)
     done = sgsdump("compare", "fixed.bin", "float.bin", "--json", "layers.json", folder=folder)
     document = json.loads((folder / "layers.json").read_text())
     past = document["verdict"]["past_thresholds"]
@@ -151,15 +153,21 @@ def _calibrated(folder: Path, level: str, wrong: Ends) -> str:
     sgsdump("calibrate", *common, "-o", "fixed.onnx", folder=folder)
     path = folder / "log" / "tensor_min_max.txt"
     if wrong:
-        path.write_text(with_ends(path.read_text(), wrong))
-        sgsdump("calibrate", *common, "--ranges", path, "-o", "fixed.onnx", folder=folder)
-        path.write_text(with_ends(path.read_text(), wrong))
+        text = with_ends(path.read_text(), wrong)
+        (folder / "wrong.txt").write_text(text)
+        path.write_text(text)
+        sgsdump("calibrate", *common, "--quant-file", path, "-o", "fixed.onnx", folder=folder)
+        path.write_text(text)
     return str(path)
 
 
 def with_ends(text: str, wrong: Ends) -> str:
     """A tensor_min_max.txt with other ends of some tensors."""
-    raise NotImplementedError
+    for name, (low, high) in wrong.items():
+        line = f"Name:{name}, min: {low:.6f}, max: {high:.6f};"
+        text, count = re.subn(rf"(?m)^\s*Name:\s*{re.escape(name)},.*$", line, text)
+        assert count, f"{name} has no range"
+    return text
 
 
 def _blamed(findings: list[dict]) -> tuple[str, ...]:
@@ -169,10 +177,12 @@ def _blamed(findings: list[dict]) -> tuple[str, ...]:
     )
 
 
-def _with_headline(named: tuple[str, ...], headline: str) -> tuple[str, ...]:
-    """What the first lines name goes first: a headline that says another thing than the JSON is wrong."""
-    said = re.findall(r"`([^`]+)`", headline)
-    return tuple(dict.fromkeys([*said[:1], *named]))
+def _with_headline(named: tuple[str, ...], printed: str) -> tuple[str, ...]:
+    """What the first lines name goes first: a headline that says another thing than the JSON is wrong, and so is none
+    where the JSON names something."""
+    said = re.findall(r"arises at (?:the input )?(\S+)", "\n".join(printed.splitlines()[:4]))
+    first = said[:1] or (["nothing in the first lines"] if named else [])
+    return tuple(dict.fromkeys([*first, *named]))
 
 
 PLANTS = {
