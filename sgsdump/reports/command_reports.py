@@ -43,7 +43,8 @@ def report_of_diagnosis(
     comparison = compared.comparison
     report = report_of(comparison, diagnosis.limits, context, steps(diagnosis))
     layers = _with_measured(report.layers, diagnosis)
-    return replace(report, verdict=verdict(diagnosis, comparison), layers=layers)
+    good = diagnosis.good and bool(diagnosis.share.convolutions)
+    return replace(report, verdict=verdict(diagnosis, comparison), layers=layers, good=good)
 
 
 def diagnosed(

@@ -153,6 +153,7 @@ class Report:
     layers    in depth order.
     left_out  the layers that were not compared, and why.
     limits    thresholds by metric (``cos``, ``rmse``, ``mse``, ``sqnr``), for the lines in the chart.
+    good      the verdict in one word; None: whether no layer fails.
     """
 
     title: str
@@ -164,6 +165,7 @@ class Report:
     tradeoff: Tradeoff | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     facts: Sequence[tuple[str, str]] = ()
+    good: bool | None = None
 
 
 def report_of(
