@@ -1,8 +1,9 @@
 """The tuned plans side by side: what each costs (bytes, MACs at 16 bits) and gives (error, COS, RMSE, metric), and its
 files.
 
-The search tries plans by fake quantisation, which is quick and near; the plan that is taken is run as it will be, in
-the hardware's own integers, on the pictures that judged the search (``verify``).
+The search tries plans by fake quantisation, which is quick and near, and only proposes: every plan of the table is run
+as it will be, in the hardware's own integers, on the pictures that judged the search, and these figures choose the one
+to take (``in_integers``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from sgsdump.quantisation.quant_file import quant_params
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
+from sgsdump.tuning.criteria import Target
+from sgsdump.tuning.search import ENOUGH
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.sidecars.quant_param_entries import QuantParam
-    from sgsdump.tuning.criteria import CombinedError, Picture
+    from sgsdump.tuning.criteria import Picture
     from sgsdump.tuning.plan_scores import PlanScores
     from sgsdump.tuning.proposals import Sizes
     from sgsdump.tuning.search import Proposed, SearchResult
@@ -91,8 +94,8 @@ class Row:
 @dataclass(frozen=True)
 class Pareto:
     """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take;
-    ``objective`` what the error is, ``left_out`` the outputs that cannot count, ``verified`` what the row to take gives
-    in the hardware's own integers."""
+    ``objective`` what the error is, ``left_out`` the outputs that cannot count, ``exact`` what each row gives in the
+    hardware's own integers, ``verified`` the one to take among these."""
 
     rows: tuple[Row, ...]
     cloud: tuple[tuple[float, float], ...]
@@ -103,6 +106,14 @@ class Pareto:
     left_out: tuple[str, ...]
     effort: Effort
     verified: Verified | None = None
+    exact: tuple[Verified, ...] = ()
+
+    @property
+    def too_hopeful(self) -> float | None:
+        """The largest part by which a plan's error in integers is above the one it was searched with; None where
+        nothing was verified."""
+        pairs = [(v.error, row.error) for row, v in zip(self.rows, self.exact) if row.error > 0]
+        return max((exact / searched - 1 for exact, searched in pairs), default=None)
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with one line per plan, the columns of the CSV. Raises MissingExtra without pandas."""
@@ -170,21 +181,39 @@ class Verified:
     rmse: Mapping[str, float]
 
 
-def verify(
-    model: Model,
-    fixed: FixedModel,
-    pictures: Sequence[Picture],
-    combined: CombinedError,
-    outputs: Sequence[str],
+def in_integers(
+    result: Pareto,
+    pool: PlanScores,
+    trial: PlanTrial,
+    side: SideRanges = NOTHING_BESIDE,
+    target: Target | None = None,
     progress: Progress = SILENT,
-) -> Verified:
-    """Run the fixed model of ``model`` on every picture. Raises ModelError when onnxruntime will not load it."""
-    exact = exact_score(model, fixed, pictures, progress)
-    return Verified(
-        combined.of(exact),
-        {name: exact.cos(name) for name in outputs},
-        {name: exact.rmse(name) for name in outputs},
-    )
+) -> Pareto:
+    """Every row run in integers, which decide the one to take: the smallest that goes ENOUGH of the way there, or
+    reaches the target; where none does, the one that the search took."""
+    scores = [exact_score(trial.model, fixed_of(trial, row, side), pool.pictures, progress) for row in result.rows]
+    exact = [
+        Verified(
+            pool.combined.of(score),
+            {name: score.cos(name) for name in pool.outputs},
+            {name: score.rmse(name) for name in pool.outputs},
+        )
+        for score in scores
+    ]
+    low, high = exact[0].error, exact[-1].error
+    aim = Target("error", False, low - ENOUGH * (low - high if low > high else 0.0))
+    if target is not None and target.name != "metric":
+        aim = target
+    if target is None or target.name != "metric":
+        good = [
+            (row.rate, v.error, place)
+            for place, (row, v, score) in enumerate(zip(result.rows, exact, scores))
+            if aim.reached(score, pool.outputs, v.error)
+        ]
+        if good:
+            result = replace(result, taken=result.rows[min(good)[2]])
+    taken = next(place for place, row in enumerate(result.rows) if row is result.taken)
+    return replace(result, exact=tuple(exact), verified=exact[taken])
 
 
 def exact_score(model: Model, fixed: FixedModel, pictures: Sequence[Picture], progress: Progress = SILENT) -> Score:
@@ -264,8 +293,16 @@ def _share(macs: Mapping[str, int], chosen: set[str]) -> float | None:
 
 def as_document(result: Pareto) -> Any:
     """Plain Python for JSON; NaN as null."""
-    rows = [{**_flat(row, "outputs"), "taken": row is result.taken} for row in result.rows]
-    facts = {name: value for name, value in _flat(result, "effort").items() if name not in ("rows", "taken", "cloud")}
+    exact = {id(row): v.error for row, v in zip(result.rows, result.exact)}
+    rows = [
+        {**_flat(row, "outputs"), "taken": row is result.taken, "integer_error": exact.get(id(row))}
+        for row in result.rows
+    ]
+    facts = {
+        name: value
+        for name, value in _flat(result, "effort").items()
+        if name not in ("rows", "taken", "cloud", "exact")
+    }
     verified = None if result.verified is None else vars(result.verified)
     return _plain({**facts, "verified": verified, "rows": rows, "cloud": result.cloud})
 

@@ -82,7 +82,7 @@ def _planted(fault: Fault) -> Callable[[np.random.Generator, Path], Outcome]:
             if right and truth.worst >= LEAST_ERROR:
                 break
         names = {n for name, part in truth.regained.items() if part >= AS_GOOD * best for n in _names(truth, name)}
-        return WAYS[way](folder, level, wrong, frozenset(names))
+        return WAYS[way](folder, level, wrong, frozenset(names), truth.picture)
 
     return plant
 
@@ -106,10 +106,10 @@ def healthy(rng: np.random.Generator, folder: Path) -> Outcome:
         truth = intervene(folder, data, level, {})
         if truth.worst <= 0.08 and truth.cos >= 0.995:
             break
-    return WAYS[way](folder, level, {}, frozenset())
+    return WAYS[way](folder, level, {}, frozenset(), truth.picture)
 
 
-def _diagnosed(folder: Path, level: str, wrong: Ends, culprits: frozenset[str]) -> Outcome:
+def _diagnosed(folder: Path, level: str, wrong: Ends, culprits: frozenset[str], picture: int) -> Outcome:
     common = ["-m", "net.onnx", "-i", "pictures", "--input-config", "input_config.ini", "--quant-level", level]
     given = ["--ranges", _calibrated(folder, level, wrong)] if wrong else []
     done = sgsdump("diagnose", *common, *given, "-o", "diagnosis", folder=folder)
@@ -118,7 +118,7 @@ def _diagnosed(folder: Path, level: str, wrong: Ends, culprits: frozenset[str]) 
     return Outcome(culprits, _with_headline(named, done.stdout), done.stdout[:300])
 
 
-def _advised(folder: Path, level: str, wrong: Ends, culprits: frozenset[str]) -> Outcome:
+def _advised(folder: Path, level: str, wrong: Ends, culprits: frozenset[str], picture: int) -> Outcome:
     ranges = _calibrated(folder, level, wrong)
     done = sgsdump(
         "advise", ranges, "-m", "net.onnx", "-i", "pictures", "--input-config", "input_config.ini",
@@ -128,13 +128,13 @@ def _advised(folder: Path, level: str, wrong: Ends, culprits: frozenset[str]) ->
     return Outcome(culprits, _with_headline(_blamed(document["findings"]), done.stdout), done.stdout[:300])
 
 
-def _compared(folder: Path, level: str, wrong: Ends, culprits: frozenset[str]) -> Outcome:
-    """By figures alone: compare and report of the dumps of one picture."""
+def _compared(folder: Path, level: str, wrong: Ends, culprits: frozenset[str], picture: int) -> Outcome:
+    """By figures alone: compare and report of the dumps of the picture that goes wrong most."""
     _calibrated(folder, level, wrong)
     (folder / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
     for kind, model, name in (("Float", "net.onnx", "float.bin"), ("Fixed", "fixed.onnx", "fixed.bin")):
         config = ["--input-config", "input_config.ini"] if kind == "Float" else []
-        sgsdump("simulate", "-m", model, "-t", kind, "-i", "pictures/0.png", *config, folder=folder)
+        sgsdump("simulate", "-m", model, "-t", kind, "-i", f"pictures/{picture}.png", *config, folder=folder)
         (folder / "sigma_outtensor_dump.bin").rename(folder / name)
     done = sgsdump("compare", "fixed.bin", "float.bin", "--json", "layers.json", folder=folder)
     document = json.loads((folder / "layers.json").read_text())

@@ -217,12 +217,14 @@ class Interventions:
     """error      of the outputs as they are.
     regained   by each domain's first input, the part of it that goes away with this domain alone at 16 bits and its
                range as calibrated.
+    picture    the one whose outputs are furthest off.
     domains    by each domain's first input, its convolutions.
     """
 
     error: float
     worst: float
     cos: float
+    picture: int
     regained: Mapping[str, float]
     domains: Mapping[str, tuple[str, ...]]
 
@@ -248,6 +250,8 @@ def intervene(folder: Path, data: np.ndarray, level: str, wrong: Mapping[str, tu
     trial = PlanTrial(model, found.ranges, config, level != "L1")
     raw = np.clip(np.round(data * 64 + 127), 0, 255)
 
+    pictures_errors: list[np.ndarray] = []
+
     def errors(arrays: tuple[str, ...], ranges: Mapping[str, Range]) -> np.ndarray:
         import onnxruntime as ort
 
@@ -257,6 +261,8 @@ def intervene(folder: Path, data: np.ndarray, level: str, wrong: Mapping[str, tu
         feed = raw.astype(np.float32 if kind == "tensor(float)" else np.uint8)
         ours = [session.run(names, {"data": one[None]}) for one in feed]
         values = [np.concatenate([run[place] for run in ours]).astype(np.float64) for place in range(len(names))]
+        far = [np.abs(a - b).reshape(len(data), -1).sum(1) for a, b in zip(values, true)]
+        pictures_errors.append(np.sum([part / part.sum() for part in far], axis=0))
         cosines = [np.sum(a * b) / np.sqrt(np.sum(a * a) * np.sum(b * b)) for a, b in zip(values, true)]
         return np.array([[np.abs(a - b).sum() / np.abs(b).sum() for a, b in zip(values, true)], cosines])
 
@@ -274,4 +280,4 @@ def intervene(folder: Path, data: np.ndarray, level: str, wrong: Mapping[str, tu
         now = errors((*own, domain.name), {**found.ranges, **cured})[0].mean()
         regained[domain.name] = 1 - now / base.mean()
         domains[domain.name] = domain.convolutions
-    return Interventions(base.mean(), base.max(), cos.min(), regained, domains)
+    return Interventions(base.mean(), base.max(), cos.min(), int(pictures_errors[0].argmax()), regained, domains)
