@@ -132,10 +132,8 @@ def _by_measure(conv: Convolution, evidence: Signs, measured: Measured, good: bo
     share = f"alone at 8 bits it brings {_percent(measured.brings_share)} of the output error"
     rules = rules_text(evidence)
     if measured.clipped and not good:
-        reason = (
-            f"its range does not hold its values: with one that does, {_percent(measured.gives_back)} of the output"
-        )
-        return Advice(conv, NO, f"{reason} error goes away; 16 bits do not help", evidence, measured)
+        gain = f"with one that does, {_percent(measured.gives_back)} of the output error goes away"
+        return Advice(conv, NO, f"its range does not hold its values: {gain}; 16 bits do not help", evidence, measured)
     if max(measured.brings_share, measured.removes_share) >= MUCH and not good:
         reason = [f"{share}; raised alone, {_percent(measured.removes_share)} of it goes away"]
         reason.append(rules or "no rule of thumb sees it")

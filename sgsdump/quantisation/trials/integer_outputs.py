@@ -204,10 +204,10 @@ def outputs_of(
 
 def _settle(held: list[Arrays], sums: list[_Sums], names: Sequence[str], odd: set[str]) -> dict[str, np.ndarray]:
     """The means of what was held, which is let go."""
-    means = {}
+    means: dict[str, np.ndarray] = {}
     for name in names:
         if name not in odd and held and held[0][name].dtype.kind == "f":
-            means[name] = np.mean([real[name] for real in held], axis=0, dtype=np.float64)
+            means[name] = np.asarray(np.mean([real[name] for real in held], axis=0, dtype=np.float64))
     for each in sums:
         for values, real in zip(each.held, held):
             _centre(means, [(values, real)], [each], odd)
