@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from plants.outcome import Outcome, drawn  # noqa: E402
+from plants.outcome import Outcome, drawn
 
 GROUPS = ("quantisation", "executors", "dumps", "programs")
 

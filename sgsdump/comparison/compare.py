@@ -20,7 +20,9 @@ from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.alignment import Pair, Settled, align, compared, has_own_inputs, without, without_unwritten
 from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import network_outputs, with_rises
+from sgsdump.comparison.layout_match import RETRY_BELOW
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import Settings
 from sgsdump.comparison.naming.name_sources import NameSources
@@ -29,7 +31,7 @@ from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.pairs_by_network import Placed, placed
 from sgsdump.comparison.naming.pairs_by_stage import with_stages
 from sgsdump.comparison.own_metric import Asked
-from sgsdump.comparison.pair_result import Measures, Started
+from sgsdump.comparison.pair_result import Measures, Started, is_rearranged
 from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
 from sgsdump.comparison.same_values import WORTH, Mapper, Probes, find_misnamed, may_be_renamed
 from sgsdump.comparison.sums.summation import sums_of_each
@@ -47,6 +49,7 @@ from sgsdump.tensors.stages import Stage
 MeasuredBy = Callable[[Measures, Dump, Dump, Sequence[Pair]], Iterable[Row | Failed]]
 
 LEAST, MOST, PAIRS = 4 << 20, 24 << 20, 64  # bytes of a batch, and the pairs it has at most
+MOST_SORTED = 1 << 20  # values that are sorted to see whether they are the same in another order
 SHARES = 4  # batches that a thread would have to go if all were as large as the next one
 
 
@@ -137,7 +140,9 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
     ):
         places = _settled(sample, benchmark, options, pool.map)
         alignment = align(sample, benchmark, options.inputs, places.settled)
+        whole = alignment
         alignment, excluded = without(alignment, options.exclude)
+        completeness = completeness_of(sample, benchmark, whole, alignment, places.sources)
         alignment, unwritten = without_unwritten(alignment)
         pairs = alignment.pairs
         stream: Iterable[Row | Failed] = (
@@ -152,6 +157,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         if probes and any(map(is_suspicious, results)):
             held = {"benchmark": compared(benchmark, options.inputs), "sample": compared(sample, options.inputs)}
             misnamed = find_misnamed(pairs, results, held, probes, pool.map)
+    _mark_rearranged(pairs, results, options.measures)
     outputs = network_outputs(sample) | network_outputs(benchmark) if misnamed else frozenset()
     rows: list[Row] = []
     failed: list[Failed] = []
@@ -173,7 +179,21 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         benchmark.notes,
         excluded,
         unwritten,
+        completeness,
     )
+
+
+def _mark_rearranged(pairs: Sequence[Pair], results: list[Row | Failed], measures: Measures) -> None:
+    """Mark the first bad rows of which both sides hold the same values in another order."""
+    looked = 0
+    for i, (pair, row) in enumerate(zip(pairs, results)):
+        if not isinstance(row, Row) or row.cos > RETRY_BELOW or not (row.sums and row.sums.d1 and row.finite):
+            continue
+        looked += row.count
+        if looked > MOST_SORTED:
+            return
+        if is_rearranged(pair, row, measures):
+            results[i] = row.replaced(rearranged=True)
 
 
 def _settled(sample: Dump, benchmark: Dump, options: Options, run: Mapper) -> Placed:

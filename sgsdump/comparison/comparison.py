@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.comparison.alignment import Unpaired
+from sgsdump.comparison.completeness import UNKNOWN, Completeness
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.tables import data_frame
@@ -72,6 +73,13 @@ class Comparison:
     benchmark_notes: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
+    completeness: Completeness = UNKNOWN
+
+    @property
+    def is_complete(self) -> bool:
+        """True when no output and no run of the benchmark is missing, and at least half of its layers were compared."""
+        whole = self.completeness
+        return not (whole.missing_outputs or whole.runs or whole.is_half(len(self.rows)))
 
     @property
     def suspects(self) -> tuple[Row, ...]:
@@ -104,7 +112,8 @@ class Comparison:
         return tuple(row for row in self.rows if not row.passes(thresholds))
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        """True when something was compared, nothing failed to be, every row is within, and none is a suspect."""
+        """True when something was compared, nothing failed to be, every row is within, and none is a suspect. What is
+        missing of the benchmark is another question: ``is_complete``."""
         return bool(self.rows) and not self.failed and all(row.passes(thresholds) for row in self.rows)
 
     def check_layers(self, thresholds: Thresholds) -> None:

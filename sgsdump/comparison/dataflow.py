@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import ml_dtypes
 
-from sgsdump.comparison.row import Row
+from sgsdump.comparison.row import LEAST, Row
 from sgsdump.dumps.dump import Dump
 from sgsdump.errors import listed
 from sgsdump.tensors.dtypes import KNOWN, is_float
@@ -118,6 +118,8 @@ def with_rises(
         benchmark_names = {row.sample_name: row.name for row in trusted}
         flow = nearest_sources(sample, benchmark_names.keys())
         sources = [tuple(benchmark_names[name] for name in flow.get(row.sample_name, ())) for row in rows]
+    elif not any(row.io == "in" for row in rows):
+        return _risen_in_order(rows)
     else:
         sources = _rows_before(rows)
     if any(row.io == "in" for row in rows):
@@ -136,8 +138,10 @@ def _made_before(rows: list[Row]) -> Iterator[tuple[str, ...]]:
             makers[alike] = row.name
 
 
-def risen_again(rows: list[Row]) -> list[Row]:
-    """The rows with the ``rise`` that their errors and their ``sources`` give."""
+def risen_again(rows: list[Row], by_flow: bool = True) -> list[Row]:
+    """The rows with the ``rise`` that their errors and their ``sources`` give, or the order where no flow is known."""
+    if not by_flow:
+        return _risen_in_order(rows)
     errors = {row.name: row.error for row in rows if not row.misnamed}
     return [_risen(row, tuple(name for name in row.sources if name in errors), errors) for row in rows]
 
@@ -149,6 +153,13 @@ def _rows_before(rows: list[Row]) -> list[tuple[str, ...]]:
         sources.append(before)
         before = before if row.misnamed else (row.name,)
     return sources
+
+
+def _risen_in_order(rows: list[Row]) -> list[Row]:
+    """The rises over the rows before, of which it is not known that they feed the row: it has no sources."""
+    errors = {row.name: row.error for row in rows if not row.misnamed}
+    risen = [_risen(row, names, errors) for row, names in zip(rows, _rows_before(rows))]
+    return [row.with_rise((), row.rise) for row in risen]
 
 
 def _risen(row: Row, sources: tuple[str, ...], errors: dict[str, float]) -> Row:
@@ -167,7 +178,7 @@ def is_rounding(row: Row) -> bool:
     16-bit type, two decimal digits of a wider one, whose sums were added up in another order."""
     dtype = KNOWN.get(row.benchmark_dtype)
     if row.statistics and row.error <= _LAST_DIGITS:
-        return True
+        return not row.checksums or row.error > LEAST
     if not row.finite or dtype is None or not is_float(dtype):
         return False
     units = _UNITS_OF_16_BITS if dtype.itemsize <= 2 else _UNITS
@@ -197,6 +208,8 @@ def _side(row: Row) -> str:
 
 
 def _error(row: Row) -> str:
-    if row.statistics:
-        return f"apart by {row.error:.3g}"
+    if row.statistics or row.checksums:
+        return f"apart by {row.error:.3g}" if row.error > LEAST else "apart by their checksums"
+    if row.indices is not None:
+        return f"{row.indices.differing} of {row.indices.count} values differ"
     return f"RMSE {row.rmse:.3g}" if row.finite else f"NaN or Inf in {row.odd_apart} places of one side"

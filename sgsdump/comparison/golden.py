@@ -40,7 +40,8 @@ from sgsdump.comparison.naming.pairs_by_stage import align_stages
 from sgsdump.comparison.pair_result import compared_as_stored, layouts
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.tables import data_frame
-from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
+from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, ValuesError
+from sgsdump.files.mapped import in_memory
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.tensor import values_of
 
@@ -329,13 +330,16 @@ def _counts(settings: GoldenSettings, *sides: Mapping | None) -> str:
 
 def _real(record: Record, as_stored: bool) -> np.ndarray:
     values = values_of(record.tensor if as_stored else record.tensor.logical())
-    return values.array if values.to_real is None else values.to_real(values.array)
+    array = in_memory(values.array)
+    return array if values.to_real is None else values.to_real(array)
 
 
 def _known_layouts(pairs: Sequence[Pair], as_stored: bool) -> list[Layouts]:
     """Each side's layout and the last one's; unknown where a device's cannot be undone (loading reports it)."""
     try:
         return [layouts(pair, as_stored) for pair in pairs]
+    except FileChanged:
+        raise
     except SgsdumpError:
         return [(None, None)] * len(pairs)
 
@@ -357,6 +361,8 @@ def golden_row(
     try:
         stored = [load() for load in sides]
         fitted, notes = _fitted(stored, known or [(None, None)] * len(sides))
+    except FileChanged:
+        raise
     except SgsdumpError as error:
         return GoldenRow(file, name, tag, reason=str(error))
     arrays = [_computable(array) for array in fitted]

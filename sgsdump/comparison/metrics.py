@@ -4,8 +4,8 @@ A metric is a number made of the ``Sums`` of a pair of tensors, or of an ``Accum
 way any number of metrics costs one pass over the values. To add one, write its function and add it to ``METRICS``;
 where it needs more than the sums, give it an accumulator, which several metrics may share.
 
-mse, cos and rmse are always printed. The next eight are those of the SDAA dump tools, ten more those of msaccucmp, the
-last six those that users know from Polygraphy and onnxruntime. Four formulas have two names, one per tool. Where a
+mse, cos and rmse are always printed. Then come those of the SDAA dump tools, those of msaccucmp, and those that users
+know from Polygraphy and onnxruntime. Four formulas have two names, one per tool. Where a
 vendor's own figure hides something (a benchmark of zeros, say), the metric here does not: values without a relative
 error are left out and counted. What the vendors print, digit by digit, is in ``vendor_metrics``.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,9 @@ WITH_MODES = [name for name in COMMANDS if hasattr(COMMANDS[name], "MODES")]
 # What is typed for an option that takes a value; a path for every other.
 VALUES = {
     **dict.fromkeys(["step", "rank", "level", "top", "worst", "depth"], "1"),
-    **dict.fromkeys(["min_cos", "max_rmse", "max_mse", "th1", "th2", "input_tag", "threshold"], "0.5"),
+    **dict.fromkeys(
+        ["min_cos", "max_rmse", "max_mse", "max_channel_rmse", "th1", "th2", "input_tag", "threshold"], "0.5"
+    ),
     **{"metrics": "sqnr", "limit": "sqnr=20", "exclude": "none*", "name_rule": "q=a", "compatible": "msprobe"},
     **{"sort": "worst", "scheduler": "tcp://127.0.0.1:1", "layout": "NHWC", "dtype": "float32", "bisect": "reference"},
     **{"original_shape": "q=1,2", "select": "*", "operations": "[0]", "name": "a", "part": "[0]", "op_type": "Conv"},
@@ -232,4 +235,6 @@ def test_every_file_that_compare_writes_is_checked_before_it_is_written():
     """``FILES`` keeps an output from replacing an input, and labels it with the run's step and rank."""
     from sgsdump.reports.layers import WRITERS
 
-    assert {*WRITERS, "csv", "json", "html"} <= set(compare_options.FILES)
+    paths = {field.name for field in fields(compare_options.Output) if field.type == "Path | None"}
+    # A folder and the name map are checked by name; a run of its own has no name map.
+    assert paths - {"plots", "write_name_map"} == set(compare_options.FILES) >= set(WRITERS)

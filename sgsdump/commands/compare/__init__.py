@@ -183,6 +183,7 @@ def _compare_merged(options: Options) -> int:
 
     pairs = each(TERMINAL, runs.pairs.items(), "compare", "run", len(runs.pairs))
     comparison = merge_each((name, of_pair(*paths)) for name, paths in pairs)
+    comparison = replace(comparison, completeness=replace(comparison.completeness, runs=runs.only_in_benchmark))
     sides = (
         ("sample", options.benchmark, runs.only_in_sample),
         ("benchmark", options.sample, runs.only_in_benchmark),
@@ -210,7 +211,8 @@ def _conclude(
     print_comparison(options, comparison, limits, table, lines)
     if not comparison.rows:
         raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
-    return 1 if given and not comparison.passes(given) else 0
+    is_whole = options.measuring.allow_missing or comparison.is_complete
+    return 1 if given and not (comparison.passes(given) and is_whole) else 0
 
 
 def _thresholds(measuring: Measuring, own: tuple[str, ...]) -> Thresholds:
@@ -219,7 +221,8 @@ def _thresholds(measuring: Measuring, own: tuple[str, ...]) -> Thresholds:
 
     of_all = tuple((name, limit) for layer, name, limit in measuring.limit if not layer)
     of_layers = tuple(limit for limit in measuring.limit if limit[0])
-    return Thresholds(measuring.min_cos, measuring.max_rmse, measuring.max_mse, of_all, of_layers, own)
+    limits = measuring.min_cos, measuring.max_rmse, measuring.max_mse
+    return Thresholds(*limits, of_all, of_layers, own, measuring.max_channel_rmse)
 
 
 def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:
@@ -350,7 +353,14 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
         if runs:
             print(for_terminal(f"Only in the {side}: {'; '.join(shown(str(run)) for run in runs)}"))
     _print_summary(results)
-    return max(result.status for result in results)
+    measuring = options.measuring
+    lacks = bool(pairs.only_in_benchmark and _has_limits(measuring) and not measuring.allow_missing)
+    return max(lacks, *(result.status for result in results))
+
+
+def _has_limits(measuring: Measuring) -> bool:
+    limits = (measuring.min_cos, measuring.max_rmse, measuring.max_mse, measuring.max_channel_rmse)
+    return bool(measuring.limit) or any(limit is not None for limit in limits)
 
 
 def _print_summary(results: list[_ComparedRun]) -> None:

@@ -1,9 +1,16 @@
 """The layers as JUnit XML, which every CI server shows: a test case per layer.
 
+<<<<<<< HEAD
 A layer past its limits is a ``failure`` whose text has the figures and the limits, and so is one that is missing. A
 pair that could not be compared is an ``error``, as it is for the exit status; what else stands in one dump only or was
 excluded is ``skipped``, with the reason. Elements and attributes are those of the Ant task's schema, as Jenkins, GitLab
 and the like read them.
+=======
+A layer past its limits is a ``failure`` whose text has the figures and the limits. A pair that could not be compared is
+an ``error``, as it is for the exit status; an output or a run that is missing is a ``failure``.
+What stands in one dump only or was excluded is ``skipped``, with the
+reason. Elements and attributes are those of the Ant task's schema, as Jenkins, GitLab and the like read them.
+>>>>>>> main
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ _OUTCOMES = {"failed": "error", "missing": "failure"}  # of what was not compare
 def render(table: LayerTable, listing: Listing = EVERY) -> str:
     """Well-formed XML 1.0 whatever the names hold: what XML cannot hold is shown as an escape, ``\\x00``. It has every
     layer, whatever the listing: a server counts them."""
-    cases = [_case(entry) for entry in table.entries]
+    cases = [_case(entry) for entry in (*table.entries, *table.lacking)]
     outcomes = Counter(case[0].tag for case in cases)
     counts = {"tests": len(cases), "failures": outcomes["failure"], "errors": outcomes["error"]}
     counts["skipped"] = outcomes["skipped"]

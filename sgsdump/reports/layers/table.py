@@ -75,11 +75,13 @@ class LayerTable:
 
     verdict  sentences that say it all.
     entries  in the benchmark's order, and then what was not compared.
+    lacking  what is missing besides layers: runs, most of the layers.
     """
 
     title: str
     verdict: tuple[str, ...]
     entries: tuple[Entry, ...]
+    lacking: tuple[Entry, ...] = ()
 
     @property
     def compared(self) -> tuple[Entry, ...]:
@@ -119,15 +121,31 @@ EVERY = Listing()
 def table_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED, title: str = "Comparison") -> LayerTable:
     """Every layer of either dump; its first sentences are the HTML report's."""
     compared = (_entry(row, thresholds) for row in comparison.rows)
-    return LayerTable(title, verdict(comparison, thresholds), (*compared, *left_out_of(comparison)))
+    return LayerTable(
+        title, verdict(comparison, thresholds), (*compared, *left_out_of(comparison)), tuple(_incomplete(comparison))
+    )
+
+
+def _incomplete(comparison: Comparison) -> Iterator[Entry]:
+    """What is missing besides layers."""
+    whole = comparison.completeness
+    for name in whole.runs:
+        yield Entry(name, NOT_COMPARABLE, status="missing", remark="a run that the sample lacks")
+    if whole.is_half(len(comparison.rows)):
+        remark = f"only {len(comparison.rows)} of the benchmark's {whole.of} layers could be compared"
+        yield Entry("the comparison", NOT_COMPARABLE, status="missing", remark=remark)
 
 
 def left_out_of(comparison: Comparison) -> Iterator[Entry]:
     """Every layer that was not compared, and why."""
     for failed in comparison.failed:
         yield _not_compared(failed.pair.benchmark, "failed", failed.reason, failed.pair.sample.name)
+    whole = comparison.completeness
     for unpaired in comparison.only_in_benchmark:
-        status: Status = "without counterpart" if unpaired.expected else "only in benchmark"
+        is_without = unpaired.expected or unpaired.record.name in whole.fused
+        status: Status = "without counterpart" if is_without else "only in benchmark"
+        if unpaired.record.name in whole.missing_outputs:
+            status = "missing"
         yield _not_compared(unpaired.record, status, unpaired.reason)
     for unpaired in comparison.only_in_sample:
         status = "without counterpart" if unpaired.expected else "only in sample"

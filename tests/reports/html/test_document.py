@@ -5,12 +5,14 @@ import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.reports.html import document
 from sgsdump.reports.html.document import render
 from sgsdump.reports.report import Context, Report, report_of
 from sgsdump.reports.sentences import verdict
@@ -128,7 +130,8 @@ def test_an_empty_report():
 
 def test_the_verdict_is_two_sentences_that_name_the_layer():
     comparison, *_ = compared([f"layer{i}" for i in range(40)])
-    first, second, *more = verdict(comparison)
+    outputs, missing, cause, first, second, *more = verdict(comparison)
+    assert "layer39" in outputs and "lacks: <i>alone</i>" in missing and "arises at" in cause
     assert comparison.worst.name in first and comparison.jumps[0].name in second and not more
 
 
@@ -138,3 +141,8 @@ def test_the_verdict_is_two_sentences_that_name_the_layer():
 )
 def test_numbers(value, text):
     assert number(value) == text
+
+
+def test_every_script_of_the_page_is_in_it():
+    scripts = {path.stem for path in (Path(document.__file__).parent / "page").glob("*.js")}
+    assert scripts == set(document.SCRIPTS)

@@ -57,6 +57,7 @@ FOLDER = "dump_tensor_data"
 UNKNOWN = np.dtype("V1")
 SHOWN = 3
 _NPY, _TORCH = ".npy", (".pt", ".pth")
+CHECKSUMS = ("md5", "xor")  # in place of statistics or beside them, by their names in the JSON
 DEEPEST = 20
 _PARTS = {
     "input_args": "input",
@@ -128,7 +129,7 @@ class Values:
         return npy_file.tensor_of(path, header, TensorInfo(info.name, header.shape, dtype, op_type=info.op_type))
 
     def _of_torch(self, path: Path, info: TensorInfo) -> Tensor:
-        tensors = read_tensors(path, info.name, [], keep_open=False)
+        tensors = read_tensors(path, info.name, [])
         if len(tensors) > 1:
             raise FormatError(f"{path} holds {len(tensors)} tensors, not one")
         stored = tensors[0]
@@ -274,7 +275,8 @@ def _statistics(facts: Mapping[str, Any]) -> Statistics:
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
 
-    return Statistics(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"))
+    checksums = (f"{kind}:{facts[kind]}" for kind in CHECKSUMS if isinstance(facts.get(kind), (str, int)))
+    return Statistics(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"), checksum=next(checksums, None))
 
 
 def _run_of(path: Path, place: str) -> Run:

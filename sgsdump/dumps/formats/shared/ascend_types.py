@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sgsdump.errors import FormatError
-from sgsdump.files.mapped import map_file, view
+from sgsdump.files.mapped import Source, in_memory, source_of, view
 from sgsdump.tensors.dtypes import KNOWN, name_of, unpacked
 
 # NUMBER NAME CODING; "-" where the encoding is not documented.
@@ -86,7 +86,7 @@ class DataType(NamedTuple):
 def loader(path: Path, coding: Coding, count: int, offset: int) -> Callable[[], np.ndarray]:
     """The ``load`` of a Tensor: ``count`` elements at byte ``offset`` of a file that is mapped only when asked, so that
     a folder of thousands of files keeps none of them open."""
-    return partial(_load, path, coding, count, offset)
+    return partial(_load, source_of(path), coding, count, offset)
 
 
 def ge_numbers() -> Mapping[str, int]:
@@ -137,15 +137,15 @@ def is_device_layout(layout: str | None) -> bool:
     return layout is not None and layout not in _ORDERS
 
 
-def _load(path: Path, coding: Coding, count: int, offset: int) -> np.ndarray:
+def _load(source: Source, coding: Coding, count: int, offset: int) -> np.ndarray:
     if not count:
         return np.empty(0, coding.dtype)
-    data = map_file(path)
-    if offset + coding.size(count) > len(data):
-        raise FormatError(f"{path} has become shorter since it was opened; open the dump again")
+    source.check()
+    if offset + coding.size(count) > len(source):
+        raise FormatError(f"{source.path} has become shorter since it was opened; open the dump again")
     if coding.decode is None:
-        return view(data, coding.dtype, count, offset)
-    return coding.decode(view(data, np.dtype(np.uint8), coding.size(count), offset), count)
+        return view(source, coding.dtype, count, offset)
+    return coding.decode(in_memory(view(source, np.dtype(np.uint8), coding.size(count), offset)), count)
 
 
 def _entries(table: str) -> list[tuple[int, str, str]]:

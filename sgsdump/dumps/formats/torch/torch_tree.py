@@ -147,7 +147,7 @@ def _listed(folder: Path, entries: tuple[Entry, ...], there: set[str], notes: li
         index = numbers.setdefault(entry.module, len(numbers))
         if entry.file in there:
             try:
-                tensor = torch_file.read_tensors(folder / entry.file, entry.name, notes, keep_open=False)[0]
+                tensor = torch_file.read_tensors(folder / entry.file, entry.name, notes)[0]
             except FormatError as error:
                 notes.append(f"left out: {error}")
                 continue
@@ -178,7 +178,7 @@ def _found(path: Path, names: list[str], run: str, modules: Modules, notes: list
         kind = _type(operator, modules)
         for parts, name in sorted(operators[operator], key=lambda item: in_order(item[0].stem)):
             try:
-                tensors = torch_file.read_tensors(path / name, _stem(_below(name, run or ".")), notes, keep_open=False)
+                tensors = torch_file.read_tensors(path / name, _stem(_below(name, run or ".")), notes)
             except FormatError as error:
                 notes.append(f"left out: {error}")
                 continue
