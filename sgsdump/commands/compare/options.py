@@ -33,13 +33,12 @@ MODES = Modes(
         **dict.fromkeys("benchmark inputs tensor_min_max parse_net th1".split(), _COMPARED),
         **dict.fromkeys("sort top only_bad csv json junit markdown annotate".split(), _COMPARED),
         **dict.fromkeys("match_by_value stages name_map name_rule scheduler html plots".split(), _MEASURED),
-        **dict.fromkeys(
-            "min_cos max_rmse max_mse max_channel_rmse allow_missing metrics metric limit exclude".split(), _MEASURED
-        ),
+        **dict.fromkeys("min_cos max_rmse max_mse max_channel_rmse metrics metric limit exclude".split(), _MEASURED),
+        "allow_missing": _COMPARED,
         "compatible": (TWO, TREES),
         "write_name_map": (TWO,),
         "runs": (RUNS,),
-        **dict.fromkeys(["golden", "input_tag", "allow_missing"], (GOLDEN,)),
+        **dict.fromkeys(["golden", "input_tag"], (GOLDEN,)),
     },
     refusals={
         TREES: "is for one run, and these are several: choose with --step, --rank",
@@ -47,7 +46,6 @@ MODES = Modes(
         GOLDEN: "cannot be combined with --golden; leave one of them out",
         WATCHER: "is for two dumps; name the benchmark too, or leave it out for a watcher's dump",
         "input_tag": "belongs to --golden; name the golden dump too",
-        "allow_missing": "belongs to --golden; name the golden dump too",
     },
     spelled={},
 )
@@ -77,7 +75,6 @@ class Measuring:
     limit: Sequence[tuple[str, str, float]]
     exclude: Sequence[str]
     compatible: str | None
-    allow_missing: bool
     th1: float
 
 
@@ -236,7 +233,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--allow-missing",
         action="store_true",
-        help="with limits, do not exit 1 because outputs, runs or most layers of the benchmark are missing",
+        help="with limits or --golden, do not exit 1 because outputs, runs, layers of golden or most layers are missing",
     )
     parser.add_argument(
         "--exclude",
@@ -259,9 +256,6 @@ def _add_golden(parser: argparse._ActionsContainer) -> None:
         type=float,
         metavar="X",
         help=f"how many times the benchmark's error may be (default {INPUT_TAG:g})",
-    )
-    parser.add_argument(
-        "--allow-missing", action="store_true", help="exit 0 though a layer is missing on one side; it is still said"
     )
     parser.add_argument(
         "--th1",

@@ -1,16 +1,9 @@
 """The layers as JUnit XML, which every CI server shows: a test case per layer.
 
-<<<<<<< HEAD
-A layer past its limits is a ``failure`` whose text has the figures and the limits, and so is one that is missing. A
-pair that could not be compared is an ``error``, as it is for the exit status; what else stands in one dump only or was
-excluded is ``skipped``, with the reason. Elements and attributes are those of the Ant task's schema, as Jenkins, GitLab
+A layer past its limits is a ``failure`` whose text has the figures and the limits, and so is a layer, an output
+or a run that is missing. A pair that could not be compared is an ``error``, as it is for the exit status; what else
+stands in one dump only or was excluded is ``skipped``, with the reason. Elements and attributes are those of the Ant task's schema, as Jenkins, GitLab
 and the like read them.
-=======
-A layer past its limits is a ``failure`` whose text has the figures and the limits. A pair that could not be compared is
-an ``error``, as it is for the exit status; an output or a run that is missing is a ``failure``.
-What stands in one dump only or was excluded is ``skipped``, with the
-reason. Elements and attributes are those of the Ant task's schema, as Jenkins, GitLab and the like read them.
->>>>>>> main
 """
 
 from __future__ import annotations
