@@ -1,8 +1,8 @@
 """The layers as JUnit XML, which every CI server shows: a test case per layer.
 
 A layer past its limits is a ``failure`` whose text has the figures and the limits, and so is a layer, an output or a
-run that is missing. A pair that could not be compared is an ``error``, as it is for the exit status; what else stands in
-one dump only or was excluded is ``skipped``, with the reason. Elements and attributes are those of the Ant task's
+run that is missing. A pair that could not be compared is an ``error``, as it is for the exit status; what else stands
+in one dump only or was excluded is ``skipped``, with the reason. Elements and attributes are those of the Ant task's
 schema, as Jenkins, GitLab and the like read them.
 """
 
