@@ -1,4 +1,4 @@
-"""A small draw of tools/culprits.py: planted faults of quantisation are named first, a healthy net is called healthy."""
+"""A small draw of tools/culprits.py: planted faults of quantisation are named first, a healthy net is healthy."""
 
 import sys
 from pathlib import Path

@@ -261,8 +261,8 @@ def intervene(folder: Path, data: np.ndarray, level: str, wrong: Mapping[str, tu
         feed = raw.astype(np.float32 if kind == "tensor(float)" else np.uint8)
         ours = [session.run(names, {"data": one[None]}) for one in feed]
         values = [np.concatenate([run[place] for run in ours]).astype(np.float64) for place in range(len(names))]
-        far = [np.abs(a - b).reshape(len(data), -1).sum(1) for a, b in zip(values, true)]
-        pictures_errors.append(np.sum([part / part.sum() for part in far], axis=0))
+        far = [_sums(a - b) / _sums(b) for a, b in zip(values, true)]
+        pictures_errors.append(np.max(far, axis=0))
         cosines = [np.sum(a * b) / np.sqrt(np.sum(a * a) * np.sum(b * b)) for a, b in zip(values, true)]
         return np.array([[np.abs(a - b).sum() / np.abs(b).sum() for a, b in zip(values, true)], cosines])
 
@@ -281,3 +281,8 @@ def intervene(folder: Path, data: np.ndarray, level: str, wrong: Mapping[str, tu
         regained[domain.name] = 1 - now / base.mean()
         domains[domain.name] = domain.convolutions
     return Interventions(base.mean(), base.max(), cos.min(), int(pictures_errors[0].argmax()), regained, domains)
+
+
+def _sums(values: np.ndarray) -> np.ndarray:
+    """The sum of absolute values of each picture."""
+    return np.abs(values).reshape(len(values), -1).sum(1)
