@@ -232,9 +232,11 @@ def _line(operator: Operator, side: str, slot: int, tensor: Any) -> dict[str, An
         "op_type": operator.op_type,
         "module": operator.module,
         "source": operator.source,
+        "param": operator.param,
         "side": side,
         "slot": slot,
         "moment": "after" if side == "out" else "before",
+        **({"weight": operator.name} if operator.weight else {}),
         "dtype": dtype_name(tensor),
         "shape": [int(size) for size in tensor.shape],
     }

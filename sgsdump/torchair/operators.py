@@ -24,7 +24,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 from unittest.mock import patch
@@ -43,6 +43,7 @@ _STORES = frozenset("_modules _parameters _buffers".split())
 _PROGRAM_LINE = re.compile(r'File "([^"]*)", line (\d+)')
 # Reports what could not be done as asked; TorchAir has one too.
 logger = logging.getLogger("sgsdump.torchair")
+_MOST_IN_LIST = 64
 _NOT_TRACED = ("_enter_autocast", "_exit_autocast")
 _SLOT = re.compile(r"(input|output)([0-9]{1,9})")
 Slots = frozenset[tuple[str, int]]
@@ -59,6 +60,7 @@ class Operator:
     writes    it may write into its inputs.
     marked    it stands in a ``scope.data_dump()`` block.
     weight    it brings a weight or a buffer of the network.
+    param     its arguments that are numbers or text, by name.
     """
 
     node: str
@@ -73,6 +75,7 @@ class Operator:
     writes: bool = False
     marked: bool = False
     weight: bool = False
+    param: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def is_data(self) -> bool:
@@ -180,7 +183,22 @@ def _operator(node: Any, op_type: str, number: int, inputs: tuple[str, ...], ali
         _line_of(node.meta),
         _writes(node),
         is_marked(node.meta),
+        param=_param(node),
     )
+
+
+def _param(node: Any) -> dict[str, Any]:
+    """By the names of the operator's schema; of one without a schema by their positions."""
+    schema = getattr(node.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    names += map(str, range(len(names), len(node.args)))
+    return {name: value for name, value in [*zip(names, node.args), *node.kwargs.items()] if _is_simple(value)}
+
+
+def _is_simple(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return len(value) <= _MOST_IN_LIST and all(map(_is_simple, value))
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _data(node: Any, text: str, number: int, names: set[str]) -> Operator:
