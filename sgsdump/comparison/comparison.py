@@ -10,6 +10,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.comparison.alignment import Unpaired
+from sgsdump.comparison.causes import causes
+from sgsdump.comparison.findings import Finding
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.tables import data_frame
@@ -58,7 +60,8 @@ JUMP_SHARE = 0.1
 @dataclass(frozen=True)
 class Comparison:
     """The result: rows in the benchmark's file order, everything that was not compared, and the dumps' notes.
-    ``unwritten`` are the names of tensors that were, on either side, memory to which nothing had been written yet.
+    ``unwritten`` are the names of tensors that were, on either side, memory to which nothing had been written yet;
+    ``arguments`` what the operators were called with that differs, as ``causes.py`` has it.
 
     It is a collection of its rows: ``len(comparison)``, ``for row in comparison``, ``comparison["conv1"]``,
     ``"conv1" in comparison``.
@@ -72,6 +75,12 @@ class Comparison:
     benchmark_notes: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
+    arguments: tuple[Finding, ...] = ()
+
+    @property
+    def causes(self) -> tuple[Finding, ...]:
+        """Why the sides differ: what the operators were called with, and the first that differs by value."""
+        return causes(self.rows, self.arguments)
 
     @property
     def suspects(self) -> tuple[Row, ...]:

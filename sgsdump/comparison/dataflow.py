@@ -23,7 +23,7 @@ from sgsdump.tensors.dtypes import KNOWN, is_float
 _SHOWN = 3
 _UNITS_OF_16_BITS, _UNITS = 4, 128
 _LAST_DIGITS = 1e-12  # of statistics, which are float64 or text
-_DATA = "Data"  # the type of what brings an input or a weight into a graph
+DATA = "Data"  # the type of what brings an input or a weight into a graph
 _NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -180,7 +180,7 @@ def first_difference(rows: Iterable[Row], beyond_rounding: bool = False) -> Diff
     differing = [
         row for row in rows if differs(row) and not row.misnamed and not (beyond_rounding and is_rounding(row))
     ]
-    computed = (row for row in differing if row.io == "out" and row.op_type != _DATA)
+    computed = (row for row in differing if row.io == "out" and row.op_type != DATA)
     first = next(computed, next(iter(differing), None))
     if first is None:
         return None

@@ -19,6 +19,7 @@ from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import risen_again
 from sgsdump.comparison.details import Details, merged
+from sgsdump.comparison.findings import Finding
 from sgsdump.comparison.metrics import METRICS, Sums, cos, mean, merged_sums, mse, rmse
 from sgsdump.comparison.row import Errors, Extras, Failed, OverRuns, Row
 from sgsdump.comparison.stored_integers import merged_integers
@@ -49,7 +50,17 @@ def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
         _notes(comparisons, lambda c: c.benchmark_notes),
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.excluded)),
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.unwritten)),
+        arguments=_arguments(comparisons.values()),
     )
+
+
+def _arguments(comparisons: Iterable[Comparison]) -> tuple[Finding, ...]:
+    """Of all runs, what is the same in several once."""
+    firsts: dict[tuple[str, ...], Finding] = {}
+    for finding in (finding for comparison in comparisons for finding in comparison.arguments):
+        facts = finding.facts
+        firsts.setdefault((finding.layer, facts["argument"], facts["sample"], facts["benchmark"]), finding)
+    return tuple(firsts.values())
 
 
 def merge_each(comparisons: Iterable[tuple[str, Comparison]]) -> Comparison:

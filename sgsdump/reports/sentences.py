@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sgsdump.comparison.alignment import NAME_WAYS
+from sgsdump.comparison.causes import TYPE
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference, is_rounding
+from sgsdump.comparison.findings import Finding
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
 from sgsdump.reports.text import counted, shortened, shown
 
 MOST_JUMPS = 3
+MOST_ARGUMENTS = 5
 MOST_EXCLUDED = 5
 MOST_NAMES = 60
 WIDTH = 110
@@ -169,6 +172,8 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
     """The verdict under a table, as lines of any length, the further ones of a paragraph indented: which layer to look
     at, and every layer that was not compared."""
     rows, missing_rows = comparison.rows, _not_compared(comparison)
+    arguments = [finding for finding in comparison.causes if finding.kind == "argument"]
+    yield from map(argument_line, arguments[:MOST_ARGUMENTS])
     yield f"Compared: {len(rows)} of the benchmark's {len(rows) + missing_rows} layers."
     if comparison.excluded:
         more = " …" if len(comparison.excluded) > MOST_EXCLUDED else ""
@@ -216,6 +221,26 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
 def label(row: Row) -> str:
     """``3.conv1 (CONV_2D)``: the layer's place in the network, its name and its operator."""
     return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type else "")
+
+
+def argument_line(finding: Finding) -> str:
+    """An argument, a type or a weight that differs, and of which operator."""
+    facts = finding.facts
+    of = f" ({finding.op_type})" if finding.op_type else ""
+    where = f" in {facts['module']}" if facts.get("module") else ""
+    at = f", called at {facts['source']}" if facts.get("source") else ""
+    operator = f"{shortened(finding.layer, LONGEST)}{of}{where}{at}"
+    if not finding.figures:
+        sides = f"{facts['sample']} in sample, {facts['benchmark']} in benchmark"
+        return f"The {_argument(facts['argument'])} differs: {sides}, at {operator}."
+    by = f"{finding.figures['error']:.3g}"
+    if (facts["argument"],) == finding.names:
+        return f"The input {facts['argument']}, which no compared operator made, differs by {by}, at {operator}."
+    return f"The weight {facts['argument']} differs by {by}, at {operator}."
+
+
+def _argument(name: str) -> str:
+    return "element type" if name == TYPE else f"argument {name}"
 
 
 def error_before(row: Row, comparison: Comparison) -> float:

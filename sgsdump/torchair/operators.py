@@ -190,9 +190,11 @@ def _operator(node: Any, op_type: str, number: int, inputs: tuple[str, ...], ali
 def _param(node: Any) -> dict[str, Any]:
     """By the names of the operator's schema; of one without a schema by their positions."""
     schema = getattr(node.target, "_schema", None)
-    names = [argument.name for argument in schema.arguments] if schema is not None else []
-    names += map(str, range(len(names), len(node.args)))
-    return {name: value for name, value in [*zip(names, node.args), *node.kwargs.items()] if _is_simple(value)}
+    arguments = list(schema.arguments) if schema is not None else []
+    values = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+    names = [*(argument.name for argument in arguments), *map(str, range(len(arguments), len(node.args)))]
+    values |= {**dict(zip(names, node.args)), **node.kwargs}
+    return {name: value for name, value in values.items() if _is_simple(value)}
 
 
 def _is_simple(value: Any) -> bool:

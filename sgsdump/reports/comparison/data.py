@@ -66,6 +66,7 @@ def render_json(comparison: Comparison, thresholds: Thresholds) -> str:
             "rises_most": [row.name for row in comparison.jumps],
             "other_tensors": [row.name for row in comparison.suspects],
         },
+        "findings": [asdict(finding) for finding in comparison.causes],
         "notes": {"sample": comparison.sample_notes, "benchmark": comparison.benchmark_notes},
         "rows": [
             _row(row) | {"within": row.passes(thresholds), "verdict": row.verdict(thresholds)}

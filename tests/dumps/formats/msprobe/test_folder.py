@@ -114,7 +114,8 @@ def test_names_and_places(tmp_path: Path) -> None:
         ("Module.net.conv1.Conv2d.parameters_grad.weight", "out", 0, 2, "Conv2d", False),
         ("x.0.debug", "out", 0, 3, "x", False),
     ]
-    assert dump.notes == ("2 arguments are not tensors (numbers, texts …); they are left out",)
+    assert not dump.notes
+    assert dump.network()[0].arguments == {"input.0": "1", "input.a.1": "5"}
 
 
 def test_gradients_in_the_spelling_with_a_number(tmp_path: Path) -> None:
