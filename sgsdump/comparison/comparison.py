@@ -10,8 +10,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.comparison.alignment import Unpaired
-from sgsdump.comparison.causes import causes
-from sgsdump.comparison.findings import Finding
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.tables import data_frame
@@ -20,6 +18,8 @@ from sgsdump.notebook import as_html
 
 if TYPE_CHECKING:
     import pandas
+
+    from sgsdump.comparison.findings import Finding
 
 _FACTS = ("name", "op_index", "op_type", "io", "slot", "type_name", "sample_name", "paired", "count")
 _NUMBERS = ("mse", "cos", "rmse", "rise")
@@ -76,11 +76,6 @@ class Comparison:
     excluded: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
     arguments: tuple[Finding, ...] = ()
-
-    @property
-    def causes(self) -> tuple[Finding, ...]:
-        """Why the sides differ: what the operators were called with, and the first that differs by value."""
-        return causes(self.rows, self.arguments)
 
     @property
     def suspects(self) -> tuple[Row, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sgsdump.comparison.alignment import NAME_WAYS
-from sgsdump.comparison.causes import TYPE
+from sgsdump.comparison.causes import TYPE, causes
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference, is_rounding
 from sgsdump.comparison.findings import Finding
@@ -172,7 +172,7 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
     """The verdict under a table, as lines of any length, the further ones of a paragraph indented: which layer to look
     at, and every layer that was not compared."""
     rows, missing_rows = comparison.rows, _not_compared(comparison)
-    arguments = [finding for finding in comparison.causes if finding.kind == "argument"]
+    arguments = [f for f in causes(rows, comparison.arguments) if f.kind == "argument"]
     yield from map(argument_line, arguments[:MOST_ARGUMENTS])
     yield f"Compared: {len(rows)} of the benchmark's {len(rows) + missing_rows} layers."
     if comparison.excluded:
