@@ -52,11 +52,12 @@ def argument_findings(
     for place, row in enumerate(rows):
         of_operator[row.op_index].append((place, row))
     calls = {index: _Call(own[-1][0], [row for _, row in own]) for index, own in of_operator.items()}
+    are_recorded = all(any(op.arguments for op in network.values()) for network in (sample, benchmark))
     found: list[tuple[int, Finding]] = []
     for index, call in calls.items():
         mine, theirs = sample.get(partners.get(index, -1)), benchmark.get(index)
         if mine is not None and theirs is not None:
-            found += [(call.place, finding) for finding in _arguments(call, mine, theirs)]
+            found += [(call.place, f) for f in _arguments(call, mine, theirs)] if are_recorded else []
             found += [(call.place, finding) for finding in _weights(call, theirs)]
     found += _types(calls.values())
     found.sort(key=lambda item: item[0])
@@ -103,8 +104,6 @@ def _arguments(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[F
         values = [side.arguments.get(name) for side in (sample, benchmark)]
         if name.rpartition(".")[2] in _NO_EFFECT or _are_equal(*values):
             continue
-        if None in values and not (sample.arguments and benchmark.arguments):
-            continue  # one of the tools recorded none
         texts = [NOT_GIVEN if value is None else value for value in values]
         yield _finding(call.layer, name, texts[0], texts[1], sample.source or benchmark.source)
 

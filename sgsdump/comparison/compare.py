@@ -122,6 +122,8 @@ def compare(
     own_inputs = [has_own_inputs(dump) for dump in (sample, benchmark)]
     inputs = inputs or any(own_inputs)
     measures = Measures.of(metrics, settings, compatible, crop=not any(own_inputs), details=details)
+    # One library keeps the order of axes from run to run: where they differ, the program is another one.
+    measures = replace(measures, turns=not (all(own_inputs) and sample.format == benchmark.format))
     threads = threads or cores()
     options = Options(inputs, name_map, match_by_value, stages, exclude, measures, threads, measured_by, progress)
     # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
