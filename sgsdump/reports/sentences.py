@@ -172,8 +172,7 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
     """The verdict under a table, as lines of any length, the further ones of a paragraph indented: which layer to look
     at, and every layer that was not compared."""
     rows, missing_rows = comparison.rows, _not_compared(comparison)
-    arguments = [f for f in causes(rows, comparison.arguments) if f.kind == "argument"]
-    yield from map(argument_line, arguments[:MOST_ARGUMENTS])
+    yield from argument_lines(comparison)
     yield f"Compared: {len(rows)} of the benchmark's {len(rows) + missing_rows} layers."
     if comparison.excluded:
         more = " …" if len(comparison.excluded) > MOST_EXCLUDED else ""
@@ -221,6 +220,12 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
 def label(row: Row) -> str:
     """``3.conv1 (CONV_2D)``: the layer's place in the network, its name and its operator."""
     return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type else "")
+
+
+def argument_lines(comparison: Comparison) -> Iterator[str]:
+    """What the operators were called with that differs, a line for each of the first ones."""
+    arguments = [f for f in causes(comparison.rows, comparison.arguments) if f.kind == "argument"]
+    yield from map(argument_line, arguments[:MOST_ARGUMENTS])
 
 
 def argument_line(finding: Finding) -> str:

@@ -279,3 +279,31 @@ def test_two_runs_are_compared_inputs_too(tmp_path: Path) -> None:
     ours, theirs = (opened(tmp_path / name, data, i=array, o=array + 1) for name in "ab")
     found = compare(ours, theirs)
     assert [row.name for row in found.rows] == [f"{API}.input.0", f"{API}.output.0"]
+
+
+def test_the_line_of_the_program_and_the_module_come_from_the_files_beside(tmp_path: Path) -> None:
+    frame = "File /x/site-packages/torch/nn/functional.py, line 9, in conv2d, \n ..."
+    stack = [frame, "File /me/net.py, line 28, in forward, \n x"]
+        "File /x/site-packages/torch/nn/functional.py, line 9, in conv2d, \n ...",
+        "File /me/net.py, line 28, in forward, \n x",
+    ]
+    (tmp_path / "stack.json").write_text(json.dumps({"0": [[API], stack]}))
+    (tmp_path / "construct.json").write_text(json.dumps({API: MODULE}))
+    data = {**in_out(), MODULE: {"input_args": [facts()], "output": [facts()]}}
+    network = opened(tmp_path, data).network()
+    assert (network[0].source, network[0].module, network[0].is_module) == ("net.py:28", "net.conv1", False)
+    assert (network[1].source, network[1].module, network[1].is_module) == ("", "net.conv1", True)
+    (tmp_path / "stack.json").write_text("{")
+    assert open_dump(tmp_path).network()[0].source == ""
+
+
+def test_an_argument_that_differs_is_told(tmp_path: Path) -> None:
+    sides = []
+    for name, eps, largest in (("sample", 1e-2, 4.0), ("benchmark", 1e-5, 3.0)):
+        (tmp_path / name).mkdir()
+        entry = {"input_args": [facts()], "input_kwargs": {"eps": {"type": "float", "value": eps}}}
+        entry["output"] = [facts(Max=largest)]
+        sides.append(opened(tmp_path / name, {API: entry}))
+    [finding] = compare(*sides).arguments
+    assert finding.layer == f"{API}.output.0"
+    assert [finding.facts[key] for key in ("argument", "sample", "benchmark")] == ["input.eps", "0.01", "1e-05"]
