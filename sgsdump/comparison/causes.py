@@ -8,8 +8,9 @@ operator that differs already, with the same arguments and weights, is told afte
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sgsdump.comparison.alignment import Pair
@@ -22,6 +23,8 @@ from sgsdump.tensors.dtypes import KNOWN, is_float
 
 NOT_GIVEN = "not given"
 TYPE = "type"
+_GRADIENT = "parameters_grad"
+_LEFT = 1e-4  # of the other gradients of a module, what rounding leaves of one whose terms cancel
 # Where something is computed or kept, not what.
 _NO_EFFECT = frozenset("device layout pin_memory memory_format non_blocking requires_grad".split())
 
@@ -76,6 +79,30 @@ def _each_weight_once(findings: Iterable[Finding]) -> Iterator[Finding]:
         elif finding.facts["argument"] not in told:
             told.add(finding.facts["argument"])
             yield finding
+
+
+def cancelled(rows: Sequence[Row], pairs: Iterable[Pair]) -> list[Row]:
+    """The rows, those marked whose gradient is zero in theory: both sides hold what is left where large terms cancel,
+    next to nothing beside the gradients of the module's other parameters, as a bias before a normalisation does."""
+    gradients = {pair.benchmark.op_index for pair in pairs if _GRADIENT in pair.benchmark.name.split(".")}
+    largest: defaultdict[int, float] = defaultdict(float)
+    for row in rows:
+        if row.op_index in gradients:
+            largest[row.op_index] = max(largest[row.op_index], _size(row))
+    return [
+        row.replaced(cancelled=True)
+        if row.op_index in gradients and differs(row) and _size(row, max) <= _LEFT * largest[row.op_index]
+        else row
+        for row in rows
+    ]
+
+
+def _size(row: Row, of_sides: Callable[..., float] = min) -> float:
+    """The root mean square of both sides, the smaller one or the larger one; 0 where there are no values."""
+    sums = row.sums
+    if sums is None or not sums.count or not row.finite:
+        return 0.0
+    return math.sqrt(of_sides(sums.aa, sums.bb) / sums.count)
 
 
 def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -19,7 +19,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.alignment import Pair, Settled, align, compared, has_own_inputs, without, without_unwritten
-from sgsdump.comparison.causes import argument_findings
+from sgsdump.comparison.causes import argument_findings, cancelled
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import network_outputs, with_rises
 from sgsdump.comparison.match_by_value import pairs_by_value
@@ -168,7 +168,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
             rows.append(result.replaced(module=module, origin=places.origin_of(pair)))
         else:
             rows.append(result)
-    rows = with_rises(rows, sample, benchmark, places.sources)
+    rows = cancelled(with_rises(rows, sample, benchmark, places.sources), pairs)
     return Comparison(
         tuple(rows),
         alignment.only_in_sample,

@@ -164,8 +164,11 @@ def differs(row: Row) -> bool:
 
 def is_rounding(row: Row) -> bool:
     """Whether the two sides differ by no more than two ways of computing the same: a few units in the last place of a
-    16-bit type, two decimal digits of a wider one, whose sums were added up in another order."""
+    16-bit type, two decimal digits of a wider one, whose sums were added up in another order. What cancellation
+    leaves is rounding."""
     dtype = KNOWN.get(row.benchmark_dtype)
+    if row.cancelled:
+        return True
     if row.statistics and row.error <= _LAST_DIGITS:
         return True
     if not row.finite or dtype is None or not is_float(dtype):

@@ -121,6 +121,7 @@ class Context:
     origin       of an operator's input that no compared operator made, what it is, where that is known.
     misnamed     where only the name made the pair, the tensor that agrees where this one does not, or None; the
                  figures are those of the pair by name, and no threshold passes it.
+    cancelled    both sides hold what rounding left of a gradient that is zero in theory.
     """
 
     note: str = ""
@@ -131,6 +132,7 @@ class Context:
     module: str = ""
     origin: str = ""
     misnamed: Misnamed | None = None
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ FACTS = (
     *"name io slot op_index op_type type_name sample_name paired count mse cos rmse".split(),
     *"sample_nan sample_inf benchmark_nan benchmark_inf note sources by_flow module origin rise misnamed".split(),
     *"sample_dtype benchmark_dtype dtype_note sample_minus_inf benchmark_minus_inf odd_apart".split(),
-    *"extra left_out vendor vendor_message statistics equal integers runs stage".split(),
+    *"extra left_out vendor vendor_message statistics equal integers runs stage cancelled".split(),
 )
 
 
@@ -214,6 +216,7 @@ class Row:
     module = _fact(lambda row: row.context.module)
     origin = _fact(lambda row: row.context.origin)
     misnamed = _fact(lambda row: row.context.misnamed)
+    cancelled = _fact(lambda row: row.context.cancelled)
     extra = _fact(lambda row: row.extras.extra)
     left_out = _fact(lambda row: row.extras.left_out)
     vendor = _fact(lambda row: row.extras.vendor)
@@ -236,7 +239,8 @@ class Row:
     def with_rise(self, sources: tuple[str, ...], rise: float) -> Row:
         """The row with these; ``replaced`` takes several times as long."""
         old = self.context
-        context = Context(old.note, old.dtype_note, sources, old.by_flow, rise, old.module, old.origin, old.misnamed)
+        facts = old.module, old.origin, old.misnamed, old.cancelled
+        context = Context(old.note, old.dtype_note, sources, old.by_flow, rise, *facts)
         return Row(self.place, self.errors, self.counts, context, self.extras)
 
     @property

@@ -27,6 +27,7 @@ MOST_EXCLUDED = 5
 MOST_NAMES = 60
 WIDTH = 110
 LONGEST = 72  # of a name in a sentence
+CANCELLED = "cancellation: this gradient is zero in theory, both sides hold what rounding left of it"
 UNWRITTEN = "nothing had been written to its memory yet"
 _NAMES = " " * 4  # before names that share a reason
 
@@ -57,6 +58,8 @@ def remark(row: Row) -> str:
         remarks.append(str(row.integers))
     if row.runs:
         remarks.append(str(row.runs))
+    if row.cancelled:
+        remarks.append(CANCELLED)
     if row.note:
         remarks.append(row.note)
     if row.extra or row.vendor:

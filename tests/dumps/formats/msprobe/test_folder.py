@@ -13,8 +13,10 @@ from dumps.formats.read_only import ReadOnly
 from dumps.formats.torch import hand_made
 
 from sgsdump import Dump, compare, open_dump
+from sgsdump.comparison.dataflow import first_difference
 from sgsdump.dumps.trees import list_runs
 from sgsdump.errors import ConfigError, FormatError, ValuesError
+from sgsdump.reports.sentences import remark
 from sgsdump.tensors.statistics import Statistics
 
 API, MODULE = "Functional.conv2d.0.forward", "Module.net.conv1.Conv2d.forward.0"
@@ -284,9 +286,6 @@ def test_two_runs_are_compared_inputs_too(tmp_path: Path) -> None:
 def test_the_line_of_the_program_and_the_module_come_from_the_files_beside(tmp_path: Path) -> None:
     frame = "File /x/site-packages/torch/nn/functional.py, line 9, in conv2d, \n ..."
     stack = [frame, "File /me/net.py, line 28, in forward, \n x"]
-        "File /x/site-packages/torch/nn/functional.py, line 9, in conv2d, \n ...",
-        "File /me/net.py, line 28, in forward, \n x",
-    ]
     (tmp_path / "stack.json").write_text(json.dumps({"0": [[API], stack]}))
     (tmp_path / "construct.json").write_text(json.dumps({API: MODULE}))
     data = {**in_out(), MODULE: {"input_args": [facts()], "output": [facts()]}}
@@ -307,3 +306,16 @@ def test_an_argument_that_differs_is_told(tmp_path: Path) -> None:
     [finding] = compare(*sides).arguments
     assert finding.layer == f"{API}.output.0"
     assert [finding.facts[key] for key in ("argument", "sample", "benchmark")] == ["input.eps", "0.01", "1e-05"]
+
+
+def test_a_gradient_that_is_zero_in_theory_is_called_cancellation(tmp_path: Path) -> None:
+    name, sides = "Module.net.conv.Conv2d.parameters_grad.0", []
+    for side, left in (("sample", 3e-7), ("benchmark", -2e-9)):
+        described = {part: [facts((3,), data_name=f"{part}.npy")] for part in ("weight", "bias")}
+        arrays = {"weight": np.float32([1, 2, 3]), "bias": np.float32([left, -left, left])}
+        (tmp_path / side).mkdir()
+        sides.append(opened(tmp_path / side, {name: described}, **arrays))
+    comparison = compare(*sides)
+    assert comparison[f"{name}.bias"].cancelled and comparison[f"{name}.bias"].rmse > 100
+    assert "cancellation" in remark(comparison[f"{name}.bias"])
+    assert not comparison[f"{name}.weight"].cancelled and first_difference(comparison, beyond_rounding=True) is None
