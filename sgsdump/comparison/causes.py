@@ -1,4 +1,4 @@
-"""Why two programs differ: an argument, a type or a weight that is not the same, else the first operator by value.
+"""Why two programs differ: an argument, type or weight, else the first by value. Apart: needs what was recorded of calls.
 
 Arguments and weights are what the dumping tool recorded of an operator (``Dump.network``). One counts where the
 operator's output differs too: an argument without effect on these values is no cause. What comes in order after an
@@ -22,7 +22,6 @@ from sgsdump.dumps.dump import Network, Operator
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
 NOT_GIVEN = "not given"
-TYPE = "type"
 _GRADIENT = "parameters_grad"
 _LEFT = 1e-4  # of the other gradients of a module, what rounding leaves of one whose terms cancel
 # Where something is computed or kept, not what.
@@ -132,12 +131,13 @@ def _arguments(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[F
         if name.rpartition(".")[2] in _NO_EFFECT or _are_equal(*values):
             continue
         texts = [NOT_GIVEN if value is None else value for value in values]
-        yield _finding(call.layer, name, texts[0], texts[1], sample.source or benchmark.source)
+        yield _finding(call.layer, ("argument", name), texts[0], texts[1], sample.source or benchmark.source)
 
 
-def _finding(row: Row, argument: str, sample: str, benchmark: str, source: str = "") -> Finding:
-    facts = {"argument": argument, "sample": sample, "benchmark": benchmark, "source": source, "module": row.module}
-    return Finding("argument", row.name, row.op_type, facts=facts)
+def _finding(row: Row, argument: tuple[str, str], sample: str, benchmark: str, source: str = "") -> Finding:
+    what, name = argument
+    facts = {"what": what, "argument": name, "sample": sample, "benchmark": benchmark, "source": source}
+    return Finding("argument", row.name, row.op_type, facts={**facts, "module": row.module})
 
 
 def _are_equal(one: str | None, other: str | None) -> bool:
@@ -151,11 +151,11 @@ def _weights(call: _Call, operator: Operator) -> Iterator[Finding]:
     for row in call.rows:
         name = operator.weights.get((row.io, row.slot))
         if name is not None and differs(row):
-            yield _of_weight(call, row, name)
+            yield _of_weight(call, row, "weight", name)
 
 
-def _of_weight(call: _Call, row: Row, name: str) -> Finding:
-    facts = {"argument": name, "sample": "", "benchmark": "", "source": "", "module": row.module}
+def _of_weight(call: _Call, row: Row, what: str, name: str) -> Finding:
+    facts = {"what": what, "argument": name, "sample": "", "benchmark": "", "source": "", "module": row.module}
     figures = {"error": row.error, "rmse": row.rmse, "cos": row.cos}
     layer = call.layer
     return Finding("argument", layer.name, layer.op_type, figures, "by value", names=(row.name,), facts=facts)
@@ -166,7 +166,7 @@ def _from_outside(rows: Sequence[Row], calls: Mapping[int, _Call]) -> Finding | 
     first = next((r for r in rows if differs(r) and not is_rounding(r) and not r.misnamed), None)
     if first is None or (first.io == "out" and first.op_type != DATA):
         return None
-    return _of_weight(calls[first.op_index], first, first.name)
+    return _of_weight(calls[first.op_index], first, "input", first.name)
 
 
 def _types(calls: Iterable[_Call]) -> Iterator[tuple[int, Finding]]:
@@ -174,7 +174,7 @@ def _types(calls: Iterable[_Call]) -> Iterator[tuple[int, Finding]]:
     of_type = [(call, row) for call in calls for row in call.rows if _has_other_type(row)]
     if of_type:
         call, row = min(of_type, key=lambda item: item[0].place)
-        finding = _finding(call.layer, TYPE, row.sample_dtype, row.benchmark_dtype)
+        finding = _finding(call.layer, ("type", "type"), row.sample_dtype, row.benchmark_dtype)
         names = tuple(dict.fromkeys(call.layer.name for call, _ in of_type))
         yield call.place, Finding(finding.kind, finding.layer, finding.op_type, names=names, facts=finding.facts)
 

@@ -19,7 +19,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.alignment import Pair, Settled, align, compared, has_own_inputs, without, without_unwritten
-from sgsdump.comparison.causes import argument_findings, cancelled
+from sgsdump.comparison.causes import argument_findings, cancelled, causes
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import network_outputs, with_rises
 from sgsdump.comparison.match_by_value import pairs_by_value
@@ -178,7 +178,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         benchmark.notes,
         excluded,
         unwritten,
-        arguments=argument_findings(rows, pairs, *networks),
+        causes=causes(rows, argument_findings(rows, pairs, *networks)),
     )
 
 

@@ -61,7 +61,7 @@ JUMP_SHARE = 0.1
 class Comparison:
     """The result: rows in the benchmark's file order, everything that was not compared, and the dumps' notes.
     ``unwritten`` are the names of tensors that were, on either side, memory to which nothing had been written yet;
-    ``arguments`` what the operators were called with that differs, as ``causes.py`` has it.
+    ``causes`` what the operators were called with that differs, and what differs first, as ``causes.py`` has it.
 
     It is a collection of its rows: ``len(comparison)``, ``for row in comparison``, ``comparison["conv1"]``,
     ``"conv1" in comparison``.
@@ -75,7 +75,7 @@ class Comparison:
     benchmark_notes: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
-    arguments: tuple[Finding, ...] = ()
+    causes: tuple[Finding, ...] = ()
 
     @property
     def suspects(self) -> tuple[Row, ...]:

@@ -50,16 +50,16 @@ def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
         _notes(comparisons, lambda c: c.benchmark_notes),
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.excluded)),
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.unwritten)),
-        arguments=_arguments(comparisons.values()),
+        causes=_causes(comparisons.values()),
     )
 
 
-def _arguments(comparisons: Iterable[Comparison]) -> tuple[Finding, ...]:
+def _causes(comparisons: Iterable[Comparison]) -> tuple[Finding, ...]:
     """Of all runs, what is the same in several once."""
-    firsts: dict[tuple[str, ...], Finding] = {}
-    for finding in (finding for comparison in comparisons for finding in comparison.arguments):
-        facts = finding.facts
-        firsts.setdefault((finding.layer, facts["argument"], facts["sample"], facts["benchmark"]), finding)
+    firsts: dict[tuple[str | None, ...], Finding] = {}
+    for finding in (finding for comparison in comparisons for finding in comparison.causes):
+        values = map(finding.facts.get, ("argument", "sample", "benchmark"))
+        firsts.setdefault((finding.kind, finding.layer, *values), finding)
     return tuple(firsts.values())
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sgsdump.comparison.alignment import NAME_WAYS
-from sgsdump.comparison.causes import TYPE, causes
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference, is_rounding
 from sgsdump.comparison.findings import Finding
@@ -28,6 +27,12 @@ MOST_NAMES = 60
 WIDTH = 110
 LONGEST = 72  # of a name in a sentence
 CANCELLED = "cancellation: this gradient is zero in theory, both sides hold what rounding left of it"
+_CALLED = {
+    "argument": "argument {name}",
+    "type": "element type",
+    "weight": "weight {name}",
+    "input": "input {name}, which no compared operator made,",
+}
 UNWRITTEN = "nothing had been written to its memory yet"
 _NAMES = " " * 4  # before names that share a reason
 
@@ -227,7 +232,7 @@ def label(row: Row) -> str:
 
 def argument_lines(comparison: Comparison) -> Iterator[str]:
     """What the operators were called with that differs, a line for each of the first ones."""
-    arguments = [f for f in causes(comparison.rows, comparison.arguments) if f.kind == "argument"]
+    arguments = [finding for finding in comparison.causes if finding.kind == "argument"]
     yield from map(argument_line, arguments[:MOST_ARGUMENTS])
 
 
@@ -238,17 +243,10 @@ def argument_line(finding: Finding) -> str:
     where = f" in {facts['module']}" if facts.get("module") else ""
     at = f", called at {facts['source']}" if facts.get("source") else ""
     operator = f"{shortened(finding.layer, LONGEST)}{of}{where}{at}"
+    what = _CALLED[facts["what"]].format(name=facts["argument"])
     if not finding.figures:
-        sides = f"{facts['sample']} in sample, {facts['benchmark']} in benchmark"
-        return f"The {_argument(facts['argument'])} differs: {sides}, at {operator}."
-    by = f"{finding.figures['error']:.3g}"
-    if (facts["argument"],) == finding.names:
-        return f"The input {facts['argument']}, which no compared operator made, differs by {by}, at {operator}."
-    return f"The weight {facts['argument']} differs by {by}, at {operator}."
-
-
-def _argument(name: str) -> str:
-    return "element type" if name == TYPE else f"argument {name}"
+        return f"The {what} differs: {facts['sample']} in sample, {facts['benchmark']} in benchmark, at {operator}."
+    return f"The {what} differs by {finding.figures['error']:.3g}, at {operator}."
 
 
 def error_before(row: Row, comparison: Comparison) -> float:

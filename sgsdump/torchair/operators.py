@@ -50,17 +50,24 @@ Slots = frozenset[tuple[str, int]]
 
 
 @dataclass(frozen=True)
+class Call:
+    """``source`` is the line of the program, ``param`` the arguments that are numbers or text, by name."""
+
+    source: str = ""
+    param: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
 class Operator:
     """A node that computes, or brings data.
 
     node      its name in the graph; ``name`` what it is called by in the dump.
     number    its place in the graph, from 1.
     reads     the nodes it reads; ``inputs`` the same as outputs of operators, ``conv2d:0``.
-    module    where it stands in the program's network, ``layer1.0.conv``; ``source`` the line that calls it.
+    module    where it stands in the program's network, ``layer1.0.conv``; ``call``: how the program calls it.
     writes    it may write into its inputs.
     marked    it stands in a ``scope.data_dump()`` block.
     weight    it brings a weight or a buffer of the network.
-    param     its arguments that are numbers or text, by name.
     """
 
     node: str
@@ -71,11 +78,10 @@ class Operator:
     inputs: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     module: str = ""
-    source: str = ""
+    call: Call = Call()
     writes: bool = False
     marked: bool = False
     weight: bool = False
-    param: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def is_data(self) -> bool:
@@ -180,10 +186,9 @@ def _operator(node: Any, op_type: str, number: int, inputs: tuple[str, ...], ali
         inputs,
         (alias,),
         _module_of(node.meta),
-        _line_of(node.meta),
+        Call(_line_of(node.meta), _param(node)),
         _writes(node),
         is_marked(node.meta),
-        param=_param(node),
     )
 
 

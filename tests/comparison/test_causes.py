@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from sgsdump import Dump, Record, Tensor, compare
-from sgsdump.comparison.causes import causes
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference
 from sgsdump.comparison.findings import Finding
@@ -35,7 +34,7 @@ def program(*operators: tuple[str, list[np.ndarray], np.ndarray, Mapping[str, An
 
 
 def found(comparison: Comparison) -> list[Finding]:
-    return list(causes(comparison.rows, comparison.arguments))
+    return list(comparison.causes)
 
 
 def first_line(comparison: Comparison) -> str:

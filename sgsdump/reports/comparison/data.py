@@ -7,7 +7,6 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from sgsdump.comparison.alignment import Unpaired
-from sgsdump.comparison.causes import causes
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.row import OverRuns, Row
 from sgsdump.comparison.thresholds import Thresholds
@@ -67,7 +66,7 @@ def render_json(comparison: Comparison, thresholds: Thresholds) -> str:
             "rises_most": [row.name for row in comparison.jumps],
             "other_tensors": [row.name for row in comparison.suspects],
         },
-        "findings": [asdict(finding) for finding in causes(comparison.rows, comparison.arguments)],
+        "findings": [asdict(finding) for finding in comparison.causes],
         "notes": {"sample": comparison.sample_notes, "benchmark": comparison.benchmark_notes},
         "rows": [
             _row(row) | {"within": row.passes(thresholds), "verdict": row.verdict(thresholds)}

@@ -303,7 +303,7 @@ def test_an_argument_that_differs_is_told(tmp_path: Path) -> None:
         entry = {"input_args": [facts()], "input_kwargs": {"eps": {"type": "float", "value": eps}}}
         entry["output"] = [facts(Max=largest)]
         sides.append(opened(tmp_path / name, {API: entry}))
-    [finding] = compare(*sides).arguments
+    [finding] = compare(*sides).causes
     assert finding.layer == f"{API}.output.0"
     assert [finding.facts[key] for key in ("argument", "sample", "benchmark")] == ["input.eps", "0.01", "1e-05"]
 
