@@ -4,7 +4,8 @@
     python tools/culprits.py --group quantisation --kind outlier_channel --plants 10 --seed 7 --verbose
 
 A group is a module of tools/plants with ``PLANTS``: kind -> function(rng, folder) -> Outcome. Kinds whose name begins
-with ``healthy`` plant nothing; those in ``FURTHER`` are drawn only when they are asked for. docs/how_well_it_finds.md has the table.
+with ``healthy`` plant nothing; those in ``FURTHER`` are drawn only when they are asked for.
+docs/how_well_it_finds.md has the table.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ writes what msprobe would, level mix, as that package runs on the card's machine
 """
 
 import json
-import os
 import sys
 import traceback
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -146,18 +146,18 @@ def main(spec, tool, output):
         x = x.contiguous(memory_format=torch.channels_last)
     if spec.get("compiled"):
         net = torch.compile(net, backend="aot_eager")
-    os.makedirs(output, exist_ok=True)
+    output.mkdir(exist_ok=True)
     with torch.no_grad():
         if tool == "register_hook":
             from sgsdump.msit import DumpConfig, register_hook
 
-            register_hook(net, DumpConfig(dump_path=output))
+            register_hook(net, DumpConfig(dump_path=str(output)))
         if tool == "torchair":
             import sgsdump.torchair as torchair
 
             config = torchair.CompilerConfig()
             config.dump_config.enable_dump = True
-            config.dump_config.dump_path = output
+            config.dump_config.dump_path = str(output)
             net = torch.compile(net, backend=torchair.get_npu_backend(compiler_config=config))
         if tool == "msprobe":
             Recorder(net, output).run(x)
@@ -172,7 +172,7 @@ class Recorder(torch.overrides.TorchFunctionMode):
         super().__init__()
         self.net, self.output, self.inside, self.calls = net, output, [], {}
         self.data, self.construct, self.stack = {}, {}, {}
-        os.makedirs(os.path.join(output, "dump_tensor_data"))
+        (output / "dump_tensor_data").mkdir()
         for name, module in net.named_modules():
             if name:
                 called = f"Module.{name}.{type(module).__name__}.forward.0"
@@ -182,18 +182,17 @@ class Recorder(torch.overrides.TorchFunctionMode):
     def run(self, x):
         with self:
             self.net(x)
-        head = {"task": "tensor", "level": "mix", "framework": "pytorch", "dump_data_dir": self.output}
+        head = {"task": "tensor", "level": "mix", "framework": "pytorch", "dump_data_dir": str(self.output)}
         for name, content in (
             ("dump", {**head, "data": self.data}),
             ("construct", self.construct),
             ("stack", self.stack),
         ):
-            with open(os.path.join(self.output, f"{name}.json"), "w") as file:
-                json.dump(content, file)
+            (self.output / f"{name}.json").write_text(json.dumps(content))
 
     def left(self, module, inputs, output, called):
         self.inside.pop()
-        own = {name: weight for name, weight in module.named_parameters(recurse=False)}
+        own = dict(module.named_parameters(recurse=False))
         with torch._C.DisableTorchFunction():
             self.entry(called, inputs, {}, output, own)
 
@@ -231,7 +230,7 @@ class Recorder(torch.overrides.TorchFunctionMode):
 
         # as msprobe does, what numpy lacks is kept as float32
         values = value.detach().float() if value.dtype == torch.bfloat16 else value.detach()
-        np.save(os.path.join(self.output, "dump_tensor_data", f"{name}.npy"), values.contiguous().numpy())
+        np.save(self.output / "dump_tensor_data" / f"{name}.npy", values.contiguous().numpy())
         numbers = values.double()
         summary = {"Max": numbers.max(), "Min": numbers.min(), "Mean": numbers.mean(), "Norm": numbers.norm()}
         facts = {"type": "torch.Tensor", "dtype": str(value.dtype), "shape": list(value.shape)}
@@ -239,5 +238,4 @@ class Recorder(torch.overrides.TorchFunctionMode):
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1]) as spec_file:
-        main(json.load(spec_file), *sys.argv[2:4])
+    main(json.loads(Path(sys.argv[1]).read_text()), sys.argv[2], Path(sys.argv[3]))
