@@ -1,4 +1,4 @@
-"""Why two programs differ: an argument, type or weight, else the first by value. Apart: needs what was recorded of calls.
+"""Why two programs differ: argument, type or weight, else the first by value. Apart: needs what was recorded of calls.
 
 Arguments and weights are what the dumping tool recorded of an operator (``Dump.network``). One counts where the
 operator's output differs too: an argument without effect on these values is no cause. What comes in order after an
