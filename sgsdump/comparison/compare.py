@@ -19,6 +19,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.alignment import Pair, Settled, align, compared, has_own_inputs, without, without_unwritten
+from sgsdump.comparison.causes import argument_findings, cancelled, causes
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import network_outputs, with_rises
@@ -36,7 +37,7 @@ from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
 from sgsdump.comparison.same_values import WORTH, Mapper, Probes, find_misnamed, may_be_renamed
 from sgsdump.comparison.sums.summation import sums_of_each
 from sgsdump.dumps.collector import collector_paused
-from sgsdump.dumps.dump import Dump
+from sgsdump.dumps.dump import Dump, Network
 from sgsdump.dumps.io import open_dump
 from sgsdump.dumps.onnx_network import of_names
 from sgsdump.errors import ConfigError
@@ -124,6 +125,8 @@ def compare(
     own_inputs = [has_own_inputs(dump) for dump in (sample, benchmark)]
     inputs = inputs or any(own_inputs)
     measures = Measures.of(metrics, settings, compatible, crop=not any(own_inputs), details=details)
+    # One library keeps the order of axes from run to run: where they differ, the program is another one.
+    measures = replace(measures, turns=not (all(own_inputs) and sample.format == benchmark.format))
     threads = threads or cores()
     options = Options(inputs, name_map, match_by_value, stages, exclude, measures, threads, measured_by, progress)
     # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
@@ -138,7 +141,8 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         threadpool_limits(limits=1, user_api="blas"),
         ThreadPoolExecutor(options.threads) as pool,
     ):
-        places = _settled(sample, benchmark, options, pool.map)
+        networks = sample.network(), benchmark.network()
+        places = _settled(sample, benchmark, options, networks, pool.map)
         alignment = align(sample, benchmark, options.inputs, places.settled)
         whole = alignment
         alignment, excluded = without(alignment, options.exclude)
@@ -170,8 +174,9 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
             rows.append(result.replaced(module=module, origin=places.origin_of(pair)))
         else:
             rows.append(result)
+    rows = cancelled(with_rises(rows, sample, benchmark, places.sources), pairs)
     return Comparison(
-        tuple(with_rises(rows, sample, benchmark, places.sources)),
+        tuple(rows),
         alignment.only_in_sample,
         alignment.only_in_benchmark,
         tuple(failed),
@@ -180,6 +185,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         excluded,
         unwritten,
         completeness,
+        causes=causes(rows, argument_findings(rows, pairs, *networks)),
     )
 
 
@@ -196,7 +202,7 @@ def _mark_rearranged(pairs: Sequence[Pair], results: list[Row | Failed], measure
             results[i] = row.replaced(rearranged=True)
 
 
-def _settled(sample: Dump, benchmark: Dump, options: Options, run: Mapper) -> Placed:
+def _settled(sample: Dump, benchmark: Dump, options: Options, networks: tuple[Network, Network], run: Mapper) -> Placed:
     """The pairs that maps, values, the network and stages make before names are compared, and where tensors stand."""
     settled = Settled()
     if options.name_map:
@@ -204,11 +210,11 @@ def _settled(sample: Dump, benchmark: Dump, options: Options, run: Mapper) -> Pl
     if options.match_by_value:
         settled = pairs_by_value(sample, benchmark, options.inputs, settled, run)
     places = Placed(settled)
-    operators = [dump.network() or of_names(dump.records) for dump in (sample, benchmark)]
+    operators = [known or of_names(dump.records) for known, dump in zip(networks, (sample, benchmark))]
     if any(operators):
         by_names = bool(options.name_map or options.match_by_value)
-        networks = nodes_of(sample, operators[0]), nodes_of(benchmark, operators[1])
-        places = placed((sample, benchmark), networks, options.inputs, settled, pairing=not by_names)
+        nodes = nodes_of(sample, operators[0]), nodes_of(benchmark, operators[1])
+        places = placed((sample, benchmark), nodes, options.inputs, settled, pairing=not by_names)
     if {record.name for record in sample.records} == {record.name for record in benchmark.records}:
         return places
     return replace(places, settled=with_stages(sample, benchmark, options.inputs, places.settled, options.stages))

@@ -20,6 +20,9 @@ from sgsdump.notebook import as_html
 if TYPE_CHECKING:
     import pandas
 
+    from sgsdump.comparison.finding import Finding
+
+
 _FACTS = ("name", "op_index", "op_type", "io", "slot", "type_name", "sample_name", "paired", "count")
 _NUMBERS = ("mse", "cos", "rmse", "rise")
 _COUNTS = ("sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf")
@@ -59,7 +62,8 @@ JUMP_SHARE = 0.1
 @dataclass(frozen=True)
 class Comparison:
     """The result: rows in the benchmark's file order, everything that was not compared, and the dumps' notes.
-    ``unwritten`` are the names of tensors that were, on either side, memory to which nothing had been written yet.
+    ``unwritten`` are the names of tensors that were, on either side, memory to which nothing had been written yet;
+    ``causes`` what the operators were called with that differs, and what differs first, as ``causes.py`` has it.
 
     It is a collection of its rows: ``len(comparison)``, ``for row in comparison``, ``comparison["conv1"]``,
     ``"conv1" in comparison``.
@@ -74,6 +78,7 @@ class Comparison:
     excluded: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
     completeness: Completeness = UNKNOWN
+    causes: tuple[Finding, ...] = ()
 
     @property
     def is_complete(self) -> bool:

@@ -9,7 +9,7 @@ innermost one that differs is named.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -23,7 +23,7 @@ from sgsdump.tensors.dtypes import KNOWN, is_float
 _SHOWN = 3
 _UNITS_OF_16_BITS, _UNITS = 4, 128
 _LAST_DIGITS = 1e-12  # of statistics, which are float64 or text
-_DATA = "Data"  # the type of what brings an input or a weight into a graph
+DATA = "Data"  # the type of what brings an input or a weight into a graph
 _NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -132,7 +132,7 @@ def _made_before(rows: list[Row]) -> Iterator[tuple[str, ...]]:
     differs as it does."""
     makers: dict[str, str] = {}
     for row in rows:
-        alike = repr((row.count, row.sums, *row.statistics.items())) if row.error and not row.misnamed else ""
+        alike = _identity(row) if row.error and not row.misnamed else ""
         yield (makers[alike],) if row.io == "in" and alike in makers else ()
         if row.io == "out" and alike:
             makers[alike] = row.name
@@ -175,8 +175,11 @@ def differs(row: Row) -> bool:
 
 def is_rounding(row: Row) -> bool:
     """Whether the two sides differ by no more than two ways of computing the same: a few units in the last place of a
-    16-bit type, two decimal digits of a wider one, whose sums were added up in another order."""
+    16-bit type, two decimal digits of a wider one, whose sums were added up in another order. What cancellation
+    leaves is rounding."""
     dtype = KNOWN.get(row.benchmark_dtype)
+    if row.cancelled:
+        return True
     if row.statistics and row.error <= _LAST_DIGITS:
         return not row.checksums or row.error > LEAST
     if not row.finite or dtype is None or not is_float(dtype):
@@ -191,12 +194,35 @@ def first_difference(rows: Iterable[Row], beyond_rounding: bool = False) -> Diff
     differing = [
         row for row in rows if differs(row) and not row.misnamed and not (beyond_rounding and is_rounding(row))
     ]
-    computed = (row for row in differing if row.io == "out" and row.op_type != _DATA)
-    first = next(computed, next(iter(differing), None))
+    computed = [row for row in differing if row.io == "out" and row.op_type != DATA]
+    first = next(_fed_alike(rows, differing, computed), next(iter([*computed, *differing]), None))
     if first is None:
         return None
     feeding = {row.name: row for row in rows if row.io == "in" or first.by_flow}
     return Difference(first, tuple(feeding[name] for name in first.sources if name in feeding))
+
+
+def _fed_alike(rows: Sequence[Row], differing: Sequence[Row], computed: Sequence[Row]) -> Iterator[Row]:
+    """Those of the outputs that no other operator's differing output feeds, as far as that is known: rows may stand in
+    the order in which modules were listed, not in which they ran. A module counts after what is inside it."""
+    if not any(row.io == "in" for row in rows):
+        return
+    makers: dict[str, set[int]] = defaultdict(set)
+    for row in computed:
+        makers[_identity(row)].add(row.op_index)
+    inputs: dict[int, list[Row]] = defaultdict(list)
+    for row in differing:
+        if row.io == "in":
+            inputs[row.op_index].append(row)
+    for row in computed:
+        fed_by = set().union(*(makers.get(_identity(own), ()) for own in inputs[row.op_index]))
+        if not fed_by - {row.op_index}:
+            yield row
+
+
+def _identity(row: Row) -> str:
+    """What tells a pair of tensors apart from others: how much they differ, to the last digit."""
+    return repr((row.count, row.sums, *row.statistics.items()))
 
 
 def _with_origin(row: Row) -> str:

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import differs, is_rounding
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.row import SURE, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 
-# In the order in which they are told.
-KINDS = {
-    "output": "an output of the network: its figures, and whether it is within the limits",
-    "missing": "layers, outputs, runs, steps or ranks that the reference has and the side under test lacks",
-    "argument": "a scalar argument or a weight that differs between the two sides",
-    "another tensor": "a pair of one name that holds different tensors",
-    "not finite": "the first NaN or infinity",
-    "cause": "the layer or operator where an error arises",
-    "channel": "a channel that is wrong while its layer looks right",
-    "advice": "what to change",
-    "not judged": "what the comparison cannot tell, and why",
-}
-# How it is known, best first: by intervention or by replaying the operator; by the first tensor that differs while its
-# inputs are equal; by the rise of a relative figure.
-EVIDENCE = ("measured", "by value", "by figures")
 MOST = 3  # causes, and tensors of another name
 _NOT_FINITE = ("sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf", "odd_apart")
 _LIKE = 1e-3  # of COS: two sides of one direction
@@ -33,36 +18,16 @@ _LEFT = 0.5  # of an error, what a scale leaves of it
 _ABOUT = 0.5  # of the steepest rise, what counts as about as steep
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One fact with its evidence.
-
-    kind      one of ``KINDS``.
-    layer     the benchmark's name of the layer or operator, "" where it is of none.
-    op_type   its operator.
-    figures   by name, in full precision.
-    evidence  one of ``EVIDENCE``, "" where the fact speaks for itself.
-    names     all layers that the finding is about, where there are several.
-    facts     words that are not figures, by name: the argument, both values, the reason.
-    """
-
-    kind: str
-    layer: str = ""
-    op_type: str = ""
-    figures: Mapping[str, float] = field(default_factory=dict, hash=False)
-    evidence: str = ""
-    names: tuple[str, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-
 def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Finding, ...]:
     """What there is to say of a comparison, in the order of ``KINDS``."""
-    causes = tuple(_causes(comparison, thresholds))
+    of_operators = tuple(finding for finding in comparison.causes if finding.kind == "cause")
+    causes = of_operators or tuple(_causes(comparison, thresholds))
     # after a fault a layer may look like another one: what was found by value is before it
     by_value = tuple(finding for finding in causes if finding.evidence == "by value")
     return (
         *_outputs(comparison, thresholds),
         *_missing(comparison),
+        *(finding for finding in comparison.causes if finding.kind == "argument"),
         *by_value,
         *_other_tensors(comparison),
         *_not_finite(comparison),

@@ -33,7 +33,7 @@ import numpy as np
 
 from sgsdump.comparison.alignment import Pair, Unpaired
 from sgsdump.comparison.dataflow import nearest_sources
-from sgsdump.comparison.findings import Finding
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.layout_match import Layouts, match_layouts, match_shapes
 from sgsdump.comparison.metrics import EPSILON
 from sgsdump.comparison.naming.pairs_by_stage import align_stages

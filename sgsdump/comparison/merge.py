@@ -21,6 +21,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import Completeness
 from sgsdump.comparison.dataflow import risen_again
 from sgsdump.comparison.details import Details, merged
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import METRICS, Sums, cos, mean, merged_sums, mse, rmse
 from sgsdump.comparison.row import DIFFER, EQUAL, Errors, Extras, Failed, OverRuns, Row
 from sgsdump.comparison.stored_integers import merged_integers
@@ -53,6 +54,7 @@ def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.excluded)),
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.unwritten)),
         whole,
+        causes=_causes(comparisons.values()),
     )
 
 
@@ -71,6 +73,15 @@ def _completeness(comparisons: Mapping[str, Comparison]) -> Completeness:
         names(lambda part: part.fused),
         of=max(part.of for part in parts),
     )
+
+
+def _causes(comparisons: Iterable[Comparison]) -> tuple[Finding, ...]:
+    """Of all runs, what is the same in several once."""
+    firsts: dict[tuple[str | None, ...], Finding] = {}
+    for finding in (finding for comparison in comparisons for finding in comparison.causes):
+        values = map(finding.facts.get, ("argument", "sample", "benchmark"))
+        firsts.setdefault((finding.kind, finding.layer, *values), finding)
+    return tuple(firsts.values())
 
 
 def merge_each(comparisons: Iterable[tuple[str, Comparison]]) -> Comparison:

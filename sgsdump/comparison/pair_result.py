@@ -178,6 +178,7 @@ class Measures:
     crop      network inputs may hold the SDK's over-allocation of pictures, which is left out.
     details   the rows get ``details`` too, in a pass of their own.
     threads   what a large pair may use for itself.
+    turns     axes of unknown order that do not fit are tried in another order.
     """
 
     further: Mapping[str, Metric]
@@ -188,6 +189,7 @@ class Measures:
     own: Mapping[str, OwnMetric] = field(default_factory=dict)
     details: bool = False
     threads: int = 1
+    turns: bool = True
 
     @classmethod
     def of(
@@ -287,7 +289,7 @@ class Measures:
 
     def _matched(self, started: Started, sums: Sums) -> Measured:
         fitted = started.fit
-        if not fitted.settled and cos(sums) < RETRY_BELOW:
+        if self.turns and not fitted.settled and cos(sums) < RETRY_BELOW:
             return best_turned(fitted, sums, self.threads)
         return Measured(fitted.a, fitted.b, sums, fitted.turn, fitted.is_flattened)
 

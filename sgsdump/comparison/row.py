@@ -139,6 +139,7 @@ class Context:
     retried      only the values showed that the layouts differ.
     rearranged   both sides hold the same values, in another order.
     step         the scale of the quantised sample, where the benchmark has values of its own; 0 where there is none.
+    cancelled    both sides hold what rounding left of a gradient that is zero in theory.
     """
 
     note: str = ""
@@ -152,6 +153,7 @@ class Context:
     retried: bool = False
     step: float = 0.0
     rearranged: bool = False
+    cancelled: bool = False
 
     def with_rise(self, sources: tuple[str, ...], rise: float) -> Context:
         """The same with these; ``dataclasses.replace`` takes several times as long."""
@@ -167,6 +169,7 @@ class Context:
             self.retried,
             self.step,
             self.rearranged,
+            self.cancelled,
         )
 
 
@@ -204,7 +207,7 @@ FACTS = (
     *"sample_nan sample_inf benchmark_nan benchmark_inf note sources by_flow module origin rise misnamed".split(),
     *"sample_dtype benchmark_dtype dtype_note sample_minus_inf benchmark_minus_inf odd_apart".split(),
     *"extra left_out vendor vendor_message statistics equal checksums integers indices channels".split(),
-    *"step rearranged retried runs stage".split(),
+    *"step rearranged retried runs stage cancelled".split(),
 )
 
 
@@ -258,6 +261,7 @@ class Row:
     origin = _fact(lambda row: row.context.origin)
     misnamed = _fact(lambda row: row.context.misnamed)
     retried = _fact(lambda row: row.context.retried)
+    cancelled = _fact(lambda row: row.context.cancelled)
     extra = _fact(lambda row: row.extras.extra)
     left_out = _fact(lambda row: row.extras.left_out)
     vendor = _fact(lambda row: row.extras.vendor)

@@ -134,7 +134,7 @@ def with_own_errors(
 ) -> GoldenComparison:
     """Where a tensor does not pass, the comparison with what the operators told, computed again from their recorded
     inputs: those of the run, and where these are right those of the reference (-g, else -cd). ``fused`` go first."""
-    from sgsdump.comparison.findings import Finding
+    from sgsdump.comparison.finding import Finding
     from sgsdump.pipeline.compared_files import recorded
     from sgsdump.pipeline.replay import SAMPLE, Recorded, judge
 

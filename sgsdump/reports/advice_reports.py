@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sgsdump.comparison.findings import Finding
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import cos, rmse
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from sgsdump.comparison.findings import Finding
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.text import number
 

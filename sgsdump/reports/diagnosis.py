@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.findings import Finding
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text

@@ -15,17 +15,26 @@ from types import MappingProxyType
 from sgsdump.comparison.alignment import NAME_WAYS
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference, is_rounding
-from sgsdump.comparison.findings import Finding, findings_of
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.row import EQUAL, LEAST, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
 from sgsdump.reports.text import counted, shortened, shown
 
 MOST_JUMPS = 3
+MOST_ARGUMENTS = 5
 MOST_EXCLUDED = 5
 MOST_NAMES = 60
 WIDTH = 110
 LONGEST = 72  # of a name in a sentence
+CANCELLED = "cancellation: this gradient is zero in theory, both sides hold what rounding left of it"
+_CALLED = {
+    "argument": "argument {name}",
+    "type": "element type",
+    "weight": "weight {name}",
+    "input": "input {name}, which no compared operator made,",
+}
 UNWRITTEN = "nothing had been written to its memory yet"
 _NAMES = " " * 4  # before names that share a reason
 MOST_OUTPUTS = 4
@@ -60,6 +69,8 @@ def remark(row: Row) -> str:
     remarks += _beside(row)
     if row.runs:
         remarks.append(str(row.runs))
+    if row.cancelled:
+        remarks.append(CANCELLED)
     if row.note:
         remarks.append(row.note)
     if row.extra or row.vendor:
@@ -191,11 +202,14 @@ def verdict(
 def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> Iterator[str]:
     """The first sentences: the outputs, what is missing, where the error arises and which channels are lost."""
     outputs = [finding for finding in findings if finding.kind == "output"]
+    arguments = [finding for finding in findings if finding.kind == "argument"]
     if outputs and any(map(_is_off, outputs)):
         yield _outputs_sentence(outputs, comparison, thresholds)
     for finding in findings:
         if finding.kind == "missing":
             yield _missing_sentence(finding)
+        elif finding.kind == "argument" and finding in arguments[:MOST_ARGUMENTS]:
+            yield argument_line(finding)
         elif finding.kind == "cause":
             yield _cause_sentence(finding)
         elif finding.kind == "channel":
@@ -358,6 +372,25 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
 def label(row: Row) -> str:
     """``3.conv1 (CONV_2D)``: the layer's place in the network, its name and its operator."""
     return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type else "")
+
+
+def argument_lines(comparison: Comparison) -> Iterator[str]:
+    """What the operators were called with that differs, a line for each of the first ones."""
+    arguments = [finding for finding in comparison.causes if finding.kind == "argument"]
+    yield from map(argument_line, arguments[:MOST_ARGUMENTS])
+
+
+def argument_line(finding: Finding) -> str:
+    """An argument, a type or a weight that differs, and of which operator."""
+    facts = finding.facts
+    of = f" ({finding.op_type})" if finding.op_type else ""
+    where = f" in {facts['module']}" if facts.get("module") else ""
+    at = f", called at {facts['source']}" if facts.get("source") else ""
+    operator = f"{shortened(finding.layer, LONGEST)}{of}{where}{at}"
+    what = _CALLED[facts["what"]].format(name=facts["argument"])
+    if not finding.figures:
+        return f"The {what} differs: {facts['sample']} in sample, {facts['benchmark']} in benchmark, at {operator}."
+    return f"The {what} differs by {finding.figures['error']:.3g}, at {operator}."
 
 
 def error_before(row: Row, comparison: Comparison) -> float:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sgsdump.comparison.findings import Finding
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import cos, mse, rmse
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.quantisation.trials.integer_outputs import OutputFigures, PlanOutputs

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from sgsdump.comparison.comparison import Comparison
-    from sgsdump.comparison.findings import Finding
+    from sgsdump.comparison.finding import Finding
     from sgsdump.models.model import Model
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from sgsdump.errors import SgsdumpError
 
-SECONDS = 1.0
+SECONDS = 2.0
 BLOCKED_SECONDS = 10.0
 _TRACED_SLOWER = 6
 ALLOWED = 4 * 2**20

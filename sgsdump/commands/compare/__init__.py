@@ -56,6 +56,7 @@ a cluster (--scheduler):
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -97,13 +98,14 @@ Dumps = tuple["Dump", "Dump"]
 @dataclass(frozen=True)
 class _ComparedRun:
     """A pair of runs and its result: ``differs`` says where and is "" where every value that was compared is equal,
-    ``unmatched`` how many layers only one side has."""
+    ``unmatched`` how many layers only one side has, ``arguments`` what the operators were called with that differs."""
 
     run: Run
     status: int
     differs: str
     by_rounding: bool = False
     unmatched: int = 0
+    arguments: tuple[str, ...] = ()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -339,10 +341,14 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
     """Compare the pairs one after the other and print a summary. The status is the worst of theirs: trouble with one
     pair is reported in its place and does not keep the others from being compared."""
     from sgsdump.dumps.trees import tree_of
+    from sgsdump.reports.text import counted
 
     trees = tree_of(options.sample), tree_of(options.benchmark)
     labels = [_label(run) for _, run in pairs.pairs]
     results: list[_ComparedRun] = []
+    if pairs.only_in_benchmark:
+        missing = "; ".join(shown(str(run)) for run in pairs.only_in_benchmark)
+        print(for_terminal(f"Missing in the sample: {counted(len(pairs.only_in_benchmark), 'run')}: {missing}"))
     for sample, run in pairs.pairs:
         print(for_terminal(_title(sample, run)))
         label = _label(run) if labels.count(_label(run)) == 1 else _in_a_name(run.place)
@@ -372,6 +378,7 @@ def _print_summary(results: list[_ComparedRun]) -> None:
         first = (real or different)[0]
         more = " by more" if real and rounded else ""
         print(for_terminal(f"The first that differs{more} is {shown(str(first.run))}: {first.differs}"))
+        print_lines(map(shown, first.arguments), "  ")
     one_sided = [result for result in results if result.unmatched]
     if one_sided:
         where = f"first in {shown(str(one_sided[0].run))}, {one_sided[0].unmatched}"
@@ -385,9 +392,13 @@ def _compare_pair(options: Options, run: Run) -> _ComparedRun:
         status, comparison = _compare_two(options)
     except (FormatError, ValuesError) as error:
         print(for_terminal(f"not compared: {error}"))
+        where = f"{run}, {options.sample} against {options.benchmark}"
+        print(for_terminal(f"sgsdump: not compared: {where}: {error}"), file=sys.stderr)
         return _ComparedRun(run, 2, f"not compared: {error}")
+    from sgsdump.reports.sentences import argument_lines
+
     unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
-    return _ComparedRun(run, status, *_difference(comparison), unmatched)
+    return _ComparedRun(run, status, *_difference(comparison), unmatched, tuple(argument_lines(comparison)))
 
 
 def _difference(comparison: Comparison) -> tuple[str, bool]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.findings import Finding, findings_of
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.row import OverRuns, Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from sgsdump.comparison.findings import Finding
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.golden import GoldenComparison, GoldenRow
 from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
