@@ -158,7 +158,13 @@ class MappedFile(mmap.mmap):
 
     @property
     def source(self) -> Source:
-        return self._source() or Source(self.path, self.identity)
+        source = self._source()
+        if source is None:
+            source = Source(self.path, self.identity)
+            source._mapped = weakref.ref(self)
+            source._kept = self if self.path is None else None  # nothing else can map a file without a name again
+            self._source = weakref.ref(source)
+        return source
 
 
 def map_file(path: Path) -> MappedFile:

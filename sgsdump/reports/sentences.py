@@ -248,6 +248,8 @@ def _figures_of(finding: Finding) -> str:
         return f"{figures['differing']:.0f} of {figures['count']:.0f} values differ"
     if "statistics_error" in figures:
         return f"statistics apart by {figures['statistics_error']:.3g}"
+    if "cos" not in figures:
+        return f"relative error {figures['error']:.3g}"
     return f"COS {figures['cos']:f} RMSE {figures['rmse']:f}"
 
 
