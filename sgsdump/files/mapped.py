@@ -107,10 +107,15 @@ class Source:
         data = MappedFile(descriptor, 0, access=mmap.ACCESS_READ)
         data.path, data.identity, data._source = self.path, self.identity, weakref.ref(self)
         data.address = address_of(np.frombuffer(data, np.uint8))
+        self.keep(data)
+        return data
+
+    def keep(self, data: MappedFile) -> None:
+        """Let the file stay mapped for a while."""
         self._mapped = weakref.ref(data)
         if self.path is None:
             self._kept = data
-            return data
+            return
         with _MAPPING:
             _MAPPED.pop(self, None)
             _MAPPED[self] = None
@@ -119,7 +124,6 @@ class Source:
             if oldest is not None:
                 del _MAPPED[oldest]
                 oldest._kept = None
-        return data
 
     def read(self, offset: int, size: int) -> np.ndarray:
         """Bytes of the file, read into memory. Raises FileChanged where it changed before or meanwhile."""
@@ -161,8 +165,7 @@ class MappedFile(mmap.mmap):
         source = self._source()
         if source is None:
             source = Source(self.path, self.identity)
-            source._mapped = weakref.ref(self)
-            source._kept = self if self.path is None else None  # nothing else can map a file without a name again
+            source.keep(self)
             self._source = weakref.ref(source)
         return source
 

@@ -14,7 +14,6 @@ import ml_dtypes
 import numpy as np
 
 from sgsdump.errors import ConfigError, FormatError, hint
-from sgsdump.files.mapped import in_memory
 
 _NUMPY = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 _FLOATS = (
@@ -98,13 +97,13 @@ def carried(array: np.ndarray) -> np.ndarray:
     """``array`` in its carrier type, of the same shape; a view where no value has to change its form."""
     to = carrier(array.dtype)
     if array.dtype in _INTEGER_SET or array.dtype not in _NAMES:
-        return array if array.dtype == to else in_memory(array).astype(to)
+        return array.astype(to, copy=False)
     return array.view(to)
 
 
 def restored(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The array that ``carried`` was given; a view where possible. ``array`` is of ``carrier(dtype)``."""
-    return in_memory(array).astype(dtype, copy=False) if dtype in _INTEGER_SET else array.view(dtype)
+    return array.astype(dtype, copy=False) if dtype in _INTEGER_SET else array.view(dtype)
 
 
 def packed(array: np.ndarray) -> bytes:

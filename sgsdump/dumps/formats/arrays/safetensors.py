@@ -152,7 +152,7 @@ def _load_ours(data: Source, stored: StoredTensor, dtype: np.dtype) -> np.ndarra
         return array
     if dtype.kind == "c":
         return array.view(dtype).reshape(stored.shape[:-1])
-    return restored(array, dtype)
+    return restored(in_memory(array) if bits(dtype) < 8 else array, dtype)
 
 
 def _kept(dtype: np.dtype) -> np.dtype:

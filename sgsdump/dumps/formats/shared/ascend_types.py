@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sgsdump.errors import FormatError
-from sgsdump.files.mapped import Source, in_memory, source_of, view
+from sgsdump.files.mapped import Source, source_of, view
 from sgsdump.tensors.dtypes import KNOWN, name_of, unpacked
 
 # NUMBER NAME CODING; "-" where the encoding is not documented.
@@ -54,6 +54,7 @@ _FORMATS = """
 """.split()
 FORMATS = MappingProxyType({int(number): name for number, name in zip(_FORMATS[0::2], _FORMATS[1::2])})
 _ND = 2
+_READ_BYTES = 2**20  # values of fewer bytes are read, not mapped
 # Names in which every letter is a dimension: a tensor of another rank is not in this order, whatever the number says.
 _ORDERS = frozenset("NCHW NHWC HWCN CHWN NDHWC NCDHW DHWCN DHWNC NCL NC CN".split())
 _NO_LAYOUT = frozenset("ND RESERVED ALL NULL MD".split())
@@ -143,9 +144,11 @@ def _load(source: Source, coding: Coding, count: int, offset: int) -> np.ndarray
     source.check()
     if offset + coding.size(count) > len(source):
         raise FormatError(f"{source.path} has become shorter since it was opened; open the dump again")
+    if coding.decode is None and coding.size(count) < _READ_BYTES:
+        return source.read(offset, coding.size(count)).view(coding.dtype)
     if coding.decode is None:
         return view(source, coding.dtype, count, offset)
-    return coding.decode(in_memory(view(source, np.dtype(np.uint8), coding.size(count), offset)), count)
+    return coding.decode(source.read(offset, coding.size(count)), count)
 
 
 def _entries(table: str) -> list[tuple[int, str, str]]:

@@ -22,7 +22,7 @@ from numpy.lib import format as npy
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file, reading
 from sgsdump.files.mapped import Source, in_memory, source_of, view, write_array
-from sgsdump.tensors.dtypes import carried, carrier, name_of, restored
+from sgsdump.tensors.dtypes import bits, carried, carrier, name_of, restored
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 MAGIC = b"\x93NUMPY"
@@ -130,7 +130,7 @@ def shaped(flat: np.ndarray, header: Header, dtype: np.dtype) -> np.ndarray:
     if header.dtype.kind == "V":
         return array.view(dtype)
     as_carrier = array if array.dtype == carrier(dtype) else in_memory(array).astype(carrier(dtype))
-    return restored(as_carrier, dtype)
+    return restored(in_memory(as_carrier) if bits(dtype) < 8 else as_carrier, dtype)
 
 
 def load(source: Source, header: Header, dtype: np.dtype) -> np.ndarray:
@@ -173,7 +173,8 @@ def check_plain(header: Header, where: object) -> None:
 
 def write(file: IO[bytes], array: np.ndarray) -> None:
     """Write an array in C order and little-endian, in its carrier type; version 1 of the format."""
-    carrying = np.asarray(carried(array if array.flags.c_contiguous else in_memory(array)), order="C")
+    is_as_it_lies = array.flags.c_contiguous and array.dtype.isnative
+    carrying = np.asarray(carried(array if is_as_it_lies else in_memory(array)), order="C")
     npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(carrying))
     write_array(file, carrying)
 

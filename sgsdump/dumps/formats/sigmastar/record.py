@@ -110,7 +110,7 @@ def values_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
             )
         # 4 bits as the byte of their value: a negative one's byte in memory is undefined above its nibble
         stored = tensor.stored_view() if transposed else tensor.raw_view()
-        array = carried(stored)
+        array = carried(stored if stored.dtype.isnative else in_memory(stored))
     elif is_integer(info.dtype) and info.quant is not None and not record.constant:
         array = tensor.real()
     elif is_complex(info.dtype) or not is_number(info.dtype):
