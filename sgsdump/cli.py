@@ -12,9 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.parser import build_parser, called
 from sgsdump.errors import SgsdumpError
-from sgsdump.files.process import INTERRUPTED, TERMINATED, Terminated, ending_on_sigterm, one_line_warnings
+from sgsdump.files.process import INTERRUPTED, TERMINATED, Terminated, no_views, one_line_warnings, stopping_for_certain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,14 +30,22 @@ PACKAGES = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    args = build_parser(called(words)).parse_args(words)
-    return exit_status("sgsdump", lambda: args.run(args))
+
+    def run() -> int:
+        # Its imports take most of the time until a command begins: a signal that comes meanwhile is for exit_status.
+        from sgsdump.commands.parser import build_parser, called
+
+        args = build_parser(called(words)).parse_args(words)
+        status: int = args.run(args)
+        return status
+
+    return exit_status("sgsdump", run)
 
 
 def exit_status(program: str, run: Callable[[], int]) -> int:
     """The status of ``run``; 2 and one line on standard error for what a user can cause, 130 and 143 when stopped."""
     try:
-        with ending_on_sigterm(), one_line_warnings(program):
+        with stopping_for_certain(), one_line_warnings(program), no_views():
             status = run()
             sys.stdout.flush()
             return status

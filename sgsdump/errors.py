@@ -44,6 +44,11 @@ class FormatError(SgsdumpError):
     """A file is not what it should be: truncated, of another format, or contradicting itself."""
 
 
+class FileChanged(FormatError):
+    """A file is not the one that was opened any more: truncated, rewritten, replaced or gone. What was read of it and
+    what would be read now are of two runs, so a command ends."""
+
+
 class ConfigError(SgsdumpError):
     """A side file or an option asks for something that cannot be."""
 

@@ -22,8 +22,9 @@ from models.caffe.nets import save
 from PIL import Image
 from small_nets import residual_net, weights
 
-from sgsdump.cli import build_parser, main
+from sgsdump.cli import main
 from sgsdump.commands import COMMANDS
+from sgsdump.commands.parser import build_parser
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -30,6 +30,8 @@ PROBES = (
 )
 NUMBERED = re.compile(r"#\d+$")
 
+_UNPACKED = tempfile.TemporaryDirectory()  # gone when the tests end
+
 
 @dataclass(frozen=True, eq=False)
 class Probe:
@@ -59,10 +61,9 @@ class Probe:
         path = self.folder / "fixed.bin"
         if path.exists():
             return open_dump(path)
-        with tempfile.NamedTemporaryFile(suffix=".bin") as file:  # the map outlives its name
-            file.write(lzma.decompress(Path(f"{path}.xz").read_bytes()))
-            file.flush()
-            return open_dump(file.name)
+        file = Path(_UNPACKED.name, f"{self.folder.name}.bin")
+        file.write_bytes(lzma.decompress(Path(f"{path}.xz").read_bytes()))
+        return open_dump(file)
 
     @cached_property
     def picture(self) -> dict[str, np.ndarray]:

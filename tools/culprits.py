@@ -4,7 +4,8 @@
     python tools/culprits.py --group quantisation --kind outlier_channel --plants 10 --seed 7 --verbose
 
 A group is a module of tools/plants with ``PLANTS``: kind -> function(rng, folder) -> Outcome. Kinds whose name begins
-with ``healthy`` plant nothing. docs/how_well_it_finds.md has the table.
+with ``healthy`` plant nothing; those in ``FURTHER`` are drawn only when they are asked for.
+docs/how_well_it_finds.md has the table.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def run_group(
     group: str, count: int, seed: int, kind: str | None = None, verbose: bool = False
 ) -> dict[str, list[Outcome]]:
     """The outcomes of ``count`` plants by kind, each plant with a generator and a folder of its own."""
-    plants = importlib.import_module(f"plants.{group}").PLANTS
-    kinds = [kind] if kind else list(plants)
+    module = importlib.import_module(f"plants.{group}")
+    plants = {**module.PLANTS, **getattr(module, "FURTHER", {})}
+    kinds = [kind] if kind else list(module.PLANTS)
     outcomes = defaultdict(list)
     for number, name in enumerate(drawn(kinds, np.random.default_rng(seed), count)):
         with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range
+    from sgsdump.tuning.causes import Exact
     from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 
 
@@ -87,9 +88,11 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.pictures import pictures_of
     from sgsdump.quantisation.tensor_arrays import RaisedInputs, wider, with_raised_inputs
     from sgsdump.reports.advice_reports import advice_json, advice_table, advice_verdict
+    from sgsdump.reports.cause_sentences import first_lines
     from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
     from sgsdump.tuning import advice, rules_of_thumb
+    from sgsdump.tuning.causes import findings_of
     from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
     options = record(Options, args)
@@ -121,21 +124,28 @@ def run(args: argparse.Namespace) -> int:
     comparison = _compared(fixed_dump, float_dump, all_ranges) if fixed_dump and float_dump else None
     signs = rules_of_thumb.read_signs(analysis, convolutions, ranges, float_dump, comparison, fixed_dump)
     limits = Thresholds(options.min_cos, options.max_rmse) or DOCUMENTED
-    measurement = tried = None
+    measurement = None
+    exact: Exact | None = None
     image = options.image
     if image and not all(conv.reads_picture for conv in convolutions):
         trial = SensitivityAnalysis(model, ranges, config, per_channel=options.quant_level != "L1")
         measurement = _measure(trial, image, options.preprocess, model, config)
-    verdicts = advice.advise(convolutions, signs, measurement, limits)
+        verdicts = advice.advise(convolutions, signs, measurement, limits, good=False)
+        names = advice.tensor_arrays(verdicts, convolutions)
+        exact = _exact(options, model, ranges, config, rules_of_thumb.config_names(names, convolutions))
+    verdicts = advice.advise(convolutions, signs, measurement, limits, exact.all_8.good(limits) if exact else None)
     names = advice.tensor_arrays(verdicts, convolutions)
     written = rules_of_thumb.config_names(names, convolutions)
-    if measurement and names and image:
-        tried = trial.try_plan(names, _feeds(image, options.preprocess, model, config))
+    if image and exact and names:
+        exact = replace(exact, foreseen=trial.try_plan(names, _feeds(image, options.preprocess, model, config)))
+    found = findings_of(verdicts, measurement, exact, limits) if exact else ()
     if options.json:
-        replace_text(options.json, advice_json(verdicts, written, measurement, tried))
+        replace_text(options.json, advice_json(verdicts, written, measurement, exact, found))
+    for line in first_lines(found):
+        print(line)
     print(advice_table(verdicts))
     rows = comparison.rows if comparison else ()
-    print(advice_verdict(verdicts, written, limits, measurement, tried, rows), end="")
+    print(advice_verdict(verdicts, written, limits, measurement, exact, rows), end="")
     for word, others in RaisedInputs(analysis).beside(written).items():
         print(f"warning: {wider(word, others)}")
     if config.conv_format or config.tensor_arrays:
@@ -182,6 +192,29 @@ def _measure(
     total = trial.runs * len(expand(image, len(graph_inputs(model.proto))))
     with TERMINAL.bar("advise", "run", total) as advance:
         return trial.measure(_feeds(image, preprocess, model, config), advance)
+
+
+def _exact(
+    options: Options, model: Model, ranges: dict[str, Range], config: InputConfig, names: tuple[str, ...]
+) -> Exact:
+    """The outputs in the hardware's integers with all at 8 bits, with these inputs raised, and with all at 16 bits."""
+    from sgsdump.quantisation.calibration_log import read_side_ranges
+    from sgsdump.quantisation.fixed_model import make_fixed
+    from sgsdump.quantisation.float_model import deployed
+    from sgsdump.quantisation.objective import watched_tensors
+    from sgsdump.quantisation.trials.integer_outputs import outputs_of
+    from sgsdump.tensors.types import Range
+    from sgsdump.tuning.causes import Exact
+
+    side = read_side_ranges(options.ranges)
+    plain = replace(config, conv_format="ALL_UINT8", tensor_arrays=())
+    wide = replace(config, conv_format="ALL_INT16", tensor_arrays=())
+    plans = [plain, wide, *([replace(plain, tensor_arrays=names)] if names else [])]
+    made = [make_fixed(model, ranges, plan, True, options.quant_level != "L1", side).proto for plan in plans]
+    spans = {name: found.high - found.low for name, found in ranges.items() if isinstance(found, Range)}
+    pictures = _feeds(options.image or "", options.preprocess, model, config)
+    all_8, all_16, *raised = outputs_of(model, made, pictures, watched_tensors(deployed(model)), spans)
+    return Exact(all_8, all_16, raised[0] if raised else None)
 
 
 def _feeds(image: str, preprocess: str | None, model: Model, config: InputConfig) -> Iterator[LabelledPictureFeed]:

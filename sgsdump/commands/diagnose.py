@@ -1,7 +1,7 @@
 """Say where a network loses accuracy in fixed point, and what to do about it, in one go and on one page.
 
-Calibrates on all pictures, makes the fixed model, runs both models on a sample of the pictures, compares every layer
-over all of these, measures what each convolution's 8 bits cost, and writes report.html: a file to look at, mail or
+Calibrates on all pictures, makes the fixed model, judges its outputs on all pictures, compares every layer on those
+that go wrong most, measures what each convolution's 8 bits cost, and writes report.html: a file to look at, mail or
 keep. Assumptions are printed first: without --input-config the inputs are taken as RGB or GRAY pictures, and mean and
 std_value are found by running the preprocess file (-n) on a picture. --fixed takes a fixed model of calibrate as it is,
 --ranges a tensor_min_max.txt or a quant file in place of a calibration. An older folder -o is moved aside. Exit status:
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,9 +52,10 @@ if TYPE_CHECKING:
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.compared_pictures import Compared, PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
+    from sgsdump.reports.diagnosis import Diagnosis
     from sgsdump.reports.report import Report
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tuning.advice import MeasuredAdvice
+    from sgsdump.tuning.measured_advice import MeasuredAdvice
 
 PICTURES = 10
 # Sensitivities are measured on this many of them.
@@ -92,7 +93,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     report.add_argument("-o", "--output", type=Path, default=Path("diagnosis"), metavar="DIR",
                         help="folder to write (default: %(default)s)")  # fmt: skip
     report.add_argument("--pictures", type=whole_number, default=PICTURES, metavar="N",
-                        help="compare on at most N pictures, evenly chosen (default: %(default)s)")  # fmt: skip
+                        help="compare layers on at most N pictures, those whose outputs are furthest off (default: "
+                             "%(default)s)")  # fmt: skip
     add_limits(report, "a layer")
 
 
@@ -106,9 +108,9 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs, over_all
     from sgsdump.quantisation.fixed_model import check_that_it_runs
     from sgsdump.quantisation.pictures import disagreements
-    from sgsdump.reports.command_reports import report_of_diagnosis
+    from sgsdump.reports.command_reports import diagnosed, report_of_diagnosis
     from sgsdump.reports.report import Context
-    from sgsdump.tuning.advice import advise_by_measure, measure
+    from sgsdump.tuning.measured_advice import judge, measure
 
     options = record(Options, args, limits=Thresholds(args.min_cos, args.max_rmse))
     limits = options.limits or DOCUMENTED
@@ -128,29 +130,29 @@ def run(args: argparse.Namespace) -> int:
         subject = _subject(options, setting, feeds, progress)
         print_lines(subject.notes, flush=True)
         check_that_it_runs(setting.model, subject.fixed_model.proto, setting.config, feeds[0][1])
-        pairs, few = (
+        every, few = (
             PicturePairs(options.image, options.preprocess, feeds.specs, setting.config, count)
-            for count in (options.pictures, min(MEASURED, options.pictures))
+            for count in (None, MEASURED)
         )
-        measured = measure(subject, few, limits, progress)
+        outputs, advice = judge(subject, measure(subject, few, progress), every, limits, progress)
+        pairs = replace(every, chosen=worst_of(list(outputs.pictures.values()), options.pictures))
         compared = over_all(_each_compared(options, subject, pairs, folder, progress), pairs.labels, progress)
         comparison = compared.comparison
         if not comparison.rows:
             why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made of this net?"
             raise ValuesError(f"no layer of {options.model} could be compared{why}")
-        advice = advise_by_measure(measured, comparison) if measured is not None else None
+        diagnosis = diagnosed(subject, outputs, advice, compared, limits)
         report = report_of_diagnosis(
             subject,
             compared,
-            advice,
-            limits,
+            diagnosis,
             Context(
                 f"{options.model.name} in fixed point",
                 facts=_facts(options, feeds, pairs),
                 assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
             ),
         )
-        _write(folder, report, comparison, limits)
+        _write(folder, report, comparison, diagnosis)
         _write_model(folder, subject, setting.ini, advice)
     print_lines(_ending(report))
     if setting.model.cut is not None:
@@ -238,17 +240,25 @@ def _facts(options: Options, feeds: PictureFeeds, pairs: PicturePairs) -> list[t
         facts.append(("ranges", str(options.ranges)))
     else:
         facts.append(("calibrated on", f"{len(feeds)} of {options.image}, level {options.quant_level}"))
-    return [*facts, ("compared on", f"{len(pairs)}: {', '.join(pairs.labels)}")]
+    which = "" if len(pairs) == len(feeds) else ", those whose outputs are furthest off"
+    return [*facts, ("layers compared on", f"{len(pairs)}{which}: {', '.join(pairs.labels)}")]
 
 
-def _write(folder: Path, report: Report, comparison: Comparison, limits: Thresholds) -> None:
+def worst_of(errors: list[float], most: int) -> tuple[int, ...]:
+    """The indices of the pictures whose outputs are furthest off, in the pictures' order."""
+    ranked = sorted(range(len(errors)), key=lambda index: -errors[index])
+    return tuple(sorted(ranked[:most]))
+
+
+def _write(folder: Path, report: Report, comparison: Comparison, diagnosis: Diagnosis) -> None:
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.reports.comparison import REPORTS
+    from sgsdump.reports.diagnosis import with_columns, with_findings
     from sgsdump.reports.html.document import render
 
     replace_text(folder / "report.html", render(report))
-    for name in ("csv", "json"):
-        replace_text(folder / f"layers.{name}", REPORTS[name](comparison, limits))
+    for name, add in (("csv", with_columns), ("json", with_findings)):
+        replace_text(folder / f"layers.{name}", add(REPORTS[name](comparison, diagnosis.limits), diagnosis))
 
 
 def _write_model(folder: Path, subject: Subject, ini: bytes, advice: MeasuredAdvice | None) -> None:

@@ -6,10 +6,11 @@ Inputs are random (one seed, the same values each time) unless -i, --input-dir o
 --data-loader-script (Python with load_data(), which yields a dictionary of arrays by input name for each run) and an
 --input-dir of several folders make a dump of each input: DIR/0, DIR/1 ..., compared with -cd's 0, 1 ...
 
--cd compares with the files of another run: difference and a verdict per tensor; of `full` also compare_result.html to
-look at. -g makes it three-way: a tensor passes where its error against the golden (float32) run is within input-tag
-times the error of the run of -cd (float16). Exit status: 0 done, 1 when a tensor failed, a threshold you gave (-t, -t1,
--t2) does not hold or --bisect found a difference or a tensor that an executor cannot compute, 2 on trouble.
+-cd compares with the files of another run; of `full` also compare_result.html to look at. -g makes it three-way: a
+tensor passes where its error against the golden (float32) run is within input-tag times that of -cd (float16).
+Exit status: 0 done; 1 when a tensor failed or does not pass (by more than rounding, or a threshold you gave), is
+missing where you gave one, the whole model in one run gives other outputs than the dump, or --bisect found a
+difference or a tensor that an executor cannot compute; 2 on trouble.
 
 examples:
   sgsdump pipeline full -m net.onnx -o golden
@@ -28,6 +29,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,12 +40,14 @@ from sgsdump.commands.terminal import TERMINAL, Terminal, print_cut
 if TYPE_CHECKING:
     from sgsdump.pipeline.job import Job
     from sgsdump.pipeline.pipeline import Pipeline
+    from sgsdump.pipeline.replay import OwnError
+    from sgsdump.pipeline.whole_run import WholeRun
     from sgsdump.progress import Progress
 
 DUMP, BISECT = "a dump", "--bisect"
 _ONLY_DUMPED = (
     "names begin begin_string end end_string step name_pattern op_type print_ir test_case depth output "
-    "compare_dir golden_dir input_tag th1 th2"
+    "compare_dir golden_dir input_tag th1 th2 allow_missing"
 )
 MODES = Modes(
     honoured={
@@ -124,8 +129,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--mode",
         choices=["fast", "isolated"],
-        default="fast",
-        help="one pass in segments, or each tensor from a sub-model of its own (%(default)s)",
+        help="one pass in segments, or each tensor from a sub-model of its own (fast; of a plug-in isolated)",
     )
     run.add_argument("-mt", "--model-type", metavar="TYPE", help="float16 (fp16) runs a float16 copy of the model")
     run.add_argument("-p", "--passed-path", type=Path, metavar="FILE.py", help="tvm, sdaa: file of passes to run")
@@ -151,7 +155,7 @@ def _add_inputs(sub: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="V",
-        help="LOW HIGH of the random inputs, or NAME LOW HIGH of one (floats 0 1, integers 0 100)",
+        help="LOW HIGH of the random inputs, or NAME LOW HIGH of one (0 1, integers 0 100 or rows of a table)",
     )
     inputs.add_argument(
         "--shape", action="append", default=[], metavar="NAME=1x3x8x8", help="shape of an input that has open sizes"
@@ -169,6 +173,13 @@ def _add_comparison(sub: argparse.ArgumentParser) -> None:
     )
     comparison.add_argument("-t1", "--th1", type=float, metavar="X", help="threshold of diff3 and all_close (1e-6)")
     comparison.add_argument("-t2", "--th2", type=float, metavar="X", help="list tensors whose diff2 is above X (1e-3)")
+
+    comparison.add_argument(
+        "--allow-missing",
+        action="store_true",
+        default=None,
+        help="with a threshold: exit 0 though -cd or -g has or lacks a tensor that the run was asked for",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -209,14 +220,16 @@ def _dump(job: Job, run: Pipeline, progress: Progress) -> int:
     if is_several(job, run):
         return _dump_each(job, run, progress)
     dump_chosen(job, run)
+    job = replace(job, output=run.written)  # another process may have put its dump there meanwhile
     written = dump_info.read(job.folder)
     for line in (*random_lines(written.inputs), *summary_lines(written.outputs, job.folder)):
         TERMINAL.say(line)
     if job.excerpt.test_case:
         save_case(job, run)
         TERMINAL.say(f"{job.excerpt.test_case}: the test case of {job.tensors.names[0]}")
-    close = _compare_with_others(job) if job.comparison.compare_dir else True
-    return 1 if run.failures or not close else 0
+    whole = _check_whole(job, run, progress)
+    close = _compare_with_others(job, run, whole.fused) if job.comparison.compare_dir else True
+    return 1 if run.failures or not close or not whole.agrees else 0
 
 
 def _dump_each(job: Job, run: Pipeline, progress: Progress) -> int:
@@ -226,7 +239,7 @@ def _dump_each(job: Job, run: Pipeline, progress: Progress) -> int:
     from sgsdump.pipeline.run_job import dump_chosen, each_run, job_of_input, writing_all
     from sgsdump.reports.pipeline_lines import summary_lines
 
-    names, failed = [], False
+    failed, fused = False, {}
     with writing_all(job.folder, progress) as folder:
         for name in each_run(job, run, folder):
             part = job_of_input(job, name)
@@ -234,10 +247,24 @@ def _dump_each(job: Job, run: Pipeline, progress: Progress) -> int:
             dump_chosen(job, run)
             for line in summary_lines(dump_info.read(run.folder).outputs, part.folder):
                 TERMINAL.say(line)
-            names.append(name)
-            failed |= bool(run.failures)
-    close = [_compare_with_others(job_of_input(job, name)) for name in names] if job.comparison.compare_dir else []
+            whole = _check_whole(job, run, progress)
+            fused[name] = whole.fused
+            failed |= bool(run.failures) or not whole.agrees
+    parts = fused.items() if job.comparison.compare_dir else ()
+    close = [_compare_with_others(job_of_input(job, name), run, errors) for name, errors in parts]
     return 1 if failed or not all(close) else 0
+
+
+def _check_whole(job: Job, run: Pipeline, progress: Progress) -> WholeRun:
+    """Run the whole model once where the dump holds its outputs, and print where it gives others."""
+    from sgsdump.pipeline.run_job import whole_run
+    from sgsdump.pipeline.whole_run import WholeRun
+    from sgsdump.reports.pipeline_lines import whole_run_lines
+
+    whole = (whole_run(job, run, progress) if job.comparison.judge else None) or WholeRun({})
+    for line in whole_run_lines(whole):
+        TERMINAL.say(line)
+    return whole
 
 
 def _bisect(job: Job, run: Pipeline) -> int:
@@ -250,18 +277,32 @@ def _bisect(job: Job, run: Pipeline) -> int:
     return 1 if bisection.first or bisection.failed else 0
 
 
-def _compare_with_others(job: Job) -> bool:
-    """Print and write the comparison; False for a tensor that cannot be compared, or past a threshold given."""
+def _compare_with_others(job: Job, run: Pipeline, fused: Sequence[OwnError] = ()) -> bool:
+    """Print and write the comparison; False for a tensor that cannot be compared or fails, as ``holds`` says."""
     from sgsdump.files.atomic_write import replace_text, together
     from sgsdump.pipeline.compared_files import other_inputs
-    from sgsdump.pipeline.run_job import compare, holds
-    from sgsdump.reports.golden import golden_csv, golden_json, golden_lines, golden_log
+    from sgsdump.pipeline.run_job import compare, holds, with_own_errors
+    from sgsdump.reports.golden import (
+        golden_closing,
+        golden_csv,
+        golden_first_lines,
+        golden_json,
+        golden_lines,
+        golden_log,
+    )
 
-    comparison = compare(job, TERMINAL)
-    options = job.comparison
-    for folder in filter(None, (options.compare_dir, options.golden_dir)):
-        for name in other_inputs(job.folder, folder):
-            TERMINAL.say(f"note: {folder} was run on another input {name}")
+    comparison, options = compare(job, TERMINAL), job.comparison
+    others = [
+        (folder, name)
+        for folder in filter(None, (options.compare_dir, options.golden_dir))
+        for name in other_inputs(job.folder, folder)
+    ]
+    if not others:
+        comparison = with_own_errors(job, run, comparison, fused, TERMINAL)
+    for line in golden_first_lines(comparison):
+        TERMINAL.say(line)
+    for folder, name in others:
+        TERMINAL.say(f"note: {folder} was run on another input {name}")
     TERMINAL.say(golden_lines(comparison).removesuffix("\n"))
     log = options.log or job.folder / "compare_result.log"
     texts = {
@@ -277,6 +318,8 @@ def _compare_with_others(job: Job) -> bool:
             replace_text(page, _page(job))
     failed = sum(not row.passes for row in comparison.rows)
     TERMINAL.say(f"{log}: {len(comparison.rows)} compared, {len(comparison.rows) - failed} pass, {failed} do not")
+    for line in golden_closing(comparison):
+        TERMINAL.say(line)
     if job.kind == "full":
         TERMINAL.say(f"{page}: the same as a page to look at")
     return holds(job, comparison)

@@ -45,7 +45,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -168,7 +168,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.pareto_reports import pareto_json, pareto_table
     from sgsdump.sidecars import input_config
     from sgsdump.tuning.criteria import parse_objective
-    from sgsdump.tuning.pareto import fixed_of, pareto, verify
+    from sgsdump.tuning.pareto import fixed_of, in_integers, pareto
     from sgsdump.tuning.proposals import check_solver
     from sgsdump.tuning.search import most_evaluations
     from sgsdump.tuning.setup import Judging, set_up
@@ -179,14 +179,16 @@ def run(args: argparse.Namespace) -> int:
     config = input_config.read(network.input_config)
     if options.json:
         check_file(options.json)
+    made = not options.output.exists()
     folder = _usable_folder(options.output, network.input_config)
-    ini = read_bytes(network.input_config)
-    opened = open_network(network, config)
-    model, config = opened.model, opened.config
-    objective = parse_objective(options.search.objective, watched_by_output(deployed(model)))
-    opened.print_warnings()
-    progress, workers = Terminal("stderr"), Workers(options.num_process, options.scheduler)
-    ranges, side, feeds = _calibrated(options, opened, workers)
+    with _no_empty_folder(folder, made):
+        ini = read_bytes(network.input_config)
+        opened = open_network(network, config)
+        model, config = opened.model, opened.config
+        objective = parse_objective(options.search.objective, watched_by_output(deployed(model)))
+        opened.print_warnings()
+        progress, workers = Terminal("stderr"), Workers(options.num_process, options.scheduler)
+        ranges, side, feeds = _calibrated(options, opened, workers)
     with _stopped_by_ctrl_c(goal.seconds) as left:
         judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers)
         setup = set_up(model, ranges, config, feeds, judging, progress)
@@ -195,9 +197,8 @@ def run(args: argparse.Namespace) -> int:
         found = _searched(setup, goal, most, left)
     pool, trial = setup.pool, setup.trial
     result = pareto(found, pool, setup.sizes, trial, goal.metric is not None)
+    result = in_integers(result, pool, trial, side, goal.target, progress)
     taken = fixed_of(trial, result.taken, side)
-    verified = verify(model, taken, pool.pictures, pool.combined, pool.outputs, progress)
-    result = replace(result, verified=verified)
     with together():
         if options.json:
             replace_text(options.json, pareto_json(result))
@@ -290,6 +291,18 @@ def _calibrated(
     raws = feeds(evaluated or images, network.preprocess, network.specs, network.config, normalised=False)
     pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)
     return calibration.ranges, side_ranges(calibration.statistics), pairs
+
+
+@contextmanager
+def _no_empty_folder(folder: Path, made: bool) -> Iterator[None]:
+    """Where what is done ends early, a folder ``made`` for the results goes again while it is empty."""
+    try:
+        yield
+    except BaseException:
+        if made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 @contextmanager
@@ -402,6 +415,16 @@ def _print_beginning(setup: Setup, most: int, budget: str, progress: Path) -> No
         print(f"{progress}: resuming, {pool.resumed} plans are known")
 
 
+def _how_far(result: Pareto) -> str:
+    """How far the approximation that the search used is from the integers, on the plans of the table."""
+    off = result.too_hopeful
+    if off is None:
+        return "no plan could be compared with what was searched with"
+    if off <= 0:
+        return f"the approximation was never too hopeful on the {len(result.rows)} plans of the table"
+    return f"the approximation was up to {100 * off:.0f} % too hopeful on the {len(result.rows)} plans of the table"
+
+
 def print_ending(result: Pareto, folder: Path, level: str) -> None:
     from sgsdump.tuning.pareto import worsened
 
@@ -418,7 +441,7 @@ def print_ending(result: Pareto, folder: Path, level: str) -> None:
               f"--objective worst or --objective {name} heeds it")  # fmt: skip
     print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
     if result.verified is not None:
-        print(f"*: in the hardware's integers its error is {result.verified.error:.3g} (searched with "
-              f"{result.taken.error:.3g})")  # fmt: skip
+        print(f"*: in the hardware's integers, which chose it, its error is {result.verified.error:.3g} (searched with "
+              f"{result.taken.error:.3g}); {_how_far(result)}")  # fmt: skip
     print(f"{folder}: to make its fixed model, sgsdump calibrate with --input-config {folder / 'input_config.ini'} "
           f"--quant-level {level}")  # fmt: skip

@@ -17,12 +17,13 @@ from fnmatch import fnmatchcase
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.errors import ConfigError, SgsdumpError, hint
+from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, hint
 from sgsdump.files.names import normalised
 from sgsdump.tensors.device import is_device
 from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.tensor import values_of
 
+ONLY = "being the only tensor of its file"
 NAME_WAYS = ("name", "normalised name", "cut name")
 
 
@@ -114,6 +115,8 @@ def size_of(record: Record) -> int:
         return math.prod(info.shape)
     try:
         return values_of(record.tensor.logical()).array.size
+    except FileChanged:
+        raise
     except SgsdumpError:
         return 0
 
@@ -135,6 +138,8 @@ def has_own_inputs(dump: Dump) -> bool:
 def align(sample: Dump, benchmark: Dump, inputs: bool = False, settled: Settled | None = None) -> Alignment:
     """Pair the output records of two dumps; with ``inputs`` the networks' variable inputs too."""
     settled = settled or Settled()
+    if pair := _only_pair(sample, benchmark):
+        settled = replace(settled, pairs=settled.pairs or (pair,))
     unmatched = [
         [r for r in compared(dump, inputs) if id(r) in settled.unmatched] if settled.unmatched else []
         for dump in (sample, benchmark)
@@ -173,6 +178,16 @@ def align(sample: Dump, benchmark: Dump, inputs: bool = False, settled: Settled 
         unpaired(state.sample + unmatched[0], benchmark, "benchmark"),
         unpaired(state.benchmark + unmatched[1], sample, "sample"),
     )
+
+
+def _only_pair(sample: Dump, benchmark: Dump) -> Pair | None:
+    """The tensors of two files of one tensor each, which are named as the files are."""
+    if len(sample.records) != 1 or len(benchmark.records) != 1:
+        return None
+    if not all(dump.format and FORMATS[dump.format].one_tensor for dump in (sample, benchmark)):
+        return None
+    (a,), (b,) = sample.records, benchmark.records
+    return Pair(a, b, "name" if a.name == b.name else ONLY)
 
 
 def without(alignment: Alignment, patterns: Sequence[str]) -> tuple[Alignment, tuple[str, ...]]:

@@ -19,8 +19,11 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.alignment import Pair, Settled, align, compared, has_own_inputs, without, without_unwritten
+from sgsdump.comparison.causes import argument_findings, cancelled, causes
 from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import network_outputs, with_rises
+from sgsdump.comparison.layout_match import RETRY_BELOW
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import Settings
 from sgsdump.comparison.naming.name_sources import NameSources
@@ -29,12 +32,12 @@ from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.pairs_by_network import Placed, placed
 from sgsdump.comparison.naming.pairs_by_stage import with_stages
 from sgsdump.comparison.own_metric import Asked
-from sgsdump.comparison.pair_result import Measures, Started
+from sgsdump.comparison.pair_result import Measures, Started, is_rearranged
 from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
 from sgsdump.comparison.same_values import WORTH, Mapper, Probes, find_misnamed, may_be_renamed
 from sgsdump.comparison.sums.summation import sums_of_each
 from sgsdump.dumps.collector import collector_paused
-from sgsdump.dumps.dump import Dump
+from sgsdump.dumps.dump import Dump, Network
 from sgsdump.dumps.io import open_dump
 from sgsdump.dumps.onnx_network import of_names
 from sgsdump.errors import ConfigError
@@ -47,6 +50,7 @@ from sgsdump.tensors.stages import Stage
 MeasuredBy = Callable[[Measures, Dump, Dump, Sequence[Pair]], Iterable[Row | Failed]]
 
 LEAST, MOST, PAIRS = 4 << 20, 24 << 20, 64  # bytes of a batch, and the pairs it has at most
+MOST_SORTED = 1 << 20  # values that are sorted to see whether they are the same in another order
 SHARES = 4  # batches that a thread would have to go if all were as large as the next one
 
 
@@ -121,6 +125,8 @@ def compare(
     own_inputs = [has_own_inputs(dump) for dump in (sample, benchmark)]
     inputs = inputs or any(own_inputs)
     measures = Measures.of(metrics, settings, compatible, crop=not any(own_inputs), details=details)
+    # One library keeps the order of axes from run to run: where they differ, the program is another one.
+    measures = replace(measures, turns=not (all(own_inputs) and sample.format == benchmark.format))
     threads = threads or cores()
     options = Options(inputs, name_map, match_by_value, stages, exclude, measures, threads, measured_by, progress)
     # Where inputs have names of their own one tensor has several: what one operator gives and the next one takes.
@@ -135,9 +141,12 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         threadpool_limits(limits=1, user_api="blas"),
         ThreadPoolExecutor(options.threads) as pool,
     ):
-        places = _settled(sample, benchmark, options, pool.map)
+        networks = sample.network(), benchmark.network()
+        places = _settled(sample, benchmark, options, networks, pool.map)
         alignment = align(sample, benchmark, options.inputs, places.settled)
+        whole = alignment
         alignment, excluded = without(alignment, options.exclude)
+        completeness = completeness_of(sample, benchmark, whole, alignment, places.sources)
         alignment, unwritten = without_unwritten(alignment)
         pairs = alignment.pairs
         stream: Iterable[Row | Failed] = (
@@ -152,6 +161,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         if probes and any(map(is_suspicious, results)):
             held = {"benchmark": compared(benchmark, options.inputs), "sample": compared(sample, options.inputs)}
             misnamed = find_misnamed(pairs, results, held, probes, pool.map)
+    _mark_rearranged(pairs, results, options.measures)
     outputs = network_outputs(sample) | network_outputs(benchmark) if misnamed else frozenset()
     rows: list[Row] = []
     failed: list[Failed] = []
@@ -164,8 +174,9 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
             rows.append(result.replaced(module=module, origin=places.origin_of(pair)))
         else:
             rows.append(result)
+    rows = cancelled(with_rises(rows, sample, benchmark, places.sources), pairs)
     return Comparison(
-        tuple(with_rises(rows, sample, benchmark, places.sources)),
+        tuple(rows),
         alignment.only_in_sample,
         alignment.only_in_benchmark,
         tuple(failed),
@@ -173,10 +184,25 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         benchmark.notes,
         excluded,
         unwritten,
+        completeness,
+        causes=causes(rows, argument_findings(rows, pairs, *networks)),
     )
 
 
-def _settled(sample: Dump, benchmark: Dump, options: Options, run: Mapper) -> Placed:
+def _mark_rearranged(pairs: Sequence[Pair], results: list[Row | Failed], measures: Measures) -> None:
+    """Mark the first bad rows of which both sides hold the same values in another order."""
+    looked = 0
+    for i, (pair, row) in enumerate(zip(pairs, results)):
+        if not isinstance(row, Row) or row.cos > RETRY_BELOW or not (row.sums and row.sums.d1 and row.finite):
+            continue
+        looked += row.count
+        if looked > MOST_SORTED:
+            return
+        if is_rearranged(pair, row, measures):
+            results[i] = row.replaced(rearranged=True)
+
+
+def _settled(sample: Dump, benchmark: Dump, options: Options, networks: tuple[Network, Network], run: Mapper) -> Placed:
     """The pairs that maps, values, the network and stages make before names are compared, and where tensors stand."""
     settled = Settled()
     if options.name_map:
@@ -184,11 +210,11 @@ def _settled(sample: Dump, benchmark: Dump, options: Options, run: Mapper) -> Pl
     if options.match_by_value:
         settled = pairs_by_value(sample, benchmark, options.inputs, settled, run)
     places = Placed(settled)
-    operators = [dump.network() or of_names(dump.records) for dump in (sample, benchmark)]
+    operators = [known or of_names(dump.records) for known, dump in zip(networks, (sample, benchmark))]
     if any(operators):
         by_names = bool(options.name_map or options.match_by_value)
-        networks = nodes_of(sample, operators[0]), nodes_of(benchmark, operators[1])
-        places = placed((sample, benchmark), networks, options.inputs, settled, pairing=not by_names)
+        nodes = nodes_of(sample, operators[0]), nodes_of(benchmark, operators[1])
+        places = placed((sample, benchmark), nodes, options.inputs, settled, pairing=not by_names)
     if {record.name for record in sample.records} == {record.name for record in benchmark.records}:
         return places
     return replace(places, settled=with_stages(sample, benchmark, options.inputs, places.settled, options.stages))

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.comparison.alignment import Unpaired
+from sgsdump.comparison.completeness import UNKNOWN, Completeness
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.tables import data_frame
@@ -18,6 +19,9 @@ from sgsdump.notebook import as_html
 
 if TYPE_CHECKING:
     import pandas
+
+    from sgsdump.comparison.finding import Finding
+
 
 _FACTS = ("name", "op_index", "op_type", "io", "slot", "type_name", "sample_name", "paired", "count")
 _NUMBERS = ("mse", "cos", "rmse", "rise")
@@ -58,7 +62,8 @@ JUMP_SHARE = 0.1
 @dataclass(frozen=True)
 class Comparison:
     """The result: rows in the benchmark's file order, everything that was not compared, and the dumps' notes.
-    ``unwritten`` are the names of tensors that were, on either side, memory to which nothing had been written yet.
+    ``unwritten`` are the names of tensors that were, on either side, memory to which nothing had been written yet;
+    ``causes`` what the operators were called with that differs, and what differs first, as ``causes.py`` has it.
 
     It is a collection of its rows: ``len(comparison)``, ``for row in comparison``, ``comparison["conv1"]``,
     ``"conv1" in comparison``.
@@ -72,6 +77,14 @@ class Comparison:
     benchmark_notes: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
+    completeness: Completeness = UNKNOWN
+    causes: tuple[Finding, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """True when no output and no run of the benchmark is missing, and at least half of its layers were compared."""
+        whole = self.completeness
+        return not (whole.missing_outputs or whole.runs or whole.is_half(len(self.rows)))
 
     @property
     def suspects(self) -> tuple[Row, ...]:
@@ -104,7 +117,8 @@ class Comparison:
         return tuple(row for row in self.rows if not row.passes(thresholds))
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        """True when something was compared, nothing failed to be, every row is within, and none is a suspect."""
+        """True when something was compared, nothing failed to be, every row is within, and none is a suspect. What is
+        missing of the benchmark is another question: ``is_complete``."""
         return bool(self.rows) and not self.failed and all(row.passes(thresholds) for row in self.rows)
 
     def check_layers(self, thresholds: Thresholds) -> None:

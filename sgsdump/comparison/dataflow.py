@@ -9,13 +9,13 @@ innermost one that differs is named.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import ml_dtypes
 
-from sgsdump.comparison.row import Row
+from sgsdump.comparison.row import LEAST, Row
 from sgsdump.dumps.dump import Dump
 from sgsdump.errors import listed
 from sgsdump.tensors.dtypes import KNOWN, is_float
@@ -23,7 +23,7 @@ from sgsdump.tensors.dtypes import KNOWN, is_float
 _SHOWN = 3
 _UNITS_OF_16_BITS, _UNITS = 4, 128
 _LAST_DIGITS = 1e-12  # of statistics, which are float64 or text
-_DATA = "Data"  # the type of what brings an input or a weight into a graph
+DATA = "Data"  # the type of what brings an input or a weight into a graph
 _NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -118,6 +118,8 @@ def with_rises(
         benchmark_names = {row.sample_name: row.name for row in trusted}
         flow = nearest_sources(sample, benchmark_names.keys())
         sources = [tuple(benchmark_names[name] for name in flow.get(row.sample_name, ())) for row in rows]
+    elif not any(row.io == "in" for row in rows):
+        return _risen_in_order(rows)
     else:
         sources = _rows_before(rows)
     if any(row.io == "in" for row in rows):
@@ -130,14 +132,16 @@ def _made_before(rows: list[Row]) -> Iterator[tuple[str, ...]]:
     differs as it does."""
     makers: dict[str, str] = {}
     for row in rows:
-        alike = repr((row.count, row.sums, *row.statistics.items())) if row.error and not row.misnamed else ""
+        alike = _identity(row) if row.error and not row.misnamed else ""
         yield (makers[alike],) if row.io == "in" and alike in makers else ()
         if row.io == "out" and alike:
             makers[alike] = row.name
 
 
-def risen_again(rows: list[Row]) -> list[Row]:
-    """The rows with the ``rise`` that their errors and their ``sources`` give."""
+def risen_again(rows: list[Row], by_flow: bool = True) -> list[Row]:
+    """The rows with the ``rise`` that their errors and their ``sources`` give, or the order where no flow is known."""
+    if not by_flow:
+        return _risen_in_order(rows)
     errors = {row.name: row.error for row in rows if not row.misnamed}
     return [_risen(row, tuple(name for name in row.sources if name in errors), errors) for row in rows]
 
@@ -149,6 +153,13 @@ def _rows_before(rows: list[Row]) -> list[tuple[str, ...]]:
         sources.append(before)
         before = before if row.misnamed else (row.name,)
     return sources
+
+
+def _risen_in_order(rows: list[Row]) -> list[Row]:
+    """The rises over the rows before, of which it is not known that they feed the row: it has no sources."""
+    errors = {row.name: row.error for row in rows if not row.misnamed}
+    risen = [_risen(row, names, errors) for row, names in zip(rows, _rows_before(rows))]
+    return [row.with_rise((), row.rise) for row in risen]
 
 
 def _risen(row: Row, sources: tuple[str, ...], errors: dict[str, float]) -> Row:
@@ -164,10 +175,13 @@ def differs(row: Row) -> bool:
 
 def is_rounding(row: Row) -> bool:
     """Whether the two sides differ by no more than two ways of computing the same: a few units in the last place of a
-    16-bit type, two decimal digits of a wider one, whose sums were added up in another order."""
+    16-bit type, two decimal digits of a wider one, whose sums were added up in another order. What cancellation
+    leaves is rounding."""
     dtype = KNOWN.get(row.benchmark_dtype)
-    if row.statistics and row.error <= _LAST_DIGITS:
+    if row.cancelled:
         return True
+    if row.statistics and row.error <= _LAST_DIGITS:
+        return not row.checksums or row.error > LEAST
     if not row.finite or dtype is None or not is_float(dtype):
         return False
     units = _UNITS_OF_16_BITS if dtype.itemsize <= 2 else _UNITS
@@ -180,12 +194,35 @@ def first_difference(rows: Iterable[Row], beyond_rounding: bool = False) -> Diff
     differing = [
         row for row in rows if differs(row) and not row.misnamed and not (beyond_rounding and is_rounding(row))
     ]
-    computed = (row for row in differing if row.io == "out" and row.op_type != _DATA)
-    first = next(computed, next(iter(differing), None))
+    computed = [row for row in differing if row.io == "out" and row.op_type != DATA]
+    first = next(_fed_alike(rows, differing, computed), next(iter([*computed, *differing]), None))
     if first is None:
         return None
     feeding = {row.name: row for row in rows if row.io == "in" or first.by_flow}
     return Difference(first, tuple(feeding[name] for name in first.sources if name in feeding))
+
+
+def _fed_alike(rows: Sequence[Row], differing: Sequence[Row], computed: Sequence[Row]) -> Iterator[Row]:
+    """Those of the outputs that no other operator's differing output feeds, as far as that is known: rows may stand in
+    the order in which modules were listed, not in which they ran. A module counts after what is inside it."""
+    if not any(row.io == "in" for row in rows):
+        return
+    makers: dict[str, set[int]] = defaultdict(set)
+    for row in computed:
+        makers[_identity(row)].add(row.op_index)
+    inputs: dict[int, list[Row]] = defaultdict(list)
+    for row in differing:
+        if row.io == "in":
+            inputs[row.op_index].append(row)
+    for row in computed:
+        fed_by = set().union(*(makers.get(_identity(own), ()) for own in inputs[row.op_index]))
+        if not fed_by - {row.op_index}:
+            yield row
+
+
+def _identity(row: Row) -> str:
+    """What tells a pair of tensors apart from others: how much they differ, to the last digit."""
+    return repr((row.count, row.sums, *row.statistics.items()))
 
 
 def _with_origin(row: Row) -> str:
@@ -197,6 +234,8 @@ def _side(row: Row) -> str:
 
 
 def _error(row: Row) -> str:
-    if row.statistics:
-        return f"apart by {row.error:.3g}"
+    if row.statistics or row.checksums:
+        return f"apart by {row.error:.3g}" if row.error > LEAST else "apart by their checksums"
+    if row.indices is not None:
+        return f"{row.indices.differing} of {row.indices.count} values differ"
     return f"RMSE {row.rmse:.3g}" if row.finite else f"NaN or Inf in {row.odd_apart} places of one side"

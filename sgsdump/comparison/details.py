@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from sgsdump.comparison.binned import Binned, indices, narrowest_bins, of_edges
+from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.tensor import Values
 
 BINS = 256
@@ -141,7 +142,7 @@ def details_of(sample: Values, benchmark: Values, layout: str | None = None) -> 
         for block in planes.blocks():
             x, y = (
                 np.asarray(part if side.to_real is None else side.to_real(part), np.float64)
-                for side, part in ((sample, a[block]), (benchmark, b[block]))
+                for side, part in ((sample, in_memory(a[block])), (benchmark, in_memory(b[block])))
             )
             sums.add(block, x, y)
         return sums.details()

@@ -19,12 +19,12 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.tables import data_frame
-from sgsdump.errors import SgsdumpError
+from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.files.names import normalised
 from sgsdump.notebook import as_html
 from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.stages import SUFFIX, StageNames
-from sgsdump.tensors.statistics import Statistics, central_span, count_outside, histogram, summarise
+from sgsdump.tensors.statistics import Statistics, count_outside, histogram, narrowest_span, summarise
 from sgsdump.tensors.types import Range
 
 BINS = 256
@@ -47,7 +47,7 @@ class Distribution:
     index     place among the layers drawn, from 0.
     shape     logical shape, None when the file does not say.
     counts    int64 (BINS,): finite values per bin of equal width over [stats.min, stats.max].
-    central   the interval that holds the central 99 % of the finite values.
+    central   the narrowest interval that holds 99 % of the finite values.
     limits    (min, max) of the calibrated range, over all channels; None when it has none.
     outside   finite values outside ``limits``.
     levels    how many of the 256 levels of an 8-bit quantiser of that range ``central`` uses; None without a range.
@@ -95,7 +95,7 @@ class Distribution:
 
     @property
     def wasteful(self) -> bool:
-        """A range wider than 30 of which the central 99 % of the values use less than a quarter."""
+        """A range wider than 30 of which 99 % of the values use less than a quarter."""
         return self.levels is not None and self.width > WIDE and self.levels < FEW_LEVELS
 
     @property
@@ -179,6 +179,8 @@ def distribution_of(record: Record, ranges: Mapping[str, Range]) -> Distribution
     """One layer's, its index 0; ``ranges`` is by layer name."""
     try:
         values = record.tensor.real(layout="logical")
+    except FileChanged:
+        raise
     except SgsdumpError as error:
         return Undrawn(record.name, str(error))
     return describe(0, record, values, ranges.get(record.name))
@@ -195,7 +197,7 @@ def describe(index: int, record: Record, values: np.ndarray, range: Range | None
         no_counts = np.zeros(BINS, np.int64)
         return Distribution(index, record.name, op_type, info.shape, stats, no_counts, nothing, limits, 0, None)
     fine = histogram(values, *stats.span, BINS * _FINER)
-    central = central_span(fine, *stats.span, SHARE)
+    central = narrowest_span(fine, *stats.span, SHARE)
     counts = fine.reshape(BINS, _FINER).sum(axis=1)
     outside = _outside(values, stats, limits) if limits else 0
     levels = used_levels(central, limits) if limits else None

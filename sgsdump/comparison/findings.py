@@ -2,43 +2,194 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
 
-# In the order in which they are told.
-KINDS = {
-    "output": "an output of the network: its figures, and whether it is within the limits",
-    "missing": "layers, outputs, runs, steps or ranks that the reference has and the side under test lacks",
-    "argument": "a scalar argument or a weight that differs between the two sides",
-    "another tensor": "a pair of one name that holds different tensors",
-    "not finite": "the first NaN or infinity",
-    "cause": "the layer or operator where an error arises",
-    "channel": "a channel that is wrong while its layer looks right",
-    "advice": "what to change",
-    "not judged": "what the comparison cannot tell, and why",
-}
-# How it is known, best first: by intervention or by replaying the operator; by the first tensor that differs while its
-# inputs are equal; by the rise of a relative figure.
-EVIDENCE = ("measured", "by value", "by figures")
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.dataflow import differs, is_rounding
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.row import SURE, Row
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+
+MOST = 3  # causes, and tensors of another name
+_NOT_FINITE = ("sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf", "odd_apart")
+_LIKE = 1e-3  # of COS: two sides of one direction
+_LEFT = 0.5  # of an error, what a scale leaves of it
+_ABOUT = 0.5  # of the steepest rise, what counts as about as steep
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One fact with its evidence.
+def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Finding, ...]:
+    """What there is to say of a comparison, in the order of ``KINDS``."""
+    of_operators = tuple(finding for finding in comparison.causes if finding.kind == "cause")
+    causes = of_operators or tuple(_causes(comparison, thresholds))
+    # after a fault a layer may look like another one: what was found by value is before it
+    by_value = tuple(finding for finding in causes if finding.evidence == "by value")
+    return (
+        *_outputs(comparison, thresholds),
+        *_missing(comparison),
+        *(finding for finding in comparison.causes if finding.kind == "argument"),
+        *by_value,
+        *_other_tensors(comparison),
+        *_not_finite(comparison),
+        *(finding for finding in causes if finding not in by_value),
+        *_channels(comparison, thresholds),
+        *_not_judged(comparison),
+    )
 
-    kind      one of ``KINDS``.
-    layer     the benchmark's name of the layer or operator, "" where it is of none.
-    op_type   its operator.
-    figures   by name, in full precision.
-    evidence  one of ``EVIDENCE``, "" where the fact speaks for itself.
-    names     all layers that the finding is about, where there are several.
-    facts     words that are not figures, by name: the argument, both values, the reason.
-    """
 
-    kind: str
-    layer: str = ""
-    op_type: str = ""
-    figures: Mapping[str, float] = field(default_factory=dict, hash=False)
-    evidence: str = ""
-    names: tuple[str, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict, hash=False)
+def _outputs(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]:
+    """Each output of the network, as far as it is known which these are and they were compared."""
+    names = set(comparison.completeness.outputs)
+    for row in comparison.alike:
+        if row.name in names and row.io == "out":
+            facts = {"verdict": "within" if row.passes(thresholds) else "past"}
+            yield Finding("output", row.name, row.op_type, figures_of(row), facts=facts)
+
+
+def figures_of(row: Row) -> dict[str, float]:
+    """A row's figures by name: those that its kind of values has."""
+    if row.indices is not None:
+        return {"differing": float(row.indices.differing), "count": float(row.indices.count)}
+    if row.statistics or row.checksums:
+        return {"statistics_error": row.error}
+    figures = {"cos": row.cos, "rmse": row.rmse}
+    if row.step and row.sums is not None and row.count:
+        figures |= {"root_mean_square_error": math.sqrt(row.sums.dd / row.count), "step": row.step}
+    return figures
+
+
+def _missing(comparison: Comparison) -> Iterator[Finding]:
+    whole = comparison.completeness
+    for what, names in (("outputs", whole.missing_outputs), ("runs", whole.runs)):
+        if names:
+            yield Finding("missing", names[0], names=names, facts={"what": what})
+    if whole.is_half(len(comparison.rows)):
+        figures = {"compared": float(len(comparison.rows)), "of": float(whole.of)}
+        yield Finding("missing", figures=figures, facts={"what": "more than half"})
+    if comparison.failed:
+        names = tuple(failed.pair.benchmark.name for failed in comparison.failed)
+        yield Finding("missing", names[0], names=names, facts={"what": "not comparable"})
+    if whole.missing:
+        yield Finding("missing", whole.missing[0], names=whole.missing, facts={"what": "layers"})
+
+
+def _other_tensors(comparison: Comparison) -> Iterator[Finding]:
+    for row in comparison.suspects[:MOST]:
+        assert row.misnamed is not None, "suspects are"
+        yield Finding("another tensor", row.name, row.op_type, figures_of(row), facts={"found": row.misnamed.found})
+
+
+def _not_finite(comparison: Comparison) -> Iterator[Finding]:
+    rows = [row for row in comparison.alike if not row.finite and not row.equal]
+    if rows:
+        first = next((row for row in rows if row.odd_apart), rows[0])
+        figures = {name: float(getattr(first, name)) for name in _NOT_FINITE if getattr(first, name)}
+        yield Finding("not finite", first.name, first.op_type, figures, names=tuple(row.name for row in rows))
+
+
+def _causes(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]:
+    """The layers where an error arises, the one first that the others may have inherited from."""
+    rows = [row for row in comparison.alike if row.io == "out" and row.finite and row.error]
+    bad = [row for row in rows if not row.is_within(thresholds)]
+    past = set(map(id, bad))
+    if bad:  # what a step hid in one layer is the cause where it shows in another
+        bad = [row for row in rows if id(row) in past or (row.is_resolution and _is_past_by_figures(row, thresholds))]
+    by_value = _first_by_value(comparison)
+    if by_value is not None and (by_value in bad or not bad):
+        yield _cause(by_value, "by value")
+    chosen = [by_value] if by_value is not None else []
+    for row in _arising(comparison, bad):
+        if row not in chosen:
+            chosen.append(row)
+            yield _cause(row, "by figures")
+        if len(chosen) == MOST:
+            return
+
+
+def _is_past_by_figures(row: Row, thresholds: Thresholds) -> bool:
+    return not thresholds.of_layer(*row.names).hold(row.cos, row.rmse, row.mse, row.extra)
+
+
+def _cause(row: Row, evidence: str) -> Finding:
+    facts = {"how": how} if (how := _how(row)) else {}
+    return Finding("cause", row.name, row.op_type, {**figures_of(row), "rise": row.rise}, evidence, facts=facts)
+
+
+def _how(row: Row) -> str:
+    """What the figures alone show of the fault."""
+    sums = row.sums
+    if row.rearranged:
+        return "rearranged"
+    if sums is None or row.statistics or row.checksums or not sums.bb or not sums.aa:
+        return ""
+    if abs(row.cos) > 1 - _LIKE and row.rmse > _LIKE and math.sqrt(1 - min(row.cos**2, 1)) < row.rmse * _LEFT:
+        return f"scaled by {sums.ab / sums.bb:.6g}"
+    return ""
+
+
+def _first_by_value(comparison: Comparison) -> Row | None:
+    """The first output that differs by more than rounding while all that feeds it is equal but for rounding; None
+    where that is not known, or where a quantised side makes every layer differ."""
+    rows = [row for row in comparison.alike if row.io == "out" and row.op_type != "Data"]
+    if not comparison.completeness.by_flow or any(row.step for row in rows):
+        return None
+    beyond = {row.name for row in rows if _is_beyond_rounding(row)}
+    if not beyond or len(beyond) == len(rows):
+        return None
+    return next((row for row in rows if row.name in beyond and not beyond & set(row.sources)), None)
+
+
+def _is_beyond_rounding(row: Row) -> bool:
+    return differs(row) and not is_rounding(row) and row.error > SURE
+
+
+def _arising(comparison: Comparison, bad: Sequence[Row]) -> list[Row]:
+    """Of the bad rows those that none of them feeds, by how much the error rises; where it is not known what feeds
+    what, the first in file order whose error rises about as much as any."""
+    if not bad:
+        return []
+    most = max((row.rise for row in bad if math.isfinite(row.rise)), default=0.0)
+    steep = [row for row in bad if row.rise >= _ABOUT * most and row.rise > 0] or list(bad[:1])
+    if not comparison.completeness.by_flow:
+        return steep[:1]
+    names = {row.name for row in steep}
+    sources = {row.name: row.sources for row in comparison.alike}
+    first = [row for row in steep if not _is_fed_by(row, names, sources)]
+    return sorted(first, key=lambda row: -row.rise) or steep[:1]
+
+
+def _is_fed_by(row: Row, names: Set[str], sources: Mapping[str, Sequence[str]]) -> bool:
+    """Whether one of these is anywhere upstream of the row."""
+    seen, waiting = {row.name}, list(row.sources)
+    while waiting:
+        name = waiting.pop()
+        if name in names and name != row.name:
+            return True
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(sources.get(name, ()))
+    return False
+
+
+def _channels(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]:
+    """Layers within the limits of which channels are not."""
+    for row in comparison.alike:
+        channels = row.channels
+        if channels is not None and channels.lost and row.is_within(thresholds):
+            figures = {"lost": float(channels.lost), "count": float(channels.count), "worst_rmse": channels.worst_rmse}
+            yield Finding("channel", row.name, row.op_type, figures, facts={"worst": str(channels.worst)})
+
+
+def _not_judged(comparison: Comparison) -> Iterator[Finding]:
+    whole = comparison.completeness
+    by_statistics = tuple(row.name for row in comparison.rows if row.statistics and not row.checksums)
+    if by_statistics:
+        yield Finding("not judged", names=by_statistics, facts={"why": "statistics only"})
+    if whole.fused:
+        yield Finding("not judged", names=whole.fused, facts={"why": "fused"})
+    if comparison.excluded:
+        yield Finding("not judged", names=comparison.excluded, facts={"why": "excluded"})
+    if comparison.unwritten:
+        yield Finding("not judged", names=comparison.unwritten, facts={"why": "unwritten"})
+    if comparison.rows and not whole.by_flow:
+        yield Finding("not judged", facts={"why": "no dataflow"})

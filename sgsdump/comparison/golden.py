@@ -14,6 +14,9 @@ diff2 and all_close are taken in float32, diff3 in the wider of both dtypes (at 
 that the digits are that tool's. Integers are taken in float64 throughout, the differences of those of 64 bits exactly;
 a complex value is its two parts.
 
+A benchmark of all zeros where the sample is not is taken for a tensor that was never written: whatever the figures say
+(``diff2`` is infinite, ``tag`` times its error against golden large), the row does not pass.
+
 ``compare_files`` pairs equal file names, ``compare_golden`` the tensors of any dumps; ``reports/golden/log.py`` prints
 either.
 """
@@ -22,20 +25,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.alignment import Pair, Unpaired
+from sgsdump.comparison.dataflow import nearest_sources
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.layout_match import Layouts, match_layouts, match_shapes
 from sgsdump.comparison.metrics import EPSILON
 from sgsdump.comparison.naming.pairs_by_stage import align_stages
 from sgsdump.comparison.pair_result import compared_as_stored, layouts
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.tables import data_frame
-from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
+from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, ValuesError
+from sgsdump.files.mapped import in_memory
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.tensor import values_of
 
@@ -70,6 +76,15 @@ DEFAULTS = GoldenSettings()
 
 
 @dataclass(frozen=True)
+class GoldenPlace:
+    """The operator that makes a row's tensor, its number in the network, and the rows that feed it."""
+
+    order: int = 0
+    op_type: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class GoldenRow:
     """One tensor. ``max_*`` and ``mean_*`` are NaN in a comparison of two, ``all_close`` is None in one of three.
 
@@ -101,11 +116,21 @@ class GoldenRow:
         return self.mean_sw <= self.mean_g * self.tag < math.inf
 
     @property
-    def passes(self) -> bool:
-        """True when close (two) or as good as the benchmark within the tag (three)."""
+    def zeros(self) -> bool:
+        """True when the benchmark is all zeros and the sample is not."""
+        return math.isinf(self.diff2) and not self.nan_inf
+
+    @property
+    def close(self) -> bool:
+        """The SDAA tool's verdict: True when close (two) or as good as the benchmark within the tag (three)."""
         if self.reason:
             return False
         return self.max_passes and self.mean_passes if self.all_close is None else self.all_close
+
+    @property
+    def passes(self) -> bool:
+        """``close``, and the benchmark is not all zeros where the sample is something."""
+        return self.close and not self.zeros
 
     @property
     def verdict(self) -> str:
@@ -124,6 +149,9 @@ class GoldenComparison:
     titles          what reports call sample, benchmark and golden (None: a comparison of two).
     only_in_golden  golden's that the sample lacks; not_in_golden what the other two share and golden lacks.
     th2             the diff2 past which a row is listed; it decides nothing.
+    left_out        those of one side that an option left out or that the other cannot have: they are not missing.
+    places          where the tensors stand in the network, by the rows' names, of dumps that say.
+    own_errors      where each operator was computed again from its recorded inputs: what these told; else None.
     """
 
     rows: tuple[GoldenRow, ...]
@@ -135,6 +163,42 @@ class GoldenComparison:
     only_in_benchmark: tuple[str, ...] = ()
     only_in_golden: tuple[str, ...] = ()
     not_in_golden: tuple[str, ...] = ()
+    left_out: frozenset[str] = frozenset()
+    places: Mapping[str, GoldenPlace] = field(default_factory=dict)
+    own_errors: tuple[Finding, ...] | None = None
+
+    @property
+    def missing(self) -> tuple[tuple[str, str], ...]:
+        """The files that a reference has and the sample lacks, or that golden lacks; and where they are missing."""
+        return tuple(
+            (file, reason)
+            for file, reason in self.unmatched()
+            if file not in self.left_out and file not in self.only_in_sample
+        )
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is missing, then where errors are made: by the operators computed again, else by the first tensors that
+        do not pass while what feeds them does."""
+        missing = self.missing
+        found = [Finding("missing", names=tuple(f for f, _ in missing))] if missing else []
+        causes = self.own_errors if self.own_errors is not None else self._first_failing()
+        return (*found, *causes)
+
+    def _first_failing(self) -> Iterator[Finding]:
+        """The rows that do not pass though the rows that feed them do, in the order of the network."""
+        failing = [row for row in self.rows if not row.passes and not row.reason]
+        names = {row.name for row in failing}
+        flow = any(place.sources for place in self.places.values())
+        places = {row.name: self.places.get(row.name, GoldenPlace()) for row in failing}
+        for row in sorted(failing, key=lambda row: places[row.name].order):
+            if flow and names & set(places[row.name].sources):
+                continue
+            figures = {"diff2": row.diff2} if row.all_close is not None else {"max_sw": row.max_sw, "max_g": row.max_g}
+            kind = "not finite" if row.nan_inf else "cause"
+            yield Finding(kind, row.name, places[row.name].op_type, figures, "by value" if flow else "by figures")
+            if not flow:
+                return
 
     @property
     def passes(self) -> bool:
@@ -203,15 +267,22 @@ def compare_golden(
     joined: list[tuple[Record, ...]] = [pair.records for pair in paired.pairs]
     pair_notes = {id(pair.benchmark): pair.note for pair in paired.pairs}
     one_sided = None
+    left_out = _expected(paired.only_in_benchmark)
     if golden is not None:
         partner = {id(pair.sample): pair.benchmark for pair in align_stages(benchmark, golden, inputs).pairs}
         not_in_golden = _files(b for _, b in joined if id(b) not in partner)
         joined = [(a, b, partner[id(b)]) for a, b in joined if id(b) in partner]
-        only_in_golden = _files(u.record for u in align_stages(sample, golden, inputs).only_in_benchmark)
+        unpaired = align_stages(sample, golden, inputs).only_in_benchmark
+        fed = {record.name for record in sample.records if record.io == "in"}
+        left_out |= _expected(unpaired) | frozenset(_files(u.record for u in unpaired if u.record.name in fed))
+        only_in_golden = _files(u.record for u in unpaired)
         one_sided = only_in_golden, not_in_golden
     if not joined:
         counts = _counts(settings, sample, benchmark, golden)
         raise ValuesError(f"no tensor in common: {counts}; are they dumps of one model?")
+
+    flow = nearest_sources(benchmark, {records[1].name for records in joined})
+    places = {b.name: GoldenPlace(b.op_index, b.op_type, flow.get(b.name, ())) for _, b, *_ in joined}
 
     def row(records: tuple[Record, ...]) -> GoldenRow:
         name = records[1].name
@@ -223,13 +294,14 @@ def compare_golden(
         )
 
     joined.sort(key=lambda records: f"{records[1].name}.npy")
-    return _comparison(
+    comparison = _comparison(
         each(progress, map(row, joined), "compare", "layer", len(joined)),
         settings,
         _files(u.record for u in paired.only_in_sample),
         _files(u.record for u in paired.only_in_benchmark),
         one_sided,
     )
+    return replace(comparison, left_out=left_out, places=places)
 
 
 def _comparison(
@@ -242,9 +314,13 @@ def _comparison(
     """``golden``: what only the golden run has and what it lacks; None in a comparison of two."""
     titles = settings.titles if golden is not None else (*settings.titles[:2], None)
     only, lacking = golden or ((), ())
-    return GoldenComparison(
-        tuple(rows), titles, settings.tag, settings.th1, settings.th2, only_in_sample, only_in_benchmark, only, lacking
-    )
+    sides = only_in_sample, only_in_benchmark, only, lacking
+    return GoldenComparison(tuple(rows), titles, settings.tag, settings.th1, settings.th2, *sides)
+
+
+def _expected(unpaired: Iterable[Unpaired]) -> frozenset[str]:
+    """The files of what the other side cannot have."""
+    return frozenset(_files(each.record for each in unpaired if each.expected))
 
 
 def _counts(settings: GoldenSettings, *sides: Mapping | None) -> str:
@@ -254,13 +330,16 @@ def _counts(settings: GoldenSettings, *sides: Mapping | None) -> str:
 
 def _real(record: Record, as_stored: bool) -> np.ndarray:
     values = values_of(record.tensor if as_stored else record.tensor.logical())
-    return values.array if values.to_real is None else values.to_real(values.array)
+    array = in_memory(values.array)
+    return array if values.to_real is None else values.to_real(array)
 
 
 def _known_layouts(pairs: Sequence[Pair], as_stored: bool) -> list[Layouts]:
     """Each side's layout and the last one's; unknown where a device's cannot be undone (loading reports it)."""
     try:
         return [layouts(pair, as_stored) for pair in pairs]
+    except FileChanged:
+        raise
     except SgsdumpError:
         return [(None, None)] * len(pairs)
 
@@ -282,6 +361,8 @@ def golden_row(
     try:
         stored = [load() for load in sides]
         fitted, notes = _fitted(stored, known or [(None, None)] * len(sides))
+    except FileChanged:
+        raise
     except SgsdumpError as error:
         return GoldenRow(file, name, tag, reason=str(error))
     arrays = [_computable(array) for array in fitted]
@@ -300,7 +381,8 @@ def golden_row(
             close = bool((difference <= th1 + th1 * np.abs(c)).all())
         return GoldenRow(file, name, tag, nan_inf, distance, close, note=note)
     sw, accepted = (diff3(arrays[i], arrays[2], th1, exact_difference(fitted[i], fitted[2])) for i in (0, 1))
-    return GoldenRow(file, name, tag, nan_inf, distance, None, sw[0], accepted[0], sw[1], accepted[1], note=note)
+    figures = sw[0], accepted[0], sw[1], accepted[1]
+    return GoldenRow(file, name, tag, nan_inf, distance, None, *figures, note=note)
 
 
 def _fitted(arrays: list[np.ndarray], known: Sequence[Layouts]) -> tuple[list[np.ndarray], list[str]]:

@@ -17,6 +17,7 @@ import numpy as np
 from sgsdump.comparison.metrics import Sums, cos
 from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.errors import ValuesError
+from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.device import PLAIN, in_order
 from sgsdump.tensors.tensor import Values
 from sgsdump.tensors.types import to_nchw, to_nhwc
@@ -161,7 +162,7 @@ def without_alignment(a: Values, b: Values, parts: Sequence[tuple[int, int]]) ->
     parts  the channels that each part takes when aligned, and its own.
     """
     large = max(a, b, key=lambda values: values.array.size)
-    pixels = large.array.reshape(-1, sum(aligned for aligned, _ in parts))
+    pixels = in_memory(large.array).reshape(-1, sum(aligned for aligned, _ in parts))
     starts = accumulate((aligned for aligned, _ in parts), initial=0)
     columns = [pixels[:, start : start + count] for start, (_, count) in zip(starts, parts)]
     shape = large.array.shape[:-1] if large.array.shape[-1] == pixels.shape[1] else ()
@@ -175,9 +176,10 @@ def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:
     Their stream is R, G, B, 0 pixel by pixel, of which a dump may hold the first three quarters only (the fourth value
     is one and the same throughout, 0 or what 0 means dequantised); other streams have the rest last.
     """
-    x, y = a.array.reshape(-1), b.array.reshape(-1)
-    if x.size == y.size or 3 * max(x.size, y.size) != 4 * min(x.size, y.size):
+    sizes = a.array.size, b.array.size
+    if sizes[0] == sizes[1] or 3 * max(sizes) != 4 * min(sizes):
         return a, b, ""
+    x, y = in_memory(a.array).reshape(-1), in_memory(b.array).reshape(-1)
     if x.size < y.size:
         second, first, note = without_overallocation(b, a)
         return first, second, note
@@ -186,7 +188,7 @@ def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:
     if pixels is None:
         note = f"the first {count} of {x.size} values: the rest is the SDK's over-allocation of pictures"
         return a.of(x[:count].reshape(b.array.shape)), b, note
-    interleaved = _interleaved(b.array)
+    interleaved = _interleaved(in_memory(b.array))
     if len(pixels) * 3 == count:
         return a.of(pixels.reshape(interleaved.shape)), b.of(interleaved), "R, G and B of the pixels' R, G, B, 0"
     note = f"R, G and B of the first {len(pixels)} pixels' R, G, B, 0: the dump does not hold the others"

@@ -26,6 +26,7 @@ from sgsdump.comparison.layout_match import measure
 from sgsdump.comparison.same_values import AS_GOOD, PROBES, Mapper, probe_all
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError
+from sgsdump.files.mapped import in_memory
 from sgsdump.files.names import normalised
 from sgsdump.tensors.statistics import Statistics, summarise
 from sgsdump.tensors.tensor import Values, values_of
@@ -99,7 +100,8 @@ def _readable(dump: Dump, inputs: bool) -> Iterator[tuple[Record, Values]]:
 
 
 def _summary(values: Values) -> Statistics:
-    return summarise(values.array if values.to_real is None else values.to_real(values.array))
+    array = in_memory(values.array)
+    return summarise(array if values.to_real is None else values.to_real(array))
 
 
 def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Held, Held]]:

@@ -16,11 +16,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from sgsdump.comparison.alignment import Unpaired
+from sgsdump.comparison.channels import merged_channels
 from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.completeness import Completeness
 from sgsdump.comparison.dataflow import risen_again
 from sgsdump.comparison.details import Details, merged
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import METRICS, Sums, cos, mean, merged_sums, mse, rmse
-from sgsdump.comparison.row import Errors, Extras, Failed, OverRuns, Row
+from sgsdump.comparison.row import DIFFER, EQUAL, Errors, Extras, Failed, OverRuns, Row
 from sgsdump.comparison.stored_integers import merged_integers
 from sgsdump.errors import ConfigError, listed
 
@@ -40,8 +43,9 @@ def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
     for run, comparison in comparisons.items():
         for layer, row in _by_layer(comparison.rows):
             rows[layer][run] = row
+    whole = _completeness(comparisons)
     return Comparison(
-        tuple(risen_again([_merged_row(of_layer, len(comparisons)) for of_layer in rows.values()])),
+        tuple(risen_again([_merged_row(of_layer, len(comparisons)) for of_layer in rows.values()], whole.by_flow)),
         _listed(comparisons, lambda c: c.only_in_sample, _unpaired_key, _unpaired_in),
         _listed(comparisons, lambda c: c.only_in_benchmark, _unpaired_key, _unpaired_in),
         _listed(comparisons, lambda c: c.failed, _failed_key, _failed_in),
@@ -49,7 +53,35 @@ def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
         _notes(comparisons, lambda c: c.benchmark_notes),
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.excluded)),
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.unwritten)),
+        whole,
+        causes=_causes(comparisons.values()),
     )
+
+
+def _completeness(comparisons: Mapping[str, Comparison]) -> Completeness:
+    """What is missing in any run is missing."""
+    parts = [comparison.completeness for comparison in comparisons.values()]
+
+    def names(of: Callable[[Completeness], Iterable[str]]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for part in parts for name in of(part)))
+
+    return Completeness(
+        any(part.by_flow for part in parts),
+        names(lambda part: part.outputs),
+        names(lambda part: part.missing_outputs),
+        names(lambda part: part.missing),
+        names(lambda part: part.fused),
+        of=max(part.of for part in parts),
+    )
+
+
+def _causes(comparisons: Iterable[Comparison]) -> tuple[Finding, ...]:
+    """Of all runs, what is the same in several once."""
+    firsts: dict[tuple[str | None, ...], Finding] = {}
+    for finding in (finding for comparison in comparisons for finding in comparison.causes):
+        values = map(finding.facts.get, ("argument", "sample", "benchmark"))
+        firsts.setdefault((finding.kind, finding.layer, *values), finding)
+    return tuple(firsts.values())
 
 
 def merge_each(comparisons: Iterable[tuple[str, Comparison]]) -> Comparison:
@@ -90,11 +122,11 @@ def _merged_row(runs: Mapping[str, Row], of: int) -> Row:
     nan = math.nan
     notes = list(dict.fromkeys(row.note for row in rows if row.note))
     notes += [f"compared in {len(rows)} of {of} runs"] if len(rows) < of else []
-    figures = (nan, nan, nan) if statistics else (mse(sums), cos(sums), rmse(sums))
+    figures = (nan, nan, nan) if statistics or _checksums(rows) else (mse(sums), cos(sums), rmse(sums))
     means = (mean([row.rmse for row in rows]), mean([row.cos for row in rows]))
     return Row(
         first.place,
-        Errors(sums.count, *figures, all(row.equal for row in rows), statistics, sums),
+        Errors(sums.count, *figures, all(row.equal for row in rows), statistics, sums, _checksums(rows)),
         sums.odd,
         replace(
             first.context,
@@ -106,10 +138,18 @@ def _merged_row(runs: Mapping[str, Row], of: int) -> Row:
             {name: _further(name, [row.extra.get(name, nan) for row in rows], sums) for name in first.extra},
             _each([row.left_out for row in rows], sum),
             integers=merged_integers([row.integers for row in rows]),
+            indices=merged_integers([row.indices for row in rows]),
+            channels=merged_channels([row.channels for row in rows]),
             runs=OverRuns(len(rows), worst if runs[worst].error else "", runs[worst].rmse, runs[worst].cos, *means),
             details=_details(runs),
         ),
     )
+
+
+def _checksums(rows: Sequence[Row]) -> str:
+    """Of all runs, where all have one."""
+    checksums = {row.checksums for row in rows}
+    return "" if "" in checksums else DIFFER if DIFFER in checksums else EQUAL
 
 
 def _details(runs: Mapping[str, Row]) -> Details | None:

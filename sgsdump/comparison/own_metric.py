@@ -16,6 +16,7 @@ import numpy as np
 
 from sgsdump.comparison.metrics import METRICS, Metric
 from sgsdump.errors import ConfigError, InputError
+from sgsdump.files.mapped import in_memory
 from sgsdump.files.user_module import blaming, import_function
 from sgsdump.tensors.tensor import Values
 
@@ -82,7 +83,8 @@ def measured_by(own: Mapping[str, OwnMetric], sample: Values, benchmark: Values)
 
 
 def _shown(values: Values) -> np.ndarray:
-    array = values.array if values.to_real is None else values.to_real(values.array)
+    array = in_memory(values.array)
+    array = array if values.to_real is None else values.to_real(array)
     array = array.view()
     array.flags.writeable = False
     return array

@@ -18,12 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.channels import channel_sums, channels_of
 from sgsdump.comparison.details import details_of
 from sgsdump.comparison.layout_match import (
     RETRY_BELOW,
     Fit,
     Layouts,
     Measured,
+    Turn,
     best_turned,
     fit,
     without_alignment,
@@ -31,18 +33,19 @@ from sgsdump.comparison.layout_match import (
 )
 from sgsdump.comparison.metrics import Accumulator, Counts, Metric, Settings, Sums, cos
 from sgsdump.comparison.own_metric import Asked, OwnMetric, measured_by, sorted_out
-from sgsdump.comparison.row import NO_EXTRAS, Extras, Failed, Row, row_of
+from sgsdump.comparison.row import DIFFER, EQUAL, NO_EXTRAS, Extras, Failed, Row, row_of
 from sgsdump.comparison.stored_integers import (
     IN_STEPS,
     Differences,
     StoredIntegers,
+    are_indices,
     both_quantised,
     integers_of,
     measured_in_steps,
     unlike,
 )
 from sgsdump.comparison.sums.summation import feed_all, hold_equal, pair_sums, sums_of_each, takes
-from sgsdump.comparison.sums.tiles import Picked, ToSum
+from sgsdump.comparison.sums.tiles import ChannelSums, Picked, ToSum
 from sgsdump.comparison.vendor_metrics import (
     VENDOR_METRICS,
     VENDOR_STATISTICS,
@@ -51,7 +54,8 @@ from sgsdump.comparison.vendor_metrics import (
     VendorStatistics,
 )
 from sgsdump.dumps.dump import Record
-from sgsdump.errors import SgsdumpError, ValuesError
+from sgsdump.errors import FileChanged, SgsdumpError, ValuesError
+from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.device import PLAIN, conversion, is_device
 from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.statistics import Statistics, saturated, summarise
@@ -59,6 +63,8 @@ from sgsdump.tensors.tensor import Tensor, Values, values_of
 from sgsdump.tensors.types import NHWC
 
 _DECIMALS = 6
+_ROUNDED = 1e-4  # of Σ|b|: what other runtimes may differ by
+_SORTED = 0.1  # of Σ|a-b|: what sorting leaves of an error that is one of order
 COMPARED = ("min", "max", "mean", "l2norm")
 
 
@@ -72,21 +78,32 @@ def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
         raise ValuesError(f"shapes differ: sample {list(shapes[0] or ())}, benchmark {list(shapes[1] or ())}")
     sample_statistics, benchmark_statistics = _figures(pair.sample), _figures(pair.benchmark)
     errors = relative_errors(sample_statistics, benchmark_statistics)
-    if not errors:
+    checksums = _checksums(sample_statistics, benchmark_statistics)
+    if not errors and not checksums:
         for record in pair.records:
             if record.tensor.statistics == Statistics():
                 record.tensor.raw()  # raises ValuesError, which says why it has not even statistics
         raise ValuesError(f"no values of {pair.benchmark.name!r} to compare, and no statistics that both dumps have")
     listed = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
     sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.statistics is not None]
-    note = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'} statistics only; relative errors: {listed}"
+    have = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'}"
+    notes = [f"{have} statistics only; relative errors: {listed}"] if errors and checksums != EQUAL else []
+    notes += [f"{have} statistics only, and the checksums differ"] if checksums == DIFFER else []
     odd, benchmark_odd = _odd(sample_statistics), _odd(benchmark_statistics)
     counts = Counts(*odd[:2], *benchmark_odd[:2], odd[2], benchmark_odd[2])
     count = benchmark_statistics.count or sample_statistics.count or 0
     extras = Extras(vendor=vendor(sample_statistics, benchmark_statistics).values) if vendor else NO_EXTRAS
-    row = row_of(pair, Sums(count, 0, 0, 0, 0, 0, 0, counts), "; ".join(filter(None, [pair.note, note])), extras)
+    row = row_of(pair, Sums(count, 0, 0, 0, 0, 0, 0, counts), "; ".join(filter(None, [pair.note, *notes])), extras)
     nan = math.nan
-    return replace(row, errors=replace(row.errors, mse=nan, cos=nan, rmse=nan, statistics=errors))
+    return replace(row, errors=replace(row.errors, mse=nan, cos=nan, rmse=nan, statistics=errors, checksums=checksums))
+
+
+def _checksums(sample: Statistics, benchmark: Statistics) -> str:
+    """Whether the checksums of both are equal; "" where they are not of one kind."""
+    a, b = sample.checksum, benchmark.checksum
+    if not a or not b or a.partition(":")[0] != b.partition(":")[0]:
+        return ""
+    return EQUAL if a == b else DIFFER
 
 
 def relative_errors(sample: Statistics, benchmark: Statistics) -> Mapping[str, float]:
@@ -117,7 +134,8 @@ def _figures(record: Record) -> Statistics:
     if record.tensor.statistics is not None:
         return record.tensor.statistics
     read = values_of(record.tensor.logical())
-    return summarise(read.array if read.to_real is None else read.to_real(read.array))
+    array = in_memory(read.array)
+    return summarise(array if read.to_real is None else read.to_real(array))
 
 
 def _odd(figures: Statistics) -> tuple[int, int, int]:
@@ -141,13 +159,14 @@ class Started(NamedTuple):
     kinds: tuple[type[Accumulator], ...]
     looks_again: bool
     by_kernel: bool
+    channels: ChannelSums | None = None
 
     def to_sum(self, picked: tuple[Picked, Picked] | None = None) -> ToSum:
         """``picked``, of the sides as stored, is picked up on the way where it can be."""
         fit = self.fit
         if picked and [side.shape for side in picked] != [fit.sample.array.shape, fit.benchmark.array.shape]:
             picked = None
-        return ToSum(fit.a, fit.b, self.by_kernel, picked)
+        return ToSum(fit.a, fit.b, self.by_kernel, picked, self.channels)
 
 
 @dataclass(frozen=True)
@@ -159,6 +178,7 @@ class Measures:
     crop      network inputs may hold the SDK's over-allocation of pictures, which is left out.
     details   the rows get ``details`` too, in a pass of their own.
     threads   what a large pair may use for itself.
+    turns     axes of unknown order that do not fit are tried in another order.
     """
 
     further: Mapping[str, Metric]
@@ -169,6 +189,7 @@ class Measures:
     own: Mapping[str, OwnMetric] = field(default_factory=dict)
     details: bool = False
     threads: int = 1
+    turns: bool = True
 
     @classmethod
     def of(
@@ -194,6 +215,8 @@ class Measures:
             if pair.sample.tensor.statistics is not None or pair.benchmark.tensor.statistics is not None:
                 return statistics_row(pair, self.vendor_statistics)
             return self._fitted(pair)
+        except FileChanged:
+            raise
         except SgsdumpError as error:
             return _failed(pair, error)
 
@@ -207,6 +230,8 @@ class Measures:
             accumulators = {kind: kind(self.settings or Settings()) for kind in started.kinds}
             if accumulators:
                 feed_all(measured.sample, measured.benchmark, tuple(accumulators.values()))
+        except FileChanged:
+            raise
         except SgsdumpError as error:
             return _failed(pair, error)
         equality = _equality(measured)
@@ -218,7 +243,18 @@ class Measures:
             extras = self._extras(pair, measured, accumulators)
             in_steps = extras.integers and not extras.integers.identical and measured_in_steps(pair)
             notes.append(IN_STEPS if in_steps else "")
-        return row_of(pair, measured.sums, "; ".join(filter(None, notes)), extras, bool(equality))
+        row = row_of(pair, measured.sums, "; ".join(filter(None, notes)), extras, bool(equality))
+        if measured.cos_untried is not None:
+            return row.replaced(retried=True)
+        if started.channels is None or not started.channels.whole or not measured.sums.d1:
+            return row
+        channels = channels_of(started.channels, row.count, row.step)
+        return row if channels is None else replace(row, extras=replace(row.extras, channels=channels))
+
+    def fitted(self, pair: Pair) -> tuple[Values, Values]:
+        """Both sides in layouts that fit. Raises ValuesError when they do not."""
+        started = self._fitted(pair)
+        return started.fit.a, started.fit.b
 
     def measured(self, pair: Pair) -> tuple[Measured, list[str]]:
         """The pair in layouts that match, its sums, and notes. Raises ValuesError when the two do not fit."""
@@ -243,14 +279,17 @@ class Measures:
             notes.append(cropped)
         notes += [_flat_note(pair, a, b), _saturation_note(a, b)]
         kinds = tuple(dict.fromkeys(m.accumulator for m in self.further.values() if m.accumulator is not None))
-        kinds += (Differences,) if are_quantised else ()
+        kinds += (Differences,) if are_quantised or are_indices(pair) else ()
         looks_again = bool(kinds or self.own or self.vendor or self.details)
         fitted = _fit(a, b, (None, None) if as_stored else _layouts(sample, benchmark))
-        return Started(pair, fitted, notes, kinds, looks_again, takes(fitted.a) and takes(fitted.b))
+        started = Started(pair, fitted, notes, kinds, looks_again, takes(fitted.a) and takes(fitted.b))
+        if are_indices(pair) or as_stored:
+            return started
+        return started._replace(channels=channel_sums(started.to_sum(), _order_of_axes(pair, fitted.turn)))
 
     def _matched(self, started: Started, sums: Sums) -> Measured:
         fitted = started.fit
-        if not fitted.settled and cos(sums) < RETRY_BELOW:
+        if self.turns and not fitted.settled and cos(sums) < RETRY_BELOW:
             return best_turned(fitted, sums, self.threads)
         return Measured(fitted.a, fitted.b, sums, fitted.turn, fitted.is_flattened)
 
@@ -264,14 +303,32 @@ class Measures:
             if accumulator is not None and accumulator.left_out:
                 left_out[name] = accumulator.left_out
         printed = _printed(pair, measured, self.vendor) if self.vendor else None
+        differing, whole = accumulators.get(Differences), are_indices(pair)
         return Extras(
             values | measured_by(self.own, a, b) if self.own else values,
             left_out,
             printed.values if printed else {},
             printed.message if printed else "",
-            _integers(pair, accumulators.get(Differences)),
+            None if whole else _integers(pair, differing),
+            _indices(differing) if whole else None,
             details=details_of(a, b, _axes(pair, measured)) if self.details else None,
         )
+
+
+def is_rearranged(pair: Pair, row: Row, measures: Measures) -> bool:
+    """Whether both sides of a measured pair hold the same values in another order: sorted, they agree to rounding or to
+    the step of a quantised side."""
+    try:
+        fitted = measures.fitted(pair)
+        sides = [
+            np.sort(np.ravel(side.array if side.to_real is None else side.to_real(side.array)).astype(np.float64))
+            for side in fitted
+        ]
+    except SgsdumpError:
+        return False
+    apart = float(np.abs(sides[0] - sides[1]).sum())
+    sums = row.sums
+    return sums is not None and apart <= max(_ROUNDED * sums.b1, row.step * row.count) and apart <= _SORTED * sums.d1
 
 
 # Layouts.
@@ -306,10 +363,14 @@ def _fit(a: Values, b: Values, layouts: Layouts) -> Fit:
 
 
 def _axes(pair: Pair, measured: Measured) -> str | None:
+    return _order_of_axes(pair, measured.turn)
+
+
+def _order_of_axes(pair: Pair, turn: Turn | None) -> str | None:
     """The order of the axes of the matched arrays; None where it is not known, as in SigmaStar's dumps, all of which
     are called NHWC whatever was written into them."""
-    if measured.turn and measured.turn.side == "benchmark":
-        return measured.turn.after
+    if turn and turn.side == "benchmark":
+        return turn.after
     layout = pair.sample.tensor.info.layout
     return layout if layout != NHWC else None
 
@@ -320,7 +381,7 @@ def _axes(pair: Pair, measured: Measured) -> str | None:
 def _failed(pair: Pair, error: SgsdumpError) -> Failed:
     difference = unlike(pair) if both_quantised(pair) else ""
     why = error.reason_of(pair.sample.name, pair.benchmark.name)
-    return Failed(pair, f"quantised differently: {difference}; {why}" if difference else why)
+    return Failed(pair, f"quantised differently: {difference}; {why}" if difference else why, difference)
 
 
 def _conversion_note(pair: Pair, as_stored: bool) -> str:
@@ -348,9 +409,13 @@ def _saturation_note(a: Values, b: Values) -> str:
     """That float16 values are at the end of what the type holds, where larger results were cut to."""
     if 2 not in (a.array.itemsize, b.array.itemsize):
         return ""
-    counts = {"sample": saturated(a.array), "benchmark": saturated(b.array)}
+    counts = {side: _saturated(values.array) for side, values in (("sample", a), ("benchmark", b))}
     told = ", ".join(f"{count} in {side}" for side, count in counts.items() if count)
     return f"float16 values at ±65504: {told}" if told else ""
+
+
+def _saturated(array: np.ndarray) -> int:
+    return saturated(in_memory(array)) if array.itemsize == 2 else 0
 
 
 def _equality(measured: Measured) -> str:
@@ -375,11 +440,20 @@ def _integers(pair: Pair, differences: Accumulator | None) -> StoredIntegers | N
     return integers_of(pair, differences, measured_in_steps(pair) is not None)
 
 
+def _indices(differences: Accumulator | None) -> StoredIntegers | None:
+    """How whole numbers that mean themselves differ."""
+    if not isinstance(differences, Differences):
+        return None
+    largest = round(differences.largest) if math.isfinite(differences.largest) else None
+    return StoredIntegers(differences.count, differences.differing, largest)
+
+
 def _printed(pair: Pair, measured: Measured, vendor: VendorMetrics) -> Printed:
     """The vendor tool's figures of the pair, as printed; booleans are numbers to it, complex values their
     real parts."""
-    sides = [v.array if v.to_real is None else v.to_real(v.array) for v in (measured.sample, measured.benchmark)]
-    stored = [record.tensor.stored() for record in pair.records]
+    arrays = [(v, in_memory(v.array)) for v in (measured.sample, measured.benchmark)]
+    sides = [array if v.to_real is None else v.to_real(array) for v, array in arrays]
+    stored = [in_memory(record.tensor.stored_view()) for record in pair.records]
     if any(is_complex(side.dtype) for side in stored):
         sides = stored
     return vendor(*(side.astype(np.uint8) if side.dtype == np.bool_ else side for side in sides))

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.channels import Channels
 from sgsdump.comparison.details import Details
 from sgsdump.comparison.metrics import NO_COUNTS, Counts, Sums, cos, mse, rmse
 from sgsdump.comparison.stored_integers import StoredIntegers
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.formats.sigmastar.record_header import word_of
 from sgsdump.tensors.dtypes import name_of
-from sgsdump.tensors.tensor import TensorInfo
+from sgsdump.tensors.tensor import Quant, TensorInfo
 
 SURE = 1e-3  # an RMSE that no two different tensors have; other float runtimes agree to 1e-5
+LEAST = sys.float_info.min  # what is known of an error that is not 0
+EQUAL, DIFFER = "equal", "differ"
+PRECISE = 1e-4  # a scale from which six decimals are precise enough
 T = TypeVar("T")
 
 
@@ -98,6 +106,7 @@ class Errors:
                  +Inf and NaN are faults even where they agree.
     statistics   where a side has statistics only, the relative error of each (see ``statistics_only.py``); mse, cos
                  and rmse are NaN then, and the limit on rmse applies to the largest.
+    checksums    where both sides have one of a kind beside their statistics, whether they are EQUAL or DIFFER.
     """
 
     count: int
@@ -107,6 +116,12 @@ class Errors:
     equal: bool = False
     statistics: Mapping[str, float] = field(default_factory=dict, hash=False)
     sums: Sums | None = field(default=None, repr=False)
+    checksums: str = ""
+
+    @property
+    def hold_equal(self) -> bool:
+        """Whether no value differs: Σ|a-b| is 0. The squares of differences below 1e-162 are 0 too."""
+        return (self.mse if self.sums is None else self.sums.d1) == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +136,10 @@ class Context:
     origin       of an operator's input that no compared operator made, what it is, where that is known.
     misnamed     where only the name made the pair, the tensor that agrees where this one does not, or None; the
                  figures are those of the pair by name, and no threshold passes it.
+    retried      only the values showed that the layouts differ.
+    rearranged   both sides hold the same values, in another order.
+    step         the scale of the quantised sample, where the benchmark has values of its own; 0 where there is none.
+    cancelled    both sides hold what rounding left of a gradient that is zero in theory.
     """
 
     note: str = ""
@@ -131,6 +150,27 @@ class Context:
     module: str = ""
     origin: str = ""
     misnamed: Misnamed | None = None
+    retried: bool = False
+    step: float = 0.0
+    rearranged: bool = False
+    cancelled: bool = False
+
+    def with_rise(self, sources: tuple[str, ...], rise: float) -> Context:
+        """The same with these; ``dataclasses.replace`` takes several times as long."""
+        return Context(
+            self.note,
+            self.dtype_note,
+            sources,
+            self.by_flow,
+            rise,
+            self.module,
+            self.origin,
+            self.misnamed,
+            self.retried,
+            self.step,
+            self.rearranged,
+            self.cancelled,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +181,8 @@ class Extras:
     left_out     by name of such a metric, how many values it left out, where there are any.
     vendor       a vendor's metrics as it prints them, and what it says beside them.
     integers     of two runs of a fixed model, how many integers differ (``stored_integers.py``); else None.
+    indices      of whole numbers that mean themselves (indices, classes, masks), how many differ; else None.
+    channels     where the layer has channels and differs, how these do; else None.
     runs         where the row is several runs' (``merge.py``), what tells them apart; else None.
     details      histograms and the like (``details.py``); else None.
     """
@@ -150,6 +192,8 @@ class Extras:
     vendor: Mapping[str, str] = field(default_factory=dict, hash=False)
     vendor_message: str = ""
     integers: StoredIntegers | None = None
+    indices: StoredIntegers | None = None
+    channels: Channels | None = None
     runs: OverRuns | None = None
     details: Details | None = field(default=None, repr=False, compare=False)
 
@@ -162,7 +206,8 @@ FACTS = (
     *"name io slot op_index op_type type_name sample_name paired count mse cos rmse".split(),
     *"sample_nan sample_inf benchmark_nan benchmark_inf note sources by_flow module origin rise misnamed".split(),
     *"sample_dtype benchmark_dtype dtype_note sample_minus_inf benchmark_minus_inf odd_apart".split(),
-    *"extra left_out vendor vendor_message statistics equal integers runs stage".split(),
+    *"extra left_out vendor vendor_message statistics equal checksums integers indices channels".split(),
+    *"step rearranged retried runs stage cancelled".split(),
 )
 
 
@@ -197,6 +242,7 @@ class Row:
     cos = _fact(lambda row: row.errors.cos)
     rmse = _fact(lambda row: row.errors.rmse)
     equal = _fact(lambda row: row.errors.equal)
+    checksums = _fact(lambda row: row.errors.checksums)
     statistics = _fact(lambda row: row.errors.statistics)
     sums = _fact(lambda row: row.errors.sums)
     sample_nan = _fact(lambda row: row.counts.sample_nan)
@@ -214,12 +260,18 @@ class Row:
     module = _fact(lambda row: row.context.module)
     origin = _fact(lambda row: row.context.origin)
     misnamed = _fact(lambda row: row.context.misnamed)
+    retried = _fact(lambda row: row.context.retried)
+    cancelled = _fact(lambda row: row.context.cancelled)
     extra = _fact(lambda row: row.extras.extra)
     left_out = _fact(lambda row: row.extras.left_out)
     vendor = _fact(lambda row: row.extras.vendor)
     vendor_message = _fact(lambda row: row.extras.vendor_message)
     integers = _fact(lambda row: row.extras.integers)
     runs = _fact(lambda row: row.extras.runs)
+    indices = _fact(lambda row: row.extras.indices)
+    channels = _fact(lambda row: row.extras.channels)
+    rearranged = _fact(lambda row: row.context.rearranged)
+    step = _fact(lambda row: row.context.step)
     details = _fact(lambda row: row.extras.details)
 
     @classmethod
@@ -235,14 +287,18 @@ class Row:
 
     def with_rise(self, sources: tuple[str, ...], rise: float) -> Row:
         """The row with these; ``replaced`` takes several times as long."""
-        old = self.context
-        context = Context(old.note, old.dtype_note, sources, old.by_flow, rise, old.module, old.origin, old.misnamed)
-        return Row(self.place, self.errors, self.counts, context, self.extras)
+        return Row(self.place, self.errors, self.counts, self.context.with_rise(sources, rise), self.extras)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The layer's names: the benchmark's and, of a Caffe blob, its stage's."""
         return (self.name, self.stage) if self.stage else (self.name,)
+
+    @property
+    def is_resolution(self) -> bool:
+        """Whether the error is within half a step of the quantised sample, which cannot tell such values apart."""
+        sums, step = self.errors.sums, self.context.step
+        return bool(step and sums and sums.d1 and sums.dd / sums.count <= (step / 2) ** 2) and self.finite
 
     @property
     def finite(self) -> bool:
@@ -257,9 +313,14 @@ class Row:
             return 0.0
         if not self.counts.are_none:
             return float("inf")
-        if errors.statistics:
-            return max(errors.statistics.values())
-        return 0.0 if errors.mse == 0 else errors.rmse
+        if errors.checksums == EQUAL:
+            return 0.0
+        if errors.checksums or errors.statistics:
+            # where the statistics are equal, by how much the values differ cannot be told
+            return max(errors.statistics.values(), default=math.inf) or (LEAST if errors.checksums else 0.0)
+        if self.extras.indices is not None:
+            return self.extras.indices.share
+        return 0.0 if errors.hold_equal else errors.rmse
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
         return not self.misnamed and self.is_within(thresholds)
@@ -269,9 +330,13 @@ class Row:
         if self.equal:
             return True
         thresholds = thresholds.of_layer(*self.names)
-        if self.statistics:
+        if self.statistics or self.checksums or self.indices is not None:
             limit = DOCUMENTED.max_rmse if thresholds.max_rmse is None else thresholds.max_rmse
             return self.finite and self.error <= (limit or 0.0)
+        if self.channels is not None and thresholds.past_channel(self.channels.worst_rmse):
+            return False
+        if self.is_resolution:
+            return True
         return self.finite and thresholds.hold(self.cos, self.rmse, self.mse, self.extra)
 
     def verdict(self, thresholds: Thresholds = DOCUMENTED) -> str:
@@ -280,15 +345,18 @@ class Row:
         ``pass``."""
         if not self.is_within(thresholds):
             return "fail"
-        return "warn" if self.dtype_note or self.left_out or self.note or self.misnamed else "pass"
+        has_lost = self.channels is not None and self.channels.lost
+        return "warn" if self.dtype_note or self.left_out or self.note or self.misnamed or has_lost else "pass"
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A pair that exists but cannot be compared, and the reason."""
+    """A pair that exists but cannot be compared, and the reason; ``unlike``: how its sides are quantised, where that is
+    not alike."""
 
     pair: Pair
     reason: str
+    unlike: str = ""
 
 
 def is_suspicious(result: Row | Failed) -> bool:
@@ -317,9 +385,21 @@ def row_of(pair: Pair, sums: Sums, note: str, extras: Extras = NO_EXTRAS, equal:
         ),
         Errors(sums.count, mse(sums), cos(sums), rmse(sums), equal, sums=sums),
         sums.odd,
-        Context(note, f"dtypes differ: sample {dtypes[0]}, benchmark {dtypes[1]}" if differ else ""),
+        Context(
+            note,
+            f"dtypes differ: sample {dtypes[0]}, benchmark {dtypes[1]}" if differ else "",
+            step=_step(sample.quant) if sample.quant is not None and benchmark.quant is None else 0.0,
+        ),
         extras,
     )
+
+
+def _step(quant: Quant) -> float:
+    """One scale that is known well enough, else 0."""
+    if np.ndim(quant.scale) or quant.dtype is None:
+        return 0.0
+    scale = float(quant.scale)
+    return scale if math.isfinite(scale) and (quant.exact or scale >= PRECISE) else 0.0
 
 
 def _by_record(facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -28,8 +28,8 @@ from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
 from sgsdump.comparison.sums.tiles import Picked
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Record
-from sgsdump.errors import SgsdumpError, ValuesError
-from sgsdump.files.mapped import let_go
+from sgsdump.errors import FileChanged, SgsdumpError, ValuesError
+from sgsdump.files.mapped import picked
 from sgsdump.tensors.tensor import Values, values_of
 from sgsdump.tensors.types import to_nchw, to_nhwc
 
@@ -50,6 +50,8 @@ class Probes:
             try:
                 values = values_of(record.tensor.logical())
                 self._rows[id(record)] = probe(values) if values.array.size else None
+            except FileChanged:
+                raise
             except SgsdumpError:
                 self._rows[id(record)] = None
         return self._rows[id(record)]
@@ -78,18 +80,13 @@ def probe(values: Values) -> np.ndarray:
     """A row of PROBES values: as stored and, of a 4-D tensor, in the other layouts. Not of an empty one."""
     array = values.array
     places = _places(array.shape)
-    flat = array.flags.c_contiguous
-    picked = array.reshape(-1)[places] if flat else array[np.unravel_index(places, array.shape)]
-    return np.asarray(picked if values.to_real is None else values.to_real(picked))
+    probed = picked(array, places)
+    return np.asarray(probed if values.to_real is None else values.to_real(probed))
 
 
 def probe_all(tensors: Iterable[Values]) -> tuple[np.ndarray, np.ndarray]:
     """The rows of all tensors, after the number of the tensor each row is of, ascending."""
-    rows = []
-    for values in tensors:
-        rows.append(probe(values))
-        let_go(values.array)
-    return stacked(rows)
+    return stacked([probe(values) for values in tensors])
 
 
 @lru_cache(maxsize=1024)

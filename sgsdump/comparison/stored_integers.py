@@ -38,6 +38,14 @@ class Differences(Accumulator):
             self.largest = float(np.maximum(self.largest, np.abs(d).max()))  # NaN stays
 
 
+def are_indices(pair: Pair) -> bool:
+    """Whether the benchmark holds whole numbers that mean themselves, as TopK and ArgMax make; narrow types
+    may be a fixed model's."""
+    sample, benchmark = pair.sample.tensor.info, pair.benchmark.tensor.info
+    is_whole = benchmark.dtype.kind == "b" or (benchmark.dtype.kind in "iu" and benchmark.dtype.itemsize >= 4)
+    return is_whole and sample.quant is None and benchmark.quant is None
+
+
 def both_quantised(pair: Pair) -> bool:
     """Whether both sides are integers of a fixed model, or the floats that such integers mean."""
     sample, benchmark = pair.sample.tensor.info, pair.benchmark.tensor.info
@@ -140,8 +148,18 @@ class StoredIntegers:
     unlike: str = ""
 
     @property
+    def share(self) -> float:
+        """How many of 1 differ."""
+        return self.differing / self.count if self.count else 0.0
+
+    @property
     def identical(self) -> bool:
         return not self.differing and not self.unlike
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the sides differ by no more than their scales behind the decimals of the headers."""
+        return self.unlike == HIDDEN
 
     @property
     def size(self) -> str:

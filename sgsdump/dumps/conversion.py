@@ -19,7 +19,7 @@ import numpy as np
 from sgsdump.dumps.dump import Dump, Record, selected
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.targets import Target, losses
-from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
+from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, ValuesError
 from sgsdump.files.names import Taken, file_stem
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.device import is_device
@@ -107,8 +107,10 @@ def load(records: Iterable[Record]) -> Iterator[np.ndarray | SgsdumpError]:
     """``Loading`` in this process, each when it is asked for."""
     for record in records:
         try:
-            yield record.tensor.raw()
-        except SgsdumpError as error:  # noqa: PERF203
+            yield record.tensor.raw_view()
+        except FileChanged:  # noqa: PERF203
+            raise
+        except SgsdumpError as error:
             yield error
 
 

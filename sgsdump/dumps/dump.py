@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -28,6 +29,8 @@ class Operator:
     values     what it reads ("in", slot) and makes ("out", slot), by whatever tells values of this run apart: what one
                operator makes and another reads is the same. It may name inputs that were not dumped.
     weights    the name of each value that is a weight of the network.
+    arguments  those that are no tensors, by name, as JSON: ``{"eps": "1e-05"}``.
+    source     the line of the program that called it, ``net.py:28``; "" where that is not known.
     """
 
     module: str
@@ -35,9 +38,19 @@ class Operator:
     is_module: bool = False
     values: Mapping[Value, Hashable] = field(default_factory=dict, hash=False)
     weights: Mapping[Value, str] = field(default_factory=dict, hash=False)
+    arguments: Mapping[str, str] = field(default_factory=dict, hash=False)
+    source: str = ""
 
 
 Network = Mapping[int, Operator]
+
+
+def as_arguments(values: object) -> dict[str, str]:
+    """``Operator.arguments`` of what a dumping tool wrote of them; nothing for what is no mapping."""
+    if not isinstance(values, Mapping):
+        return {}
+    return {str(name): json.dumps(value, sort_keys=True, default=str) for name, value in values.items()}
+
 
 ROWS_SHOWN = 20
 NOTES_SHOWN = 3

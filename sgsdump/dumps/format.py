@@ -59,6 +59,7 @@ class Format:
     runs          (a tree's folder, notes to add to) -> the runs in it. None: the format has no trees.
     owns          whether a path is a run of such a tree whose dump is in another format, which ``read`` reads with
                   what the tree says of it.
+    one_tensor    a file holds one tensor, which is named as the file is.
     own_inputs    each operator's inputs were dumped as tensors with names of their own, so a comparison is of them too.
     """
 
@@ -71,6 +72,7 @@ class Format:
     runs: Callable[[Path, list[str]], Sequence[Run]] | None = None
     own_inputs: bool = False
     owns: Callable[[Path], bool] = lambda path: False
+    one_tensor: bool = False
 
 
 def json_object(data: bytes) -> dict[str, Any] | None:

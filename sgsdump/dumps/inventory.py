@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sgsdump.dumps.dump import Record
-from sgsdump.errors import FormatError, SgsdumpError, ValuesError
+from sgsdump.errors import FileChanged, FormatError, SgsdumpError, ValuesError
+from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.dtypes import is_number, name_of
 from sgsdump.tensors.statistics import LARGEST, Statistics, merged, summarise
 from sgsdump.tensors.tensor import Tensor, TensorInfo, values_of
@@ -102,10 +103,12 @@ def _content(tensor: Tensor) -> Content:
         try:
             return _with_saturation(tensor, of, _real_statistics(tensor), reason)
         except ValuesError as error:
-            stored = tensor.stored()
+            stored = tensor.stored_view()
             if not is_number(stored.dtype):
                 raise
-            return _with_saturation(tensor, "stored", summarise(stored), str(error))
+            return _with_saturation(tensor, "stored", summarise(in_memory(stored)), str(error))
+    except FileChanged:
+        raise
     except SgsdumpError as error:
         return Content("", Statistics(), str(error), isinstance(error, FormatError))
 
@@ -119,6 +122,8 @@ def _real_statistics(tensor: Tensor) -> Statistics:
     """The statistics of the real values, dequantised a part at a time. Raises ValuesError as ``Tensor.real`` does."""
     values = values_of(tensor)
     if values.to_real is None:
-        return summarise(values.array)
-    flat = values.array.reshape(-1)
-    return merged(summarise(values.to_real(flat[start : start + PART])) for start in range(0, flat.size, PART))
+        return summarise(in_memory(values.array))
+    flat = (values.array if values.array.flags.c_contiguous else in_memory(values.array)).reshape(-1)
+    return merged(
+        summarise(values.to_real(in_memory(flat[start : start + PART]))) for start in range(0, flat.size, PART)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 from sgsdump.dumps.dump import Operator, Record, Value
 
@@ -11,19 +11,20 @@ _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
 
 
 def of_nodes(
-    records: Iterable[Record], nodes: Iterable[tuple[str, str, list[str], list[str], str]]
+    records: Iterable[Record], nodes: Iterable[tuple[str, str, list[str], list[str], str, Mapping[str, str]]]
 ) -> dict[int, Operator]:
-    """The operators of a model's run from the model's nodes: name, type, names of what they read and make, and the
-    module, "" for the one that the name tells."""
+    """The operators of a model's run from the model's nodes: name, type, names of what they read and make, the module
+    ("" for the one that the name tells), and the attributes."""
     makers = {name: node for node in nodes for name in node[3] if name}
     operators: dict[int, Operator] = {}
     for record in records:
         node = makers.get(record.name)
         if record.io == "out" and node is not None:
-            name, kind, reads, makes, module = node
+            name, kind, reads, makes, module, attributes = node
             values: dict[Value, Hashable] = {("in", slot): read for slot, read in enumerate(reads) if read}
             values |= {("out", slot): output for slot, output in enumerate(makes) if output}
-            operators[record.op_index] = Operator(module or module_of(name)[0], kind, values=values)
+            where = module or module_of(name)[0]
+            operators[record.op_index] = Operator(where, kind, values=values, arguments=attributes)
     return operators
 
 

@@ -7,7 +7,6 @@ they are. The file goes when the dump and all arrays of it are gone; ``Dump.clos
 from __future__ import annotations
 
 import math
-import mmap
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import OutputError
-from sgsdump.files.mapped import loader, map_open, write_array
+from sgsdump.files.mapped import MappedFile, loader, map_open, write_array
 from sgsdump.tensors.tensor import Tensor
 
 _ALIGNED = 64
@@ -36,7 +35,7 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
                 if record.constant:
                     kept.append((record, 0))
                     continue
-                array = record.tensor.stored()
+                array = record.tensor.stored_view()
                 key = record.name, array.shape, array.dtype
                 if key not in offsets:
                     offsets[key] = file.seek(-file.tell() % _ALIGNED, 1)
@@ -51,7 +50,7 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
     return Dump([record if record.constant else _read(record, data, offset) for record, offset in kept])
 
 
-def _read(record: Record, data: mmap.mmap | None, offset: int) -> Record:
+def _read(record: Record, data: MappedFile | None, offset: int) -> Record:
     info = record.tensor.info
     if data is None:  # no tensor has values, and an empty file cannot be mapped
         return replace(record, tensor=Tensor(info, lambda: np.zeros(info.shape or (), info.dtype)))

@@ -16,6 +16,11 @@ def executors() -> Registry:
     return Registry("executor", EXECUTORS | plugins)
 
 
+def is_plug_in(name: str) -> bool:
+    """Whether an executor is one that an installed package brings."""
+    return any(point.name == name for point in entry_points(group=ENTRY_POINTS))
+
+
 def open_executor(name: str, configs: Configs | None = None) -> Executor:
     """An initialised executor, to be used in a ``with`` block.
 

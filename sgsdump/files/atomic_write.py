@@ -8,6 +8,7 @@ locks it stays.
 from __future__ import annotations
 
 import ctypes
+import errno
 import glob
 import os
 import re
@@ -111,6 +112,7 @@ def replacing_folder(
 
     Until then an existing ``path`` stays as it is. Then it is set aside, and ``moved`` is called with its new path.
     With ``keep`` it goes instead: what it holds under a name that is to be kept is in the new folder from the start.
+    A folder that another process put there meanwhile is always set aside: no result is lost.
     Raises OutputError when something cannot be written.
     """
     path = Path(path)
@@ -121,6 +123,7 @@ def replacing_folder(
     _sweep_whole(path)
     try:
         with partial_beside(path, folder=True) as partial:
+            replaced = _identity(path) if keep is not None else None
             if keep is not None and path.is_dir():
                 _link_over(path, partial, keep)
             token = _waiting.set(None)  # the files of the folder are renamed in it at once
@@ -128,38 +131,84 @@ def replacing_folder(
                 yield partial
             finally:
                 _waiting.reset(token)
-            aside = _swap(partial, path, keep is None)
+            aside = _swap(partial, path, replaced)
     except OSError as error:
         raise OutputError(f"cannot write the folder {path}: {error.strerror or error}") from error
     if aside is not None and moved is not None:
         moved(aside)
 
 
-def _swap(partial: Path, path: Path, aside: bool) -> Path | None:
-    """Rename the partial folder to ``path``; returns where the older one is now, None when there is none any more."""
-    if not path.exists():
-        partial.replace(path)
+def _swap(partial: Path, path: Path, replaced: tuple[int, int] | None) -> Path | None:
+    """Rename the partial folder to ``path``; returns where the older one is now, None when there is none any more.
+
+    replaced  identifies the folder whose content the new one has; any other that is found there is set aside.
+    """
+    while True:
+        if not path.exists():
+            if _renamed(partial, path):
+                return None
+            continue  # another process was faster
+        if replaced is not None and _identity(path) == replaced and exchange(partial, path):
+            if _identity(partial) == replaced:
+                return None  # it goes as a partial does
+            return set_aside(partial, path)
+        whole = partial.with_suffix(WHOLE)
+        partial.rename(whole)
+        if exchange(whole, path):
+            return set_aside(whole, path)
+        is_replaced = replaced is not None and _identity(path) == replaced
+        older = set_aside(path)
+        if not _renamed(whole, path):
+            whole.rename(partial)
+            continue
+        if is_replaced and older is not None:
+            remove(older)
+            return None
+        return older
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode; None where there is nothing."""
+    try:
+        status = path.stat()
+    except OSError:
         return None
-    if not aside:
-        if not exchange(partial, path):
-            older = set_aside(path)
-            partial.replace(path)
-            if older is not None:
-                remove(older)
-        return None  # the older one goes as a partial does
-    whole = partial.with_suffix(WHOLE)
-    partial.rename(whole)
-    if exchange(whole, path):
-        return set_aside(whole, path)
-    older = set_aside(path)
-    whole.replace(path)
-    return older
+    return status.st_dev, status.st_ino
+
+
+def _renamed(folder: Path, path: Path) -> bool:
+    """Rename a folder; False where something stands there by now."""
+    try:
+        folder.rename(path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
 
 
 def _sweep_whole(path: Path) -> None:
     """Set aside the whole folders, older or newer, that a writer killed in the middle of swapping them left."""
     for whole in path.parent.glob(f".{glob.escape(path.name[:KEPT])}.*{WHOLE}"):
-        set_aside(whole, path)
+        if not _is_held(whole):
+            set_aside(whole, path)
+
+
+def _is_held(folder: Path) -> bool:
+    """Whether a living process is swapping the folder in."""
+    if fcntl is None:
+        return False
+    try:
+        lock = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return True  # it is gone already
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, HELD)
+    finally:
+        os.close(lock)
+    return False
 
 
 def _link_over(older: Path, newer: Path, keep: Callable[[str], bool]) -> None:
@@ -237,17 +286,17 @@ def set_aside(path: Path, name: Path | None = None, mark: str = "_", date: datet
     if not path.exists():
         return None
     name = path if name is None else name
-    stamp = (date or datetime.fromtimestamp(path.stat().st_mtime)).strftime("%Y%m%d-%H%M%S")
-    aside = name.with_name(f"{name.name}{mark}{stamp}")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = name.with_name(f"{name.name}{mark}{stamp}_{number}")
     try:
-        path.rename(aside)
+        stamp = (date or datetime.fromtimestamp(path.stat().st_mtime)).strftime("%Y%m%d-%H%M%S")
+        for number in count(1):
+            aside = name.with_name(f"{name.name}{mark}{stamp}" + ("" if number == 1 else f"_{number}"))
+            if not aside.exists() and _renamed(path, aside):
+                return aside
+    except FileNotFoundError:
+        return None  # another process has moved it
     except OSError as error:
         raise OutputError(f"cannot move {path} aside: {error.strerror}") from error
-    return aside
+    raise AssertionError("count never ends")
 
 
 @contextmanager

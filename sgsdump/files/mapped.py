@@ -4,12 +4,18 @@ reading them through a descriptor and writing them on, without holding them.
 A page that was read stays in the process's memory as long as the file is mapped. To keep one tensor at a time in a walk
 over a dump larger than the memory, the pages of a view are let go when its last user is gone; reading them again is a
 matter of the system's file cache.
+
+A view dies with its file: where another program truncates the file, the next look at the view ends the process by
+SIGBUS, and where it is rewritten, the view shows the new values. So what this package itself reads of a view it reads
+through a descriptor (``in_memory``), which makes an error of both, and users are given copies of all but the largest
+tensors. Each access compares the file with the one that was opened: device, inode, size and mtime.
 """
 
 from __future__ import annotations
 
 import errno
 import io
+import math
 import mmap
 import os
 import sys
@@ -19,34 +25,152 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from sgsdump.errors import FormatError
+from sgsdump.errors import FileChanged, FormatError
+from sgsdump.files import process
 from sgsdump.files.bounded_read import open_file, reading
 
 LET_GO = getattr(mmap, "MADV_DONTNEED", None)
+COPIED = 64 << 20  # bytes of a view up to which users are given a copy
 FEW = 1 << 16  # bytes that are not worth a call of the system
 KEPT = 8  # files that a thread keeps open
 _AROUND = 2 << 20  # the system maps up to so much around a page that is asked for
 _PIECE = 8 << 20
 _ORDERED = 1 << 20
-_FILL = 22 if sys.platform == "linux" else None  # MADV_POPULATE_READ; kernels before 5.14 refuse it
 _NPY = b"\x93NUMPY"
+MAPPED = 8  # files that stay mapped though no view is of them
+_FEW_PAGES = 1 << 20  # bytes that are read whole sooner than value by value
 _LOCAL = threading.local()
+_MAPPING = threading.Lock()
+_MAPPED: weakref.WeakKeyDictionary[Source, None] = weakref.WeakKeyDictionary()
+
+
+class Source:
+    """A file of which values are read when they are asked for: its path (None: it has no name, and nobody else can
+    change it) and what identified it when it was opened.
+
+    It is mapped again when that is needed: the system's limit of open files counts mapped ones too, so only the MAPPED
+    that were mapped last stay so, besides those that a view is of.
+    """
+
+    __slots__ = ("__weakref__", "_kept", "_mapped", "_name", "identity", "key", "path")
+
+    def __init__(self, path: Path | None, identity: tuple[int, ...]):
+        self.path, self.identity = path, identity
+        self._name = str(path)
+        self.key = (self._name, identity)
+        self._kept: MappedFile | None = None
+        self._mapped: Callable[[], MappedFile | None] = lambda: None
+
+    def check(self) -> None:
+        """Raises FileChanged where the file at the path is not the one that was opened, or is not as it was."""
+        if self.path is None:
+            return
+        try:
+            now = os.stat(self._name)  # noqa: PTH116 (half the time of Path.stat; it is asked at every access)
+        except OSError as error:
+            raise _changed(self.path, error.strerror) from None
+        if identity(now) != self.identity:
+            raise _changed(self.path)
+
+    def open(self) -> int:
+        """A descriptor of the file. Raises FileChanged where it is another one by now."""
+        assert self.path is not None, "a file without a name cannot be opened again"
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise FormatError(f"cannot read {self.path}: {error.strerror}") from None
+            raise _changed(self.path, error.strerror) from None
+        if identity(os.fstat(descriptor)) != self.identity:
+            os.close(descriptor)
+            raise _changed(self.path)
+        return descriptor
+
+    def data(self) -> MappedFile:
+        """The file, mapped. Raises FileChanged."""
+        self.check()
+        data = self._mapped()
+        if data is None:
+            descriptor = self.open()
+            try:
+                data = self.map(descriptor)
+            finally:
+                os.close(descriptor)
+        return data
+
+    def map(self, descriptor: int) -> MappedFile:
+        """Map the file that is open, and stay so for a while."""
+        data = MappedFile(descriptor, 0, access=mmap.ACCESS_READ)
+        data.path, data.identity, data._source = self.path, self.identity, weakref.ref(self)
+        data.address = address_of(np.frombuffer(data, np.uint8))
+        self.keep(data)
+        return data
+
+    def keep(self, data: MappedFile) -> None:
+        """Let the file stay mapped for a while."""
+        self._mapped = weakref.ref(data)
+        if self.path is None:
+            self._kept = data
+            return
+        with _MAPPING:
+            _MAPPED.pop(self, None)
+            _MAPPED[self] = None
+            self._kept = data
+            oldest = next(iter(_MAPPED)) if len(_MAPPED) > MAPPED else None
+            if oldest is not None:
+                del _MAPPED[oldest]
+                oldest._kept = None
+
+    def read(self, offset: int, size: int) -> np.ndarray:
+        """Bytes of the file, read into memory. Raises FileChanged where it changed before or meanwhile."""
+        if self.path is None or not hasattr(os, "pread"):
+            return np.frombuffer(self.data(), np.uint8, size, offset)
+        bytes_read = np.empty(size, np.uint8)
+        kept = _kept(_LOCAL.kept, self) if hasattr(_LOCAL, "kept") else None
+        descriptor = self.open() if kept is None else kept
+        try:
+            done = 0
+            while done < size and (count := os.preadv(descriptor, [bytes_read[done:].data], offset + done)):
+                done += count
+            if done < size or identity(os.fstat(descriptor)) != self.identity:
+                raise _changed(self.path)
+        finally:
+            if kept is None:
+                os.close(descriptor)
+        return bytes_read
+
+    def __len__(self) -> int:
+        return self.identity[2]
+
+    def __getitem__(self, part: slice) -> bytes:
+        """Bytes, as of one mapped, but read into memory."""
+        start, stop, _ = part.indices(len(self))
+        return self.read(start, max(0, stop - start)).tobytes()
 
 
 class MappedFile(mmap.mmap):
-    """A mapping that remembers the file's path, None where it has none, its identity (device, inode, size, mtime) when
-    it was opened, and where in memory it begins."""
+    """A mapping that remembers its file, and where in memory it begins. Its source keeps it, not this the source."""
 
     path: Path | None
     identity: tuple[int, ...]
     address: int
+    _source: Callable[[], Source | None]
+
+    @property
+    def source(self) -> Source:
+        source = self._source()
+        if source is None:
+            source = Source(self.path, self.identity)
+            source.keep(self)
+            self._source = weakref.ref(source)
+        return source
 
 
-def map_file(path: Path) -> mmap.mmap:
+def map_file(path: Path) -> MappedFile:
     """A file mapped read-only. Raises FormatError when it is empty or cannot be read."""
     try:
         with reading(path), open_file(path) as file:
@@ -59,10 +183,7 @@ def map_file(path: Path) -> mmap.mmap:
 
 def map_open(descriptor: int, path: Path | None = None) -> MappedFile:
     """An open file that holds something, mapped read-only. ``path``: where it is found again."""
-    data = MappedFile(descriptor, 0, access=mmap.ACCESS_READ)
-    data.path, data.identity = path, identity(os.fstat(descriptor))
-    data.address = address_of(np.frombuffer(data, np.uint8))
-    return data
+    return Source(path, identity(os.fstat(descriptor))).map(descriptor)
 
 
 def load_npy(path: Path) -> np.ndarray:
@@ -90,10 +211,15 @@ def load_npy(path: Path) -> np.ndarray:
     return array
 
 
-def view(data: mmap.mmap, dtype: np.dtype, count: int, offset: int) -> np.ndarray:
-    """``count`` elements at byte ``offset``: flat, read-only, not copied. Raises ValueError beyond the end."""
+def view(data: MappedFile | Source, dtype: np.dtype, count: int, offset: int) -> np.ndarray:
+    """``count`` elements at byte ``offset``: flat, read-only, not copied. Raises ValueError beyond the end, FileChanged
+    where the file is not as it was opened."""
+    if isinstance(data, Source):
+        data = data.data()
+    else:
+        data.source.check()
     array = np.frombuffer(data, dtype, count, offset)
-    if LET_GO is not None and array.nbytes >= mmap.PAGESIZE:
+    if LET_GO is not None and array.nbytes > FEW:
         start = offset - offset % mmap.PAGESIZE
         # Only a page table entry goes: another view of the same page finds it again, so nothing can be lost.
         end = _End(array, _let_view_go)
@@ -102,11 +228,66 @@ def view(data: mmap.mmap, dtype: np.dtype, count: int, offset: int) -> np.ndarra
     return array
 
 
+def in_memory(array: np.ndarray, most: float = math.inf) -> np.ndarray:
+    """The array; a view of a mapped file read into memory, in the same order, where it takes no more than ``most``
+    bytes. Raises FileChanged where the file is not as it was opened."""
+    data = file_of(array)
+    if data is None or data.path is None or not hasattr(os, "preadv"):
+        return array
+    first, size = _reach(array)
+    start = first + sum((count - 1) * stride for count, stride in zip(array.shape, array.strides) if stride < 0)
+    if size > most:
+        return array
+    copied = data.source.read(start, size if array.size else 0)
+    copy: np.ndarray = np.ndarray(
+        array.shape, array.dtype, copied.data, first - start if array.size else 0, array.strides
+    )
+    copy.flags.writeable = False
+    return copy
+
+
+def copied(array: np.ndarray) -> np.ndarray:
+    """What users are given of a view of a mapped file: a copy where it has at most COPIED bytes, else the view; within
+    ``no_views`` always a copy."""
+    return in_memory(array, COPIED if process.views_are_given else math.inf)
+
+
+def source_of(path: Path | str) -> Source:
+    """A file of which values are to be read later. Raises FormatError when there is none."""
+    with reading(path):
+        return Source(Path(path).absolute(), identity(Path(path).stat()))
+
+
+def picked(array: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """The values at flat indices (in C order), of a large view of a mapped file read one by one."""
+    if file_of(array) is not None and array.nbytes <= _FEW_PAGES:
+        array = in_memory(array)
+    data = file_of(array)
+    if array.flags.c_contiguous and data is None:
+        return array.reshape(-1)[indices]
+    places = np.unravel_index(indices, array.shape)
+    if data is None or data.path is None:
+        return array[places]
+    first, _ = _reach(array)
+    offsets = first + sum(place * stride for place, stride in zip(places, array.strides))
+    with kept_open():
+        parts = [data.source.read(offset, array.itemsize) for offset in np.ravel(offsets).tolist()]
+    return np.concatenate(parts).view(array.dtype).reshape(np.shape(indices))
+
+
+def _reach(array: np.ndarray) -> tuple[int, int]:
+    """Where in its mapped file the first element of a view lies, and how many bytes lie between its ends."""
+    data = file_of(array)
+    assert data is not None, "asked of views only"
+    reach = sum((count - 1) * abs(stride) for count, stride in zip(array.shape, array.strides))
+    return address_of(array) - data.address, reach + array.itemsize
+
+
 class _End(weakref.ref):
     """A view's end, and the pages that go with it; ``weakref.finalize`` does as much in five times the time."""
 
     __slots__ = ("data", "size", "start")
-    data: mmap.mmap
+    data: MappedFile
     start: int
     size: int
 
@@ -119,12 +300,12 @@ def _let_view_go(end: _End) -> None:
     advise(end.data, LET_GO, end.start, end.size)
 
 
-def loader(data: mmap.mmap, dtype: np.dtype, count: int, offset: int) -> Callable[[], np.ndarray]:
+def loader(data: MappedFile, dtype: np.dtype, count: int, offset: int) -> Callable[[], np.ndarray]:
     """``view`` to be called later: the ``load`` of a Tensor whose values lie in a mapped file."""
-    return partial(view, data, dtype, count, offset)
+    return partial(view, data.source, dtype, count, offset)
 
 
-def let_bytes_go(data: bytes | mmap.mmap, start: int, end: int) -> None:
+def let_bytes_go(data: bytes | mmap.mmap | Source, start: int, end: int) -> None:
     """Keep a part of a mapped file in memory no longer; the system's file cache has it when it is asked for again.
     Less than a page is not worth the call."""
     if isinstance(data, mmap.mmap) and end - start >= mmap.PAGESIZE:
@@ -132,20 +313,14 @@ def let_bytes_go(data: bytes | mmap.mmap, start: int, end: int) -> None:
         advise(data, LET_GO, start, end - start)
 
 
-def let_go(array: np.ndarray) -> None:
-    """Give back the pages of a view of a mapped file that others may still hold; what is read again costs no more than
-    finding it in the system's file cache."""
-    data = file_of(array) if array.nbytes > FEW else None
-    if data is None:  # what others mapped may hold changes of theirs, which would be lost
-        return
-    reach = [(size - 1) * stride for size, stride in zip(array.shape, array.strides)]
-    first = address_of(array) - data.address + sum(step for step in reach if step < 0)
-    advise(data, LET_GO, first, sum(map(abs, reach)) + array.itemsize)
-
-
 def identity(status: os.stat_result) -> tuple[int, ...]:
     """Identifies a file: device, inode, size, mtime."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _changed(path: Path | None, why: str | None = None) -> FileChanged:
+    what = f"{path} has changed since it was opened{f' ({why})' if why else ''}"
+    return FileChanged(f"{what}; is a run writing it? Open it again when it is whole")
 
 
 def advise(data: mmap.mmap | None, advice: int | None, offset: int, size: int) -> None:
@@ -184,14 +359,21 @@ class OpenFile(NamedTuple):
 
     descriptor: int
     address: int
+    source: Source
+
+    def check(self) -> None:
+        """Raises FileChanged where the file is not as it was opened."""
+        if identity(os.fstat(self.descriptor)) != self.source.identity:
+            raise _changed(self.source.path)
 
 
 def opened(array: np.ndarray) -> OpenFile | None:
-    """The mapped file that an array of some size is a view of, opened to be read, which takes less time than having its
-    pages mapped; within ``kept_open``. None for an array in memory, a small one, and where the file at this path is
-    another by now."""
-    data = file_of(array) if array.nbytes > FEW and hasattr(os, "pread") else None
-    return None if data is None else _kept(_LOCAL.kept, data)
+    """The mapped file that an array is a view of, opened to be read, which takes less time than having its pages
+    mapped; within ``kept_open``. None for an array in memory. Raises FileChanged where the file is another by now."""
+    data = file_of(array) if hasattr(os, "pread") else None
+    if data is None or data.path is None:
+        return None
+    return OpenFile(_kept(_LOCAL.kept, data.source), data.address, data.source)
 
 
 @contextmanager
@@ -205,35 +387,20 @@ def kept_open() -> Iterator[None]:
     try:
         yield
     finally:
-        for file in _LOCAL.kept.values():
-            _close(file)
+        for descriptor in _LOCAL.kept.values():
+            os.close(descriptor)
         del _LOCAL.kept
 
 
-def _kept(files: dict[MappedFile, OpenFile | None], data: MappedFile) -> OpenFile | None:
-    """A mapped file as it is kept open, from now on the last of them."""
-    file = files[data] = files.pop(data) if data in files else _open_again(data)
-    if len(files) > KEPT:
-        _close(files.pop(next(iter(files))))
-    return file
-
-
-def _close(file: OpenFile | None) -> None:
-    if file:
-        os.close(file.descriptor)
-
-
-def _open_again(data: MappedFile) -> OpenFile | None:
-    if data.path is None:
-        return None
-    try:
-        descriptor = os.open(data.path, os.O_RDONLY)
-    except OSError:
-        return None
-    if identity(os.fstat(descriptor)) == data.identity:
-        return OpenFile(descriptor, data.address)
-    os.close(descriptor)
-    return None
+def _kept(files: dict[Any, int], source: Source) -> int:
+    """The descriptor of a file that is kept open, from now on the last of them."""
+    descriptor = files.pop(source.key, None)
+    if descriptor is None:
+        descriptor = source.open()
+        if len(files) == KEPT:
+            os.close(files.pop(next(iter(files))))
+    files[source.key] = descriptor
+    return descriptor
 
 
 def write_array(file: IO[bytes], array: np.ndarray) -> None:
@@ -243,20 +410,18 @@ def write_array(file: IO[bytes], array: np.ndarray) -> None:
     memory holds one piece of a tensor of any size. A transposed array is put in order a piece at a time too, small
     enough to be written from the processor's cache."""
     if not array.flags.c_contiguous:
+        array = in_memory(array)
         room = np.empty(min(array.nbytes, _ORDERED), np.uint8)
         for size in _ordered(array, room):
             file.write(room[:size].data)
         return
     flat = array.reshape(-1).view(np.uint8)
-    data = mapping_of(array) if flat.nbytes > FEW else None
-    first = address_of(flat) - address_of(np.frombuffer(data, np.uint8)) if data is not None else 0
-    if isinstance(data, MappedFile) and _sent(file, data, first, flat.nbytes):
+    data = file_of(flat) if flat.nbytes > FEW else None
+    if data is not None and _sent(file, data, *_reach(flat)):
         return
-    for start in range(0, flat.nbytes, _PIECE):
-        piece = flat[start : start + _PIECE]
-        advise(data, _FILL, first + start, piece.nbytes)
-        file.write(piece.data)
-        advise(data, LET_GO, first + start, piece.nbytes)
+    with kept_open():
+        for start in range(0, flat.nbytes, _PIECE):
+            file.write(in_memory(flat[start : start + _PIECE]).data)
 
 
 def _ordered(array: np.ndarray, room: np.ndarray) -> Iterator[int]:
@@ -274,28 +439,32 @@ def _ordered(array: np.ndarray, room: np.ndarray) -> Iterator[int]:
 
 def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
     """Have the system append a part of the mapped file to ``file``; False when nothing was written because it cannot.
+    Raises FileChanged.
 
     The mapped file is opened again by its name: one that stays open for each file of a folder would be too many.
     """
-    if data.path is None or not sys.platform.startswith("linux"):
+    source = data.source
+    if source.path is None or not sys.platform.startswith("linux"):
         return False
+    descriptor = source.open()
     try:
-        with open(data.path, "rb") as source:
-            if identity(os.fstat(source.fileno())) != data.identity:
-                return False
-            file.flush()
-            remaining = size - os.sendfile(file.fileno(), source.fileno(), offset, size)
-            if remaining == size:
-                return False
-            while remaining:
-                sent = os.sendfile(file.fileno(), source.fileno(), offset + size - remaining, remaining)
-                if not sent:
-                    raise OSError(f"{data.path} became shorter while it was read")
-                remaining -= sent
-            return True
-    except (FileNotFoundError, io.UnsupportedOperation, AttributeError):
+        file.flush()
+        remaining = size - os.sendfile(file.fileno(), descriptor, offset, size)
+        if remaining == size:
+            return False
+        while remaining:
+            sent = os.sendfile(file.fileno(), descriptor, offset + size - remaining, remaining)
+            if not sent:
+                raise _changed(source.path)
+            remaining -= sent
+        if identity(os.fstat(descriptor)) != source.identity:
+            raise _changed(source.path)
+        return True
+    except (io.UnsupportedOperation, AttributeError):
         return False
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ENOSYS, errno.EACCES):
             return False
         raise
+    finally:
+        os.close(descriptor)

@@ -14,6 +14,7 @@ from pathlib import Path
 INTERRUPTED, TERMINATED = 130, 143
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 _muted = threading.Lock()
+views_are_given = True  # of the values of large mapped files; see ``no_views``
 
 
 class Terminated(KeyboardInterrupt):
@@ -32,10 +33,11 @@ def working_in(folder: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def ending_on_sigterm() -> Iterator[None]:
+def ending_on_sigterm(arrived: list[type[KeyboardInterrupt]] | None = None) -> Iterator[None]:
     """SIGTERM ends a command as Ctrl-C does: it raises Terminated, and blocks are left, so nothing half-written stays.
 
-    Does nothing outside the main thread, where no signal can be received, and where the caller has its own handler.
+    ``arrived`` gets Terminated then. Does nothing outside the main thread, where no signal can be received, and where
+    the caller has its own handler.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -46,6 +48,8 @@ def ending_on_sigterm() -> Iterator[None]:
         return
 
     def end(*_: object) -> None:
+        if arrived is not None:
+            arrived.append(Terminated)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the second one would stop the tidying up
         raise Terminated
 
@@ -54,6 +58,50 @@ def ending_on_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def stopping_for_certain() -> Iterator[None]:
+    """A command that was told to stop ends by KeyboardInterrupt or Terminated, whatever became of these on the way: one
+    that is raised while a compiled module is being imported comes out of it as ImportError or SystemError.
+
+    Does nothing outside the main thread. Handlers that the caller has of its own stay.
+    """
+    arrived: list[type[KeyboardInterrupt]] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(*_: object) -> None:
+        arrived.append(KeyboardInterrupt)
+        raise KeyboardInterrupt
+
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        with ending_on_sigterm(arrived):
+            yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        if arrived:
+            raise arrived[0] from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def no_views() -> Iterator[None]:
+    """Within the block no tensor gives a view of a mapped file, however large it is (``mapped.copied``): a command must
+    not end by a signal because another program truncates the file."""
+    global views_are_given
+    before, views_are_given = views_are_given, False
+    try:
+        yield
+    finally:
+        views_are_given = before
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from sgsdump.programs.one_pass import sums_of
 
 ROOT = "root"
 _DEEPEST = 20
+_MOST_IN_LIST = 64
 _HOOK_TYPE = "dump_data"
 _PROPERTIES = ("__get__", "__set__", "__delete__")
 
@@ -158,6 +159,8 @@ class ModuleHook:
             calls = self._calls[name]
             self._calls[name] += 1
             self._running.append((name, f"{name}@{calls}" if calls else name))
+            if dumped:
+                self._writer().arguments(self._running[-1][1], kind, simple(_module.__dict__))
             if dumped and self._control.mode != "output":
                 self._save((*arguments, keywords), self._running[-1][1], kind, "in", len(arguments))
 
@@ -188,6 +191,9 @@ class ModuleHook:
         called = f"{name}.{calls}" if calls else name
         if not self._config.wants_layer(called):
             return None
+        self._writer().arguments(
+            called, word, simple({**dict(zip(map(str, range(len(arguments))), arguments)), **keywords})
+        )
         if self._control.mode != "output" and any(True for _ in tensors_in(self._torch, (*arguments, keywords))):
             self._save((*arguments, keywords), called, word, "in", len(arguments))
         return called, word
@@ -310,6 +316,17 @@ def tensors_in(
         inner = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, item in inner:
             yield from tensors_in(torch, item, (*keys, key), without)
+
+
+def simple(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are numbers or text, or short lists of them, and whose names are public."""
+    return {name: value for name, value in values.items() if name[:1] != "_" and _is_simple(value)}
+
+
+def _is_simple(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return len(value) <= _MOST_IN_LIST and all(map(_is_simple, value))
+    return value is None or type(value) in (bool, int, float, str)
 
 
 def plain_tensor(torch: Any, tensor: Any) -> Any:

@@ -95,6 +95,11 @@ class RunWriter:
         line = {"name": name, "file": file, "module": module, "type": taken.kind, "side": side, "slot": slot}
         self._write_line({**line, "dtype": dtype, "shape": list(map(int, tensor.shape)), "stats": taken.stats})
 
+    def arguments(self, name: str, kind: str, values: Mapping[str, Any]) -> None:
+        """What a module or function is called with besides tensors: a line before those of its tensors."""
+        if not self.stopped and self._index is not None and values:
+            self._write_line({"event": "arguments", "module": name, "type": kind, "param": values})
+
     def left_out(self, name: str, why: str) -> None:
         """A tensor has no values to write: a line in the token's index for each reason."""
         if self.stopped or self._index is None or why in self._reasons:

@@ -9,13 +9,20 @@ branches costs up to one try for each branch.
 An error can also be swallowed on its way (a Relu, a maximum, a sum of much larger values). So the tensor found is
 verified: the tensors it reads are dumped too, and while one of them disagrees the search goes on from there. The result
 disagrees while everything it is made from agrees. When several nodes are at fault it is one of them.
+
+Where all tensors can be looked at in seconds they are: each operator of either executor is computed again from the
+inputs recorded for it (``pipeline/replay.py``). So an error that is swallowed before it reaches the tensors tried is
+found, and what only moves data, or passes on an error that grows relative to its values, is not blamed.
 """
 
 from __future__ import annotations
 
 import math
+import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +31,9 @@ from sgsdump.executors.runner import Layer
 from sgsdump.files.escaping import shown
 from sgsdump.models.graph import needs, sorted_nodes
 from sgsdump.pipeline.not_dumped import NotDumped
-from sgsdump.pipeline.run import run
-from sgsdump.pipeline.steps import Engine
+from sgsdump.pipeline.replay import judge, recorded_run, worst_by_channel
+from sgsdump.pipeline.run import run, run_whole
+from sgsdump.pipeline.steps import FAST, ISOLATED, Engine, Failed
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.dtypes import is_complex
 
@@ -35,6 +43,11 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
 
 THRESHOLD = 1e-3
+SECONDS = 60.0
+"""All tensors are looked at where that takes no longer, by the time that the tries took."""
+_FAST_DUMP_IN_TRIES = 4
+ROUNDING = 1e-5
+"""A smaller threshold asks for differences by rounding too, and no operator is cleared of them."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,7 @@ class Tried:
 class FirstDifference:
     """A tensor that disagrees while the tensors it is made from agree.
 
+    side    the executor whose operator is at fault, where it was computed again from its recorded inputs; else "".
     missing the executor that does not give it, and why; None where both give it.
     node    name of the node that makes it, or "".
     inputs  the tensors that agree: what the node reads, weights and inputs of the model left out; in the
@@ -80,15 +94,24 @@ class FirstDifference:
     difference: float
     inputs: tuple[Tried, ...]
     missing: Missing | None = None
+    side: str = ""
 
 
 @dataclass(frozen=True)
 class Bisection:
-    """The first tensor that differs (None when all tried agree), those tried in order, and how many there are."""
+    """The first tensor that differs (None when all tried agree), those tried in order, and how many there are.
+
+    looked_at  how many tensors were looked at: those tried, or all that both executors give.
+    others     further tensors whose own operator is at fault, where all were looked at, in the order of the graph.
+    fused      found with each tensor the only output of its model: with others marked beside it there is no difference.
+    """
 
     first: FirstDifference | None
     tried: tuple[Tried, ...]
     in_all: int
+    looked_at: int = 0
+    others: tuple[str, ...] = ()
+    fused: bool = False
 
     @property
     def failed(self) -> tuple[Tried, ...]:
@@ -105,7 +128,11 @@ def bisect_executors(
     progress: Progress = SILENT,
 ) -> Bisection:
     """Where ``engine`` first differs from ``reference`` by more than ``threshold``, measured by ``worst_relative``, or
-    which of them does not give it. Raises what ``run`` raises."""
+    which of them does not give it. Raises what ``run`` raises.
+
+    Where nothing differs though the outputs of the whole model do, an operator is wrong only while it is fused: each
+    tensor is then dumped as the only output of its model (``isolated``).
+    """
 
     def differs(name: str) -> Answer:
         outcomes = [(each.name, _outcome(run(model, each, feed, [name]))) for each in (engine, reference)]
@@ -115,7 +142,65 @@ def bisect_executors(
         reason = next((lost.reason for _, lost in missing if lost.failed), missing[0][1].reason)
         return Missing(tuple(name for name, _ in missing), reason, any(lost.failed for _, lost in missing))
 
-    return bisect(model.proto, differs, threshold, progress)
+    start = time.monotonic()
+    found = bisect(model.proto, differs, threshold, progress)
+    tries = _FAST_DUMP_IN_TRIES if engine.mode == reference.mode == FAST else found.in_all
+    needed = (time.monotonic() - start) / max(1, len(found.tried)) * tries
+    if needed <= SECONDS and not (found.first and found.first.missing):
+        found = _looked_at_all(found, model, (engine, reference), feed, threshold, progress)
+    if found.first is None and not found.failed and FAST in (engine.mode, reference.mode):
+        names = _differing_outputs(model, engine, reference, feed, threshold)
+        if names:
+            progress.say(f"the whole model in one run differs in {shown(names[0])}; now each tensor by itself")
+            ours, theirs = (replace(each, mode=ISOLATED) for each in (engine, reference))
+            again = bisect_executors(model, ours, theirs, feed, threshold, progress)
+            found = replace(again, fused=True)
+    return found
+
+
+def _differing_outputs(
+    model: Model, engine: Engine, reference: Engine, feed: Mapping[str, np.ndarray], threshold: float
+) -> list[str]:
+    """The model's outputs that differ where nothing but them is marked as an output."""
+    ours, theirs = (run_whole(model, each, feed) for each in (engine, reference))
+    if isinstance(ours, Failed) or isinstance(theirs, Failed):
+        return []
+    return [name for name in ours if name in theirs and not worst_relative(ours[name], theirs[name]) <= threshold]
+
+
+def _looked_at_all(
+    found: Bisection,
+    model: Model,
+    engines: tuple[Engine, Engine],
+    feed: Mapping[str, np.ndarray],
+    threshold: float,
+    progress: Progress,
+) -> Bisection:
+    """The bisection after a look at every tensor: what is found is the first whose own operator is at fault."""
+    with tempfile.TemporaryDirectory(prefix="sgsdump-") as folder:
+        sample, benchmark = (
+            recorded_run(model, engine, feed, Path(folder) / str(number), progress)
+            for number, engine in enumerate(engines)
+        )
+        names = [name for name in sample if name in benchmark and name not in feed]
+        with progress.bar("look at all", "tensor") as advance:
+            judgement = judge(model, sample, benchmark, names, advance)
+
+        def tried(name: str) -> Tried:
+            return Tried(name, worst_relative(sample[name], benchmark[name]))
+
+        at_fault = [each for each in judgement.errors if not (each.finite and each.error <= threshold)]
+        if not at_fault:
+            kept = found.first is not None and (found.first.name in judgement.unknown or threshold < ROUNDING)
+            return replace(found, first=found.first if kept else None, looked_at=len(names))
+        first = at_fault[0]
+        sources = tuple(tried(name) for name in first.inputs if name not in feed)
+        side = engines[first.side != "sample"].name
+        difference = max(first.error, tried(first.name).difference or 0.0)
+        difference = difference if first.finite else math.inf
+        result = FirstDifference(first.name, first.node, first.op_type, difference, sources, None, side)
+    others = tuple(each.name for each in at_fault[1:])
+    return replace(found, first=result, looked_at=len(names), others=others)
 
 
 def bisect(
@@ -156,7 +241,7 @@ def bisect(
         difference = float(search.tried[name] or 0)
         sources = tuple(tried[source] for source in inputs)
         first = FirstDifference(name, node.name, node.op_type, difference, sources, missing.get(name))
-    return Bisection(first, tuple(tried.values()), len(makers))
+    return Bisection(first, tuple(tried.values()), len(makers), len(tried))
 
 
 def tried_line(name: str, difference: float | None, missing: Sequence[str] = ()) -> str:
@@ -170,7 +255,8 @@ def tried_line(name: str, difference: float | None, missing: Sequence[str] = ())
 
 
 def worst_relative(sample: np.ndarray, benchmark: np.ndarray) -> float:
-    """max|s-b| / max|b|: the worst error relative to the tensor's largest value, whatever its unit.
+    """max|s-b| / max|b| of the worst channel (``worst_by_channel``): relative to the channel's largest value, whatever
+    its unit; coordinates do not hide the scores beside them.
 
     Not a mean, in which one wrong element of a large tensor would drown. Inf where the shapes differ, where one has
     NaN or Inf and the other has not or another, and where b is all 0 and s is not.
@@ -182,11 +268,8 @@ def worst_relative(sample: np.ndarray, benchmark: np.ndarray) -> float:
     finite = np.isfinite(b)
     if not np.array_equal(s[~finite], b[~finite], equal_nan=True) or not np.isfinite(s[finite]).all():
         return math.inf
-    s, b = s[finite], b[finite]
-    worst, largest = np.abs(s - b).max(initial=0.0), np.abs(b).max(initial=0.0)
-    if worst == 0:
-        return 0.0
-    return float(worst / largest) if largest else math.inf
+    s, b = np.where(finite, s, 0), np.where(finite, b, 0)
+    return worst_by_channel(np.abs(s - b), b)
 
 
 def _outcome(outcomes: Iterable[Layer | NotDumped]) -> np.ndarray | NotDumped:

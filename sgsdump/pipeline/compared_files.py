@@ -6,8 +6,8 @@ Files of one name belong together. Where there is none, the file of the same ten
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +44,53 @@ def compare_run(
     others = [_named_as(sample, npy_files(folder)) for folder in (compare_dir, golden_dir) if folder is not None]
     titles = str(run), str(compare_dir), str(golden_dir) if golden_dir is not None else None
     golden = others[1] if len(others) > 1 else None
-    return compare_files(sample, others[0], golden, replace(settings or DEFAULTS, titles=titles), progress)
+    comparison = compare_files(sample, others[0], golden, replace(settings or DEFAULTS, titles=titles), progress)
+    asked = _Asked.of(run)
+    told = [_Asked.of(folder) for folder in (compare_dir, golden_dir) if folder is not None]
+    unmatched = {file for file, _ in comparison.unmatched()}
+    rows = tuple(replace(row, name=named(row.file)[1]) for row in comparison.rows)
+    left_out = frozenset(file for file in unmatched if _is_left_out(file, asked, told))
+    return replace(comparison, rows=rows, left_out=left_out)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Of a dump folder the tensors that it was asked for, dumped or failed, and those of its model."""
+
+    names: frozenset[str] = frozenset()
+    of_model: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, folder: Path) -> _Asked:
+        root = _root(folder)
+        if not (root / dump_info.JSON_NAME).is_file():
+            return cls()
+        info = dump_info.read(root)
+        listed = info.meta.get("node_output_names")
+        of_model = frozenset(name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()
+        return cls(frozenset(entry.name for entry in info.outputs), frozenset(of_model))
+
+    def left_out(self, name: str) -> bool:
+        """Whether the dump's model has a tensor that the dump was not asked for."""
+        return name in self.of_model and name not in self.names
+
+
+def _is_left_out(file: str, run: _Asked, others: Sequence[_Asked]) -> bool:
+    """Whether a file that is not on every side is not missing either: the run was not asked for it (another part of
+    the model, the casts of another type), or another run was not."""
+    name = named(file)[1]
+    if run.names and name not in run.names:
+        return True
+    return any(side.left_out(name) for side in others) and all(
+        name in side.names or side.left_out(name) for side in others
+    )
+
+
+def recorded(folder: Path) -> dict[str, Load]:
+    """A loader for each tensor of a dump folder by its name, those in its inputs too."""
+    inputs = _root(folder) / dump_info.INPUTS
+    loads: dict[str, Load] = {named(p.name)[1]: partial(_load, p, "") for p in sorted(inputs.glob("*.npy"))}
+    return loads | {named(file)[1]: load for file, load in npy_files(folder).items()}
 
 
 def npy_files(folder: Path) -> dict[str, Load]:

@@ -9,8 +9,10 @@ stay in it. The lines for inputs and outputs are the SDAA dump tool's, to the le
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
@@ -47,6 +49,18 @@ class DumpFolder:
         self._inputs: dict[str, InputEntry] = {}
         self._outputs: dict[tuple[str, bool], OutputEntry] = {}
         self._is_begun = False
+        self._written: os.stat_result | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where the dump is: ``root``, or where another process that wrote there has set it aside."""
+        if self._written is None:
+            return self.root
+        for path in (self.root, *self.root.parent.glob(f"{glob.escape(self.root.name)}_*")):
+            with suppress(OSError):
+                if os.path.samestat(path.stat(), self._written):
+                    return path
+        return self.root
 
     def write(
         self,
@@ -96,6 +110,7 @@ class DumpFolder:
                 yield
                 info = DumpInfo(self._meta, tuple(self._inputs.values()), tuple(self._outputs.values()))
                 dump_info.write(info, self._folder)
+                self._written = self._folder.stat()
         except BaseException:
             self._inputs, self._outputs, self.not_dumped = before
             raise

@@ -7,7 +7,8 @@ Random inputs are drawn exactly as the SDAA dump tool draws them, so the same se
 Each input has a fresh ``np.random.default_rng(seed)`` (by default one seed for all inputs, so two inputs of
 the same shape, dtype and range are equal). Floats are drawn uniformly from low to high in float64 and then cast;
 integers by ``integers(low, high, endpoint=True)`` of their own dtype, high included. Booleans, which that tool refuses,
-are whole numbers 0 and 1.
+are whole numbers 0 and 1. An integer input that a Gather reads its table by is by default a row of that table, 0 to its
+length less 1: other values are no input of the model.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.errors import ConfigError, InputError, hint
 from sgsdump.files.mapped import load_npy
 from sgsdump.models.input_spec import InputSpec, check_feed, shape_text
+
+if TYPE_CHECKING:
+    import onnx
 
 Number = int | float
 RANGE_KEYS = ("seed", "low", "high")
@@ -41,6 +45,7 @@ class InputDefaults:
 
 
 DEFAULTS = InputDefaults()
+_PASSING = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Slice", "Expand")
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,12 @@ class Bounds:
     high: Number
 
 
-def full_range(spec: InputSpec, partial: Range, defaults: InputDefaults) -> Bounds:
-    """``partial`` with the defaults of the input's dtype put in. Raises ConfigError when low is above high."""
-    low, high = _default_bounds(spec, defaults)
+def full_range(spec: InputSpec, partial: Range, defaults: InputDefaults, table: int | None = None) -> Bounds:
+    """``partial`` with the defaults of the input's dtype put in; ``table`` is the length of the table that it indexes.
+
+    Raises ConfigError when low is above high.
+    """
+    low, high = (0, table - 1) if table and spec.dtype.kind in "iu" else _default_bounds(spec, defaults)
     low = low if partial.low is None else partial.low
     high = high if partial.high is None else partial.high
     if not low <= high:
@@ -134,8 +142,11 @@ def give(
     source: InputSource,
     shapes: Mapping[str, Sequence[int]] | None = None,
     defaults: InputDefaults = DEFAULTS,
+    tables: Mapping[str, int] | None = None,
 ) -> dict[str, InputArray]:
     """Every input of a model, in its order.
+
+    tables  the length of the table that an input indexes, by name (``table_lengths``).
 
     shapes  the shape of inputs with open sizes, by name; goes before the source's. An open batch is 1.
 
@@ -144,9 +155,33 @@ def give(
     """
     check_names((*source.ranges, *source.arrays, *(shapes or {})), [spec.name for spec in specs])
     sizes = {**source.shapes, **{name: tuple(shape) for name, shape in (shapes or {}).items()}}
-    inputs = {spec.name: _input_array(spec, source, sizes.get(spec.name), defaults) for spec in specs}
+    inputs = {
+        spec.name: _input_array(spec, source, sizes.get(spec.name), defaults, (tables or {}).get(spec.name))
+        for spec in specs
+    }
     check_feed({name: value.array for name, value in inputs.items()}, specs)
     return inputs
+
+
+def table_lengths(graph: onnx.GraphProto) -> dict[str, int]:
+    """How many rows the table has that a Gather reads by an integer input, the shortest where there are several.
+
+    The input may be cast or reshaped on its way; a table is a weight.
+    """
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    origin = {info.name: info.name for info in graph.input if info.name not in shapes}
+    lengths: dict[str, int] = {}
+    for node in graph.node:
+        if node.op_type in _PASSING and node.input and node.input[0] in origin:
+            origin[node.output[0]] = origin[node.input[0]]
+        if node.op_type == "Constant":
+            shapes.update((node.output[0], tuple(part.t.dims)) for part in node.attribute if part.name == "value")
+        if node.op_type == "Gather" and node.input[1] in origin and shapes.get(node.input[0]):
+            axis = next((part.i for part in node.attribute if part.name == "axis"), 0)
+            shape, name = shapes[node.input[0]], origin[node.input[1]]
+            if -len(shape) <= axis < len(shape) and shape[axis] > 0:
+                lengths[name] = min(lengths.get(name, shape[axis]), shape[axis])
+    return lengths
 
 
 def check_names(names: Collection[str], inputs: list[str]) -> None:
@@ -249,14 +284,18 @@ def _file_of(name: str, files: Sequence[Path], folder: Path) -> Path:
 
 
 def _input_array(
-    spec: InputSpec, source: InputSource, shape: tuple[int, ...] | None, defaults: InputDefaults
+    spec: InputSpec,
+    source: InputSource,
+    shape: tuple[int, ...] | None,
+    defaults: InputDefaults,
+    table: int | None = None,
 ) -> InputArray:
     if spec.name in source.arrays:
         array = _typed(np.asarray(source.arrays[spec.name]), spec)
         if shape is not None and array.shape != shape:
             raise InputError(f"the array for the input {spec.name!r} is {shape_text(array.shape)}, not {list(shape)}")
         return InputArray(array, use_external=True)
-    bounds = full_range(spec, source.ranges.get(spec.name, Range()), defaults)
+    bounds = full_range(spec, source.ranges.get(spec.name, Range()), defaults, table)
     return InputArray(draw(spec, _shape(spec, shape), bounds), bounds.seed, bounds.low, bounds.high)
 
 
@@ -292,12 +331,14 @@ class ModelInputs:
     """A model's inputs (``specs``), and what they are given by: ``source`` for some, ``defaults`` for the others.
 
     shapes  the shape of inputs with open sizes, by name.
+    tables  the length of the table that an input indexes, by name.
     """
 
     specs: tuple[InputSpec, ...]
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     defaults: InputDefaults = DEFAULTS
     source: InputSource = field(default_factory=InputSource)
+    tables: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -306,7 +347,7 @@ class ModelInputs:
     @cached_property
     def arrays(self) -> dict[str, InputArray]:
         """Every input, by name; made once. Raises what ``give`` raises."""
-        return give(self.specs, self.source, self.shapes, self.defaults)
+        return give(self.specs, self.source, self.shapes, self.defaults, self.tables)
 
     def given_by(self, source: InputSource) -> ModelInputs:
         """The same inputs, given by another source. Raises ConfigError where it names one that the model has not."""

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sgsdump.errors import ConfigError, OutputError, hint
-from sgsdump.executors.table import executors
+from sgsdump.executors.table import executors, is_plug_in
 from sgsdump.files.atomic_write import check_folder
 from sgsdump.pipeline.compared_files import npy_files
 from sgsdump.pipeline.selection import Position
+from sgsdump.pipeline.steps import FAST, ISOLATED
 
 Part = TypeVar("Part")
 MODEL_TYPES = {"float16": "float16", "fp16": "float16", "float32": "float32", "fp32": "float32"}
@@ -27,6 +28,7 @@ MODEL_TYPES = {"float16": "float16", "fp16": "float16", "float32": "float32", "f
 class RunOptions:
     """The model and its executor.
 
+    mode           ``fast`` or ``isolated``; None: ``mode_of`` the executor.
     model_type     ``float16`` or ``fp16`` runs a float16 copy of the model.
     option         of the executor, KEY=VALUE each; passed_path is its option ``passes``, provider its ``provider``.
     """
@@ -34,11 +36,15 @@ class RunOptions:
     model: Path
     weight_file: Path | None = None
     executor: str = "ort"
-    mode: str = "fast"
+    mode: str | None = None
     model_type: str | None = None
     passed_path: Path | None = None
     option: Sequence[str] = ()
     provider: str | None = None
+
+    def mode_of(self, executor: str) -> str:
+        """How an executor runs where no mode is given: a plug-in, which may fuse operators, ``isolated``."""
+        return self.mode or (ISOLATED if is_plug_in(executor) else FAST)
 
     @property
     def init_configs(self) -> dict[str, str]:
@@ -94,7 +100,8 @@ class ComparisonOptions:
     """The runs to compare with.
 
     log            where the comparison's log goes, .csv and .json beside it; else compare_result.log in the folder.
-    judge          a threshold that was given and does not hold makes the exit status 1.
+    allow_missing  a tensor that -cd or -g lacks does not make the exit status 1 where a threshold is given.
+    judge          a tensor that fails makes the exit status 1.
     """
 
     compare_dir: Path | None = None
@@ -103,6 +110,7 @@ class ComparisonOptions:
     th1: float | None = None
     th2: float | None = None
     log: Path | None = None
+    allow_missing: bool = False
     judge: bool = True
 
 

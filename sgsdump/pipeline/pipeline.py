@@ -35,6 +35,7 @@ from sgsdump.pipeline.inputs import (
     checked_ranges,
     from_folder,
     from_json,
+    table_lengths,
 )
 from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.run import run, run_once
@@ -102,7 +103,13 @@ class Pipeline:
         self._dump: DumpFolder | None = None
         self._outputs = node_outputs(self.model.proto.graph)
         specs = tuple(graph_inputs(self.model.proto))
-        self._inputs = ModelInputs(specs, dict(shapes or {}), defaults)
+        tables = table_lengths(self.model.proto.graph)
+        self._inputs = ModelInputs(specs, dict(shapes or {}), defaults, tables=tables)
+
+    @property
+    def written(self) -> Path:
+        """Where the present run's dump is: the folder, or where another process has set it aside."""
+        return self.folder if self._dump is None else self._dump.path
 
     @property
     def not_dumped(self) -> list[NotDumped]:

@@ -112,6 +112,17 @@ def run_once(
     return [outcome(name, by_name[name]) for name in names]
 
 
+def run_whole(model: Model, engine: Engine, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | Failed:
+    """The model's own outputs, of the whole model with nothing else marked as an output: as it is used, with every
+    operator fused that the executor fuses. Outputs that are no arrays are left out."""
+    outputs = list(dict.fromkeys(info.name for info in model.proto.graph.output))
+    with engine.opened(model.folder) as ready:
+        values = ready.attempt(model.proto, outputs, feed)
+    if isinstance(values, Failed):
+        return values
+    return {name: np.asarray(value) for name, value in zip(outputs, values) if not why_no_array(value)}
+
+
 def isolated_steps(lineage: Lineage, selected: Collection[str], whole: int = WHOLE) -> list[Step]:
     """One step for each selected tensor, in an order in which they can be computed."""
     return [Step((name,), whole, alone=True) for name in lineage.maker if name in selected]

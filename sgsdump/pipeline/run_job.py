@@ -31,6 +31,8 @@ from sgsdump.progress import SILENT, Progress
 if TYPE_CHECKING:
     from sgsdump.comparison.golden import GoldenComparison
     from sgsdump.pipeline.bisection import Bisection
+    from sgsdump.pipeline.replay import OwnError
+    from sgsdump.pipeline.whole_run import WholeRun
 
 
 def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
@@ -46,7 +48,7 @@ def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
         options.executor,
         job.folder,
         options.init_configs,
-        mode=options.mode,
+        mode=options.mode_of(options.executor),
         defaults=InputDefaults() if seed is None else InputDefaults(seed=seed),
         model_dtype=options.model_type or "",
         progress=progress,
@@ -91,7 +93,7 @@ def bisect(job: Job, run: Pipeline, progress: Progress = SILENT) -> Bisection:
     from sgsdump.pipeline.bisection import bisect_executors
 
     assert job.bisection.bisect is not None
-    reference = Engine(job.bisection.bisect, job.run.mode)
+    reference = Engine(job.bisection.bisect, job.run.mode_of(job.bisection.bisect))
     return bisect_executors(run.model, run.engine, reference, run.inputs, job.bisection.threshold, progress)
 
 
@@ -107,13 +109,79 @@ def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
     return compare_run(job.folder / OUTPUTS, options.compare_dir, options.golden_dir, settings, progress)
 
 
-def holds(job: Job, comparison: GoldenComparison) -> bool:
-    """True when every tensor could be compared and the thresholds that were given, if any, hold for all."""
+def whole_run(job: Job, run: Pipeline, progress: Progress = SILENT) -> WholeRun | None:
+    """The outputs of one run of the whole model, compared with the dump; None where the dump does not hold them all, or
+    lacks tensors that failed."""
+    from sgsdump.pipeline.compared_files import recorded
+    from sgsdump.pipeline.replay import Recorded
+    from sgsdump.pipeline.whole_run import check_whole
+
+    outputs = {info.name for info in run.model.proto.graph.output} & set(run.get_node_output_names())
+    if run.failures or not run.written.is_dir():
+        return None
+    dumped = recorded(run.written)
+    if not outputs or not outputs <= dumped.keys() or job.kind in ("once", "list"):
+        return None
+    return check_whole(run.model, run.engine, run.inputs, Recorded(dumped), progress)
+
+
+def with_own_errors(
+    job: Job,
+    run: Pipeline,
+    comparison: GoldenComparison,
+    fused: Sequence[OwnError] = (),
+    progress: Progress = SILENT,
+) -> GoldenComparison:
+    """Where a tensor does not pass, the comparison with what the operators told, computed again from their recorded
+    inputs: those of the run, and where these are right those of the reference (-g, else -cd). ``fused`` go first."""
+    from sgsdump.comparison.finding import Finding
+    from sgsdump.pipeline.compared_files import recorded
+    from sgsdump.pipeline.replay import SAMPLE, Recorded, judge
+
     options = job.comparison
+    reference = options.golden_dir or options.compare_dir
+    assert reference is not None
+    compared = [row for row in comparison.rows if not row.reason]
+    if not options.judge or not (fused or any(not row.passes for row in compared)):
+        return comparison
+    names = {row.name for row in compared}
+    ours = recorded(job.folder)
+    sides = Recorded(ours), Recorded({n: ours[n] for n in run.inputs if n in ours} | recorded(reference))
+    with progress.bar("judge", "tensor") as advance:
+        judgement = judge(run.model, *sides, names, advance)
+    if not fused and judgement.unknown.keys() >= set(judgement.differing):
+        return comparison
+    findings = tuple(
+        Finding(
+            "cause" if error.finite else "not finite",
+            error.name,
+            error.op_type,
+            {"own_error": error.error, "rounding_bounds": error.bound},
+            "measured",
+            facts={"side": str(job.folder if error.side == SAMPLE else reference), "node": error.node},
+        )
+        for error in (*fused, *judgement.errors)
+    )
+    return replace(comparison, own_errors=findings)
+
+
+def holds(job: Job, comparison: GoldenComparison) -> bool:
+    """True when every tensor could be compared and passes, or is off by rounding alone where no threshold was given;
+    and when with a threshold nothing is missing."""
+    options = job.comparison
+    is_complete = options.allow_missing or not comparison.missing
     if any(row.reason for row in comparison.rows):
         return False
     if not options.judge:
         return True
+    given = (options.input_tag, options.th1, options.th2)
+    if any(threshold is not None for threshold in given) and not is_complete:
+        return False
+    by_rounding = comparison.own_errors == () and not any(row.zeros for row in comparison.rows)
+    if all(threshold is None for threshold in given):
+        return comparison.passes or by_rounding
+    if any(row.zeros for row in comparison.rows):
+        return False
     if (options.input_tag is not None or options.th1 is not None) and not comparison.passes:
         return False
     return options.th2 is None or not any(

@@ -147,9 +147,32 @@ class Lineage:
     def extractor(self) -> Extractor:
         return Extractor(self.proto)
 
+    @cached_property
+    def weight_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the weights, by name; those of Constant nodes too."""
+        shapes = {tensor.name: tuple(tensor.dims) for tensor in self.proto.graph.initializer}
+        constants = (node for node in self.nodes if node.op_type == "Constant")
+        return shapes | {
+            node.output[0]: tuple(each.t.dims) for node in constants for each in node.attribute if each.name == "value"
+        }
+
+    def cut(
+        self,
+        reads: Sequence[str],
+        asks: Sequence[str],
+        values: Mapping[str, np.ndarray],
+        types: Mapping[str, onnx.TypeProto],
+    ) -> onnx.ModelProto:
+        """The model that makes ``asks`` from ``reads``, of their real shapes in ``values`` and of the graph's types.
+
+        Raises what ``Extractor.extract`` raises.
+        """
+        known = {name: types[name] for name in asks if is_known(types.get(name))}
+        return self.extractor.extract(reads, asks, known | {n: _type_of(values[n], types.get(n)) for n in reads})
+
     def cone(self, names: Collection[str]) -> set[int]:
         """Indices of all nodes that lead to these tensors."""
-        return self._back(names, frozenset(), len(self.nodes))[0]
+        return self.back(names, frozenset(), len(self.nodes))[0]
 
     def reads(self, asks: Collection[str], at_hand: Collection[str], whole: int) -> tuple[str, ...]:
         """Where to cut the model that makes ``asks``: the tensors it reads, sorted.
@@ -157,10 +180,10 @@ class Lineage:
         at_hand  tensors with known values, graph inputs among them.
         whole    nodes that must stay in the model, counted from ``asks`` outwards.
         """
-        reads, met = self._back(asks, at_hand, whole)
-        return tuple(sorted(n for n in met if self.maker.get(n, -1) not in reads and n not in self.weights))
+        nodes, met = self.back(asks, at_hand, whole)
+        return tuple(sorted(n for n in met if self.maker.get(n, -1) not in nodes and n not in self.weights))
 
-    def _back(self, names: Collection[str], at_hand: Collection[str], whole: int) -> tuple[set[int], set[str]]:
+    def back(self, names: Collection[str], at_hand: Collection[str], whole: int) -> tuple[set[int], set[str]]:
         """The nodes met on the way back, ring by ring, and every tensor they need."""
         nodes: set[int] = set()
         met: set[str] = set()
@@ -308,25 +331,14 @@ class _StepRunner:
     def _values(self, asks: Sequence[str], whole: int, reads: tuple[str, ...] | None) -> list[Any] | Failed:
         if not reads:
             reads = self._lineage.reads(asks, self.live, whole)
-        types = {name: self._types[name] for name in asks if is_known(self._types.get(name))}
-        types |= {name: self._type_of(name) for name in reads}
         try:
-            proto = self._lineage.extractor.extract(reads, asks, types)
+            proto = self._lineage.cut(reads, asks, self.live, self._types)
         except Exception as error:
             return Failed(str(error))
         fixed = [name for name in reads if name not in self._fed and _is_shape(self.live[name])]
         _fix(proto, {name: self.live[name] for name in fixed})
         feed = {name: self.live[name] for name in reads if name not in fixed}
         return self._ready.attempt(proto, asks, feed)
-
-    def _type_of(self, name: str) -> onnx.TypeProto:
-        """The type of a value at hand: its real shape, and the element type that the graph gives it."""
-        from onnx import helper
-
-        array, kind = self.live[name], self._types.get(name)
-        elem_type = kind.tensor_type.elem_type if kind is not None else 0
-        elem_type = elem_type or helper.np_dtype_to_tensor_dtype(array.dtype)
-        return helper.make_tensor_type_proto(elem_type, array.shape)
 
     def _checked(self, asks: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, np.ndarray | NotDumped]]:
         for name, value in zip(asks, values):
@@ -339,6 +351,15 @@ class _StepRunner:
 
     def _node(self, name: str) -> onnx.NodeProto:
         return self._lineage.nodes[self._lineage.maker[name]]
+
+
+def _type_of(array: np.ndarray, kind: onnx.TypeProto | None) -> onnx.TypeProto:
+    """The type of a value at hand: its real shape, and the element type that the graph gives it."""
+    from onnx import helper
+
+    elem_type = kind.tensor_type.elem_type if kind is not None else 0
+    elem_type = elem_type or helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor_type_proto(elem_type, array.shape)
 
 
 def _is_shape(array: np.ndarray) -> bool:

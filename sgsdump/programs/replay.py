@@ -17,6 +17,7 @@ A node that it made of several has the last one's, and whose weight it reads cou
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 import shutil
@@ -212,7 +213,24 @@ class _Work:
 def nodes_of(graph: GraphProto) -> Iterator[Node]:
     weights = {tensor.name for tensor in graph.initializer}
     for node in graph.node:
-        yield node.name, node.op_type, list(node.input), list(node.output), _module(node, weights)
+        attributes = dict(_attributes(node))
+        yield node.name, node.op_type, list(node.input), list(node.output), _module(node, weights), attributes
+
+
+def _attributes(node: NodeProto) -> Iterator[tuple[str, str]]:
+    """Those that are numbers or text, as JSON."""
+    from onnx import AttributeProto
+
+    plain = {
+        AttributeProto.INT: lambda value: value.i,
+        AttributeProto.FLOAT: lambda value: float(np.format_float_positional(np.float32(value.f))),
+        AttributeProto.STRING: lambda value: value.s.decode("utf-8", "replace"),
+        AttributeProto.INTS: lambda value: list(value.ints),
+        AttributeProto.FLOATS: lambda value: list(value.floats),
+    }
+    for attribute in node.attribute:
+        if attribute.type in plain:
+            yield attribute.name, json.dumps(plain[attribute.type](attribute))
 
 
 def _module(node: NodeProto, weights: set[str]) -> str:

@@ -9,7 +9,7 @@ flips.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # Operators that pass a Softmax's values through unchanged.
 _PASSING_THROUGH = REARRANGING | {"Cast"}
 _SOFTMAX = ("Softmax", "LogSoftmax")
+# Their outputs are places, which jump where values change a little.
+INDEX_OPERATORS = frozenset(("ArgMax", "ArgMin", "NonMaxSuppression", "NonZero", "TopK", "Unique"))
+_WHOLE = (2, 3, 4, 5, 6, 7, 9, 12, 13)  # of TensorProto: integers and booleans
 
 
 def watched_tensors(proto: ModelProto) -> list[str]:
@@ -35,10 +38,50 @@ def watched_tensors(proto: ModelProto) -> list[str]:
 
 def watched_by_output(proto: ModelProto) -> dict[str, str]:
     """For each output of the network the tensor that the error is measured on in its place. What no operator makes has
-    no error, and of sequences, maps and text none is measured."""
+    no error, and of sequences, maps and text none is measured. Nor is it on integers and on what was picked by index
+    (``left_out_outputs``), whose error says nothing; where that leaves no output, the tensors that are picked from
+    stand in."""
     graph = Graph(proto)
-    outputs = [info.name for info in proto.graph.output if info.name in graph.producer and _is_of_numbers(info.type)]
-    return {name: _watched(graph, name) for name in outputs}
+    picked = _picked(graph)
+    outputs = [
+        info.name
+        for info in proto.graph.output
+        if info.name in graph.producer and _is_of_numbers(info.type) and info.name not in picked
+    ]
+    watched = {name: _watched(graph, name) for name in outputs}
+    if watched:
+        return watched
+    makers = (node for node in graph.nodes if node.output and node.output[0] in picked)
+    sources = (name for node in makers for name in node.input)
+    return {name: _watched(graph, name) for name in sources if name in graph.producer and name not in picked}
+
+
+def left_out_outputs(proto: ModelProto, judged: Container[str]) -> dict[str, str]:
+    """The outputs that no error is measured on, and why; ``judged``: tensors that one was measured on."""
+    graph = Graph(proto)
+    picked, watched = _picked(graph), watched_by_output(proto)
+    reasons = {}
+    for name in graph.outputs:
+        if name in picked:
+            reasons[name] = "of indices or picked by them, which is no objective"
+        elif watched.get(name, name) not in judged:
+            reasons[name] = "whose error cannot be measured (its shape changes with the values, or it is no number)"
+    return reasons
+
+
+def _picked(graph: Graph) -> set[str]:
+    """Tensors of whole numbers that values decide, and all that is made with them."""
+    picked: set[str] = set()
+    for node in graph.nodes:
+        if node.op_type in INDEX_OPERATORS or picked & set(node.input):
+            outputs = list(node.output)
+            picked |= set(outputs[1:] if node.op_type == "TopK" and not picked & set(node.input) else outputs)
+    integers = {
+        info.name
+        for info in graph.proto.graph.output
+        if info.type.WhichOneof("value") == "tensor_type" and info.type.tensor_type.elem_type in _WHOLE
+    }
+    return (picked | integers) - {""}
 
 
 def _is_of_numbers(kind: TypeProto) -> bool:

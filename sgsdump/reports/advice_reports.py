@@ -1,4 +1,4 @@
-"""Which convolutions to raise to INT16: as a table, as the verdict below it, and as JSON."""
+"""Which convolutions to raise: table, verdict and JSON. Apart: sentences of its own, tested alone."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import cos, rmse
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
 from sgsdump.files.json_yaml import json_text
+from sgsdump.reports.cause_sentences import conv_config, int16_is_not_enough
 from sgsdump.reports.tables import aligned
 from sgsdump.reports.text import counted
-from sgsdump.tuning.advice import MAYBE, Advice, Measured, holds
-from sgsdump.tuning.sensitivity_analysis import Measurement, Totals, error_of, output_error
+from sgsdump.tuning.advice import MAYBE, Advice, Measured
+from sgsdump.tuning.causes import Exact
+from sgsdump.tuning.sensitivity_analysis import Measurement, error_of, output_error
 
 MOST_NAMES = 8
 # input_config.ini separates by commas, ends a value with a semicolon and strips quotes and blanks.
@@ -44,22 +47,25 @@ def advice_verdict(
     names: Sequence[str],
     limits: Thresholds,
     measurement: Measurement | None = None,
-    tried: Totals | None = None,
+    exact: Exact | None = None,
     rows: Sequence[Row] = (),
 ) -> str:
     """The outputs' loss, the inputs to raise and the gain, or that nothing is to be raised.
 
     names  the words of tensor_arrays to write.
-    tried  the outputs' sums against float with these raised.
+    exact  the outputs in the hardware's integers.
     rows   the comparison of the fixed model's dump with the float model's, where there is one.
     """
-    lines = list(_measured_lines(measurement, tried, limits)) if measurement else []
+    lines = list(_measured_lines(measurement, exact, limits)) if measurement and exact else []
     unknown = list(dict.fromkeys(a.convolution.shown_input for a in advice if not a.signs.limits))
     if unknown:
         lines.append(f"Not judged, as the ranges file has no range for them: {listed(unknown, MOST_NAMES)}.")
     if names:
-        if tried:
-            state = "the outputs are within limits" if holds(tried, limits) else f"still {limits}: raise the maybes too"
+        if exact and exact.raised:
+            state = "the outputs are within limits"
+            if not exact.raised.good(limits):
+                more = ": raise the maybes too" if maybes(advice) else ""
+                state = f"the outputs are still past the limits ({limits}){more}"
             lines.append(f"With {listed(names, MOST_NAMES)} raised {state}.")
         lines.append(f"Raise {len(names)}: put this into input_config.ini and calibrate again.")
         lines.append(conv_config(names))
@@ -74,19 +80,23 @@ def advice_verdict(
             all_judged = "Nothing to raise: no convolution needs INT16 inputs."
             lines.append("Nothing to raise among the rest." if unknown else all_judged)
         else:
-            lines.append(_on_the_maybes(listed(maybe, MOST_NAMES), measurement, limits))
+            lines.append(_on_the_maybes(listed(maybe, MOST_NAMES), exact, limits))
     return "".join(f"{line}\n" for line in lines)
 
 
 def advice_json(
-    advice: Sequence[Advice], tensor_arrays: Sequence[str], measurement: Measurement | None, tried: Totals | None
+    advice: Sequence[Advice],
+    tensor_arrays: Sequence[str],
+    measurement: Measurement | None,
+    exact: Exact | None,
+    findings: Sequence[Finding] = (),
 ) -> str:
     """Every convolution with its verdict, its reason and the numbers of both, in full precision.
 
-    tried  the outputs' sums with ``tensor_arrays`` raised.
+    exact  the outputs in the hardware's integers, with ``tensor_arrays`` raised among them.
     """
-    plans = {"all_8": measurement.all_8, "all_16": measurement.all_16} if measurement else {}
-    plans |= {"tensor_arrays": tried} if tried else {}
+    plans = {"all_8": exact.all_8.sums, "all_16": exact.all_16.sums} if exact else {}
+    plans |= {"tensor_arrays": exact.raised.sums} if exact and exact.raised else {}
     document = {
         "tensor_arrays": list(tensor_arrays),
         "pictures": measurement.pictures if measurement else 0,
@@ -94,6 +104,7 @@ def advice_json(
             plan: {name: {"cos": cos(sums), "rmse": rmse(sums)} for name, sums in totals.items()}
             for plan, totals in plans.items()
         },
+        "findings": [asdict(finding) for finding in findings],
         "convolutions": [_entry(entry) for entry in advice],
     }
     return json_text(document)
@@ -102,18 +113,6 @@ def advice_json(
 def maybes(advice: Iterable[Advice]) -> list[str]:
     """The inputs that would help most, where none has to be raised."""
     return list(dict.fromkeys(entry.convolution.shown_input for entry in advice if entry.verdict == MAYBE))
-
-
-def int16_is_not_enough(limits: Thresholds) -> str:
-    return (
-        f"Even with every convolution at 16 bits an output has {limits}: INT16 alone does not repair it; look at the "
-        f"ranges and the calibration pictures."
-    )
-
-
-def conv_config(names: Sequence[str]) -> str:
-    """The section of input_config.ini that raises these inputs."""
-    return f"[CONV_CONFIG]\ntensor_arrays='{','.join(names)}';"
 
 
 def _cells(entry: Advice, measured: bool) -> list[str]:
@@ -130,13 +129,16 @@ def _numbers(measured: Measured | None) -> list[str]:
     return [*(f"{error:.4f}" for error in errors), f"{round(100 * measured.removes_share)} %"]
 
 
-def _measured_lines(measurement: Measurement, tried: Totals | None, limits: Thresholds) -> Iterator[str]:
+def _measured_lines(measurement: Measurement, exact: Exact, limits: Thresholds) -> Iterator[str]:
     """A line for each judged tensor, and the mean where there are several."""
     pictures = counted(measurement.pictures, "picture")
-    yield f"Output error against float (RMSE), {pictures}, {measurement.runs} runs; past limits is {limits}:"
-    plans = [("all 8 bits", measurement.all_8), ("these raised", tried), ("all 16 bits", measurement.all_16)]
-    columns = [(title, totals) for title, totals in plans if totals is not None]
-    labels = {name: f"{name} (logits)" if name in measurement.logits else name for name in measurement.all_8}
+    yield (
+        f"Output error against float (RMSE) in the hardware's integers, {pictures}, {measurement.runs} runs; past "
+        f"limits is {limits}:"
+    )
+    plans = [("all 8 bits", exact.all_8), ("these raised", exact.raised), ("all 16 bits", exact.all_16)]
+    columns = [(title, plan.sums) for title, plan in plans if plan is not None]
+    labels = {name: f"{name} (logits)" if name in measurement.logits else name for name in exact.all_8.outputs}
     width = max(map(len, [*labels.values(), "mean"]))
     yield f"  {'':{width}}" + "".join(f"  {title:>12}" for title, _ in columns)
     for name, label in labels.items():
@@ -144,14 +146,19 @@ def _measured_lines(measurement: Measurement, tried: Totals | None, limits: Thre
         yield f"  {label:<{width}}{cells}"
     if len(labels) > 1:
         yield f"  {'mean':<{width}}" + "".join(f"  {output_error(totals):12.4f}" for _, totals in columns)
-    if not holds(measurement.all_16, limits):
+    if exact.raised is not None and exact.foreseen is not None:
+        yield (
+            f"The float approximation that ranks the convolutions foresaw {output_error(exact.foreseen):.4f} for these "
+            f"raised, {output_error(measurement.all_8):.4f} for all 8 bits."
+        )
+    if not exact.all_16.good(limits):
         yield int16_is_not_enough(limits)
 
 
-def _on_the_maybes(names: str, measurement: Measurement | None, limits: Thresholds) -> str:
-    if not measurement:
+def _on_the_maybes(names: str, exact: Exact | None, limits: Thresholds) -> str:
+    if exact is None:
         return f"Nothing is sure. Measure on pictures (-i) to know whether to raise {names}."
-    if not holds(measurement.all_8, limits):
+    if not exact.all_8.good(limits):
         return f"No convolution stands out: the error adds up from many. What would help most: {names}."
     return f"Nothing to raise. What would help most, if you want less error still: {names}."
 

@@ -8,37 +8,86 @@ from typing import Any
 
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.errors import listed
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, read_stages
 from sgsdump.quantisation.diagnosis.compared_pictures import Compared
+from sgsdump.quantisation.diagnosis.share import integer_share
 from sgsdump.quantisation.diagnosis.subject import Subject
-from sgsdump.reports.advice_reports import conv_config, int16_is_not_enough, maybes
+from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.objective import left_out_outputs, watched_by_output
+from sgsdump.quantisation.scales import INT16
+from sgsdump.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, within_a_step
+from sgsdump.reports.cause_sentences import conv_config
+from sgsdump.reports.diagnosis import Diagnosis, steps, verdict
 from sgsdump.reports.report import BLOB, PLAIN, Context, Layer, Plan, Report, Tradeoff, report_of
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
-from sgsdump.tuning.advice import MeasuredAdvice, holds
+from sgsdump.tuning.measured_advice import MeasuredAdvice
 from sgsdump.tuning.pareto import Pareto, Row
 from sgsdump.tuning.repair import Repair, Round
-from sgsdump.tuning.sensitivity_analysis import output_error
 
-MOST_NAMED = 4
 LONGEST_ATTRIBUTE = 60
+WITHIN = "the error is within half a step of its own type"
 
 
 def report_of_diagnosis(
     subject: Subject,
     compared: Compared,
-    advice: MeasuredAdvice | None,
-    limits: Thresholds = DOCUMENTED,
+    diagnosis: Diagnosis,
     context: Context = PLAIN,
 ) -> Report:
-    """advice  None where none could be measured."""
+    """The outputs first, then where, what to do, and every layer with what was measured of it."""
     context = _with_model(replace(context, ranges=subject.ranges), subject.float_model, compared)
+    comparison = compared.comparison
+    report = report_of(comparison, diagnosis.limits, context, steps(diagnosis))
+    layers = _with_measured(report.layers, diagnosis)
+    good = diagnosis.good and bool(diagnosis.share.convolutions)
+    return replace(report, verdict=verdict(diagnosis, comparison), layers=layers, good=good)
+
+
+def diagnosed(
+    subject: Subject, outputs: PlanOutputs, advice: MeasuredAdvice | None, compared: Compared, limits: Thresholds
+) -> Diagnosis:
+    """The facts of a diagnosis."""
+    facts = read_facts(subject.fixed_model)
+    proto = deployed(subject.float_model)
+    stored = facts.tensors if facts else {}
+    within = set()
+    for row in compared.comparison.rows:
+        tensor, reach = stored.get(row.name), subject.ranges.get(row.name)
+        if tensor is not None and row.sums is not None and reach is not None:
+            wide = reach.at(INT16)
+            if within_a_step(row.sums, float(tensor.quant.scale), wide.high - wide.low):
+                within.add(row.name)
+    labels = {name: f"{name} (for {output})" for output, name in watched_by_output(proto).items() if name != output}
+    return Diagnosis(
+        outputs,
+        advice,
+        limits,
+        integer_share(subject.float_model, facts),
+        _raised_by(subject, advice),
+        labels,
+        left_out_outputs(proto, outputs.outputs),
+        frozenset(within),
+    )
+
+
+def _raised_by(subject: Subject, advice: MeasuredAdvice | None) -> dict[str, list[str]]:
+    """Inputs at INT16, by who raised them: the user, the level of calibration, or whoever made the fixed model."""
     if advice is None:
-        return report_of(compared.comparison, limits, context)
-    report = report_of(compared.comparison, limits, context, _advised_steps(advice))
-    return replace(report, layers=_with_measured(report.layers, advice))
+        return {}
+    analysis, raised = advice.measured.analysis, advice.measured.raised
+    words = RaisedInputs(analysis).inputs_of(subject.config.tensor_arrays) if subject.config.tensor_arrays else ()
+    users = {analysis.domain[name] for name in words}
+    everything = (subject.config.conv_format or "") not in ("", "ALL_UINT8")
+    by: dict[str, list[str]] = {"you": [], "the calibration level": [], "the fixed model": []}
+    for name in raised:
+        of_user = everything or analysis.domain[name] in users
+        by["you" if of_user else "the calibration level" if subject.made else "the fixed model"].append(name)
+    forced = [name for name in analysis.first_inputs if analysis.domain[name] in analysis.forced_domains]
+    return {**by, "the plan of types": forced}
 
 
 def report_of_repair(
@@ -100,45 +149,33 @@ def _with_model(context: Context, model: Model, compared: Compared) -> Context:
     return replace(context, sample=compared.sample, benchmark=compared.benchmark, attributes=attributes_of(model))
 
 
-def _advised_steps(advice: MeasuredAdvice) -> Iterator[Step]:
-    """The steps of a measured advice; the text to copy is the [CONV_CONFIG] to put into input_config.ini."""
-    measured, measurement, limits = advice.measured, advice.measured.measurement, advice.measured.limits
-    tried = measured.tried
-    if advice.good:
-        names = advice.config_names
-        has = f"; the fixed model has {listed(names, MOST_NAMED)} at INT16 already" if names else ""
-        copy = conv_config(names) if names else ""
-        yield Step(f"Nothing more has to be raised to INT16: no output has {limits}{has}.", copy)
-        return
-    if tried is not None:
-        errors = [output_error(totals) for totals in (measurement.all_8, tried, measurement.all_16)]
-        state = "within the limits" if holds(tried, limits) else f"still {limits}"
-        yield Step(
-            f"Put this into input_config.ini and calibrate again: with {counted(len(measured.names), 'input')} of "
-            f"convolutions at INT16 the outputs' error goes to {errors[1]:.4f}, {state} ({errors[0]:.4f} with all at 8 "
-            f"bits, {errors[2]:.4f} with all at 16; measured on {counted(measurement.pictures, 'picture')}).",
-            conv_config(advice.config_names),
-        )
-    if not holds(measurement.all_16, limits):
-        yield Step(int16_is_not_enough(limits))
-    maybe = maybes(advice.advice)
-    if maybe and not (tried is not None and holds(tried, limits)):
-        yield Step(f"What would help most{' after that' if tried is not None else ''}: {listed(maybe, MOST_NAMED)}.")
-
-
-def _with_measured(layers: Sequence[Layer], advice: MeasuredAdvice) -> tuple[Layer, ...]:
-    """The layers, with their own and their inherited error measured where a convolution ends in them."""
-    own_errors: dict[str, float] = {}
-    inherited: dict[str, float] = {}
-    for sensitivity in advice.measured.measurement.sensitivities:
-        own_errors |= {advice.measured.layers[name]: error for name, error in sensitivity.own.items()}
-        inherited |= {advice.measured.layers[name]: error for name, error in sensitivity.inherited.items()}
+def _with_measured(layers: Sequence[Layer], diagnosis: Diagnosis) -> tuple[Layer, ...]:
+    """The layers, with what was measured where a convolution ends in them; what the causes name is marked in place of
+    where a figure rises."""
+    columns = diagnosis.measured
+    if diagnosis.advice is None:
+        return tuple(layers)
+    stored = diagnosis.advice.measured.layers
+    named = {stored[name] for finding in diagnosis.advice.causes for name in finding.names if name in stored}
 
     def measured(layer: Layer) -> Layer:
-        if layer.name not in own_errors:
-            return layer
-        figures = replace(layer.figures, own_error=own_errors[layer.name], inherited=inherited[layer.name])
-        return replace(layer, figures=figures)
+        own = columns.get(layer.name, {})
+        figures = replace(
+            layer.figures,
+            own_error=own.get("own"),
+            inherited=own.get("inherited"),
+            in_all=own.get("in_all"),
+            brings=own.get("brings"),
+            gives_back=own.get("gives_back"),
+        )
+        within = layer.name in diagnosis.resolution and layer.verdict == "fail"
+        return replace(
+            layer,
+            figures=figures,
+            rises=layer.name in named,
+            verdict="pass" if within else layer.verdict,
+            note="; ".join(filter(None, [layer.note, WITHIN if within else ""])),
+        )
 
     return tuple(map(measured, layers))
 

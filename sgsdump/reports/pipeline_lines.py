@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sgsdump.dumps.formats.sdaa.dump_info import InputEntry, OutputEntry
+from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
 from sgsdump.pipeline.bisection import Bisection, Tried, tried_line
+from sgsdump.pipeline.whole_run import WholeRun
 from sgsdump.reports.text import counted
+
+_LISTED = 5
 
 
 def random_lines(inputs: Sequence[InputEntry]) -> list[str]:
@@ -40,27 +44,72 @@ def summary_lines(outputs: Sequence[OutputEntry], folder: Path) -> list[str]:
     return [*lines, f"{folder}: {counted(len(outputs), 'tensor')}, {summary}"]
 
 
+def whole_run_lines(whole: WholeRun) -> list[str]:
+    """Where the whole model in one run gives other outputs than the dump; nothing where it gives the same."""
+    if whole.failed:
+        return [f"not judged: the whole model in one run: {whole.failed}"]
+    if whole.agrees:
+        return []
+    outputs = listed([f"{shown(name)} by {by:.3g}" for name, by in whole.differing.items()], _LISTED)
+    lines = [f"the whole model in one run gives other outputs than this dump (max|difference| / max|value|): {outputs}"]
+    if whole.fused:
+        first, *more = whole.fused
+        others = f"; then {listed([shown(error.name) for error in more], _LISTED)}" if more else ""
+        lines.append(
+            f"wrong only while it is fused: {shown(first.name)} ({first.op_type}), own error {first.error:.3g}{others}"
+        )
+    return lines
+
+
 def bisection_lines(bisection: Bisection, threshold: float) -> list[str]:
-    """The first tensor that differs and what it is made from; or that none was found."""
-    cost = f"{len(bisection.tried)} of {bisection.in_all} tensors tried"
+    """The first tensor that differs and what it is made from; or that none was found, and how many were not looked
+    at."""
     first = bisection.first
     if first is None:
-        lines = [
-            f"given by neither executor: {shown(tried.name)}: {shown(tried.missing.reason)}"
-            for tried in bisection.failed
-            if tried.missing
-        ]
-        none = "no other tensor differs" if lines else "no tensor differs"
-        return [*lines, f"{none} by more than {threshold:g}, max|difference| / max|value| ({cost})"]
+        return [*_given_by_neither(bisection), _none_differs(bisection, threshold)]
     node = f"node {first.node}, " if first.node else ""
     inputs = ", ".join(map(_input_text, first.inputs)) or "the model's inputs only"
-    difference = f"max|difference| / max|value| is {first.difference:.3g}, over {threshold:g}"
+    figure = "max|difference| / max|value|"
+    difference = f"{figure} is {first.difference:.3g}, over {threshold:g}"
+    if first.side:
+        difference = f"{first.side} computes it wrong from right inputs: {difference}"
     if first.missing:
         difference = f"executor {first.missing.executors[0]} does not give it: {shown(first.missing.reason)}"
-    return [
-        f"first difference: {shown(first.name)} ({node}{first.op_type}): {difference} ({cost})",
+    lines = [
+        f"first difference: {shown(first.name)} ({node}{first.op_type}): {difference} ({_cost(bisection)})",
         f"made from: {inputs}",
     ]
+    if bisection.fused:
+        lines.append(
+            "only while it is fused: with every tensor of a segment an output it is right (--mode isolated dumps it)"
+        )
+    if bisection.others:
+        lines.append(f"wrong by their own operator too: {listed(list(map(shown, bisection.others)), _LISTED)}")
+    return lines
+
+
+def _given_by_neither(bisection: Bisection) -> list[str]:
+    return [
+        f"given by neither executor: {shown(tried.name)}: {shown(tried.missing.reason)}"
+        for tried in bisection.failed
+        if tried.missing
+    ]
+
+
+def _none_differs(bisection: Bisection, threshold: float) -> str:
+    limit = f"by more than {threshold:g}, max|difference| / max|value| of a channel"
+    unseen = bisection.in_all - bisection.looked_at
+    if bisection.looked_at > len(bisection.tried):
+        none = f"no operator differs beyond rounding {limit}: {counted(bisection.looked_at, 'tensor')} looked at"
+        return f"{none}, {unseen} not given by both" if unseen > 0 else f"{none}, all there are"
+    none = f"none of the {len(bisection.tried)} tried differs {limit}"
+    return f"{none}; {unseen} not looked at" if unseen > 0 else none
+
+
+def _cost(bisection: Bisection) -> str:
+    if bisection.looked_at > len(bisection.tried):
+        return f"{bisection.looked_at} of {bisection.in_all} tensors looked at"
+    return f"{len(bisection.tried)} of {bisection.in_all} tensors tried"
 
 
 def _input_text(tried: Tried) -> str:

@@ -53,8 +53,10 @@ class Figures:
 
     sqnr       in dB.
     rise       rmse less the highest rmse among the sources.
-    own_error  measured: the rmse with this layer's convolution alone quantised, and ``inherited`` that with all others
-               quantised; None where it was not measured.
+    own_error  measured: the rmse with this layer's convolution alone quantised, ``inherited`` that with all others
+               quantised, and ``in_all`` with all, of one model; None where it was not measured.
+    brings     measured: the part of the outputs' error that this convolution alone brings, and ``gives_back`` the part
+               that goes away with it alone put right.
     mean_rmse  over all pictures; None for one picture.
     """
 
@@ -65,6 +67,9 @@ class Figures:
     rise: float = 0.0
     own_error: float | None = None
     inherited: float | None = None
+    in_all: float | None = None
+    brings: float | None = None
+    gives_back: float | None = None
     mean_rmse: float | None = None
 
 
@@ -148,6 +153,7 @@ class Report:
     layers    in depth order.
     left_out  the layers that were not compared, and why.
     limits    thresholds by metric (``cos``, ``rmse``, ``mse``, ``sqnr``), for the lines in the chart.
+    good      the verdict in one word; None: whether no layer fails.
     """
 
     title: str
@@ -159,6 +165,7 @@ class Report:
     tradeoff: Tradeoff | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     facts: Sequence[tuple[str, str]] = ()
+    good: bool | None = None
 
 
 def report_of(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from sgsdump.files.escaping import escaped
+
+_END = "\r\n"  # by it the csv module quotes what holds either; lines end with the second alone
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Container[int] = (), gap: str = "  ") -> list[str]:
@@ -23,8 +24,14 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = (), gap: str 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """CSV with a line of titles. Missing cells are empty; texts that a spreadsheet would run begin with ``'``."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, columns, lineterminator="\n")
+    lines = _Lines()
+    table = csv.DictWriter(lines, columns, lineterminator=_END)
     table.writeheader()
     table.writerows(map(escaped, rows))
-    return text.getvalue()
+    return "".join(f"{line.removesuffix(_END)}\n" for line in lines)
+
+
+class _Lines(list[str]):
+    """The lines that a writer of the csv module makes, one by one."""
+
+    write = list.append

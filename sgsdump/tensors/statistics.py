@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class Statistics:
     l2norm           square root of the sum of squares of the finite values.
     count            all elements, NaN and Inf included.
     nan, negative_inf, positive_inf   how many elements are not finite.
+    checksum         of the values as they were dumped, after its kind: ``md5:1a2b3c4d``.
 
     Statistics that a run dumped have the rounding of their writer, and may follow its own rule for NaN and Inf.
     """
@@ -39,6 +40,7 @@ class Statistics:
     nan: int | None = None
     negative_inf: int | None = None
     positive_inf: int | None = None
+    checksum: str | None = field(default=None, kw_only=True)
 
     @property
     def inf(self) -> int:
@@ -152,20 +154,24 @@ def count_outside(values: np.ndarray, low: float, high: float) -> int:
     return outside
 
 
-def central_span(counts: np.ndarray, low: float, high: float, share: float = 0.99) -> tuple[float, float]:
-    """The interval that leaves at most ``(1 - share) / 2`` of the counted values out at each end, to one bin's width.
+def narrowest_span(counts: np.ndarray, low: float, high: float, share: float = 0.99) -> tuple[float, float]:
+    """The narrowest interval that holds at least ``share`` of the counted values, to one bin's width; of several the
+    one that leaves out about as many at either end. What is one-sided, as after a Relu, is cut at its far end alone.
 
     counts are ``histogram``'s over [low, high]. Returns (nan, nan) when they are all zero.
     """
-    below = np.cumsum(counts)
-    total = int(below[-1]) if below.size else 0
+    below = np.concatenate([[0], np.cumsum(counts)])
+    total = int(below[-1])
     if not total:
         return math.nan, math.nan
-    cut = (1 - share) / 2 * total
-    first = int(np.searchsorted(below, cut, side="right"))
-    last = int(np.searchsorted(below, total - cut, side="left"))
+    last = np.searchsorted(below, below[:-1] + math.ceil(share * total * (1 - 1e-12)), side="left")
+    starts = np.flatnonzero(last < len(below))
+    widths = last[starts] - starts
+    ties = starts[widths == widths.min()]
+    left_out = np.abs(below[ties] - (total - below[last[ties]]))
+    first = int(ties[np.argmin(left_out)])
     step = high / len(counts) - low / len(counts)
-    return low + first * step, min(low + (last + 1) * step, high)
+    return low + first * step, min(low + int(last[first]) * step, high)
 
 
 def _chunks(values: np.ndarray) -> Iterator[np.ndarray]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sgsdump.errors import FormatError, ValuesError
+from sgsdump.files.mapped import copied, in_memory
 from sgsdump.notebook import as_html
 from sgsdump.tensors.device import PLAIN, device_shape, is_device, logical_origin, to_device, to_logical
 from sgsdump.tensors.dtypes import is_complex, is_float, is_number, name_of
@@ -26,6 +27,7 @@ __all__ = ["Quant", "Tensor", "TensorInfo"]
 
 DEVICE_LAYOUTS = ("NC1HWC0", "NDC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")
 BLOCK = 16  # elements of a block of a device's layout; of C0 (N0 of FRACTAL_NZ) 32 of one byte, 64 of four bits
+_BASIC = (int, np.integer, slice, type(...), type(None))  # the parts of an index that numpy answers by a view
 _LETTERS = {"NC1HWC0": "CHNW", "NDC1HWC0": "CDHNW", "FRACTAL_Z": "CHNW"}
 
 
@@ -102,16 +104,31 @@ class Tensor:
         return self.info.layout
 
     def raw(self) -> np.ndarray:
-        """Everything the file holds for this tensor, without cropping: flat or shaped, of ``info.dtype``."""
+        """Everything the file holds for this tensor, without cropping: flat or shaped, of ``info.dtype``. A copy or a
+        view as in ``stored``."""
+        return copied(self._load())
+
+    def raw_view(self) -> np.ndarray:
+        """As ``raw``, of a mapped file always a view, which costs nothing: for code that reads it by ``in_memory``,
+        ``write_array`` or through a descriptor."""
         return self._load()
 
     def stored(self) -> np.ndarray:
-        """The stored values in ``info.shape`` (flat when the shape is unknown); read-only when memory-mapped.
+        """The stored values in ``info.shape`` (flat when the shape is unknown); read-only when they are of a file.
+
+        Of a dump's file they are a copy, unless they take more than 64 MiB: then they are a view of the mapped file,
+        which costs no memory and dies with its file. If another program truncates that meanwhile, the next look at the
+        view ends the process (SIGBUS); if it rewrites it, the view shows the new values. ``np.array(...)`` copies it.
+        Raises FileChanged when the file is not as it was when the dump was opened.
 
         A payload larger than its shape is cropped to its first elements, which is right for the picture inputs
         the SDK over-allocates. Raises FormatError when the payload is smaller than the shape, ValuesError when
         it is an integer buffer padded per pixel (eliminateGarbage off), where the first elements are not the tensor.
         """
+        return copied(self.stored_view())
+
+    def stored_view(self) -> np.ndarray:
+        """As ``stored``, of a mapped file always a view, as ``raw_view`` is."""
         array = self._load()
         shape = self.info.shape
         if shape is None or array.shape == shape:
@@ -127,7 +144,8 @@ class Tensor:
 
     def real(self, layout: str | None = None) -> np.ndarray:
         """The float32 values this tensor means, in the shape ``stored`` gives; complex ones as pairs (real, imaginary)
-        along a further last axis of 2, so that a comparison takes both into account. Booleans are 0.0 and 1.0.
+        along a further last axis of 2, so that a comparison takes both into account. Booleans are 0.0 and 1.0. A copy,
+        but of float32 values beyond 64 MiB, which are as ``stored`` gives them.
 
         layout   None: as stored. ``"logical"``: a device's layout undone. ``"NCHW"``, ``"NHWC"`` …: the axes in this
                  order too, which the tensor's own layout must allow.
@@ -152,7 +170,8 @@ class Tensor:
         to = replace(info, shape=origin.shape, layout=origin.layout, origin=None)
 
         def load() -> np.ndarray:
-            return to_logical(self.raw() if info.shape is None else self.stored(), info.layout or "", origin)
+            stored = self.raw_view() if info.shape is None else self.stored_view()
+            return to_logical(in_memory(stored), info.layout or "", origin)
 
         return Tensor(to, load, self.statistics)
 
@@ -170,7 +189,7 @@ class Tensor:
         if quant is not None and quant.axis is not None:
             quant = replace(quant, axis=order.index(quant.axis % len(order)))
         to = replace(info, shape=shape, layout=layout, quant=quant)
-        return Tensor(to, lambda: tensor.stored().transpose(order), tensor.statistics)
+        return Tensor(to, lambda: tensor.stored_view().transpose(order), tensor.statistics)
 
     def close(self, owner: str = "it") -> None:
         """Let go of the values; asking for them then raises ValuesError. Arrays made before stay valid: a mapped file
@@ -185,7 +204,9 @@ class Tensor:
     def __getitem__(self, index: Any) -> Any:
         """The real values of a part, in the stored layout, by any index numpy takes; the rest is neither read from a
         mapped file nor converted. Raises IndexError, and ValuesError as ``real`` does."""
-        return real_part(self.stored(), index, self.info)[()]
+        is_basic = all(isinstance(part, _BASIC) for part in (index if isinstance(index, tuple) else (index,)))
+        stored = self.stored_view() if is_basic else in_memory(self.stored_view())
+        return real_part(stored, index, self.info)[()]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """The real values, for ``np.asarray`` and ``np.array``."""
@@ -217,7 +238,8 @@ class Scaling:
 class Values:
     """Stored values and how a chunk of them becomes real ones (None: the stored values are real).
 
-    array may be memory-mapped, unaligned or a transposed view; it is never written to. scaling says what ``to_real``
+    array may be a view of a mapped file, which is to be read by ``in_memory`` or through a descriptor, unaligned or a
+    transposed view; it is never written to. scaling says what ``to_real``
     does, where that is all of it.
     """
 
@@ -235,14 +257,14 @@ def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
 
     Raises ValuesError for integers whose true scale is not known.
     """
-    stored = tensor.stored()
+    stored = tensor.stored_view()
     info = tensor.info if quant is None else replace(tensor.info, quant=quant)
     if is_complex(stored.dtype) or not is_number(stored.dtype):
-        return Values(tensor.real())
+        return Values(real_values(in_memory(stored), tensor.info))
     if is_float(stored.dtype) or info.quant is None:
         return Values(stored)
     if not info.quant.exact or info.quant.axis is not None or np.size(info.quant.scale) != 1:
-        return Values(dequantise(stored, info))
+        return Values(dequantise(in_memory(stored), info))
     scaling = Scaling(float(checked_scale(info, (1,)).reshape(())), info.quant.zero_point)
     return Values(stored, lambda chunk: dequantise(chunk, info), scaling)
 
@@ -266,7 +288,7 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
     c0 = 4 * BLOCK if name_of(info.dtype).endswith("int4") else 2 * BLOCK if info.dtype.itemsize == 1 else BLOCK
     shape = device_shape(info.shape, of, layout, c0, BLOCK)
     to = replace(info, shape=shape, layout=layout, origin=Origin(info.shape, info.layout))
-    return Tensor(to, lambda: to_device(tensor.stored(), of, layout, c0, BLOCK))
+    return Tensor(to, lambda: to_device(in_memory(tensor.stored_view()), of, layout, c0, BLOCK))
 
 
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -286,7 +308,7 @@ def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
         if not (info.layout or "").startswith("FRACTAL_NZ") or len(stored) < 3 or stored[-2] % BLOCK:
             raise
         logical_origin(completed := replace(completed, shape=(*stored[:-2], stored[-2] // BLOCK, BLOCK, stored[-1])))
-    return Tensor(completed, tensor.raw, tensor.statistics)
+    return Tensor(completed, tensor.raw_view, tensor.statistics)
 
 
 def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
@@ -305,7 +327,7 @@ def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
 
 def real_part(stored: np.ndarray, index: Any, info: TensorInfo) -> np.ndarray:
     """``real_values(stored, info)[index]``, of which only that part is read and converted."""
-    part = np.asarray(stored[index])
+    part = in_memory(np.asarray(stored[index]))
     if info.quant is None or not is_scaled(stored.dtype):
         return real_values(part, info)
     scale = checked_scale(info, stored.shape)

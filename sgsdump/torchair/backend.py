@@ -77,7 +77,7 @@ def _write_listing(graph: str, number: int, operators: Sequence[Operator]) -> No
 
 
 def _listed(operator: Operator) -> GraphOperator:
-    facts = {"_module": operator.module, "_source": operator.source, "_also": " ".join(operator.aliases)}
+    facts = {"_module": operator.module, "_source": operator.call.source, "_also": " ".join(operator.aliases)}
     attributes = tuple((name, value) for name, value in facts.items() if value)
     return GraphOperator(operator.name, operator.op_type, operator.inputs, attributes)
 

@@ -231,10 +231,12 @@ def _line(operator: Operator, side: str, slot: int, tensor: Any) -> dict[str, An
         "id": str(operator.number),
         "op_type": operator.op_type,
         "module": operator.module,
-        "source": operator.source,
+        "source": operator.call.source,
+        "param": operator.call.param,
         "side": side,
         "slot": slot,
         "moment": "after" if side == "out" else "before",
+        **({"weight": operator.name} if operator.weight else {}),
         "dtype": dtype_name(tensor),
         "shape": [int(size) for size in tensor.shape],
     }

@@ -24,7 +24,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 from unittest.mock import patch
@@ -43,9 +43,18 @@ _STORES = frozenset("_modules _parameters _buffers".split())
 _PROGRAM_LINE = re.compile(r'File "([^"]*)", line (\d+)')
 # Reports what could not be done as asked; TorchAir has one too.
 logger = logging.getLogger("sgsdump.torchair")
+_MOST_IN_LIST = 64
 _NOT_TRACED = ("_enter_autocast", "_exit_autocast")
 _SLOT = re.compile(r"(input|output)([0-9]{1,9})")
 Slots = frozenset[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """``source`` is the line of the program, ``param`` the arguments that are numbers or text, by name."""
+
+    source: str = ""
+    param: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class Operator:
     node      its name in the graph; ``name`` what it is called by in the dump.
     number    its place in the graph, from 1.
     reads     the nodes it reads; ``inputs`` the same as outputs of operators, ``conv2d:0``.
-    module    where it stands in the program's network, ``layer1.0.conv``; ``source`` the line that calls it.
+    module    where it stands in the program's network, ``layer1.0.conv``; ``call``: how the program calls it.
     writes    it may write into its inputs.
     marked    it stands in a ``scope.data_dump()`` block.
     weight    it brings a weight or a buffer of the network.
@@ -69,7 +78,7 @@ class Operator:
     inputs: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     module: str = ""
-    source: str = ""
+    call: Call = Call()
     writes: bool = False
     marked: bool = False
     weight: bool = False
@@ -177,10 +186,26 @@ def _operator(node: Any, op_type: str, number: int, inputs: tuple[str, ...], ali
         inputs,
         (alias,),
         _module_of(node.meta),
-        _line_of(node.meta),
+        Call(_line_of(node.meta), _param(node)),
         _writes(node),
         is_marked(node.meta),
     )
+
+
+def _param(node: Any) -> dict[str, Any]:
+    """By the names of the operator's schema; of one without a schema by their positions."""
+    schema = getattr(node.target, "_schema", None)
+    arguments = list(schema.arguments) if schema is not None else []
+    values = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+    names = [*(argument.name for argument in arguments), *map(str, range(len(arguments), len(node.args)))]
+    values |= {**dict(zip(names, node.args)), **node.kwargs}
+    return {name: value for name, value in values.items() if _is_simple(value)}
+
+
+def _is_simple(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return len(value) <= _MOST_IN_LIST and all(map(_is_simple, value))
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _data(node: Any, text: str, number: int, names: set[str]) -> Operator:

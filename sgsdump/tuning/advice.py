@@ -2,15 +2,11 @@
 
 What was measured (``sensitivity_analysis``) outranks the manual's rules of thumb (``rules_of_thumb``); where the two
 disagree the reason says so. Convolutions whose inputs share one domain are raised together, so they get one verdict.
-
-``measure`` and ``advise_by_measure`` advise on a fixed model that was compared on pictures: what its outputs lose, and
-which convolutions to raise for it, measured one by one. They start from the fixed model as it is: what it has at INT16
-already stays there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,34 +14,19 @@ from sgsdump.comparison.distribution import LEVELS, WIDE
 from sgsdump.comparison.metrics import cos, mse, rmse
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.tables import data_frame
-from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.analysis import Analysis, analyse
-from sgsdump.quantisation.fixed_facts import read_facts
-from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.pictures import pictures_of
-from sgsdump.quantisation.scales import INT16
-from sgsdump.tuning.rules_of_thumb import RMSE_OVER, Convolution, Signs, config_names, convolutions, read_signs
-from sgsdump.tuning.sensitivity_analysis import (
-    LabelledPictureFeed,
-    LayerSensitivity,
-    Measurement,
-    SensitivityAnalysis,
-    Totals,
-    output_error,
-)
+from sgsdump.tuning.rules_of_thumb import RMSE_OVER, Convolution, Signs
+from sgsdump.tuning.sensitivity_analysis import LayerSensitivity, Measurement, output_error
 
 if TYPE_CHECKING:
-    from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.metrics import Sums
-    from sgsdump.models.model import Model
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
-    from sgsdump.quantisation.diagnosis.subject import Subject
 
 YES, MAYBE, NO = "yes", "maybe", "no"
 VERDICTS = (YES, MAYBE, NO)
 # Alone at 8 bits a convolution brings this part of the output error of all at 8 bits. Errors add like their squares:
 # below a twentieth, the output gains nothing that can be seen from raising it.
 MUCH, SOME = 0.2, 0.05
+# Raising one of many that are alike gives back less than this; what it brings alone tells them apart.
+NOTABLE = 0.1
 
 
 @dataclass(frozen=True)
@@ -54,6 +35,7 @@ class Measured:
 
     own, inherited, brings, left  see ``LayerSensitivity``.
     brings_share, removes_share   parts of the output error with every convolution at 8 bits.
+    held_share                    the part that goes away where its range, too, holds the values; None where it does.
     """
 
     own: float
@@ -62,6 +44,22 @@ class Measured:
     left: float
     brings_share: float
     removes_share: float
+    held_share: float | None = None
+
+    @property
+    def clipped(self) -> bool:
+        """Whether its input's range costs what 16 bits do not give back."""
+        return self.held_share is not None and self.held_share - self.removes_share >= SOME
+
+    @property
+    def gives_back(self) -> float:
+        """The part of the output error that goes away with this one alone put right."""
+        return max(self.removes_share, self.held_share or 0.0)
+
+    @property
+    def weight(self) -> tuple[float, float]:
+        """What causes are ranked by: what they give back where that is more than noise, then what they bring."""
+        return (self.gives_back if self.gives_back >= NOTABLE else 0.0, self.brings_share)
 
 
 @dataclass(frozen=True)
@@ -80,16 +78,19 @@ def advise(
     signs: Mapping[str, Signs],
     measurement: Measurement | None = None,
     limits: Thresholds = DOCUMENTED,
+    good: bool | None = None,
 ) -> tuple[Advice, ...]:
     """One Advice for each convolution, worst first.
 
     signs   by convolution's name.
-    limits  what the outputs must hold; where they do with every convolution at 8 bits, no verdict is above maybe.
+    limits  what the outputs must hold; where they do as they are, no verdict is above maybe.
+    good    whether they do, where that is known from the integer model.
     """
     measured_layers = measurement.sensitivities if measurement else ()
     by_name = {name: sensitivity for sensitivity in measured_layers for name in sensitivity.own}
     total = output_error(measurement.all_8) if measurement else 0.0
-    good = measurement is not None and holds(measurement.all_8, limits)
+    if good is None:
+        good = measurement is not None and holds(measurement.all_8, limits)
     advice = []
     for conv in convolutions:
         evidence = signs[conv.name]
@@ -107,9 +108,9 @@ def advise(
 def measured(sensitivity: LayerSensitivity, name: str, total: float) -> Measured:
     """A convolution's sensitivity as parts of ``total``, the output error with every convolution at 8 bits."""
     brings, removes = (sensitivity.brings / total, 1 - sensitivity.left / total) if total else (0.0, 0.0)
-    return Measured(
-        sensitivity.own[name], sensitivity.inherited[name], sensitivity.brings, sensitivity.left, brings, removes
-    )
+    held = 1 - sensitivity.held / total if sensitivity.held is not None and total else None
+    own, inherited = sensitivity.own[name], sensitivity.inherited[name]
+    return Measured(own, inherited, sensitivity.brings, sensitivity.left, brings, removes, held)
 
 
 def holds(outputs: Mapping[str, Sums], limits: Thresholds) -> bool:
@@ -130,7 +131,10 @@ def tensor_arrays(advice: Iterable[Advice], order: Iterable[Convolution]) -> tup
 def _by_measure(conv: Convolution, evidence: Signs, measured: Measured, good: bool) -> Advice:
     share = f"alone at 8 bits it brings {_percent(measured.brings_share)} of the output error"
     rules = rules_text(evidence)
-    if measured.brings_share >= MUCH and not good:
+    if measured.clipped and not good:
+        gain = f"with one that does, {_percent(measured.gives_back)} of the output error goes away"
+        return Advice(conv, NO, f"its range does not hold its values: {gain}; 16 bits do not help", evidence, measured)
+    if max(measured.brings_share, measured.removes_share) >= MUCH and not good:
         reason = [f"{share}; raised alone, {_percent(measured.removes_share)} of it goes away"]
         reason.append(rules or "no rule of thumb sees it")
         return Advice(conv, YES, "; ".join(reason), evidence, measured)
@@ -205,10 +209,12 @@ def _with_domain(entry: Advice, best: Advice) -> Advice:
 
 def _rank(entry: Advice) -> tuple:
     """Worst first; the picture's convolution last."""
-    brings = entry.measured.brings if entry.measured else 0.0
+    gives, brings = entry.measured.weight if entry.measured else (0.0, 0.0)
+    clipped = entry.measured is not None and entry.measured.clipped
     error = entry.signs.after.error if entry.signs.after else 0.0
     conv = entry.convolution
-    return VERDICTS.index(entry.verdict), conv.reads_picture, -brings, -entry.signs.fired, -error, -entry.signs.width
+    verdict = -1 if clipped else VERDICTS.index(entry.verdict)
+    return verdict, conv.reads_picture, -gives, -brings, -entry.signs.fired, -error, -entry.signs.width
 
 
 def _percent(share: float) -> str:
@@ -231,101 +237,3 @@ def _line_of(entry: Advice, measured: Iterable[str]) -> dict[str, Any]:
     facts = {"verdict": entry.verdict, "reason": entry.reason, "levels": entry.signs.levels}
     numbers = {name: getattr(entry.measured, name, None) for name in measured}
     return asdict(entry.convolution) | facts | {"range_low": low, "range_high": high} | numbers
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredModel:
-    """The measurements made before anything is compared.
-
-    raised       first inputs, one of each domain, that the fixed model has at INT16.
-    names        those and what is advised to raise; ``tried`` is with them raised, None where there are none.
-    layers       convolution -> the tensor that its operator stores; ``judged`` are those the outputs are judged by.
-    """
-
-    subject: Subject
-    limits: Thresholds
-    analysis: Analysis
-    convolutions: tuple[Convolution, ...]
-    measurement: Measurement
-    raised: tuple[str, ...]
-    names: tuple[str, ...]
-    tried: Totals | None
-    layers: Mapping[str, str]
-    judged: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredAdvice:
-    """advice    on every convolution, worst first.
-    outputs   the judged tensors' sums on all pictures, of the fixed model as it is; only those that were compared.
-    good      whether ``outputs`` are within the limits.
-    """
-
-    measured: MeasuredModel
-    advice: tuple[Advice, ...]
-    outputs: Totals
-    good: bool
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The inputs to have at INT16: what the fixed model has where its outputs are good."""
-        return self.measured.raised if self.good else self.measured.names
-
-    @property
-    def config_names(self) -> tuple[str, ...]:
-        """``names`` as ``tensor_arrays`` takes them."""
-        return config_names(self.names, self.measured.convolutions)
-
-
-def measure(
-    subject: Subject, pairs: PicturePairs, limits: Thresholds = DOCUMENTED, progress: Progress = SILENT
-) -> MeasuredModel | None:
-    """None where there is nothing to measure: no ranges, or no convolution that could be raised.
-
-    pairs  the pictures to measure on; a few will do. Raises ValuesError where the outputs cannot be measured.
-    """
-    analysis = analyse(deployed(subject.float_model), pictures_of(subject.float_model, subject.config, subject.ranges))
-    convs = convolutions(analysis)
-    if not subject.ranges or all(conv.reads_picture for conv in convs):
-        return None
-    trial = SensitivityAnalysis(subject.float_model, subject.ranges, subject.config, subject.per_channel)
-    with progress.bar("advise", "run", trial.runs * len(pairs)) as advance:
-        measurement = trial.measure(_labelled(pairs), advance)
-    raised = _raised_of(subject.fixed_model, [conv for conv in convs if conv.domain not in analysis.forced_domains])
-    advice = advise(convs, read_signs(analysis, convs, subject.ranges), measurement, limits)
-    names = _ordered({*raised, *tensor_arrays(advice, convs)}, convs)
-    tried = trial.try_plan(names, _labelled(pairs)) if names else None
-    judged = tuple(trial.judged)
-    return MeasuredModel(
-        subject, limits, analysis, tuple(convs), measurement, raised, names, tried, trial.layers, judged
-    )
-
-
-def advise_by_measure(measured: MeasuredModel, comparison: Comparison) -> MeasuredAdvice:
-    """``comparison``: of the fixed with the float model over all pictures."""
-    convs, judged = list(measured.convolutions), measured.judged
-    signs = read_signs(measured.analysis, convs, measured.subject.ranges, comparison=comparison)
-    advice = advise(convs, signs, measured.measurement, measured.limits)
-    outputs = {row.name: row.sums for row in comparison.alike if row.name in judged and row.sums is not None}
-    return MeasuredAdvice(measured, advice, outputs, bool(outputs) and holds(outputs, measured.limits))
-
-
-def _labelled(pairs: PicturePairs) -> Iterator[LabelledPictureFeed]:
-    for index in range(len(pairs)):
-        picture = pairs.make(index)
-        yield picture.label, picture.feed, picture.raw
-
-
-def _raised_of(fixed: Model, convs: Iterable[Convolution]) -> tuple[str, ...]:
-    facts = read_facts(fixed)
-    wide = {name for name, tensor in facts.tensors.items() if tensor.dtype == INT16} if facts else set()
-    return _ordered({conv.input for conv in convs if conv.input in wide}, convs)
-
-
-def _ordered(names: Iterable[str], convs: Iterable[Convolution]) -> tuple[str, ...]:
-    """One of each domain, in execution order."""
-    first: dict[str, str] = {}
-    for conv in convs:
-        if conv.input in names:
-            first.setdefault(conv.domain, conv.input)
-    return tuple(first.values())

@@ -1,8 +1,9 @@
 """The tuned plans side by side: what each costs (bytes, MACs at 16 bits) and gives (error, COS, RMSE, metric), and its
 files.
 
-The search tries plans by fake quantisation, which is quick and near; the plan that is taken is run as it will be, in
-the hardware's own integers, on the pictures that judged the search (``verify``).
+The search tries plans by fake quantisation, which is quick and near, and only proposes: every plan of the table is run
+as it will be, in the hardware's own integers, on the pictures that judged the search, and these figures choose the one
+to take (``in_integers``).
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sgsdump.dumps.tables import data_frame
-from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
-from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.objective import Score, score, total, watched_by_output
 from sgsdump.quantisation.quant_file import quant_params
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
+from sgsdump.tuning.criteria import Target
+from sgsdump.tuning.search import ENOUGH
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.sidecars.quant_param_entries import QuantParam
-    from sgsdump.tensors.tensor import Quant
-    from sgsdump.tuning.criteria import CombinedError, Picture
+    from sgsdump.tuning.criteria import Picture
     from sgsdump.tuning.plan_scores import PlanScores
     from sgsdump.tuning.proposals import Sizes
     from sgsdump.tuning.search import Proposed, SearchResult
@@ -94,8 +94,8 @@ class Row:
 @dataclass(frozen=True)
 class Pareto:
     """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take;
-    ``objective`` what the error is, ``left_out`` the outputs that cannot count, ``verified`` what the row to take gives
-    in the hardware's own integers."""
+    ``objective`` what the error is, ``left_out`` the outputs that cannot count, ``exact`` what each row gives in the
+    hardware's own integers, ``verified`` the one to take among these."""
 
     rows: tuple[Row, ...]
     cloud: tuple[tuple[float, float], ...]
@@ -106,6 +106,14 @@ class Pareto:
     left_out: tuple[str, ...]
     effort: Effort
     verified: Verified | None = None
+    exact: tuple[Verified, ...] = ()
+
+    @property
+    def too_hopeful(self) -> float | None:
+        """The largest part by which a plan's error in integers is above the one it was searched with; None where
+        nothing was verified."""
+        pairs = [(v.error, row.error) for row, v in zip(self.rows, self.exact) if row.error > 0]
+        return max((exact / searched - 1 for exact, searched in pairs), default=None)
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with one line per plan, the columns of the CSV. Raises MissingExtra without pandas."""
@@ -173,49 +181,50 @@ class Verified:
     rmse: Mapping[str, float]
 
 
-def verify(
-    model: Model,
-    fixed: FixedModel,
-    pictures: Sequence[Picture],
-    combined: CombinedError,
-    outputs: Sequence[str],
+def in_integers(
+    result: Pareto,
+    pool: PlanScores,
+    trial: PlanTrial,
+    side: SideRanges = NOTHING_BESIDE,
+    target: Target | None = None,
     progress: Progress = SILENT,
-) -> Verified:
-    """Run the fixed model of ``model`` on every picture. Raises ModelError when onnxruntime will not load it."""
-    exact = exact_score(model, fixed, pictures, progress)
-    return Verified(
-        combined.of(exact),
-        {name: exact.cos(name) for name in outputs},
-        {name: exact.rmse(name) for name in outputs},
-    )
+) -> Pareto:
+    """Every row run in integers, which decide the one to take: the smallest that goes ENOUGH of the way there, or
+    reaches the target; where none does, the one that the search took."""
+    scores = [exact_score(trial.model, fixed_of(trial, row, side), pool.pictures, progress) for row in result.rows]
+    exact = [
+        Verified(
+            pool.combined.of(score),
+            {name: score.cos(name) for name in pool.outputs},
+            {name: score.rmse(name) for name in pool.outputs},
+        )
+        for score in scores
+    ]
+    low, high = exact[0].error, exact[-1].error
+    aim = Target("error", False, low - ENOUGH * (low - high if low > high else 0.0))
+    if target is not None and target.name != "metric":
+        aim = target
+    if target is None or target.name != "metric":
+        good = [
+            (row.rate, v.error, place)
+            for place, (row, v, score) in enumerate(zip(result.rows, exact, scores))
+            if aim.reached(score, pool.outputs, v.error)
+        ]
+        if good:
+            result = replace(result, taken=result.rows[min(good)[2]])
+    taken = next(place for place, row in enumerate(result.rows) if row is result.taken)
+    return replace(result, exact=tuple(exact), verified=exact[taken])
 
 
 def exact_score(model: Model, fixed: FixedModel, pictures: Sequence[Picture], progress: Progress = SILENT) -> Score:
     """The sums over all pictures of every tensor that ``Picture.floats`` has."""
-    facts = read_facts(replace(model, proto=fixed.proto))
-    assert facts is not None, "a fixed model has its facts"
-    names = list(pictures[0].floats)
-    sources = {name: _source(facts, name) for name in names}
-    graph = WholeGraph(mark_outputs(fixed.proto, sources.values()))
+    graph = FixedOutputs(model, fixed.proto, list(pictures[0].floats))
     scores = []
     with progress.bar("verify", "picture") as advance, threadpool_limits(limits=1, user_api="blas"):
         for number, picture in enumerate(pictures):
-            ran = graph.run(picture.raw, list(dict.fromkeys(sources.values())))
-            values = {name: _real(ran[sources[name]], facts, name) for name in names}
-            scores.append(score(values, picture.floats))
+            scores.append(score(graph.run(picture.raw, picture.raw), picture.floats))
             advance(number + 1, len(pictures))
     return total(scores)
-
-
-def _source(facts: FixedFacts, name: str) -> str:
-    return facts.tensors[name].stored if name in facts.tensors else name
-
-
-def _real(array: np.ndarray, facts: FixedFacts, name: str) -> np.ndarray:
-    if name not in facts.tensors:
-        return array
-    quant: Quant = facts.tensors[name].quant
-    return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
 
 
 def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
@@ -284,8 +293,16 @@ def _share(macs: Mapping[str, int], chosen: set[str]) -> float | None:
 
 def as_document(result: Pareto) -> Any:
     """Plain Python for JSON; NaN as null."""
-    rows = [{**_flat(row, "outputs"), "taken": row is result.taken} for row in result.rows]
-    facts = {name: value for name, value in _flat(result, "effort").items() if name not in ("rows", "taken", "cloud")}
+    exact = {id(row): v.error for row, v in zip(result.rows, result.exact)}
+    rows = [
+        {**_flat(row, "outputs"), "taken": row is result.taken, "integer_error": exact.get(id(row))}
+        for row in result.rows
+    ]
+    facts = {
+        name: value
+        for name, value in _flat(result, "effort").items()
+        if name not in ("rows", "taken", "cloud", "exact")
+    }
     verified = None if result.verified is None else vars(result.verified)
     return _plain({**facts, "verified": verified, "rows": rows, "cloud": result.cloud})
 

@@ -57,7 +57,7 @@ class Signs:
     """The signs of one convolution that the rules see; None where the file they need was not given.
 
     limits  calibrated range of its input; ``levels`` how many of an 8-bit quantiser's 256 levels of that range hold
-            the central 99 % of the float values; ``narrow`` is rule 2.
+            99 % of the float values; ``narrow`` is rule 2.
     row     the comparison's row of what it stores; ``after`` the worst row it is the nearest convolution before.
     raised  whether its input is INT16 in the fixed model's dump: then the comparison does not show what 8 bits do.
     """

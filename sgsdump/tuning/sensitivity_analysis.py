@@ -4,13 +4,16 @@ What one convolution does alone is compared with the model with every convolutio
 as float); what is left of the error when one is raised is compared with the float model. The error of a tensor is
 Σ|a-b| / Σ|b| over all pictures (the SDK's RMSE); the output error is its mean over the outputs, where a Softmax is
 judged by its input (``objective.watched_tensors``). Two plans a domain and two more are tried on each picture.
+
+A range that does not hold its tensor's values spoils them at 16 bits too: where the float model's values on a picture
+go beyond it, the domain is also tried with a range that holds them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -23,10 +26,13 @@ from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.analysis import Analysis, is_convolution
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.pictures import pictures_of
+from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
+# A range is taken to clip where values go beyond it by this part of its width.
+BEYOND = 0.1
 Arrays = Mapping[str, np.ndarray]
 Totals = Mapping[str, Sums]
 LabelledPictureFeed = tuple[str, Arrays, Arrays]
@@ -42,6 +48,8 @@ class LayerSensitivity:
     inherited  convolution -> error of what it stores, this domain alone at 16 bits and every other at 8, against float.
     brings     output error with this domain alone at 8 bits, against all at 16 bits.
     left       output error with this domain alone at 16 bits, against float.
+    in_all     convolution -> error of what it stores with every domain as in the base plan, against float.
+    held       as ``left``, with a range that holds the float model's values; None where the range does.
     """
 
     domain: Domain
@@ -49,11 +57,15 @@ class LayerSensitivity:
     inherited: Mapping[str, float]
     brings: float
     left: float
+    in_all: Mapping[str, float] = field(default_factory=dict)
+    held: float | None = None
 
 
 @dataclass(frozen=True)
 class Measurement:
     """``sensitivities`` in execution order; ``all_8`` and ``all_16`` are the judged tensors' sums against float.
+
+    all_8   of the base plan: every convolution at 8 bits, but for those that it has at 16.
 
     runs    plans tried, on all pictures together.
     logits  judged tensors that replace the Softmax they feed.
@@ -70,24 +82,36 @@ class Measurement:
 class SensitivityAnalysis:
     """Measures how sensitive one float model's outputs are to each convolution's 8 bits.
 
+    base    first inputs that have 16 bits already: what is raised is raised above these.
     judged  the tensors that the outputs are judged by.
     layers  convolution -> the tensor its operator stores (after a fused Relu or Add).
     runs    plans tried on each picture.
     """
 
-    def __init__(self, model: Model, ranges: Mapping[str, Range], config: InputConfig, per_channel: bool = False):
+    def __init__(
+        self,
+        model: Model,
+        ranges: Mapping[str, Range],
+        config: InputConfig,
+        per_channel: bool = False,
+        base: Iterable[str] = (),
+    ):
         self._pictures = pictures_of(model, config, ranges)
         self.trial = PlanTrial(model, ranges, config, per_channel)
         graph = self.trial.analysis.graph
         self.judged = [name for name in watched_tensors(graph.proto) if name in graph.producer]
         self.layers = stored_layers(self.trial.analysis)
         self._watched = list(dict.fromkeys([*self.judged, *self.layers.values()]))
+        self._inputs = [name for domain in self.trial.domains for name in domain.inputs if name in graph.producer]
         self._walk = PlanWalk(self.trial, self._watched)
         self._float = SegmentRunner(model, keep_sessions=True)
         every = frozenset(domain.name for domain in self.trial.domains)
         self._lowered = {every - {name}: name for name in every}
-        self._raised = {frozenset([name]): name for name in every}
-        self._every, self._none = every, frozenset[str]()
+        roots = self.trial.analysis.domain
+        wide = {roots[name] for name in base if name in roots}
+        self._base = frozenset(domain.name for domain in self.trial.domains if roots[domain.name] in wide)
+        self._raised = {self._base | {name}: name for name in every - self._base}
+        self._every, self._none = every, self._base
         self.runs = 1 + len({self._none, *self._lowered, *self._raised})
 
     def measure(self, feeds: Iterable[LabelledPictureFeed], advance: Advance = unwatched) -> Measurement:
@@ -102,17 +126,26 @@ class SensitivityAnalysis:
         narrow: list[Score] = []
         down: dict[str, list[Score]] = {name: [] for name in domains}
         up: dict[str, list[Score]] = {name: [] for name in domains}
+        held: dict[str, list[Score]] = {name: [] for name in domains}
+        layers = list(dict.fromkeys(self.layers.values()))
+        as_is: list[Score] = []
+        any_clipped: set[str] = set()
         done = 0
         with threadpool_limits(limits=1, user_api="blas"):
             for _, feed, raw in feeds:
                 real = self._float_values(feed)
                 fixed_feed = self._fixed_feed(feed, raw)
-                ((_, best),) = self._walk.run(widest, fixed_feed)
+                visit = self._walk.visit(fixed_feed)
+                ((_, best),) = visit.run(widest)
                 wide.append(_score(best, real, self.judged))
-                for number, (plan, values) in enumerate(self._walk.run(others, fixed_feed), done + 2):
+                clipped = self._clipped(real)
+                for number, (plan, values) in enumerate(visit.run(others), done + 2):
                     # With one or two domains a plan is several of these at once.
                     if plan == self._none:
                         narrow.append(_score(values, real, self.judged))
+                        as_is.append(_score(values, real, layers))
+                        for name in self._base:
+                            up[name].append(_score(values, real, [*self.judged, *self._stored(domains[name])]))
                     if plan in self._lowered:
                         name = self._lowered[plan]
                         down[name].append(_score(values, best, [*self.judged, *self._stored(domains[name])]))
@@ -120,9 +153,16 @@ class SensitivityAnalysis:
                         name = self._raised[plan]
                         up[name].append(_score(values, real, [*self.judged, *self._stored(domains[name])]))
                     advance(number)
+                for name, ranges in clipped.items():
+                    values = visit.outputs(self._walk.prepared(self._base | {name}, ranges))
+                    held[name].append(_score(values, real, self.judged))
+                for name in domains.keys() - clipped.keys():
+                    held[name].append(Score(1, {n: up[name][-1].sums[n] for n in self.judged}))
+                any_clipped |= clipped.keys()
                 done += self.runs
         if not wide:
             raise InputError("there is no picture to measure on")
+        in_all = total(as_is).sums if as_is else {}
         return Measurement(
             len(wide),
             done,
@@ -130,10 +170,32 @@ class SensitivityAnalysis:
             total(narrow).sums,
             total(wide).sums,
             tuple(
-                self._sensitivity(domain, total(down[name]).sums, total(up[name]).sums)
+                self._sensitivity(
+                    domain,
+                    total(down[name]).sums,
+                    total(up[name]).sums,
+                    in_all,
+                    total(held[name]).sums if name in any_clipped else None,
+                )
                 for name, domain in domains.items()
             ),
         )
+
+    def _clipped(self, real: Arrays) -> dict[str, dict[str, Range]]:
+        """Domain -> ranges that hold the values of one picture, where those of the trial do not."""
+        trial, clipped = self.trial, {}
+        for domain in trial.domains:
+            root = trial.analysis.domain[domain.name]
+            known = [name for name in domain.inputs if name in real and name in trial.ranges and real[name].size]
+            for name in known:
+                measured = trial.ranges[name].at(INT16)
+                low, high = float(real[name].min()), float(real[name].max())
+                room = BEYOND * max(measured.high - measured.low, 0.0)
+                if math.isfinite(low - high) and (low < measured.low - room or high > measured.high + room):
+                    ends = Range.of(min(low, measured.low), max(high, measured.high))
+                    members = [n for n in trial.analysis.stored if trial.analysis.domain[n] == root]
+                    clipped[domain.name] = {**trial.ranges, **dict.fromkeys(members, ends)}
+        return clipped
 
     def try_plan(self, raised: Iterable[str], feeds: Iterable[LabelledPictureFeed]) -> Totals:
         """The judged tensors' sums against float with these domains at INT16 and every other at 8 bits."""
@@ -153,13 +215,18 @@ class SensitivityAnalysis:
         return {name: raw[name] if name in self._pictures else feed[name] for name in feed}
 
     def _float_values(self, feed: Arrays) -> dict[str, np.ndarray]:
-        return {layer.name: layer.array for layer in self._float.run(feed, only=set(self._watched))}
+        return {layer.name: layer.array for layer in self._float.run(feed, only={*self._watched, *self._inputs})}
 
-    def _sensitivity(self, domain: Domain, lowered: Totals, raised: Totals) -> LayerSensitivity:
+    def _sensitivity(
+        self, domain: Domain, lowered: Totals, raised: Totals, as_is: Totals, held: Totals | None
+    ) -> LayerSensitivity:
         own = {name: error_of(lowered[self.layers[name]]) for name in domain.convolutions}
         inherited = {name: error_of(raised[self.layers[name]]) for name in domain.convolutions}
         brings, left = (output_error({n: sums[n] for n in self.judged}) for sums in (lowered, raised))
-        return LayerSensitivity(domain, own, inherited, brings, left)
+        in_all = {name: error_of(as_is[self.layers[name]]) for name in domain.convolutions if as_is}
+        return LayerSensitivity(
+            domain, own, inherited, brings, left, in_all, None if held is None else output_error(held)
+        )
 
 
 def stored_layers(analysis: Analysis) -> dict[str, str]:

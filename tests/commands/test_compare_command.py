@@ -156,8 +156,8 @@ def test_exit_status_at_the_limit_and_just_past_it(tmp_path, option, at, past):
     [
         ([], 0),
         (["--min-cos", "-1"], 1),
-        (["--max-rmse", "inf"], 1),
-        (["--max-mse", "inf"], 1),
+        (["--max-rmse", "1e300"], 1),
+        (["--max-mse", "1e300"], 1),
         (["--limit", "mae=inf"], 1),
     ],
 )

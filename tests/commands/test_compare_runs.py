@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,7 +53,22 @@ def test_runs_of_one_name_are_merged(folders, capsys):
 
 def test_a_limit_holds_for_all_runs_together(folders):
     for limit, status in (("0.02", 1), ("0.5", 0)):
-        assert main(["compare", "fixed", "float", "--runs", "--max-rmse", limit]) == status
+        command = ["compare", "fixed", "float", "--runs", "--max-rmse", limit]
+        assert main([*command, "--allow-missing"]) == status
+    assert main(command) == 1  # a run of the benchmark is missing
+
+
+def test_a_missing_run_is_said_first_and_is_a_failure(folders, capsys):
+    assert main("compare fixed float --runs --junit j.xml --json c.json".split()) == 0
+    names = [path.stem for path in (folders / "float").iterdir() if path.stem not in _stems(folders / "fixed")]
+    assert f"Missing: 1 run of the benchmark that the sample lacks: {names[0]}.\n" in capsys.readouterr().out
+    document = json.loads(Path("c.json").read_text(encoding="utf-8"))
+    assert document["completeness"]["runs"] == names and document["findings"][0]["facts"] == {"what": "runs"}
+    assert 'message="a run that the sample lacks"' in Path("j.xml").read_text(encoding="utf-8")
+
+
+def _stems(folder):
+    return {path.stem for path in folder.iterdir()}
 
 
 def test_endings_do_not_matter_and_folders_are_runs_too(folders, capsys):

@@ -27,7 +27,9 @@ WITH_MODES = [name for name in COMMANDS if hasattr(COMMANDS[name], "MODES")]
 # What is typed for an option that takes a value; a path for every other.
 VALUES = {
     **dict.fromkeys(["step", "rank", "level", "top", "worst", "depth"], "1"),
-    **dict.fromkeys(["min_cos", "max_rmse", "max_mse", "th1", "th2", "input_tag", "threshold"], "0.5"),
+    **dict.fromkeys(
+        ["min_cos", "max_rmse", "max_mse", "max_channel_rmse", "th1", "th2", "input_tag", "threshold"], "0.5"
+    ),
     **{"metrics": "sqnr", "limit": "sqnr=20", "exclude": "none*", "name_rule": "q=a", "compatible": "msprobe"},
     **{"sort": "worst", "scheduler": "tcp://127.0.0.1:1", "layout": "NHWC", "dtype": "float32", "bisect": "reference"},
     **{"original_shape": "q=1,2", "select": "*", "operations": "[0]", "name": "a", "part": "[0]", "op_type": "Conv"},
@@ -199,7 +201,7 @@ READ_BY_RUN = {"operators", "operations", "kind"}
 # Calls that together read all that a mode honours, where the least call does not.
 READ_ALL = {
     ("show", "operators"): ["net.onnx --operators"],
-    ("pipeline", "a dump"): ["full -m net.onnx", "once -m net.onnx --name c1"],
+    ("pipeline", "a dump"): ["full -m net.onnx", "once -m net.onnx --name c1", "full -m net.onnx -o two -cd ort_dump"],
 }
 
 

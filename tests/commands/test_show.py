@@ -13,7 +13,7 @@ from sgsdump.cli import main
 from sgsdump.commands import show
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.inventory import inventory
-from sgsdump.dumps.io import open_dump, save_dump
+from sgsdump.dumps.io import save_dump
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.reports.dump_tables import inventory_table
 from sgsdump.tensors.device import to_device
@@ -121,23 +121,13 @@ def test_a_selection_keeps_its_numbers(dump, capsys):
 
 
 def test_a_damaged_tensor_is_told_and_the_rest_is_listed(capsys):
-    save_dump([Tensor.of("a", CUBE), Tensor.of("b", CUBE + 1)], "in", "npy_dir")
-    dump = open_dump("in")
-    file = next(p for p in (open_dump("in").path).glob("a*"))
-    assert dump.records[0].tensor.info.name == "a"
-
-    import sgsdump.dumps.io
-
-    def opened(path, *choice, real=open_dump):
-        found = real(path, *choice)
-        file.write_bytes(file.read_bytes()[:100])
-        return found
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sgsdump.dumps.io, "open_dump", opened)
-        assert run("in") == 1
+    save_dump([Tensor.of("a", CUBE), Tensor.of("b", CUBE + 1)], "in.npz")
+    content = bytearray(Path("in.npz").read_bytes())
+    content[content.index(CUBE.tobytes()) + 5] ^= 1
+    Path("in.npz").write_bytes(content)
+    assert run("in.npz") == 1
     said = capsys.readouterr().out
-    assert "a: " in said and "2 tensors" in said
+    assert "a: " in said and "checksum" in said and "2 tensors" in said
 
 
 def test_values_of_one_tensor(dump, capsys):

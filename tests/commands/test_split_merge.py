@@ -1,12 +1,13 @@
 """``sgsdump split`` and ``sgsdump merge``: nothing is lost, renamed or put in another order unsaid."""
 
 import argparse
+import os
 
 import numpy as np
 import pytest
 
 from sgsdump.commands import merge, split
-from sgsdump.dumps.dump import Record
+from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats.sigmastar import binary
 from sgsdump.dumps.formats.sigmastar.binary import FRAMEWORK, SIM, SIM_SHAPED
 from sgsdump.dumps.io import open_dump, save_dump
@@ -160,3 +161,16 @@ def test_inputs_are_never_outputs(work_folder):
     with pytest.raises(OutputError):
         run(split, "in/a.npz", "in")
     assert files(work_folder) == ["in"] and files(work_folder / "in") == ["a.npz"]
+
+
+def test_more_parts_than_a_process_may_open_are_merged(tmp_path):
+    resource = pytest.importorskip("resource")
+    save_dump(Dump([record(f"x{number}", number, number) for number in range(100)]), tmp_path / "whole.bin")
+    assert run(split, "whole.bin", "parts") == 0
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, limits[1]))
+    try:
+        assert run(merge, "parts", "again.bin") == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert (tmp_path / "again.bin").read_bytes() == (tmp_path / "whole.bin").read_bytes()

@@ -169,12 +169,22 @@ def test_clipped_is_more_than_a_hundredth_outside_or_one_by_more_than_a_tenth(hi
     assert found.clipped is found.troubled is clipped
 
 
-@pytest.mark.parametrize(("outliers", "wide"), [(5, False), (6, True)])
-def test_the_central_interval_leaves_out_half_a_percent_at_each_end(outliers, wide):
-    values = [-100.0] * outliers + [0.0] * (1000 - 2 * outliers) + [100.0] * outliers
-    found = only(values, -100, 100)
+@pytest.mark.parametrize(
+    ("below", "above", "reach"),
+    [(5, 5, (0, 0)), (0, 10, (0, 0)), (10, 0, (0, 0)), (0, 11, (0, 100)), (11, 0, (-100, 0)), (5, 6, (0, 100))],
+)
+def test_the_interval_leaves_out_a_hundredth_wherever_that_narrows_it_most(below, above, reach):
+    found = only([-100.0] * below + [0.0] * (1000 - below - above) + [100.0] * above, -100, 100)
     assert len(found.counts) == 256 and found.counts.sum() == 1000
-    assert (found.central[0] < -99) is (found.central[1] > 99) is wide
+    assert found.central == pytest.approx(reach, abs=1)
+
+
+def test_a_relu_of_which_the_upper_end_is_hardly_used_is_wasteful_of_its_range():
+    """As the layer that the demo made sick: 99 % below 12.97 of 77.7, so half a per cent lies far above that."""
+    rng = np.random.default_rng(0)
+    values = np.concatenate([np.zeros(300), rng.uniform(0, 12.97, 690), rng.uniform(25, 68, 10)])
+    found = only(values.tolist(), 0.0, 77.7)
+    assert found.wasteful and found.troubled and found.levels == pytest.approx(12.97 / 77.7 * 256, abs=2)
 
 
 @pytest.mark.parametrize(

@@ -124,10 +124,12 @@ def test_other_scales_and_types_are_told_and_not_counted(quant):
     (failed,) = comparison.failed
     described = f"sample {quant.dtype} scale {quant.scale:f} zero point {quant.zero_point}"
     assert failed.reason.startswith(f"quantised differently: {described}, benchmark uint8 scale 0.017201 zero point 3")
-    assert closing(comparison) == ["integers: 1 of 1 layers identical"]
+    first = f"b (CONV_2D): {described}, benchmark uint8 scale 0.017201 zero point 3"
+    assert closing(comparison) == [f"integers: 1 of 1 layers identical; the first that differs is {first}"]
     real = sgsdump.compare(*(Dump([dequantised(record) for record in side.records]) for side in (sample, benchmark)))
     assert real["b"].integers.unlike and "identical" not in REPORTS["sdk_table"](real, DOCUMENTED).splitlines()[1]
-    assert "1 of 1 layers identical\n  0.b (CONV_2D): quantised differently" in REPORTS["verdict"](real, DOCUMENTED)
+    said = REPORTS["verdict"](real, DOCUMENTED)
+    assert f"1 of 1 layers identical; the first that differs is {first}\n  0.b (CONV_2D): quantised differently" in said
 
 
 def test_scales_that_differ_behind_the_sixth_decimal():

@@ -23,7 +23,6 @@ ABOVE, BELOW = (lambda x: math.nextafter(x, math.inf)), (lambda x: math.nextafte
         (Thresholds(min_cos=-1), "cos", math.nan, False),
         (Thresholds(max_rmse=0), "rmse", 0.0, True),
         (Thresholds(max_rmse=0), "rmse", 5e-324, False),
-        (Thresholds(max_rmse=math.inf), "rmse", math.inf, True),
         (Thresholds(max_rmse=1), "rmse", math.nan, False),
         (Thresholds(max_mse=0.25), "mse", 0.25, True),
         (Thresholds(max_mse=0.25), "mse", ABOVE(0.25), False),
@@ -56,6 +55,12 @@ def test_a_further_limit_is_the_least_where_higher_is_better_else_the_most(name,
     assert Thresholds(further=((name, limit),)).hold(**GOOD, further=metrics) is holds
 
 
+def test_a_limit_that_everything_is_within_is_refused():
+    for limits in ({"max_rmse": math.inf}, {"max_mse": math.inf}, {"max_channel_rmse": math.inf}):
+        with pytest.raises(ConfigError, match="is within inf; leave the limit out"):
+            Thresholds(**limits)
+
+
 @pytest.mark.parametrize(
     ("possible", "impossible"),
     [
@@ -65,7 +70,7 @@ def test_a_further_limit_is_the_least_where_higher_is_better_else_the_most(name,
         ({"max_rmse": 0.0}, {"max_rmse": -5e-324}),
         ({"max_rmse": 2.0}, {"max_rmse": math.nan}),
         ({"max_mse": 0.0}, {"max_mse": -5e-324}),
-        ({"max_mse": math.inf}, {"max_mse": math.nan}),
+        ({"max_mse": 1e300}, {"max_mse": math.nan}),
         ({"further": (("mae", 0.0),)}, {"further": (("mae", -5e-324),)}),
         ({"further": (("CosineSimilarity", -1.0),)}, {"further": (("CosineSimilarity", math.nan),)}),
     ],

@@ -1,10 +1,13 @@
 """What a C library prints inside the block is lost; what anybody prints before or after it is not."""
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
+
+from sgsdump.cli import exit_status
 
 PROGRAM = """
 import ctypes, os, sys
@@ -30,3 +33,18 @@ def test_only_what_is_printed_inside_is_lost() -> None:
     run = subprocess.run([sys.executable, "-c", PROGRAM], env=buffered, capture_output=True, text=True, check=True)
     assert sorted(run.stdout.splitlines()) == ["C after", "C before", "python after", "python before"]
     assert run.stderr.splitlines() == ["error after"]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_an_import_turned_into_another_error_stops_all_the_same(
+    number: int, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run() -> int:
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            raise ImportError("numpy's C extensions failed") from None
+        return 0
+
+    assert exit_status("sgsdump", run) == status
+    assert capsys.readouterr().err.count("\n") == 1

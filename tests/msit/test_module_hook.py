@@ -149,7 +149,8 @@ def test_statistics_are_torchs(mode: int, tmp_path: Path) -> None:
     register_hook(model, DumpConfig(dump_path=str(tmp_path), dump_statistics_mode=mode))
     generate(model)
     (index,) = tmp_path.rglob("index.jsonl")
-    lines = [json.loads(line) for line in index.read_text().splitlines()][:-1]
+    told = [json.loads(line) for line in index.read_text().splitlines()][:-1]
+    lines = [line for line in told if "event" not in line]
     assert len(list(tmp_path.rglob("*.pth"))) == (0 if mode == 1 else len(lines))
     for line in lines:
         array = tokens[0][line["name"]].astype(np.float64)

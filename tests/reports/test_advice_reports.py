@@ -8,8 +8,10 @@ from sgsdump.comparison.compare import compare
 from sgsdump.comparison.metrics import Sums
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.io import open_dump, save_dump
+from sgsdump.quantisation.trials.integer_outputs import OutputFigures, PlanOutputs
 from sgsdump.reports.advice_reports import advice_json, advice_table, advice_verdict
 from sgsdump.tuning.advice import MAYBE, NO, YES, Advice, Measured
+from sgsdump.tuning.causes import Exact
 from sgsdump.tuning.rules_of_thumb import Convolution, Signs
 from sgsdump.tuning.sensitivity_analysis import Measurement
 
@@ -36,6 +38,13 @@ def measurement(narrow, wide=0.01):
     )
 
 
+def exact(narrow, raised=None, wide=0.01):
+    def plan(rmse):
+        return PlanOutputs({"logits": OutputFigures(sums(rmse)), "box": OutputFigures(sums(0))}, {})
+
+    return Exact(plan(narrow), plan(wide), plan(raised) if raised is not None else None)
+
+
 def test_the_table_is_aligned_and_complete():
     lines = advice_table([entry("a", YES), entry("a long name", MAYBE), entry("b", NO)]).splitlines()
     assert len(lines) == 4
@@ -53,7 +62,7 @@ def test_measured_columns_only_where_something_was_measured():
 
 
 def test_the_verdict_shows_what_raising_gives():
-    text = advice_verdict([entry("a", YES)], ["a.in"], LIMITS, measurement(0.5), {"logits": sums(0.06), "box": sums(0)})
+    text = advice_verdict([entry("a", YES)], ["a.in"], LIMITS, measurement(0.5), exact(0.5, 0.06))
     rows = {line.split("  ")[1]: line.split()[-3:] for line in text.splitlines()[2:5]}
     assert rows["logits (logits)"] == ["0.5000", "0.0600", "0.0100"]
     assert rows["mean"] == ["0.2500", "0.0300", "0.0050"] and "box" in rows
@@ -62,13 +71,18 @@ def test_the_verdict_shows_what_raising_gives():
 
 
 def test_what_is_left_to_do_is_said():
-    still = advice_verdict([entry("a", YES)], ["a.in"], LIMITS, measurement(0.5), {"logits": sums(0.3), "box": sums(0)})
-    assert "still RMSE > 0.1: raise the maybes too" in still
-    assert "Even with every convolution at 16 bits" in advice_verdict([], [], LIMITS, measurement(0.5, 0.4))
-    assert "adds up from many" in advice_verdict([entry("a", MAYBE)], [], LIMITS, measurement(0.5))
-    assert "if you want less error still: a.in" in advice_verdict([entry("a", MAYBE)], [], LIMITS, measurement(0.05))
+    still = advice_verdict([entry("a", YES)], ["a.in"], LIMITS, measurement(0.5), exact(0.5, 0.3))
+    assert "still past the limits (RMSE > 0.1)." in still and "maybes" not in still
+    more = [entry("a", YES), entry("b", MAYBE)]
+    assert "raise the maybes too" in advice_verdict(more, ["a.in"], LIMITS, measurement(0.5), exact(0.5, 0.3))
+    assert "Even with every convolution at 16 bits" in advice_verdict(
+        [], [], LIMITS, measurement(0.5, 0.4), exact(0.5, wide=0.4)
+    )
+    assert "adds up from many" in advice_verdict([entry("a", MAYBE)], [], LIMITS, measurement(0.5), exact(0.5))
+    few = advice_verdict([entry("a", MAYBE)], [], LIMITS, measurement(0.05), exact(0.05))
+    assert "if you want less error still: a.in" in few
     assert "Measure on pictures (-i)" in advice_verdict([entry("a", MAYBE)], [], LIMITS)
-    assert (advice_verdict([entry("a", NO)], [], LIMITS, measurement(0.05))).endswith(
+    assert (advice_verdict([entry("a", NO)], [], LIMITS, measurement(0.05), exact(0.05))).endswith(
         "Nothing to raise: no convolution needs INT16 inputs.\n"
     )
 
@@ -95,7 +109,7 @@ def test_a_name_that_the_file_cannot_hold_is_told():
 
 def test_json_holds_what_is_not_a_number_as_text():
     odd = Measured(float("inf"), 0.2, 0.3, 0.4, 0.5, float("nan"))
-    found = json.loads(advice_json([entry("a", YES, odd)], ["a.in"], measurement(0.5), None))
+    found = json.loads(advice_json([entry("a", YES, odd)], ["a.in"], measurement(0.5), exact(0.5)))
     assert found["tensor_arrays"] == ["a.in"] and found["pictures"] == 3
     assert found["convolutions"][0]["measured"]["own"] == "inf"
     assert found["outputs"]["all_8"]["logits"]["rmse"] == 0.5

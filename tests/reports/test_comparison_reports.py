@@ -59,8 +59,9 @@ def test_verdict_names_the_layers_and_every_one_not_compared(comparison):
         "Compared: 3 of the benchmark's 5 layers.",
         "Worst layer: 7.odd (CONV_2D), COS nan, RMSE nan.",
         "Past COS < 0.99 or RMSE > 0.1: 2 of 3, the first is 6.bad (CONV_2D), COS 1.000000, RMSE 0.500000.",
-        "RMSE rises most at:",
-        "  7.odd (CONV_2D), from 0.500000 at 6.bad (CONV_2D) to inf",
+        "Missing: 1 output of the benchmark that the sample lacks: yours.",
+        "RMSE rises most, in file order, at:",
+        "  7.odd (CONV_2D), to inf",
         "  7.odd (CONV_2D): NaN: 1 in sample, 0 in benchmark; Inf: 1 in sample, 0 in benchmark",
         "Not compared: 3",
         "  size: sizes differ: sample 9 values [1, 9], benchmark 50 values [1, 50]",
@@ -123,7 +124,7 @@ def test_the_verdict_shows_the_three_steepest_rises():
     comparison = sgsdump.compare(sample, Dump([out(i, name, array) for i, (name, array) in enumerate(arrays.items())]))
     assert [row.name for row in comparison.jumps] == ["d", "c", "b", "a"]
     lines = render("verdict", comparison).splitlines()
-    first = lines.index("RMSE rises most at:") + 1
+    first = lines.index("RMSE rises most, in file order, at:") + 1
     assert [line.split()[0] for line in lines[first:] if line.startswith("  ")] == ["3.d", "2.c", "1.b"]
 
 

@@ -56,6 +56,7 @@ a cluster (--scheduler):
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -97,13 +98,14 @@ Dumps = tuple["Dump", "Dump"]
 @dataclass(frozen=True)
 class _ComparedRun:
     """A pair of runs and its result: ``differs`` says where and is "" where every value that was compared is equal,
-    ``unmatched`` how many layers only one side has."""
+    ``unmatched`` how many layers only one side has, ``arguments`` what the operators were called with that differs."""
 
     run: Run
     status: int
     differs: str
     by_rounding: bool = False
     unmatched: int = 0
+    arguments: tuple[str, ...] = ()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -183,6 +185,7 @@ def _compare_merged(options: Options) -> int:
 
     pairs = each(TERMINAL, runs.pairs.items(), "compare", "run", len(runs.pairs))
     comparison = merge_each((name, of_pair(*paths)) for name, paths in pairs)
+    comparison = replace(comparison, completeness=replace(comparison.completeness, runs=runs.only_in_benchmark))
     sides = (
         ("sample", options.benchmark, runs.only_in_sample),
         ("benchmark", options.sample, runs.only_in_benchmark),
@@ -210,7 +213,8 @@ def _conclude(
     print_comparison(options, comparison, limits, table, lines)
     if not comparison.rows:
         raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
-    return 1 if given and not comparison.passes(given) else 0
+    is_whole = options.measuring.allow_missing or comparison.is_complete
+    return 1 if given and not (comparison.passes(given) and is_whole) else 0
 
 
 def _thresholds(measuring: Measuring, own: tuple[str, ...]) -> Thresholds:
@@ -219,7 +223,8 @@ def _thresholds(measuring: Measuring, own: tuple[str, ...]) -> Thresholds:
 
     of_all = tuple((name, limit) for layer, name, limit in measuring.limit if not layer)
     of_layers = tuple(limit for limit in measuring.limit if limit[0])
-    return Thresholds(measuring.min_cos, measuring.max_rmse, measuring.max_mse, of_all, of_layers, own)
+    limits = measuring.min_cos, measuring.max_rmse, measuring.max_mse
+    return Thresholds(*limits, of_all, of_layers, own, measuring.max_channel_rmse)
 
 
 def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:
@@ -283,7 +288,8 @@ def _compare_golden(options: Options, accepted: Path) -> int:
     lines = write_tables(output, table)
     notes = [line for path, dump in zip(paths, dumps) for line in note_lines(path, dump.notes)]
     print_golden(output, comparison, table, [*lines, *notes])
-    return 0 if comparison.passes else 1
+    is_complete = options.measuring.allow_missing or not comparison.missing
+    return 0 if comparison.passes and is_complete else 1
 
 
 def _pairs_of_trees(options: Options) -> RunPairs | None:
@@ -335,10 +341,14 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
     """Compare the pairs one after the other and print a summary. The status is the worst of theirs: trouble with one
     pair is reported in its place and does not keep the others from being compared."""
     from sgsdump.dumps.trees import tree_of
+    from sgsdump.reports.text import counted
 
     trees = tree_of(options.sample), tree_of(options.benchmark)
     labels = [_label(run) for _, run in pairs.pairs]
     results: list[_ComparedRun] = []
+    if pairs.only_in_benchmark:
+        missing = "; ".join(shown(str(run)) for run in pairs.only_in_benchmark)
+        print(for_terminal(f"Missing in the sample: {counted(len(pairs.only_in_benchmark), 'run')}: {missing}"))
     for sample, run in pairs.pairs:
         print(for_terminal(_title(sample, run)))
         label = _label(run) if labels.count(_label(run)) == 1 else _in_a_name(run.place)
@@ -349,7 +359,14 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
         if runs:
             print(for_terminal(f"Only in the {side}: {'; '.join(shown(str(run)) for run in runs)}"))
     _print_summary(results)
-    return max(result.status for result in results)
+    measuring = options.measuring
+    lacks = bool(pairs.only_in_benchmark and _has_limits(measuring) and not measuring.allow_missing)
+    return max(lacks, *(result.status for result in results))
+
+
+def _has_limits(measuring: Measuring) -> bool:
+    limits = (measuring.min_cos, measuring.max_rmse, measuring.max_mse, measuring.max_channel_rmse)
+    return bool(measuring.limit) or any(limit is not None for limit in limits)
 
 
 def _print_summary(results: list[_ComparedRun]) -> None:
@@ -361,6 +378,7 @@ def _print_summary(results: list[_ComparedRun]) -> None:
         first = (real or different)[0]
         more = " by more" if real and rounded else ""
         print(for_terminal(f"The first that differs{more} is {shown(str(first.run))}: {first.differs}"))
+        print_lines(map(shown, first.arguments), "  ")
     one_sided = [result for result in results if result.unmatched]
     if one_sided:
         where = f"first in {shown(str(one_sided[0].run))}, {one_sided[0].unmatched}"
@@ -374,9 +392,13 @@ def _compare_pair(options: Options, run: Run) -> _ComparedRun:
         status, comparison = _compare_two(options)
     except (FormatError, ValuesError) as error:
         print(for_terminal(f"not compared: {error}"))
+        where = f"{run}, {options.sample} against {options.benchmark}"
+        print(for_terminal(f"sgsdump: not compared: {where}: {error}"), file=sys.stderr)
         return _ComparedRun(run, 2, f"not compared: {error}")
+    from sgsdump.reports.sentences import argument_lines
+
     unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
-    return _ComparedRun(run, status, *_difference(comparison), unmatched)
+    return _ComparedRun(run, status, *_difference(comparison), unmatched, tuple(argument_lines(comparison)))
 
 
 def _difference(comparison: Comparison) -> tuple[str, bool]:

@@ -33,7 +33,8 @@ MODES = Modes(
         **dict.fromkeys("benchmark inputs tensor_min_max parse_net th1".split(), _COMPARED),
         **dict.fromkeys("sort top only_bad csv json junit markdown annotate".split(), _COMPARED),
         **dict.fromkeys("match_by_value stages name_map name_rule scheduler html plots".split(), _MEASURED),
-        **dict.fromkeys("min_cos max_rmse max_mse metrics metric limit exclude".split(), _MEASURED),
+        **dict.fromkeys("min_cos max_rmse max_mse max_channel_rmse metrics metric limit exclude".split(), _MEASURED),
+        "allow_missing": _COMPARED,
         "compatible": (TWO, TREES),
         "write_name_map": (TWO,),
         "runs": (RUNS,),
@@ -67,6 +68,8 @@ class Measuring:
     min_cos: float | None
     max_rmse: float | None
     max_mse: float | None
+    max_channel_rmse: float | None
+    allow_missing: bool
     metrics: Sequence[str]
     metric: Sequence[str]
     limit: Sequence[tuple[str, str, float]]
@@ -204,16 +207,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
-    parser.add_argument(
-        "--metrics",
-        type=names,
-        default=[],
-        metavar="NAMES",
-        help="show these further metrics, separated by commas, or all of them: diff1 diff2 diff3_max diff3_mean "
-        "all_close nan_inf mae mape CosineSimilarity MaxAbsoluteError AccumulatedRelativeError "
-        "RelativeEuclideanDistance KullbackLeiblerDivergence StandardDeviation MeanAbsoluteError "
-        "RootMeanSquareError MaxRelativeError MeanRelativeError sqnr psnr median_error error_p99 top1 top5",
-    )
+    parser.add_argument("--metrics", action=_ListedMetrics, type=names, default=[], metavar="NAMES")
     parser.add_argument(
         "--metric",
         action="append",
@@ -229,6 +223,17 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         metavar="NAME=X",
         help="exit 1 when such a metric of a layer is past X, separated by commas: diff2=0.001,CosineSimilarity=0.99; "
         "LAYER:NAME=X is for these layers only (* and ? are wildcards) and overrides the others",
+    )
+    parser.add_argument(
+        "--max-channel-rmse",
+        type=float,
+        metavar="X",
+        help="exit 1 when the RMSE of one channel of a layer is above X (errors that all channels share apart)",
+    )
+    parser.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help="with limits or --golden, do not exit 1 as outputs, runs, golden's or most layers are missing",
     )
     parser.add_argument(
         "--exclude",
@@ -294,6 +299,21 @@ def _add_files(parser: argparse._ActionsContainer) -> None:
         metavar=("MODEL.onnx", "OUT.onnx"),
         help="write the model with each node's figures in its metadata, which viewers (Netron) show beside the node",
     )
+
+
+class _ListedMetrics(argparse._StoreAction):
+    """An option whose help lists the table of metrics, which is imported only where the help is shown."""
+
+    @property
+    def help(self) -> str:
+        from sgsdump.comparison.metrics import METRICS
+
+        further = " ".join(name for name in METRICS if name not in ALWAYS)
+        return f"show these further metrics, separated by commas, or all of them: {further}"
+
+    @help.setter
+    def help(self, text: str | None) -> None:
+        assert text is None, "the table of metrics says it"
 
 
 def _limits(text: str) -> list[tuple[str, str, float]]:

@@ -179,9 +179,10 @@ def print_comparison(
 
 def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable, lines: Sequence[str]) -> None:
     """The tensors that are listed with what is not on all sides, and ``lines``."""
-    from sgsdump.reports.golden import golden_log
+    from sgsdump.reports.golden import golden_closing, golden_first_lines, golden_log
     from sgsdump.reports.sentences import reason_lines
 
+    _print_fitted(golden_first_lines(comparison))
     indexes = _listing(output).places(table.compared)
     if window() is not None:
         _print_table(table, indexes)
@@ -197,7 +198,7 @@ def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable
         _print_fitted(reason_lines((entry.name, entry.remark) for entry in table.left_out))
     else:
         print(for_terminal(golden_log(comparison)), end="")
-    _print_fitted(lines)
+    _print_fitted([*golden_closing(comparison), *lines])
 
 
 def _few(listed: int, compared: int) -> list[str]:

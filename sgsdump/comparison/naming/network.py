@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Operator, Record
-from sgsdump.errors import SgsdumpError
+from sgsdump.errors import FileChanged, SgsdumpError
+from sgsdump.files.mapped import in_memory
 
 _SAME = {
     "conv": "convolution convolution_overrideable mkldnn_convolution slow_conv2d",
@@ -186,7 +187,9 @@ def _identity(node: Node, io: str, slot: int) -> Hashable:
     if tensor.statistics is not None:
         return tensor.shape, tensor.statistics
     try:
-        stored = np.ascontiguousarray(tensor.stored())
+        stored = np.ascontiguousarray(in_memory(tensor.stored_view()))
+    except FileChanged:
+        raise
     except SgsdumpError:
         return None
     return tensor.shape, stored.dtype.str, hashlib.blake2b(stored.view(np.uint8).data, digest_size=16).digest()

@@ -8,8 +8,7 @@ benchmark's, part by part, by the class of the module it has come to; the longes
 at a place is paired with the k-th there, tensors of one call by what follows the operator in their names
 (``.input.0``). All this is msprobe's own rule, and so is that a tensor whose place is empty has no partner.
 
-The framework's function is told by ``stack.json``: ``{operator: [line, …]}``, newer ones ``{"0": [[operator, …],
-[line, …]], …}``, the innermost line first: ``File PATH, line N, in FUNCTION, \n CODE``. A user's ``x[i]`` runs
+The framework's function is told by ``stack.json`` (``dumps/formats/msprobe/stacks.py``). A user's ``x[i]`` runs
 ``Tensor.__add__`` inside MindSpore's ``__getitem__``; the user's own ``a + b`` is another ``Tensor.__add__``. Of the
 lines between msprobe's wrapper and the module that runs, the first ones that are the framework's count, and of these
 the last, by which the user's code came in. Calls and files of msprobe, MindSpeed and of modules themselves name no
@@ -27,38 +26,23 @@ from typing import Any, NamedTuple
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.naming.name_files import TOP, Layers
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.formats.msprobe.stacks import CONSTRUCT, FRAMEWORK, STACK, Stacks, stacks_of
 from sgsdump.errors import ConfigError
 from sgsdump.files.bounded_read import decode, read_bytes, read_start
 from sgsdump.files.json_yaml import json_of
 
 _WRAPPER = "Template"
 _MODULE_RUNS = {True: re.compile("construct"), False: re.compile(r"in (for|back)ward,")}  # by: is it MindSpore
-_FRAMEWORK = ("site-packages/torch", "package/torch", "site-packages/mindspore", "package/mindspore")
 _NO_FILES = ("msprobe", "MindSpeed")
 _NO_FUNCTIONS = ("construct", "__call__")
 _LINE = re.compile(r"(?P<file>[^,]*),[^,]*,\s*in (?P<function>[^,\s]+)")
-
-Stacks = Mapping[str, Sequence[str]]
-
-
-def stacks_of(document: Any) -> Stacks:
-    """Operator -> lines, of either form of ``stack.json``; entries that are neither are left out."""
-    if not isinstance(document, dict):
-        return {}
-    stacks: dict[str, Sequence[str]] = {}
-    for name, entry in document.items():
-        if _is_shared(entry):
-            stacks.update(dict.fromkeys(filter(lambda operator: isinstance(operator, str), entry[0]), entry[1]))
-        elif _are_lines(entry):
-            stacks[name] = entry
-    return stacks
 
 
 def framework_function(lines: Sequence[str], is_mindspore: bool) -> str:
     """The name of the framework's function that the user's code called, "" where it called the API itself."""
     entered = ""
     for line in _inside_module(lines, _MODULE_RUNS[is_mindspore]):
-        if not any(part in line.partition(",")[0] for part in _FRAMEWORK):
+        if not any(part in line.partition(",")[0] for part in FRAMEWORK):
             break
         entered = line
     match = _LINE.match(entered)
@@ -78,16 +62,8 @@ def _inside_module(lines: Sequence[str], module_runs: re.Pattern[str]) -> Sequen
     return lines if start is None else lines[start + 1 :]
 
 
-def _is_shared(entry: Any) -> bool:
-    return isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and _are_lines(entry[1])
-
-
-def _are_lines(entry: Any) -> bool:
-    return isinstance(entry, list) and all(isinstance(line, str) for line in entry)
-
-
 RULE = "layer mapping"
-_CONSTRUCT, _STACK, _MOST_BYTES = "construct.json", "stack.json", 256 << 20
+_MOST_BYTES = 256 << 20
 _TENSOR = re.compile(
     r"(?P<operator>.+\.(?:forward|backward)(?:\.\d+)?)(?P<end>\.(?:input|output|parameters)\..+)"
     r"|(?P<gradient>.+\.parameters_grad)(?:\.\d+)?(?P<of>\..+)",
@@ -238,7 +214,7 @@ def _structure(dump: Dump) -> Structure:
         raise ConfigError(
             f"a layer mapping pairs dumps of msprobe; {dump.path} is of the format {dump.format or 'none'}"
         )
-    construct, stack = (_document(dump.variant.with_name(name)) for name in (_CONSTRUCT, _STACK))
+    construct, stack = (_document(dump.variant.with_name(name)) for name in (CONSTRUCT, STACK))
     parents = {name: _parent(parent) for name, parent in construct.items()}
     is_mindspore = _MINDSPORE.search(read_start(dump.variant, _HEAD_BYTES)) is not None
     return Structure(parents, stacks_of(stack), is_mindspore)
@@ -246,7 +222,7 @@ def _structure(dump: Dump) -> Structure:
 
 def _document(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise ConfigError(f"a layer mapping needs {_CONSTRUCT} and {_STACK} beside dump.json; there is no {path}")
+        raise ConfigError(f"a layer mapping needs {CONSTRUCT} and {STACK} beside dump.json; there is no {path}")
     document = json_of(decode(read_bytes(path, _MOST_BYTES), path), path)
     if not isinstance(document, dict):
         raise ConfigError(f"{path} is not what msprobe writes: no object")

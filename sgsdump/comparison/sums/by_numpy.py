@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sgsdump.comparison.sums.tiles import CHUNK, COUNTS, LANES, SUMS, Part, Table, ToSum
+from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.tensor import Values
 
 _LOCAL = threading.local()
@@ -36,7 +37,7 @@ def _add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> Non
     p, q, r, _, _ = _workspace()
     with np.errstate(all="ignore"):
         for a, b in table.tiles():
-            a, b = a.reshape(-1), b.reshape(-1)
+            a, b = in_memory(a).reshape(-1), in_memory(b).reshape(-1)
             x, y, d = p[: a.size], q[: a.size], r[: a.size]
             x[:] = a if sample.to_real is None else sample.to_real(a)
             y[:] = b if benchmark.to_real is None else benchmark.to_real(b)

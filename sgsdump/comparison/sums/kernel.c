@@ -32,7 +32,7 @@
 #error "float arithmetic is not done in float here; the numpy sums are used"
 #endif
 
-#define INTERFACE 4 /* compiled.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 5 /* compiled.py has the same number, or does not use a kernel left from another version */
 #define LANES 256
 #define CHUNK (1 << 15)
 #define ROWS 4
@@ -41,6 +41,9 @@
 #define AHEAD 4096 /* bytes, to be on their way from memory before their turn */
 #define LINE 64
 #define BLOCK 16 /* columns packed at a time: a cache line of floats */
+#define SHORT 16 /* values of a channel that lie together: less are taken by the period of the channels */
+#define PERIOD 8192 /* values after which the first channel comes again, at most */
+#define LEAST 64 /* of them that are taken at once */
 
 #if defined(__GNUC__) || defined(__clang__)
 #define INLINE static inline __attribute__((always_inline))
@@ -153,6 +156,110 @@ INLINE void add_chunk(const char *a, const char *b, size_t size, lanes_t totals,
             totals[sum][i] += lanes[sum][i];
 }
 
+/* The channels of a pair: value i of the row belongs to channel (first + i) / inner % count. In a table of several rows
+ * these are its columns (BY_COLUMNS) or its rows (BY_ROWS) in place of `inner`. The sums of |a-b| and of |b| of each are
+ * added in float within a chunk and in double from chunk to chunk: good for six digits. Of `skip` turns, or stretches of a
+ * channel, one is taken.
+ */
+enum { BY_COLUMNS = -1, BY_ROWS = -2 };
+
+typedef struct {
+    Py_ssize_t inner, count, skip;
+    long long first;
+    double *errors, *values;
+} channels_t;
+
+INLINE float float_at(const char *values, size_t index)
+{
+    float value;
+    memcpy(&value, values + index * sizeof value, sizeof value);
+    return value;
+}
+
+/* Values of one channel. */
+INLINE void add_run(const char *a, const char *b, size_t size, size_t skip, double *error, double *value)
+{
+    float d[LEAST] = {0}, s[LEAST] = {0};
+    double errors = 0, values = 0;
+    size_t i = 0;
+    for (; i + LEAST <= size; i += skip * LEAST)
+        for (size_t j = 0; j < LEAST; j++) {
+            float x = float_at(a, i + j), y = float_at(b, i + j);
+            d[j] += fabsf(x - y);
+            s[j] += fabsf(y);
+        }
+    for (size_t j = 0; i < size; i++, j++) {
+        float x = float_at(a, i), y = float_at(b, i);
+        d[j] += fabsf(x - y);
+        s[j] += fabsf(y);
+    }
+    for (size_t j = 0; j < LEAST; j++) {
+        errors += d[j];
+        values += s[j];
+    }
+    *error += errors;
+    *value += values;
+}
+
+/* Values of channels that take turns, from the one of `start` on. */
+INLINE void add_turns(const char *a, const char *b, size_t size, size_t start, size_t inner, size_t count,
+                      size_t skip, double *errors, double *values)
+{
+    float d[PERIOD], s[PERIOD];
+    size_t turn = inner * count, period = turn < LEAST ? turn * ((LEAST + turn - 1) / turn) : turn;
+    size_t at_turn = start % turn, i = 0;
+    memset(d, 0, period * sizeof *d);
+    memset(s, 0, period * sizeof *s);
+    for (; i < size && at_turn; i++) {
+        float x = float_at(a, i), y = float_at(b, i);
+        d[at_turn] += fabsf(x - y);
+        s[at_turn] += fabsf(y);
+        at_turn = at_turn + 1 == turn ? 0 : at_turn + 1;
+    }
+    for (; i + period <= size; i += skip * period)
+        for (size_t j = 0; j < period; j++) {
+            float x = float_at(a, i + j), y = float_at(b, i + j);
+            d[j] += fabsf(x - y);
+            s[j] += fabsf(y);
+        }
+    for (size_t j = 0; i < size; i++, j++) {
+        float x = float_at(a, i), y = float_at(b, i);
+        d[j] += fabsf(x - y);
+        s[j] += fabsf(y);
+    }
+    for (size_t j = 0, left = inner, channel = 0; j < period; j++) {
+        errors[channel] += d[j];
+        values[channel] += s[j];
+        if (!--left) {
+            left = inner;
+            channel = channel + 1 == count ? 0 : channel + 1;
+        }
+    }
+}
+
+INLINE void add_channels(const char *a, const char *b, size_t rows, size_t columns, Py_ssize_t row, Py_ssize_t column,
+                         channels_t to)
+{
+    const size_t width = columns * sizeof(float), count = (size_t)to.count, skip = (size_t)to.skip;
+    if (to.inner == BY_ROWS)
+        for (size_t i = 0; i < rows; i++)
+            add_run(a + i * width, b + i * width, columns, skip, to.errors + row + i, to.values + row + i);
+    else if (to.inner == BY_COLUMNS)
+        add_turns(a, b, rows * columns, 0, 1, columns, skip, to.errors + column, to.values + column);
+    else if (to.inner < SHORT)
+        add_turns(a, b, columns, (size_t)(to.first + column), (size_t)to.inner, count, skip, to.errors,
+                  to.values);
+    else {
+        size_t inner = (size_t)to.inner, start = (size_t)(to.first + column);
+        size_t channel = start / inner % count, left = inner - start % inner;
+        for (size_t i = 0; i < columns; i += left, left = inner) {
+            size_t size = left < columns - i ? left : columns - i;
+            add_run(a + i * sizeof(float), b + i * sizeof(float), size, skip, to.errors + channel, to.values + channel);
+            channel = channel + 1 == count ? 0 : channel + 1;
+        }
+    }
+}
+
 /* One side of a pair: rows and columns at strides in bytes, and what integers mean: (value - zero) * scale. Where there
  * is a file (not -1), the side is one row without gaps, at `offset` of it.
  *
@@ -260,6 +367,7 @@ INLINE const char *floats_of(side_t side, size_t rows, size_t columns, float *ou
 typedef struct {
     side_t a, b;
     Py_ssize_t rows, columns, tile_rows, tile_columns;
+    channels_t channels;
     double (*totals)[LANES];
     int64_t *counts;
     float *scratch;
@@ -322,6 +430,8 @@ INLINE int add_pair(pair_t pair, int fused)
             const char *a = floats_of(a_tile, rows, columns, pair.scratch + 2 * CHUNK);
             const char *b = floats_of(b_tile, rows, columns, pair.scratch + 3 * CHUNK);
             add_chunk(a, b, rows * columns, pair.totals, pair.counts, fused);
+            if (pair.channels.count)
+                add_channels(a, b, rows, columns, row, column, pair.channels);
             pick(&pair.a, a, column, columns);
             pick(&pair.b, b, column, columns);
         }
@@ -445,9 +555,23 @@ static PyObject *result_of(const part_t *part)
 /* A table, as compiled.py describes it. */
 static int as_pair(PyObject *given, pair_t *pair)
 {
-    if (!PyArg_ParseTuple(given, "O&O&(nnnn):table", as_side, &pair->a, as_side, &pair->b, &pair->rows, &pair->columns,
-                          &pair->tile_rows, &pair->tile_columns))
+    unsigned long long sums;
+    channels_t *channels = &pair->channels;
+    if (!PyArg_ParseTuple(given, "O&O&(nnnn)(nnnLK):table", as_side, &pair->a, as_side, &pair->b, &pair->rows,
+                          &pair->columns, &pair->tile_rows, &pair->tile_columns, &channels->inner, &channels->count,
+                          &channels->skip, &channels->first, &sums))
         return 0;
+    channels->errors = (double *)(uintptr_t)sums;
+    channels->values = channels->errors + channels->count;
+    if (channels->count && (channels->skip < 1 || channels->inner < BY_ROWS || !channels->inner ||
+                            (channels->inner == BY_ROWS && pair->rows > channels->count) ||
+                            (channels->inner == BY_COLUMNS && pair->columns > channels->count) ||
+                            (channels->inner != BY_ROWS && channels->inner < SHORT &&
+                             channels->count * (channels->inner < 0 ? 1 : channels->inner) > PERIOD) ||
+                            (channels->inner > 0 && pair->rows != 1))) {
+        PyErr_SetString(PyExc_ValueError, "channels that the table does not have");
+        return 0;
+    }
     if (pair->tile_rows >= 1 && pair->tile_columns >= 1 && pair->tile_rows <= CHUNK / pair->tile_columns)
         return 1;
     PyErr_SetString(PyExc_ValueError, "a tile is larger than a chunk, or empty");

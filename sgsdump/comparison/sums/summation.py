@@ -6,6 +6,7 @@ same digits, in float64 (float32 would print wrong ones).
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,9 +19,21 @@ import numpy as np
 
 from sgsdump.comparison.metrics import Accumulator, Counts, Sums
 from sgsdump.comparison.sums import by_numpy
-from sgsdump.comparison.sums.tiles import CHUNK, COUNTS, LANES, PART, SUMS, Part, Picked, Table, ToSum, parts
+from sgsdump.comparison.sums.tiles import (
+    CHUNK,
+    COUNTS,
+    LANES,
+    PART,
+    SUMS,
+    ChannelSums,
+    Part,
+    Picked,
+    Table,
+    ToSum,
+    parts,
+)
 from sgsdump.errors import ValuesError
-from sgsdump.files.mapped import OpenFile, address_of, kept_open, let_go, opened
+from sgsdump.files.mapped import OpenFile, address_of, in_memory, kept_open, opened
 from sgsdump.tensors.kernels import kernel
 from sgsdump.tensors.tensor import Values
 
@@ -28,7 +41,8 @@ from sgsdump.tensors.tensor import Values
 _TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int16, np.uint16)
 _KINDS = {np.dtype(dtype): kind for kind, dtype in enumerate(_TYPES)}
 _LARGEST_ZERO_POINT = 1 << 30
-_KERNEL = kernel("sgsdump.comparison.sums.kernel", INTERFACE=4, LANES=LANES, CHUNK=CHUNK)
+SHORT, PERIOD = 16, 8192  # of the kernel: see there
+_KERNEL = kernel("sgsdump.comparison.sums.kernel", INTERFACE=5, LANES=LANES, CHUNK=CHUNK)
 _MANY = 4  # parts that are worth threads of their own
 _ONE_AT_A_TIME = threading.Lock()
 _LOCAL = threading.local()
@@ -81,12 +95,22 @@ def sums_of_each(pairs: Sequence[ToSum], threads: int = 1) -> Iterator[Sums | Va
     threads  how many may add up the parts of a large pair; one such pair is on at a time. The mapped pages of a part
              that was read are given back, those of a small pair go with the last user of its values.
     """
+    pairs = [_laid_open(pair) for pair in pairs]
     works = [_work(pair) for pair in pairs]
     are_together = [work is None or (pair.by_kernel and len(work) == 1) for pair, work in zip(pairs, works)]
     summed = iter(_kernel_sums([item for item, chosen in zip(zip(pairs, works), are_together) if chosen]))
     for pair, work, is_summed in zip(pairs, works, are_together):
         results = next(summed) if is_summed else _by_part(pair, work or [], threads)
         yield results if isinstance(results, ValuesError) else _added_up(pair, results)
+
+
+def _laid_open(pair: ToSum) -> ToSum:
+    """The pair, in memory where its values are read in another order than they lie in their mapped files: those are
+    read through descriptors, in one go."""
+    if pair.is_flat:
+        return pair
+    sample, benchmark = (side.of(in_memory(side.array)) for side in (pair.sample, pair.benchmark))
+    return pair._replace(sample=sample, benchmark=benchmark)
 
 
 def _work(pair: ToSum) -> _Work:
@@ -98,32 +122,50 @@ def _work(pair: ToSum) -> _Work:
 def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] | ValuesError:
     """The sums of the parts one by one, or side by side."""
 
-    def summed(part: list[Table]) -> Part:
+    def summed(part: list[Table], channels: ChannelSums | None) -> Part:
         if pair.by_kernel:
-            [results] = _kernel_sums([(pair, [part])])
+            [results] = _kernel_sums([(pair._replace(channels=channels), [part])])
             if isinstance(results, ValuesError):
                 raise results
             [result] = results
         else:
             result = by_numpy.part_sums(pair, part)
-        for table in part if len(work) > 1 else []:
-            if table.is_flat:
-                let_go(table.a)
-                let_go(table.b)
         return result
 
+    shape, of_all = pair.sample.array.shape, pair.channels
+    channels = [of_all and ChannelSums(shape, of_all.axis) for _ in work]  # of each part, as parts go side by side
     try:
         if threads == 1 or len(work) < _MANY:
-            return list(map(summed, work))
-        with _ONE_AT_A_TIME, ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(summed, work))
+            results = list(map(summed, work, channels))
+        else:
+            with _ONE_AT_A_TIME, ThreadPoolExecutor(threads) as pool:
+                results = list(pool.map(summed, work, channels))
     except ValuesError as error:
         return error
+    if of_all is not None:
+        for of_part in channels:
+            of_all.totals += 0.0 if of_part is None else of_part.totals
+        if not pair.by_kernel:
+            _add_channels(pair, of_all)
+    return results
+
+
+def _add_channels(pair: ToSum, channels: ChannelSums) -> None:
+    """The sums of the channels where there is no kernel, or it does not take the pair."""
+    start = 0
+    with np.errstate(all="ignore"):
+        for _, b, d in _float_chunks(pair.sample, pair.benchmark):
+            of = (np.arange(start, start + b.size) // channels.inner) % channels.count
+            for total, values in zip(channels.totals, (d, b)):
+                total += np.bincount(of, np.abs(values), channels.count)
+            start += b.size
 
 
 def _added_up(pair: ToSum, results: list[Part]) -> Sums:
     for picked in pair.picked or ():
         picked.whole = pair.by_kernel and pair.is_flat
+    if pair.channels is not None:
+        pair.channels.whole = True
     sums, counts = _NO_SUMS, _NO_COUNTS
     for part_sums, part_counts in results:
         sums, counts = list(map(add, sums, part_sums)), list(map(add, counts, part_counts))
@@ -169,9 +211,13 @@ def _kernel_sums(works: Sequence[tuple[ToSum, _Work]]) -> list[list[Part] | Valu
         return []
     assert _KERNEL is not None, "asked of pairs only that takes() accepts"
     with kept_open():
-        described = [_described_parts(pair, work) for pair, work in works]
+        files: set[OpenFile] = set()
+        described = [_described_parts(pair, work, files) for pair, work in works]
         results = iter(_KERNEL.sums([part for pair_parts in described for part in pair_parts], _scratch()))
-    return [_whole([next(results) for _ in pair_parts]) for pair_parts in described]
+        summed = [_whole([next(results) for _ in pair_parts]) for pair_parts in described]
+        for file in files:
+            file.check()
+    return summed
 
 
 def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
@@ -183,14 +229,60 @@ def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
     return ValuesError(f"a mapped file cannot be read any more: {why}")
 
 
-def _described_parts(pair: ToSum, work: _Work) -> list[list[tuple]]:
+def _described_parts(pair: ToSum, work: _Work, files: set[OpenFile]) -> list[list[tuple]]:
+    """``files`` gets those that are read."""
     picked = pair.picked if pair.picked and pair.is_flat else (None, None)
     a = _Side(pair.sample, opened(pair.sample.array), picked[0])
     b = _Side(pair.benchmark, opened(pair.benchmark.array), picked[1])
+    files.update(file for file in (a.file, b.file) if file is not None)
     if work is None:
         size = pair.sample.array.size
-        return [[(a.row(), b.row(), (1, size, 1, min(size, CHUNK)))]]
-    return [[(a.table(t.a, t.is_flat), b.table(t.b, t.is_flat), (*t.a.shape, *t.tile)) for t in part] for part in work]
+        return [[(a.row(), b.row(), (1, size, 1, min(size, CHUNK)), _channels_of_row(pair.channels, 0))]]
+    return [
+        [(a.table(t.a, t.is_flat), b.table(t.b, t.is_flat), (*t.a.shape, *t.tile), _channels_of(pair, t)) for t in part]
+        for part in work
+    ]
+
+
+_NO_CHANNELS = (0, 0, 1, 0, 0)
+_BY_COLUMNS, _BY_ROWS = -1, -2
+
+
+def _channels_of_row(channels: ChannelSums | None, first: int) -> tuple[int, ...]:
+    return (
+        (channels.inner, channels.count, channels.skip, first, address_of(channels.totals))
+        if channels
+        else _NO_CHANNELS
+    )
+
+
+def _channels_of(pair: ToSum, table: Table) -> tuple[int, ...]:
+    """Which channels the values of a table are of."""
+    channels, array = pair.channels, pair.sample.array
+    if channels is None:
+        return _NO_CHANNELS
+    if pair.is_flat:
+        return _channels_of_row(channels, (address_of(table.a) - address_of(array)) // array.itemsize)
+    return (
+        _BY_ROWS if channels.inner > 1 else _BY_COLUMNS,
+        channels.count,
+        channels.skip,
+        0,
+        address_of(channels.totals),
+    )
+
+
+def sums_channels(pair: ToSum, axis: int) -> bool:
+    """Whether the sums of the channels along this axis can be had: all values lie one after the other, or in tables
+    whose rows or columns are the channels."""
+    array = pair.sample.array
+    if pair.is_flat:
+        return math.prod(array.shape[axis + 1 :]) >= SHORT or math.prod(array.shape[axis:]) <= PERIOD
+    if array.ndim != 4 or 1 in array.shape[1:] or not pair.by_kernel or array.size > PART:
+        return False
+    tables = [table for part in parts(array, pair.benchmark.array) for table in part]
+    side = 1 if axis == 3 else 0
+    return all(table.a.shape[side] == array.shape[axis] <= PERIOD for table in tables)
 
 
 def _wanted(picked: Picked, whole: np.ndarray, part: np.ndarray) -> tuple[int, ...]:
@@ -256,8 +348,13 @@ def chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarra
     """Two arrays of equal shape as flat chunks of at most CHUNK values, in the same order."""
     if a.flags.c_contiguous and b.flags.c_contiguous:
         a, b = a.reshape(-1), b.reshape(-1)
-        for start in range(0, a.size, CHUNK):
-            yield a[start : start + CHUNK], b[start : start + CHUNK]
+        with kept_open():
+            for start in range(0, a.size, CHUNK):
+                yield in_memory(a[start : start + CHUNK]), in_memory(b[start : start + CHUNK])
+        return
+    a, b = in_memory(a), in_memory(b)
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        yield from chunks(a, b)
     elif a.size <= CHUNK:
         yield a.reshape(-1), b.reshape(-1)
     elif len(a) == 1:

@@ -29,6 +29,7 @@ Part = tuple[list[float], list[int]]
 
 
 PART = 128 * CHUNK
+ENOUGH = 512  # values of a channel
 _BROAD = 64
 
 
@@ -134,14 +135,34 @@ class Picked:
         self.whole = False
 
 
+class ChannelSums:
+    """The sums of |a-b| and of |b| of each channel, to six digits; they count when they are ``whole``. Of channels of
+    more than twice ENOUGH values an even share is taken.
+
+    axis    the channels' axis of the arrays.
+    inner   how many values of a channel follow each other.
+    skip    of so many values one is taken.
+    totals  (2, channels) float64.
+    """
+
+    __slots__ = ("axis", "count", "inner", "skip", "totals", "whole")
+
+    def __init__(self, shape: tuple[int, ...], axis: int):
+        self.axis, self.count, self.inner = axis, shape[axis], math.prod(shape[axis + 1 :])
+        self.skip = max(1, math.prod(shape) // max(self.count, 1) // ENOUGH)
+        self.totals = np.zeros((2, self.count))
+        self.whole = False
+
+
 class ToSum(NamedTuple):
-    """Two sides of equal shape, whether the kernel takes them, and values of either to be picked up where it reads both
-    in the order in which they are stored."""
+    """Two sides of equal shape, whether the kernel takes them, values of either to be picked up where it reads both
+    in the order in which they are stored, and the sums of its channels."""
 
     sample: Values
     benchmark: Values
     by_kernel: bool
     picked: tuple[Picked, Picked] | None = None
+    channels: ChannelSums | None = None
 
     @property
     def is_flat(self) -> bool:

@@ -54,7 +54,8 @@ class PicturePair:
 
 @dataclass(frozen=True)
 class PicturePairs:
-    """``pairs.make(i)`` makes the i-th of at most ``most`` runs, evenly chosen; see ``feeds.feeds`` for the others.
+    """``pairs.make(i)`` makes the i-th of at most ``most`` runs, evenly chosen, or of those ``chosen``; see
+    ``feeds.feeds`` for the others. ``most`` None: all.
 
     Raises what ``feeds.feeds`` raises, at once for what can be known at once.
     """
@@ -63,7 +64,8 @@ class PicturePairs:
     preprocess: str | None
     specs: tuple[InputSpec, ...]
     config: InputConfig
-    most: int
+    most: int | None
+    chosen: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         _ = self._makers, self.runs
@@ -72,7 +74,9 @@ class PicturePairs:
     def runs(self) -> list[tuple[str, ...]]:
         """The files of each run."""
         every = expand(self.images, len(self.specs))
-        return evenly(every, self.most)
+        if self.chosen:
+            return [every[index] for index in self.chosen]
+        return every if self.most is None else evenly(every, self.most)
 
     @cached_property
     def labels(self) -> list[str]:

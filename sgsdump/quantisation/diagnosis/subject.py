@@ -24,7 +24,7 @@ from sgsdump.quantisation.fixed_model import make_fixed, rehearse
 from sgsdump.quantisation.pictures import MOST_LEVELS
 from sgsdump.quantisation.quant_file import import_params, read_quant_file
 from sgsdump.quantisation.quant_plan import QuantPlan
-from sgsdump.quantisation.ranges.statistics import side_ranges
+from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, side_ranges
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput, output_section
 from sgsdump.tensors.types import Range
 
@@ -38,6 +38,7 @@ class Subject:
     ranges  of the float model's tensors, {} where they are not known.
     made    what calibration found and what was decided, where it was made here.
     notes   of the fixed model, where it was made here.
+    side    what it is made of besides the ranges, with ``weights_per_channel`` where these name no weights.
     """
 
     float_model: Model
@@ -47,6 +48,8 @@ class Subject:
     per_channel: bool
     made: tuple[Calibration, QuantPlan] | None = None
     notes: tuple[str, ...] = ()
+    side: SideRanges = NOTHING_BESIDE
+    weights_per_channel: bool = False
 
 
 def calibrated(
@@ -60,10 +63,11 @@ def calibrated(
     """As ``sgsdump calibrate`` makes the fixed model."""
     rehearse(model, feeds[0], config)
     calibration = calibrate(model, feeds, config, level, workers=workers, progress=progress)
-    fixed = make_fixed(model, calibration.ranges, calibration.config, side=side_ranges(calibration.statistics))
+    side = side_ranges(calibration.statistics)
+    fixed = make_fixed(model, calibration.ranges, calibration.config, side=side)
     fixed_model = replace(model, proto=fixed.proto)
     made = calibration, fixed.plan
-    return Subject(model, fixed_model, config, calibration.ranges, level != "L1", made, fixed.notes)
+    return Subject(model, fixed_model, config, calibration.ranges, level != "L1", made, fixed.notes, side)
 
 
 def of_ranges(model: Model, path: Path, config: InputConfig) -> Subject:
@@ -74,7 +78,8 @@ def of_ranges(model: Model, path: Path, config: InputConfig) -> Subject:
     given = import_params(model, params, config, where=str(path), one_per_tensor=not beside)
     fixed = make_fixed(given.model, given.ranges, given.config, per_channel=bool(beside), side=side)
     fixed_model = replace(model, proto=fixed.proto)
-    return Subject(given.model, fixed_model, config, given.ranges, bool(beside), notes=fixed.notes)
+    per_channel = bool(beside)
+    return Subject(given.model, fixed_model, config, given.ranges, per_channel, None, fixed.notes, side, per_channel)
 
 
 def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject:
@@ -92,7 +97,8 @@ def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject
     _check_inputs(model, fixed, path)
     ranges = facts.origin.ranges if facts.origin else {}
     per_channel = any(isinstance(weights.scale, tuple) for weights in facts.weights.values())
-    return Subject(model, fixed, config, ranges, per_channel)
+    side = SideRanges(facts.origin.channels) if facts.origin else NOTHING_BESIDE
+    return Subject(model, fixed, config, ranges, per_channel, side=side)
 
 
 def _check_inputs(model: Model, fixed: Model, path: Path) -> None:

@@ -149,9 +149,9 @@ class PlanTrial:
         self.evaluations += 1
         return self._session.run({**feed, **self.parameters(frozenset(raised))}, list(outputs or self.outputs))
 
-    def parameters(self, raised: frozenset[str]) -> dict[str, Any]:
-        """The inputs that make the graph one of this plan."""
-        tensors = decide_tensors(self.analysis, self.ranges, replace(self._choice, tensors=tuple(raised)))
+    def parameters(self, raised: frozenset[str], ranges: Mapping[str, Range] | None = None) -> dict[str, Any]:
+        """The inputs that make the graph one of this plan; ``ranges`` in place of the trial's own."""
+        tensors = decide_tensors(self.analysis, ranges or self.ranges, replace(self._choice, tensors=tuple(raised)))
         fed: dict[str, Any] = {}
         for name, quant in tensors.items():
             if name in self._picture_tensors or quant.dtype is None:
@@ -244,9 +244,9 @@ class PlanWalk:
         """For plans that come one by one, on one feed (raw bytes of a picture)."""
         return Visit(self._graph, feed)
 
-    def prepared(self, plan: Plan) -> Prepared:
-        """A plan with the ranges that the trial has now."""
-        fed = {name: self._held(name, value) for name, value in self._trial.parameters(plan).items()}
+    def prepared(self, plan: Plan, ranges: Mapping[str, Range] | None = None) -> Prepared:
+        """A plan with the ranges that the trial has now, or with these."""
+        fed = {name: self._held(name, value) for name, value in self._trial.parameters(plan, ranges).items()}
         marks = tuple(tuple(id(fed[name]) for name in reads if name in fed) for reads in self._graph.reads)
         return Prepared(plan, fed, marks)
 

@@ -2,8 +2,8 @@
 
 Counts of the layer's values are blue, the ends of its calibrated range red dashed lines.
 
-The shaded band holds the central 99 % of the values. The count axis is logarithmic where a linear one would flatten
-most columns. Above the plot: name, operator, extremes, range, NaN and Inf, and how the values use the range.
+The shaded band is the narrowest that holds 99 % of the values. The count axis is logarithmic where a linear one would
+flatten most columns. Above the plot: name, operator, extremes, range, NaN and Inf, and how the values use the range.
 
 The overview has small histograms in a grid, those that need a look first and framed in colour.
 """
@@ -225,7 +225,7 @@ def _draw_cell(scale: Scale, draw: ImageDraw.ImageDraw, cell: tuple[Distribution
     draw_frame(draw, left, top, name, remark(layer), colour)
     low, high = canvas.view(*layer.stats.span, *(layer.limits or ()))
     panel = scale.panel(left, top, low, high, layer.stats.finite)
-    draw_lines(draw, panel, scale)
+    draw_lines(draw, panel, scale, layer.limits or (layer.stats.span if layer.stats.finite else None))
     if layer.limits:
         canvas.draw_limits(draw, panel, layer.limits, dash=4, width=1)
     canvas.draw_counts(draw, panel, joined(layer.counts, MOST_BINS), *layer.stats.span)

@@ -25,6 +25,7 @@ INSET = (10, 24, 206, 110)  # the plot in a cell: left, top, right, bottom
 HEAD = 106
 SECTION = 34
 MARGIN = 12
+_APART = 8  # pixels between two numbers below a plot
 # The upright scale ends at all of a layer's values and begins at half a value of the largest layer, within these.
 _LEAST, _MOST_LEAST = 1e-7, 1e-2
 
@@ -109,14 +110,20 @@ def draw_frame(
     draw.text((left + 10, top + CELL[1] - 11), text, canvas.BLACK if colour else canvas.GREY, font(11), anchor="ls")
 
 
-def draw_lines(draw: ImageDraw.ImageDraw, panel: Panel, scale: Scale) -> None:
-    """The grey lines below the columns, and the values at both ends of the axis."""
+def draw_lines(draw: ImageDraw.ImageDraw, panel: Panel, scale: Scale, ends: tuple[float, float] | None = None) -> None:
+    """The grey lines below the columns, and below these two values where they lie; None for the ends of the axis."""
     for share in scale.lines:
         row = panel.row(share * panel.peak)
         draw.line((panel.left, row, panel.right, row), fill=canvas.GRID)
     draw.line((panel.left, panel.bottom, panel.right, panel.bottom), fill=canvas.GREY)
-    for column, value, anchor in ((panel.left, panel.low, "ls"), (panel.right, panel.high, "rs")):
-        draw.text((column, panel.bottom + 16), number(value, 3), canvas.GREY, font(9), anchor=anchor)
+    ends = ends or (panel.low, panel.high)
+    texts = [number(value, 3) for value in ends]
+    widths = [font(9).getlength(text) for text in texts]
+    first, last = (panel.column(value) - width / 2 for value, width in zip(ends, widths))
+    first = min(max(first, panel.left), panel.right - sum(widths) - _APART)
+    last = min(max(last, first + widths[0] + _APART), panel.right - widths[1])
+    for column, text in zip((first, last), texts):
+        draw.text((column, panel.bottom + 16), text, canvas.GREY, font(9), anchor="ls")
 
 
 def copies_note(copies: int) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.row import OverRuns, Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
@@ -27,12 +29,14 @@ COLUMNS = [
     "status", *_PLACE, "type", *_NUMBERS, "within", *_NOT_FINITE, *_PAIR, "remark", "verdict", *_TYPES, *_SIGNS,
     _STATISTICS, *_INTEGERS,
 ]  # fmt: skip
-FORMAT, VERSION = "sgsdump comparison", 1
+FORMAT, VERSION = "sgsdump comparison", 2
 _JSON = [
     "name", "io", "slot", "op_index", "op_type", "type_name", "sample_name", "paired", "count", "mse", "cos", "rmse",
     *_NOT_FINITE, "note", "sources", "by_flow", "module", "origin", "rise", "misnamed", *_TYPES, "dtype_note", *_SIGNS,
-    "extra", "left_out", "vendor", "vendor_message", "statistics", "equal", "integers", "runs", "stage",
+    "extra", "left_out", "vendor", "vendor_message", "statistics", "equal", "checksums", "integers", "indices",
+    "channels", "step", "rearranged", "retried", "runs", "stage",
 ]  # fmt: skip
+_WHERE_THERE = ("integers", "indices", "channels", "runs")  # left out of rows that do not have them
 _JSON_NAMES = {"misnamed": "twin", "statistics": "figures"}  # other names in the file, which its readers know
 
 
@@ -52,9 +56,10 @@ def render_csv(comparison: Comparison, thresholds: Thresholds) -> str:
 
 
 def render_json(comparison: Comparison, thresholds: Thresholds) -> str:
-    """``rows``, ``failed``, ``only_in_sample``, ``only_in_benchmark``, ``excluded``, ``unwritten``, the dumps'
-    ``notes``, ``thresholds`` and the ``verdict``'s names, by ``schema.json`` beside this module. Each row's ``verdict``
-    is ``pass``, ``warn`` or ``fail``; what failed to be compared is not comparable."""
+    """``findings``, ``completeness``, ``rows``, ``failed``, ``only_in_sample``, ``only_in_benchmark``,
+    ``excluded``, ``unwritten``, the dumps' ``notes``, ``thresholds`` and the ``verdict``'s names, by
+    ``schema.json`` beside this module. Each row's ``verdict`` is ``pass``, ``warn`` or ``fail``; what failed to be
+    compared is not comparable."""
     worst = comparison.worst
     document = {
         "format": FORMAT,
@@ -66,6 +71,8 @@ def render_json(comparison: Comparison, thresholds: Thresholds) -> str:
             "rises_most": [row.name for row in comparison.jumps],
             "other_tensors": [row.name for row in comparison.suspects],
         },
+        "findings": [_finding(finding) for finding in findings_of(comparison, thresholds)],
+        "completeness": asdict(comparison.completeness) | {"is_complete": comparison.is_complete},
         "notes": {"sample": comparison.sample_notes, "benchmark": comparison.benchmark_notes},
         "rows": [
             _row(row) | {"within": row.passes(thresholds), "verdict": row.verdict(thresholds)}
@@ -120,9 +127,13 @@ def _runs(runs: OverRuns) -> dict[str, object]:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """The row's facts; ``runs`` are left out where there is only one, and ``integers`` where a side has none."""
+    """The row's facts, without those that it does not have."""
     facts = {_JSON_NAMES.get(name, name): _plain(getattr(row, name)) for name in _JSON}
-    return {name: value for name, value in facts.items() if value is not None or name not in ("integers", "runs")}
+    return {name: value for name, value in facts.items() if value is not None or name not in _WHERE_THERE}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {fact.name: _plain(getattr(finding, fact.name)) for fact in fields(finding)}
 
 
 def _plain(value: Any) -> Any:

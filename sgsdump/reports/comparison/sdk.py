@@ -13,7 +13,6 @@ from sgsdump.reports.sentences import remark
 from sgsdump.reports.text import shown
 
 JUMP = 1.0
-RETRIED = "as it lies"  # in the note of ``layout_match.measure`` on a pair whose layout the values decided
 MARK = "     **** OVER threshold!!!! ****"
 _WIDTHS = (40, 20, 16, 16)  # of the manual's columns, with the space after them
 
@@ -55,7 +54,7 @@ def log_lines(comparison: Comparison, thresholds: Thresholds) -> str:
     lines, before = [], math.inf
     for row in comparison.rows:
         mark = MARK if row.rmse - before > JUMP else ""
-        note = f" <<{row.note}>> " if RETRIED in row.note else "  "
+        note = f" <<{row.note}>> " if row.retried else "  "
         lines.append(
             f"{_layer_name(row, normalised(row.stage or row.name))}\tOP: {row.op_type}  Type: {row.type_name}{note}"
             f"MSE: {row.mse:f}  COS: {row.cos:f}  RMSE:\t{row.rmse:f}{mark}\n"

@@ -4,16 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.golden import GoldenComparison, GoldenRow
+from sgsdump.errors import listed
+from sgsdump.files.escaping import shown
 from sgsdump.files.json_yaml import json_text
+from sgsdump.reports.sentences import reason_lines
 from sgsdump.reports.tables import csv_text
+from sgsdump.reports.text import counted
 
 _FIGURES = ["diff2", "all_close", "max_sw", "max_g", "mean_sw", "mean_g"]
 _PASSES = ["max_passes", "mean_passes"]
 COLUMNS = ["index", "file", "name", "verdict", "nan_inf", *_FIGURES, "tag", *_PASSES, "remark"]
+_NAMES = 5  # of many, so many are named
 _OF_THREE = ("max_sw", "max_g", "mean_sw", "mean_g", "max_passes", "mean_passes", "tag")
 _SUMMARY = "------------------------- summary message -------------------------"
 _DIFF2 = "------------------------- diff2 list message -------------------------"
@@ -50,7 +56,8 @@ def golden_csv(comparison: GoldenComparison) -> str:
     for index, row in enumerate(comparison.rows):
         names = ["file", "name", "verdict", *([] if row.reason else figures)]
         facts = {name: getattr(row, name) for name in names}
-        lines.append({"index": index, "remark": row.reason or row.note} | facts)
+        zeros = "all zeros in the benchmark" if row.zeros else ""
+        lines.append({"index": index, "remark": row.reason or "; ".join(filter(None, [zeros, row.note]))} | facts)
     unpaired = comparison.unmatched()
     lines += [{"file": file, "verdict": "not comparable", "remark": remark} for file, remark in unpaired]
     return csv_text(COLUMNS, lines)
@@ -68,13 +75,66 @@ def golden_json(comparison: GoldenComparison) -> str:
         "settings": {"tag": comparison.tag, "th1": comparison.th1, "th2": comparison.th2},
         "passes": comparison.passes,
         "rows": [_row(row, golden is not None) for row in comparison.rows],
+        "findings": [_finding(finding) for finding in comparison.findings],
         "not_compared": [{"file": file, "reason": reason} for file, reason in comparison.unmatched()],
     }
     return json_text(document)
 
 
+def golden_first_lines(comparison: GoldenComparison) -> list[str]:
+    """What stands before the table: what is missing."""
+    missing = comparison.missing
+    if not missing:
+        return []
+    return [f"missing: {counted(len(missing), 'tensor')}", *reason_lines(missing, _NAMES)]
+
+
+def golden_closing(comparison: GoldenComparison) -> list[str]:
+    """The sentences at the end: where the errors are made, and what is no more than rounding."""
+    causes = [finding for finding in comparison.findings if finding.kind in ("cause", "not finite")]
+    failed = [row for row in comparison.rows if not row.passes and not row.reason]
+    lines = []
+    if comparison.own_errors is None:
+        if causes:
+            how = "what feeds it passes" if causes[0].evidence == "by value" else "first in the order of the dump"
+            lines.append(f"first that does not pass: {_called(causes[0])}, {how}")
+    elif causes:
+        own, names = causes[0].figures["own_error"], {cause.layer for cause in causes}
+        made = "it makes a NaN or Inf" if causes[0].kind == "not finite" else f"own error {own:.3g}"
+        whose = f" in {shown(causes[0].facts['side'])}" if causes[0].facts else ""
+        rest = sum(row.name not in names for row in failed)
+        others = f"; {counted(rest, 'other')} that {'does' if rest == 1 else 'do'} not pass inherit it or are rounding"
+        lines.append(
+            f"beyond the rounding bound of their type and sum length: {len(names)}; the first is "
+            f"{_called(causes[0])}{whose}, {made}, computed again from its recorded inputs{others if rest else ''}"
+        )
+    elif failed:
+        lines.append(
+            "none lies beyond the rounding bound of its type and sum length: each operator, computed again from its "
+            "recorded inputs, gives what was recorded"
+        )
+    zeros = [row.name for row in comparison.rows if row.zeros]
+    if zeros:
+        benchmark = shown(comparison.titles[1])
+        lines.append(f"all zeros in {benchmark} and not in the sample: {listed(list(map(shown, zeros)), _NAMES)}")
+    return lines
+
+
+def _called(finding: Finding) -> str:
+    return shown(finding.layer) + (f" ({finding.op_type})" if finding.op_type else "")
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return asdict(replace(finding, figures=dict(finding.figures), facts=dict(finding.facts)))
+
+
 def _row(row: GoldenRow, three: bool) -> dict[str, Any]:
-    facts = asdict(row) | {"max_passes": row.max_passes, "mean_passes": row.mean_passes, "verdict": row.verdict}
+    facts = asdict(row) | {
+        "zeros": row.zeros,
+        "max_passes": row.max_passes,
+        "mean_passes": row.mean_passes,
+        "verdict": row.verdict,
+    }
     return facts if three else facts | dict.fromkeys(_OF_THREE)
 
 
@@ -107,7 +167,7 @@ def _summary(comparison: GoldenComparison) -> Iterator[str]:
     yield _DIFF2
     yield f"diff2 list: {[row.file for row in rows if row.diff2 > comparison.th2]}"
     yield _DIFF3
-    yield f"other list: {[row.file for row in rows if not row.passes]}"
+    yield f"other list: {[row.file for row in rows if not row.close]}"
 
 
 def _word(passes: bool) -> str:

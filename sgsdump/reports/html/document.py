@@ -38,7 +38,9 @@ SCRIPTS = (
     "data", "text", "elements", "axes", "selection", "depth", "zoom", "table",
     "neighbours", "histogram", "places", "layer", "tradeoff", "begin",
 )  # fmt: skip
-FIGURES = ("mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "mean_rmse")
+FIGURES = (
+    "mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "in_all", "brings", "gives_back", "mean_rmse",
+)  # fmt: skip
 MANY_LAYERS = 200
 CHANNELS = 32
 MOST_TRIED = 3000
@@ -55,6 +57,7 @@ def render(report: Report) -> str:
     return _template().render(
         report=report,
         bars=[round(share * BAR, 1) for share in bar_shares([f.rmse for f in figures])],
+        measured=any(f.gives_back is not None for f in figures),
         counts=Counter(layer.verdict for layer in report.layers),
         long_numbers=any(len(number(v)) > ROOM for f in figures for v in (f.rmse, f.mse, f.rise)),
         op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),

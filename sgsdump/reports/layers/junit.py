@@ -1,8 +1,9 @@
 """The layers as JUnit XML, which every CI server shows: a test case per layer.
 
-A layer past its limits is a ``failure`` whose text has the figures and the limits. A pair that could not be compared is
-an ``error``, as it is for the exit status; what stands in one dump only or was excluded is ``skipped``, with the
-reason. Elements and attributes are those of the Ant task's schema, as Jenkins, GitLab and the like read them.
+A layer past its limits is a ``failure`` whose text has the figures and the limits, and so is a layer, an output or a
+run that is missing. A pair that could not be compared is an ``error``, as it is for the exit status; what else stands
+in one dump only or was excluded is ``skipped``, with the reason. Elements and attributes are those of the Ant task's
+schema, as Jenkins, GitLab and the like read them.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from sgsdump.reports.text import shown
 
 CLASS = "sgsdump.compare"
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
-_OUTCOMES = {"failed": "error"}  # of what was not compared; the others are skipped
+_OUTCOMES = {"failed": "error", "missing": "failure"}  # of what was not compared; the others are skipped
 
 
 def render(table: LayerTable, listing: Listing = EVERY) -> str:
     """Well-formed XML 1.0 whatever the names hold: what XML cannot hold is shown as an escape, ``\\x00``. It has every
     layer, whatever the listing: a server counts them."""
-    cases = [_case(entry) for entry in table.entries]
+    cases = [_case(entry) for entry in (*table.entries, *table.lacking)]
     outcomes = Counter(case[0].tag for case in cases)
     counts = {"tests": len(cases), "failures": outcomes["failure"], "errors": outcomes["error"]}
     counts["skipped"] = outcomes["skipped"]

@@ -13,11 +13,14 @@ from sgsdump.comparison.golden import GoldenComparison, GoldenRow
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Record
+from sgsdump.errors import listed
 from sgsdump.reports.sentences import UNWRITTEN, verdict, why
-from sgsdump.reports.text import number
+from sgsdump.reports.text import counted, number
 
 Figure = float | int | str | bool
-Status = Literal["compared", "failed", "only in benchmark", "only in sample", "without counterpart", "excluded"]
+Status = Literal[
+    "compared", "failed", "only in benchmark", "only in sample", "without counterpart", "excluded", "missing"
+]
 NOT_COMPARABLE = "not comparable"
 DECADES = 5  # how much of the error a bar shows, below the largest
 
@@ -72,11 +75,13 @@ class LayerTable:
 
     verdict  sentences that say it all.
     entries  in the benchmark's order, and then what was not compared.
+    lacking  what is missing besides layers: runs, most of the layers.
     """
 
     title: str
     verdict: tuple[str, ...]
     entries: tuple[Entry, ...]
+    lacking: tuple[Entry, ...] = ()
 
     @property
     def compared(self) -> tuple[Entry, ...]:
@@ -116,15 +121,31 @@ EVERY = Listing()
 def table_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED, title: str = "Comparison") -> LayerTable:
     """Every layer of either dump; its first sentences are the HTML report's."""
     compared = (_entry(row, thresholds) for row in comparison.rows)
-    return LayerTable(title, verdict(comparison, thresholds), (*compared, *left_out_of(comparison)))
+    return LayerTable(
+        title, verdict(comparison, thresholds), (*compared, *left_out_of(comparison)), tuple(_incomplete(comparison))
+    )
+
+
+def _incomplete(comparison: Comparison) -> Iterator[Entry]:
+    """What is missing besides layers."""
+    whole = comparison.completeness
+    for name in whole.runs:
+        yield Entry(name, NOT_COMPARABLE, status="missing", remark="a run that the sample lacks")
+    if whole.is_half(len(comparison.rows)):
+        remark = f"only {len(comparison.rows)} of the benchmark's {whole.of} layers could be compared"
+        yield Entry("the comparison", NOT_COMPARABLE, status="missing", remark=remark)
 
 
 def left_out_of(comparison: Comparison) -> Iterator[Entry]:
     """Every layer that was not compared, and why."""
     for failed in comparison.failed:
         yield _not_compared(failed.pair.benchmark, "failed", failed.reason, failed.pair.sample.name)
+    whole = comparison.completeness
     for unpaired in comparison.only_in_benchmark:
-        status: Status = "without counterpart" if unpaired.expected else "only in benchmark"
+        is_without = unpaired.expected or unpaired.record.name in whole.fused
+        status: Status = "without counterpart" if is_without else "only in benchmark"
+        if unpaired.record.name in whole.missing_outputs:
+            status = "missing"
         yield _not_compared(unpaired.record, status, unpaired.reason)
     for unpaired in comparison.only_in_sample:
         status = "without counterpart" if unpaired.expected else "only in sample"
@@ -143,11 +164,15 @@ def golden_table_of(comparison: GoldenComparison) -> LayerTable:
     limits = f"{benchmark}'s error times {comparison.tag:g}" if golden else f"all_close at {comparison.th1:g}"
     sentence = f"{len(bad)} of {len(compared)} compared tensors {'does' if len(bad) == 1 else 'do'} not pass."
     entries = [_golden_entry(index, row, limits) for index, row in enumerate(comparison.rows)]
+    missing = comparison.missing
+    sentences = [f"{counted(len(missing), 'tensor')} missing: {listed([f for f, _ in missing], 5)}."] if missing else []
     for file, reason in comparison.unmatched():
         status: Status = "only in sample" if file in comparison.only_in_sample else "only in benchmark"
+        if (file, reason) in missing:
+            status = "missing"
         entries.append(Entry(file, NOT_COMPARABLE, sample_name=file, status=status, remark=reason))
     title = f"{sample} against {benchmark}" + (f", judged by {golden}" if golden else "")
-    return LayerTable(title, (sentence,), tuple(entries))
+    return LayerTable(title, (*sentences, sentence), tuple(entries))
 
 
 def figure_names(entries: Iterable[Entry]) -> list[str]:

@@ -11,9 +11,10 @@ import pytest
 
 import sgsdump
 from sgsdump.comparison.naming.name_sources import NameSources
-from sgsdump.comparison.naming.pairs_by_layer import framework_function, pairs_by_layer, stacks_of
+from sgsdump.comparison.naming.pairs_by_layer import framework_function, pairs_by_layer
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.formats.msprobe.stacks import stacks_of
 from sgsdump.errors import ConfigError
 from sgsdump.tensors.tensor import Tensor
 

@@ -153,7 +153,7 @@ def onnx_dump(nodes, flow=True):
     ]
     from sgsdump.dumps.onnx_network import of_nodes
 
-    told = [(name, kind, list(read), [made], "") for name, kind, read, made, _ in nodes]
+    told = [(name, kind, list(read), [made], "", {}) for name, kind, read, made, _ in nodes]
     return Dump(records, "sigmastar_bin", network=(lambda: of_nodes(records, told)) if flow else dict)
 
 

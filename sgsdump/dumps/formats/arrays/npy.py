@@ -117,5 +117,5 @@ def _check_share(folder: Path, files: Sequence[str]) -> None:
         )
 
 
-FILE = Format("npy", _recognises_file, _read_file)
+FILE = Format("npy", _recognises_file, _read_file, one_tensor=True)
 FOLDER = Format("npy_dir", recognises, read, write, manifest.loses, f"{manifest.NAME}, .npy files")

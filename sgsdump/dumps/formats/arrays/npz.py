@@ -4,7 +4,8 @@ Ours has ``sgsdump.json`` (``shared/manifest.py``, whose ``values`` are names of
 everything a dump can say. The text is the bytes of an array of uint8, so that for numpy.load every member is an array;
 the first versions had it as it is. In any other archive every .npy member is an output tensor named by
 the member without ``.npy``, in the archive's order. Members stored as they are, as numpy.savez does, are not copied;
-deflated ones are unpacked when asked for, never to more bytes than their .npy header accounts for.
+deflated ones are unpacked when asked for, never to more bytes than their .npy header accounts for. The checksum of a
+member is compared whenever its values are asked for, as numpy does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import zipfile
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.shared import manifest, npy_file, zip_member
 from sgsdump.dumps.formats.shared.zip_member import Member
-from sgsdump.errors import FormatError, OutputError
+from sgsdump.errors import FileChanged, FormatError, OutputError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.mapped import map_file, view
+from sgsdump.files.mapped import MappedFile, Source, kept_open, map_file, view
 from sgsdump.files.names import Taken, label
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
@@ -58,17 +58,17 @@ def read(path: Path) -> Dump:
     return Dump(records, FORMAT.name, None, path, notes)
 
 
-def _record(data: mmap, members: dict[str, Member], path: Path, record: Record, values: str) -> Record:
+def _record(data: MappedFile, members: dict[str, Member], path: Path, record: Record, values: str) -> Record:
     where = f"{path}: member {values[:80]!r}"
     if values not in members:
         raise FormatError(f"{where} is missing, though {manifest.NAME} names it")
     header, info = _header(data, members[values], path), record.tensor.info
     npy_file.check_type(header, info.dtype, where)
     manifest.check_count(record, header.elements, where)
-    return replace(record, tensor=Tensor(info, partial(_load, data, members[values], header, info.dtype, path)))
+    return replace(record, tensor=Tensor(info, partial(_load, data.source, members[values], header, info.dtype, path)))
 
 
-def _foreign(data: mmap, members: dict[str, Member], path: Path, notes: list[str]) -> list[Record]:
+def _foreign(data: MappedFile, members: dict[str, Member], path: Path, notes: list[str]) -> list[Record]:
     records: list[Record] = []
     for name, member in members.items():
         try:
@@ -78,26 +78,31 @@ def _foreign(data: mmap, members: dict[str, Member], path: Path, notes: list[str
             notes.append(f"left out: {error}")
             continue
         info = TensorInfo(name.removesuffix(ENDING), header.shape, header.dtype)
-        tensor = Tensor(info, partial(_load, data, member, header, header.dtype, path))
+        tensor = Tensor(info, partial(_load, data.source, member, header, header.dtype, path))
         records.append(Record("out", 0, len(records), "", tensor))
     if not records:
         raise FormatError(f"no member of {path} is a tensor ({notes[-1] if notes else 'it is empty'})")
     return records
 
 
-def _header(data: mmap, member: Member, path: Path) -> npy_file.Header:
+def _header(data: MappedFile, member: Member, path: Path) -> npy_file.Header:
     start = zip_member.start_of(data, member, npy_file.HEAD_BYTES)
     return npy_file.parse_header(start, member.size, f"{path}: member {member.name[:80]!r}")
 
 
-def _load(data: mmap, member: Member, header: npy_file.Header, dtype: np.dtype, path: Path) -> np.ndarray:
-    if not member.deflated:
-        return npy_file.shaped(view(data, header.dtype, header.elements, member.offset + header.offset), header, dtype)
+def _load(source: Source, member: Member, header: npy_file.Header, dtype: np.dtype, path: Path) -> np.ndarray:
     try:
-        values = zip_member.unpack(data, member)[header.offset : header.end]
+        with kept_open():
+            if not member.deflated:
+                zip_member.check(source, member)
+                flat = view(source, header.dtype, header.elements, member.offset + header.offset)
+            else:
+                flat = zip_member.unpack(source, member)[header.offset : header.end].view(header.dtype)
+    except FileChanged:
+        raise
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
-    return npy_file.shaped(values.view(header.dtype), header, dtype)
+    return npy_file.shaped(flat, header, dtype)
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:

@@ -21,7 +21,6 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from mmap import mmap
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -32,7 +31,7 @@ from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.shared import manifest, npy_file
 from sgsdump.errors import FormatError, MissingExtra, OutputError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.mapped import map_file, view, write_array
+from sgsdump.files.mapped import MappedFile, Source, in_memory, map_file, view, write_array
 from sgsdump.files.names import Taken, label
 from sgsdump.tensors.dtypes import bits, carried, carrier, dtype_named, name_of, restored, unpacked
 from sgsdump.tensors.tensor import Tensor, TensorInfo
@@ -88,14 +87,14 @@ def read(path: Path) -> Dump:
         if stored.dtype is None:
             notes.append(f"left out: tensor {name!r} is of a type that only newer programs know")
             continue
-        tensor = Tensor(TensorInfo(name, stored.shape, stored.dtype), partial(_load, data, stored))
+        tensor = Tensor(TensorInfo(name, stored.shape, stored.dtype), partial(_load, data.source, stored))
         records.append(Record("out", 0, len(records), "", tensor))
     if not records:
         raise FormatError(f"{path} holds no tensor that we can read{': ' + notes[0] if notes else ''}")
     return Dump(records, FORMAT.name, None, path, notes)
 
 
-def _stored_tensors(data: mmap, path: Path) -> tuple[dict[str, StoredTensor], str | None]:
+def _stored_tensors(data: MappedFile, path: Path) -> tuple[dict[str, StoredTensor], str | None]:
     """Where each tensor lies, and the manifest's text if there is one."""
     try:
         from safetensors import SafetensorError, safe_open
@@ -124,15 +123,17 @@ def _stored_tensors(data: mmap, path: Path) -> tuple[dict[str, StoredTensor], st
     return stored_tensors, text
 
 
-def _load(data: mmap, stored: StoredTensor) -> np.ndarray:
+def _load(data: Source, stored: StoredTensor) -> np.ndarray:
     assert stored.dtype is not None
     if bits(stored.dtype) == 4:
         packed = view(data, np.dtype(np.uint8), (stored.elements + 1) // 2, stored.offset)
-        return unpacked(packed.data, stored.dtype, stored.elements).reshape(stored.shape)
+        return unpacked(in_memory(packed).data, stored.dtype, stored.elements).reshape(stored.shape)
     return view(data, stored.dtype, stored.elements, stored.offset).reshape(stored.shape)
 
 
-def _record(data: mmap, stored_tensors: dict[str, StoredTensor], path: Path, record: Record, values: str) -> Record:
+def _record(
+    data: MappedFile, stored_tensors: dict[str, StoredTensor], path: Path, record: Record, values: str
+) -> Record:
     where = f"{path}: tensor {values[:80]!r}"
     info, stored = record.tensor.info, stored_tensors.get(values)
     if stored is None:
@@ -142,16 +143,16 @@ def _record(data: mmap, stored_tensors: dict[str, StoredTensor], path: Path, rec
         type_name = "an unknown type" if stored.dtype is None else name_of(stored.dtype)
         raise FormatError(f"{where} holds {type_name}, not the {name_of(info.dtype)} it should")
     manifest.check_count(record, stored.elements * expected.itemsize // info.dtype.itemsize, where)
-    return replace(record, tensor=Tensor(info, partial(_load_ours, data, stored, info.dtype)))
+    return replace(record, tensor=Tensor(info, partial(_load_ours, data.source, stored, info.dtype)))
 
 
-def _load_ours(data: mmap, stored: StoredTensor, dtype: np.dtype) -> np.ndarray:
+def _load_ours(data: Source, stored: StoredTensor, dtype: np.dtype) -> np.ndarray:
     array = _load(data, stored)
     if array.dtype == dtype:
         return array
     if dtype.kind == "c":
         return array.view(dtype).reshape(stored.shape[:-1])
-    return restored(array, dtype)
+    return restored(in_memory(array) if bits(dtype) < 8 else array, dtype)
 
 
 def _kept(dtype: np.dtype) -> np.dtype:
@@ -163,6 +164,8 @@ def _kept(dtype: np.dtype) -> np.dtype:
 
 def _as_kept(array: np.ndarray) -> np.ndarray:
     kept = _kept(array.dtype)
+    if not array.flags.c_contiguous or array.dtype.newbyteorder("=") != array.dtype:
+        array = in_memory(array)
     if array.dtype.kind == "c":
         little = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
         return little.reshape(*array.shape, 1).view(kept)

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Operator, Record
+from sgsdump.dumps.dump import Dump, Operator, Record, as_arguments
 from sgsdump.dumps.format import Format, json_object
 from sgsdump.dumps.formats.ascend.ascend_stats import ENDING
 from sgsdump.dumps.formats.ascend.ascend_stats import records_of as records_of_statistics
@@ -107,7 +107,8 @@ def network_of(folder: Path, records: Iterable[Record]) -> dict[int, Operator]:
         line = lines.get(_TENSOR.sub("", record.name), {})
         kind, module = line.get("op_type"), line.get("module")
         if isinstance(kind, str) and isinstance(module, str) and kind != DATA:
-            operators[record.op_index] = Operator(module, kind)
+            arguments, source = as_arguments(line.get("param")), str(line.get("source") or "")
+            operators[record.op_index] = Operator(module, kind, arguments=arguments, source=source)
     return operators
 
 

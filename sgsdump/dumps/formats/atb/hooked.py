@@ -9,6 +9,7 @@ input and output. Source: docs/formats/ascend.md#trees-of-a-hooked-program.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sgsdump.dumps.dump import Operator, Record, Value
+from sgsdump.dumps.dump import Operator, Record, Value, as_arguments
 from sgsdump.dumps.format import json_object
 from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.folder import leads_out, leads_out_of
@@ -165,20 +166,36 @@ def network(
     values: defaultdict[int, dict[Value, Hashable]] = defaultdict(dict)
     weights: defaultdict[int, dict[Value, str]] = defaultdict(dict)
     lines: dict[int, Mapping[str, Any]] = {}
+    arguments: dict[str, dict[str, str]] = {}
     for line in _lines(root, Path(next(iter(of_file)))):
+        if line.get("event") == "operator":
+            arguments[_called(line)] = as_arguments(line.get("param"))
         record = of_file.get(str(line.get("file")))
         if record is not None:
             lines[record.op_index] = line
             values[record.op_index][record.io, record.slot] = line.get("value")
             if "weight" in line:
                 weights[record.op_index][record.io, record.slot] = _below_root(line["weight"])
-    return {index: _operator(line, values[index], weights[index]) for index, line in lines.items()}
+    return {
+        index: _operator(line, values[index], weights[index], arguments.get(_called(line), {}))
+        for index, line in lines.items()
+    }
 
 
-def _operator(line: Mapping[str, Any], values: Mapping[Value, Hashable], weights: Mapping[Value, str]) -> Operator:
+def _operator(
+    line: Mapping[str, Any],
+    values: Mapping[Value, Hashable],
+    weights: Mapping[Value, str],
+    arguments: Mapping[str, str],
+) -> Operator:
     """Types of operators have their library's name before a dot, those of modules have none."""
     kind = str(line.get("type", ""))
-    return Operator(_below_root(line.get("module", "")), kind, "." not in kind, values, weights)
+    return Operator(_below_root(line.get("module", "")), kind, "." not in kind, values, weights, arguments)
+
+
+def _called(line: Mapping[str, Any]) -> str:
+    """The call of an operator within a step."""
+    return json.dumps([line.get(key) for key in ("model", "id", "folders")])
 
 
 def _below_root(path: object) -> str:

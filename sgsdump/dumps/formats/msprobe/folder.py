@@ -25,23 +25,26 @@ written in it (that path is of the machine that ran), or from the .pt files ther
 numpy lacks is often kept as another (bfloat16 as float32): the file's type and shape are taken. Where there are no
 values (the task ``statistics``, a missing file) tensors have the statistics Max, Min, Mean, Norm. The JSON file may be
 named instead of its folder, or a folder above; with several below it is a tree, ``step3/rank0`` being a run of it. The
-dump's ``variant`` is the JSON's path. ``stack.json`` and ``construct.json`` are not needed.
+dump's ``variant`` is the JSON's path. ``stack.json`` and ``construct.json`` are not needed; the former tells
+which line of the program called an operator. Arguments that are no tensors are the operator's (``Operator.arguments``).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Dump, Operator, Record, as_arguments
 from sgsdump.dumps.format import HEAD_BYTES, Format, checked_shape
+from sgsdump.dumps.formats.msprobe.stacks import CONSTRUCT, STACK, beside, source_of, stacks_of
 from sgsdump.dumps.formats.shared import npy_file
 from sgsdump.dumps.formats.shared.torch_tensors import read_tensors
 from sgsdump.dumps.runs import Run
@@ -57,6 +60,7 @@ FOLDER = "dump_tensor_data"
 UNKNOWN = np.dtype("V1")
 SHOWN = 3
 _NPY, _TORCH = ".npy", (".pt", ".pth")
+CHECKSUMS = ("md5", "xor")  # in place of statistics or beside them, by their names in the JSON
 DEEPEST = 20
 _PARTS = {
     "input_args": "input",
@@ -69,6 +73,8 @@ _PARTS = {
 _WHOLE = ("parameters_grad", "debug")
 _TYPE_INDEX = -3
 _GRADIENT = _WHOLE[0]
+_BACKWARD = "backward"
+_MODULES = ("Module", "Cell")
 NAMES = ("dump.json", "debug.json")
 MOST_BYTES = 256 << 20
 LEVELS, MOST_FOLDERS = 3, 1000
@@ -128,7 +134,7 @@ class Values:
         return npy_file.tensor_of(path, header, TensorInfo(info.name, header.shape, dtype, op_type=info.op_type))
 
     def _of_torch(self, path: Path, info: TensorInfo) -> Tensor:
-        tensors = read_tensors(path, info.name, [], keep_open=False)
+        tensors = read_tensors(path, info.name, [])
         if len(tensors) > 1:
             raise FormatError(f"{path} holds {len(tensors)} tensors, not one")
         stored = tensors[0]
@@ -200,6 +206,14 @@ def tensor_of(leaf: Leaf, op_type: str, values: Values) -> Tensor | None:
     return values.tensor(info, facts.get("data_name"), _statistics(facts))
 
 
+def argument_of(leaf: Leaf, operator: str) -> dict[str, str]:
+    """An argument that is no tensor, by its position or keyword: ``{"input.1": "1e-05"}``."""
+    facts = leaf.facts
+    if isinstance(facts, Mapping):
+        facts = facts.get("value", facts)
+    return as_arguments({leaf.name.removeprefix(f"{operator}."): facts})
+
+
 def recognises(path: Path, head: bytes) -> bool:
     return bool(_documents(path)) if path.is_dir() else _begins(head)
 
@@ -216,7 +230,7 @@ def read(path: Path) -> Dump:
     data = _data(document)
     values = Values(document.parent)
     records: list[Record] = []
-    others = 0
+    arguments: dict[int, dict[str, str]] = {}
     for index, (operator, entry) in enumerate(data.items()):
         op_type = type_of(operator)
         for leaf in leaves(operator, entry, document):
@@ -225,15 +239,43 @@ def read(path: Path) -> Dump:
             except FormatError as error:
                 raise FormatError(f"{document} is damaged: {error}") from None
             if tensor is None:
-                others += leaf.facts is not None
+                if leaf.io == "in":
+                    arguments.setdefault(index, {}).update(argument_of(leaf, operator))
                 continue
             records.append(Record(leaf.io, leaf.slot, index, op_type, tensor))  # type: ignore[arg-type]
     if not records:
         raise FormatError(f"{document} lists no tensor")
-    notes = values.notes()
-    if others:
-        notes.append(f"{others} arguments are not tensors (numbers, texts …); they are left out")
-    return Dump(records, FORMAT.name, document, path, notes)
+    network = partial(_network, document, list(data), arguments)
+    return Dump(records, FORMAT.name, document, path, values.notes(), network)
+
+
+def _network(
+    document: Path, operators: Sequence[str], arguments: Mapping[int, Mapping[str, str]]
+) -> dict[int, Operator]:
+    """The operators by the modules they run in, which ``construct.json`` tells of APIs, with their arguments and the
+    lines of the program that call them. What runs backward stands where it ran forward."""
+    stacks, parents = stacks_of(beside(document, STACK)), beside(document, CONSTRUCT)
+    network = {}
+    for index, name in enumerate(operators):
+        forward = name.replace(f".{_BACKWARD}", ".forward")
+        own = module_of(name)
+        parent = parents.get(forward, parents.get(name))
+        around = module_of(str(parent[0] if isinstance(parent, list) and parent else parent))
+        kind = f"{type_of(name)}_{_BACKWARD}" if forward != name else type_of(name)
+        source = source_of(stacks.get(forward) or stacks.get(name) or ())
+        module = around if own is None else own
+        network[index] = Operator(
+            module or "", kind, own is not None, arguments=arguments.get(index, {}), source=source
+        )
+    return network
+
+
+def module_of(operator: str) -> str | None:
+    """``net.conv1`` of ``Module.net.conv1.Conv2d.forward.0``; None for an API."""
+    parts = operator.split(".")
+    if parts[-1] == _GRADIENT:
+        parts.append("0")
+    return ".".join(parts[1:_TYPE_INDEX]) if parts[0] in _MODULES and len(parts) > -_TYPE_INDEX else None
 
 
 def _without_values(info: TensorInfo, statistics: Statistics, why: str) -> Tensor:
@@ -274,7 +316,8 @@ def _statistics(facts: Mapping[str, Any]) -> Statistics:
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
 
-    return Statistics(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"))
+    checksums = (f"{kind}:{facts[kind]}" for kind in CHECKSUMS if isinstance(facts.get(kind), (str, int)))
+    return Statistics(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"), checksum=next(checksums, None))
 
 
 def _run_of(path: Path, place: str) -> Run:

@@ -7,11 +7,12 @@
      "runs": [{"place": "0_4711/net/0/3.bin", "step": 3, "rank": 0, "graph": "net/0", "notes": [text …],
                "outputs": [{"name": "prob", "equal": false, "max_abs": 3e-8, "relative": 1e-7}],
                "tensors": [["conv1", "Conv", "float32", [1, 8, 32, 32]] …]}],
-     "graphs": {"net/0": [["conv1", "Conv", ["data", "conv1.weight"], ["conv1"], "layer1.0"] …]}}
+     "graphs": {"net/0": [["conv1", "Conv", ["data", "conv1.weight"], ["conv1"], "layer1.0", {"group": "1"}] …]}}
 
 ``place`` is a dump of any format, below the index's folder; of a run without one, ``tensors`` tells what there was.
 ``outputs`` compares the run's outputs with the program's own. ``graphs`` has each model's nodes: name, type, the names
-of what they read and make, and the module they stand in where the model says so besides their names (older ones: not).
+of what they read and make, the module they stand in where the model says so besides their names, and their attributes
+as JSON (older ones: neither of the two).
 
 A tree that the hooks filled but that was never replayed (the dump was stopped before) is recognised too, to report
 that. Beside the runs a folder ``tensors`` may have executions of the same program in ATB's files (``atb_tree``): they
@@ -43,7 +44,7 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 NAME = "runs.json"
 MARK = "sgsdump_runs"
 MOST_BYTES = 256 << 20
-Node = tuple[str, str, list[str], list[str], str]
+Node = tuple[str, str, list[str], list[str], str, Mapping[str, str]]
 FOLDER = "onnxruntime"
 TENSORS = "tensors"
 NOT_COMPLETE = "the program did not come to its end, or not all its runs are here"
@@ -149,8 +150,11 @@ def _entry(entry_json: Mapping[str, Any]) -> Entry:
 
 
 def _node(node: Sequence[Any]) -> Node:
-    name, kind, reads, makes, *module = node
-    return _text(name), _text(kind), list(_texts(reads)), list(_texts(makes)), _text(module[0]) if module else ""
+    name, kind, reads, makes = node[:4]
+    module = node[4] if len(node) > 4 else ""
+    attributes = node[5] if len(node) > 5 else {}
+    of_name = {_text(key): _text(value) for key, value in dict(attributes).items()}
+    return _text(name), _text(kind), list(_texts(reads)), list(_texts(makes)), _text(module), of_name
 
 
 def _texts(values: Sequence[Any]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sgsdump.errors import FormatError
-from sgsdump.files.mapped import map_file, view
+from sgsdump.files.mapped import Source, source_of, view
 from sgsdump.tensors.dtypes import KNOWN, name_of, unpacked
 
 # NUMBER NAME CODING; "-" where the encoding is not documented.
@@ -54,6 +54,7 @@ _FORMATS = """
 """.split()
 FORMATS = MappingProxyType({int(number): name for number, name in zip(_FORMATS[0::2], _FORMATS[1::2])})
 _ND = 2
+_READ_BYTES = 2**20  # values of fewer bytes are read, not mapped
 # Names in which every letter is a dimension: a tensor of another rank is not in this order, whatever the number says.
 _ORDERS = frozenset("NCHW NHWC HWCN CHWN NDHWC NCDHW DHWCN DHWNC NCL NC CN".split())
 _NO_LAYOUT = frozenset("ND RESERVED ALL NULL MD".split())
@@ -86,7 +87,7 @@ class DataType(NamedTuple):
 def loader(path: Path, coding: Coding, count: int, offset: int) -> Callable[[], np.ndarray]:
     """The ``load`` of a Tensor: ``count`` elements at byte ``offset`` of a file that is mapped only when asked, so that
     a folder of thousands of files keeps none of them open."""
-    return partial(_load, path, coding, count, offset)
+    return partial(_load, source_of(path), coding, count, offset)
 
 
 def ge_numbers() -> Mapping[str, int]:
@@ -137,15 +138,17 @@ def is_device_layout(layout: str | None) -> bool:
     return layout is not None and layout not in _ORDERS
 
 
-def _load(path: Path, coding: Coding, count: int, offset: int) -> np.ndarray:
+def _load(source: Source, coding: Coding, count: int, offset: int) -> np.ndarray:
     if not count:
         return np.empty(0, coding.dtype)
-    data = map_file(path)
-    if offset + coding.size(count) > len(data):
-        raise FormatError(f"{path} has become shorter since it was opened; open the dump again")
+    source.check()
+    if offset + coding.size(count) > len(source):
+        raise FormatError(f"{source.path} has become shorter since it was opened; open the dump again")
+    if coding.decode is None and coding.size(count) < _READ_BYTES:
+        return source.read(offset, coding.size(count)).view(coding.dtype)
     if coding.decode is None:
-        return view(data, coding.dtype, count, offset)
-    return coding.decode(view(data, np.dtype(np.uint8), coding.size(count), offset), count)
+        return view(source, coding.dtype, count, offset)
+    return coding.decode(source.read(offset, coding.size(count)), count)
 
 
 def _entries(table: str) -> list[tuple[int, str, str]]:

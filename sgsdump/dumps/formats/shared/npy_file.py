@@ -21,8 +21,8 @@ from numpy.lib import format as npy
 
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file, reading
-from sgsdump.files.mapped import map_file, view, write_array
-from sgsdump.tensors.dtypes import carried, carrier, name_of, restored
+from sgsdump.files.mapped import Source, in_memory, source_of, view, write_array
+from sgsdump.tensors.dtypes import bits, carried, carrier, name_of, restored
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 MAGIC = b"\x93NUMPY"
@@ -129,25 +129,28 @@ def shaped(flat: np.ndarray, header: Header, dtype: np.dtype) -> np.ndarray:
         return array
     if header.dtype.kind == "V":
         return array.view(dtype)
-    return restored(array.astype(carrier(dtype), copy=False), dtype)
+    as_carrier = array if array.dtype == carrier(dtype) else in_memory(array).astype(carrier(dtype))
+    return restored(in_memory(as_carrier) if bits(dtype) < 8 else as_carrier, dtype)
 
 
-def load(path: Path, header: Header, dtype: np.dtype) -> np.ndarray:
+def load(source: Source, header: Header, dtype: np.dtype) -> np.ndarray:
     """The values of a .npy file whose header is known: mapped, or read when small, so that no file stays open for
-    them. Raises FormatError when the file has changed since."""
+    them. Raises FileChanged when the file has changed since."""
+    size = header.end - header.offset
     try:
-        if header.end - header.offset < _READ_BYTES:
-            flat = np.fromfile(path, header.dtype, header.elements, offset=header.offset)
+        if size < _READ_BYTES:
+            flat = source.read(header.offset, size).view(header.dtype)
+            flat.flags.writeable = False
         else:
-            flat = view(map_file(path), header.dtype, header.elements, header.offset)
+            flat = view(source, header.dtype, header.elements, header.offset)
         return shaped(flat, header, dtype)
-    except (OSError, ValueError, MemoryError) as error:  # numpy before 2 has texts of less than no bytes
-        raise FormatError(f"cannot read {path}, was it changed? ({error})") from None
+    except (ValueError, MemoryError) as error:  # numpy before 2 has texts of less than no bytes
+        raise FormatError(f"cannot read {source.path}: {error}") from None
 
 
 def tensor_of(path: Path, header: Header, info: TensorInfo) -> Tensor:
     """A tensor whose values are those of a .npy file, of ``info.dtype`` (``check_type`` holds)."""
-    return Tensor(info, partial(load, path, header, info.dtype))
+    return Tensor(info, partial(load, source_of(path), header, info.dtype))
 
 
 def plain_tensor(path: Path, name: str, notes: list[str]) -> Tensor:
@@ -170,7 +173,8 @@ def check_plain(header: Header, where: object) -> None:
 
 def write(file: IO[bytes], array: np.ndarray) -> None:
     """Write an array in C order and little-endian, in its carrier type; version 1 of the format."""
-    carrying = np.asarray(carried(array), order="C")
+    is_as_it_lies = array.flags.c_contiguous and array.dtype.isnative
+    carrying = np.asarray(carried(array if is_as_it_lies else in_memory(array)), order="C")
     npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(carrying))
     write_array(file, carrying)
 
@@ -189,5 +193,5 @@ def save_bytes(path: Path, data: bytes) -> None:
 
 def in_shape(tensor: Tensor) -> np.ndarray:
     """All stored values of a tensor: in its shape when they fill it, else flat (a buffer larger than its shape)."""
-    array, shape = tensor.raw(), tensor.info.shape
+    array, shape = tensor.raw_view(), tensor.info.shape
     return array.reshape(shape if shape is not None and math.prod(shape) == array.size else -1)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
 from functools import partial
-from mmap import mmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +18,7 @@ from sgsdump.dumps.formats.shared.torch_pickle import BYTES, Scaled, Storage, Vi
 from sgsdump.dumps.formats.shared.zip_member import Member
 from sgsdump.errors import FormatError, listed
 from sgsdump.files import pickles as pickle_machine
-from sgsdump.files.mapped import map_file, view
+from sgsdump.files.mapped import MappedFile, Source, in_memory, map_file, view
 from sgsdump.tensors.dtypes import carrier
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 
@@ -42,10 +40,10 @@ class StorageSpan(NamedTuple):
 
 
 class TorchFile(NamedTuple):
-    """A file whose pickle has been read. ``data`` gives it mapped; little-endian unless ``big``."""
+    """A file whose pickle has been read. ``data`` maps or reads it; little-endian unless ``big``."""
 
     path: Path
-    data: Callable[[], mmap]
+    data: Source
     size: int
     spans: dict[str, StorageSpan]
     big: bool = False
@@ -75,14 +73,14 @@ def tensor(file: TorchFile, name: str, view: View) -> Tensor | str:
     return Tensor(TensorInfo(name, view.shape, dtype, quant=quant), partial(_load, file, name, view))
 
 
-def read_tensors(path: Path, alone: str, notes: list[str], keep_open: bool = True) -> list[Tensor]:
-    """The tensors of a file. ``keep_open``: it stays mapped; else it is mapped again whenever values are asked for.
+def read_tensors(path: Path, alone: str, notes: list[str]) -> list[Tensor]:
+    """The tensors of a file.
 
     Raises FormatError for damage, for a file without tensors, and for a pickle that wants to call anything.
     """
     data = map_file(path)
     content, file = (_archive if data[:4] == zip_member.MAGIC else _legacy)(data, path)
-    file = file._replace(data=(lambda: data) if keep_open else partial(map_file, path))
+    file = file._replace(data=data.source)
     readable: list[Tensor] = []
     left_out: dict[str, list[str]] = {}
     for name, part in tensors_in(content, alone, notes):
@@ -134,7 +132,7 @@ def _load(file: TorchFile, name: str, view: View) -> np.ndarray:
     scales = _array(file, name, view.scaled.scale)
     assert scales is not None and view.scaled.axis is not None
     along = [-1 if axis == view.scaled.axis else 1 for axis in range(values.ndim)]
-    real = (values.astype(np.int64) - zeros.reshape(along)).astype(np.float32)
+    real = (in_memory(values).astype(np.int64) - zeros.reshape(along)).astype(np.float32)
     return np.asarray(real * scales.astype(np.float32).reshape(along), np.float32)
 
 
@@ -144,22 +142,22 @@ def _values(file: TorchFile, view: View) -> np.ndarray:
     span = file.spans[view.storage.key]
     flat = _run(file, span, view.dtype, view.span, view.offset)
     if file.big:
-        flat = _turned(flat, view.dtype)
+        flat = _turned(in_memory(flat), view.dtype)
     if view.is_contiguous or not view.elements:
         array = flat.reshape(view.shape)
     else:
         steps = [stride * view.dtype.itemsize for stride in view.strides]
         array = np.ndarray(view.shape, view.dtype, flat, 0, steps)
     if view.conjugated:
-        array = np.conj(array)
-    return np.negative(array) if view.negated else array
+        array = np.conj(in_memory(array))
+    return np.negative(in_memory(array)) if view.negated else array
 
 
 def _run(file: TorchFile, span: StorageSpan, dtype: np.dtype, count: int, first: int) -> np.ndarray:
     try:
         if span.member is None:
-            return view(file.data(), dtype, count, span.offset + first * dtype.itemsize)
-        unpacked = zip_member.unpack(file.data(), span.member)
+            return view(file.data, dtype, count, span.offset + first * dtype.itemsize)
+        unpacked = zip_member.unpack(file.data, span.member)
         return np.frombuffer(unpacked, dtype, count, first * dtype.itemsize)
     except ValueError as error:
         raise FormatError(f"cannot read {file.path}, was it changed? ({error})") from None
@@ -174,7 +172,7 @@ def _turned(flat: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.ascontiguousarray(turned).reshape(-1).view(dtype)
 
 
-def _archive(data: mmap, path: Path) -> tuple[Any, TorchFile]:
+def _archive(data: MappedFile, path: Path) -> tuple[Any, TorchFile]:
     """The content of a zip archive, and where its storages lie."""
     members = {member.name: member for member in zip_member.members(data, path)}
     names = [name for name in members if name.rpartition("/")[2] == PICKLE and name.count("/") <= 1]
@@ -191,10 +189,10 @@ def _archive(data: mmap, path: Path) -> tuple[Any, TorchFile]:
     big = order is not None and zip_member.start_of(data, order, 8) == b"big"
     text = zip_member.content(data, members[names[0]], _MOST_PICKLE, f"{path}: its {PICKLE}", "tensors need")
     content = pickle_machine.load(io.BytesIO(text), f"{path}: {PICKLE}", rebuilt, referred)
-    return content, TorchFile(path, lambda: data, len(data), spans, big)
+    return content, TorchFile(path, data.source, len(data), spans, big)
 
 
-def _legacy(data: mmap, path: Path) -> tuple[Any, TorchFile]:
+def _legacy(data: MappedFile, path: Path) -> tuple[Any, TorchFile]:
     """The content of the older form, and where its storages lie."""
     data.seek(0)
     used: dict[str, Storage] = {}
@@ -223,4 +221,4 @@ def _legacy(data: mmap, path: Path) -> tuple[Any, TorchFile]:
             raise FormatError(f"{path} is cut off: the storage {key[:80]!r} needs {size} bytes")
         spans[key] = StorageSpan(offset + 8, size)
         offset += 8 + size
-    return content, TorchFile(path, lambda: data, len(data), spans, big)
+    return content, TorchFile(path, data.source, len(data), spans, big)

@@ -13,10 +13,11 @@ import numpy as np
 
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file
+from sgsdump.files.mapped import Source
 
 MAGIC = b"PK\x03\x04"
 _LOCAL = struct.Struct("<4s22xHH")
-_CHUNK = 2**18
+_CHUNK, _PIECE = 2**18, 2**20
 # Deflate makes at most 1032 bytes of one; a larger member with a higher ratio is treated as a decompression bomb.
 _MOST_RATIO, _LARGE, _ODD_RATIO = 1032, 2**28, 200
 
@@ -76,14 +77,14 @@ def start_of(data: mmap.mmap, member: Member, size: int) -> bytes:
         raise FormatError(f"member {member.name[:80]!r} is damaged: {error}") from None
 
 
-def content(data: mmap.mmap, member: Member, limit: int, where: str, usual: str) -> bytes:
+def content(data: mmap.mmap | Source, member: Member, limit: int, where: str, usual: str) -> bytes:
     """All of a member. Raises FormatError, "WHERE has 12 bytes, more than USUAL", where that is beyond ``limit``."""
     if member.size > limit:
         raise FormatError(f"{where} has {member.size} bytes, more than {usual}")
     return unpack(data, member).tobytes() if member.deflated else data[member.offset : member.offset + member.size]
 
 
-def unpack(data: mmap.mmap, member: Member) -> np.ndarray:
+def unpack(data: mmap.mmap | Source, member: Member) -> np.ndarray:
     """All ``member.size`` bytes of a deflated member. Raises FormatError when they are fewer, more, or other ones."""
     unpacked, filled = np.empty(member.size, np.uint8), 0
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
@@ -105,3 +106,12 @@ def unpack(data: mmap.mmap, member: Member) -> np.ndarray:
     if filled != member.size or crc != member.crc:
         raise FormatError(f"member {member.name[:80]!r} is damaged: its checksum or size is another")
     return unpacked
+
+
+def check(source: Source, member: Member) -> None:
+    """Compare a stored member's bytes with its checksum, a piece in memory at a time. Raises FormatError."""
+    crc, end = 0, member.offset + member.size
+    for start in range(member.offset, end, _PIECE):
+        crc = zlib.crc32(source.read(start, min(_PIECE, end - start)).data, crc)
+    if crc != member.crc:
+        raise FormatError(f"member {member.name[:80]!r} is damaged: its checksum is another")

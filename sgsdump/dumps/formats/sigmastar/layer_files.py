@@ -44,7 +44,7 @@ from sgsdump.dumps.formats.sigmastar.record_header import (
 from sgsdump.dumps.formats.sigmastar.text_dump import FRAMEWORK, LAYER, HeaderOverride, TextVariant
 from sgsdump.errors import FormatError
 from sgsdump.files.atomic_write import make_folder, replacing, replacing_folder
-from sgsdump.files.mapped import map_file
+from sgsdump.files.mapped import Source, map_file, source_of
 from sgsdump.files.names import Taken, normalised, safe
 from sgsdump.tensors.dtypes import is_float
 from sgsdump.tensors.tensor import Tensor
@@ -180,14 +180,24 @@ def _read_one(file: Path) -> tuple[Record, bool, bool]:
     if found is None or found.size != remaining or remaining % dtype.itemsize:
         raise FormatError(f"{file} is not one whole tensor of a split dump; it is cut off or damaged, split again")
     header = found.header
-    load = partial(np.fromfile, file, dtype, remaining // dtype.itemsize, offset=found.end)
+    load = partial(_load, data.source, dtype, remaining, found.end)
     return record_of(header, header.op_index or 0, dtype, load), is_float, header.shape is not None
 
 
+def _load(source: Source, dtype: np.dtype, size: int, offset: int) -> np.ndarray:
+    return source.read(offset, size).view(dtype)
+
+
 def _read_text(file: Path) -> tuple[Record, bool, bool]:
+    source = source_of(file)
     dump = text_dump.read(file)
     record = dump.records[0]
-    lazy = Tensor(record.tensor.info, lambda: text_dump.read(file).records[0].tensor.raw())
+
+    def load() -> np.ndarray:
+        source.check()
+        return text_dump.read(file).records[0].tensor.raw()
+
+    lazy = Tensor(record.tensor.info, load)
     return replace(record, tensor=lazy), *_style(dump)
 
 

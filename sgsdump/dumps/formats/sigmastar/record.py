@@ -16,6 +16,7 @@ from sgsdump.dumps.dump import Record
 from sgsdump.dumps.format import Lost
 from sgsdump.dumps.formats.sigmastar.record_header import Header, dtype_of, word_of
 from sgsdump.errors import ValuesError
+from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.dtypes import carried, is_complex, is_integer, is_number, name_of
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo, scale_fits
 from sgsdump.tensors.types import NCHW, NHWC, nchw_shape, nhwc_shape, same_quant, to_nchw, to_nhwc
@@ -89,7 +90,7 @@ def type_word(info: TensorInfo, is_float: bool) -> str | None:
 
 def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
     """``values_of``, flat."""
-    return np.ascontiguousarray(values_of(record, is_float, layout)).reshape(-1)
+    return np.ascontiguousarray(in_memory(values_of(record, is_float, layout))).reshape(-1)
 
 
 def values_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
@@ -108,14 +109,16 @@ def values_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
                 f"an isFloat 0 dump holds the integers: write an isFloat 1 dump"
             )
         # 4 bits as the byte of their value: a negative one's byte in memory is undefined above its nibble
-        array = carried(tensor.stored() if transposed else tensor.raw())
+        stored = tensor.stored_view() if transposed else tensor.raw_view()
+        array = carried(stored if stored.dtype.isnative else in_memory(stored))
     elif is_integer(info.dtype) and info.quant is not None and not record.constant:
         array = tensor.real()
     elif is_complex(info.dtype) or not is_number(info.dtype):
         raise ValuesError(f"tensor {info.name!r} is {name_of(info.dtype)}, which a dump of float32 cannot hold")
     else:
         with np.errstate(over="ignore", invalid="ignore"):
-            array = (tensor.stored() if transposed else tensor.raw()).astype(FLOAT32, copy=False)
+            stored = tensor.stored_view() if transposed else tensor.raw_view()
+            array = (stored if stored.dtype == FLOAT32 else in_memory(stored)).astype(FLOAT32, copy=False)
     if transposed:
         array = to_nhwc(array) if layout == NHWC else to_nchw(array)
     return array

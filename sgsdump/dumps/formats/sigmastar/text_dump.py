@@ -105,7 +105,9 @@ def read(path: Path) -> Dump:
     indexes = infer_op_indexes([span.header for span in spans], [False] * len(spans))
     load = floats if is_float else integers
     records = [
-        record_of(span.header, index, stored_dtype(span.header, is_float), partial(load, data, span, path), layout)
+        record_of(
+            span.header, index, stored_dtype(span.header, is_float), partial(load, data.source, span, path), layout
+        )
         for span, index in zip(spans, indexes)
     ]
     variant = _variant(data, spans, records, is_float, head is not None, layout)

@@ -22,7 +22,7 @@ import numpy as np
 from sgsdump.dumps.formats.sigmastar.record import FLOAT32, stored_dtype
 from sgsdump.dumps.formats.sigmastar.record_header import HEAD, Buffer, Header, parse_header, starts_rows
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.files.mapped import let_bytes_go
+from sgsdump.files.mapped import Source, kept_open, let_bytes_go
 from sgsdump.tensors.dtypes import is_integer
 
 _WINDOW = 8 << 20  # so much of the file is in memory at once
@@ -129,7 +129,7 @@ def fixed_bytes(text: bytes) -> np.ndarray | None:
     return values.astype(np.uint8) if right.all() and values.max() <= 255 else None
 
 
-def floats(data: Buffer, span: TextSpan, path: Path) -> np.ndarray:
+def floats(data: Buffer | Source, span: TextSpan, path: Path) -> np.ndarray:
     values = _values(data, span, path, FLOAT32)
     if span.size not in (None, values.nbytes):
         raise FormatError(
@@ -139,7 +139,7 @@ def floats(data: Buffer, span: TextSpan, path: Path) -> np.ndarray:
     return values
 
 
-def integers(data: Buffer, span: TextSpan, path: Path) -> np.ndarray:
+def integers(data: Buffer | Source, span: TextSpan, path: Path) -> np.ndarray:
     dtype = stored_dtype(span.header, is_float=False)
     printed = _values(data, span, path, np.dtype(np.uint8))
     if not printed.size and span.header.shape is not None and not math.prod(span.header.shape):
@@ -213,8 +213,13 @@ def _no_bytes(span: TextSpan, path: Path) -> FormatError:
     )
 
 
-def _values(data: Buffer, span: TextSpan, path: Path, dtype: np.dtype) -> np.ndarray:
+def _values(data: Buffer | Source, span: TextSpan, path: Path, dtype: np.dtype) -> np.ndarray:
     """The printed values: float32, or bytes."""
+    with kept_open():
+        return _read_values(data, span, path, dtype)
+
+
+def _read_values(data: Buffer | Source, span: TextSpan, path: Path, dtype: np.dtype) -> np.ndarray:
     end = _end(data, span)
     if end == span.start:
         return np.empty(0, dtype)
@@ -235,7 +240,7 @@ def _values(data: Buffer, span: TextSpan, path: Path, dtype: np.dtype) -> np.nda
     return values
 
 
-def _end(data: Buffer, span: TextSpan) -> int:
+def _end(data: Buffer | Source, span: TextSpan) -> int:
     """Where the last value ends."""
     end = span.end
     while end > span.start:
@@ -246,13 +251,13 @@ def _end(data: Buffer, span: TextSpan) -> int:
     return end
 
 
-def _windows(data: Buffer, start: int, end: int) -> Iterator[bytes]:
+def _windows(data: Buffer | Source, start: int, end: int) -> Iterator[bytes]:
     for offset in range(start, end, PIECE):
         yield data[offset : min(offset + PIECE, end)]
         let_bytes_go(data, offset, min(offset + PIECE, end))
 
 
-def _pieces(data: Buffer, start: int, end: int) -> Iterator[bytes]:
+def _pieces(data: Buffer | Source, start: int, end: int) -> Iterator[bytes]:
     """The text between some of the commas, as if there were one, and a space, before the first value."""
     before = b" "
     while start < end:

@@ -5,6 +5,7 @@
     {"name": "root.conv1/output", "file": "root.conv1/output.pth", "module": "root.conv1", "type": "Conv2d",
      "side": "out", "slot": 0, "dtype": "float32", "shape": [1, 8, 4, 4], "stats": {"max": 1.5, "min": 0.0,
      "mean": 0.25, "l2norm": 3.0}}
+    {"event": "arguments", "module": "root.norm", "type": "LayerNorm", "param": {"eps": 1e-05}}
     {"event": "note", "text": "root.attention, input is left out, and others like it: a nested tensor has no shape"}
     {"complete": true}
 
@@ -16,8 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from sgsdump.dumps.dump import as_arguments
 from sgsdump.dumps.format import json_object
 from sgsdump.files.bounded_read import read_all
 from sgsdump.tensors.statistics import Statistics
@@ -43,10 +46,12 @@ class Entry(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The entries in order; ``complete`` when the program closed the run."""
+    """The entries in order; ``complete`` when the program closed the run. ``arguments`` are those of each module or
+    function that are no tensors."""
 
     entries: tuple[Entry, ...]
     complete: bool
+    arguments: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 def read(folder: Path, notes: list[str]) -> Index | None:
@@ -56,11 +61,14 @@ def read(folder: Path, notes: list[str]) -> Index | None:
         return None
     content = read_all(path, MOST_BYTES, "the index of a run")
     entries, complete, damaged = [], False, 0
+    arguments: dict[str, Mapping[str, str]] = {}
     for line in content.splitlines():
         document = json_object(line)
         entry = None if document is None else _entry(document)
         if entry is not None:
             entries.append(entry)
+        elif document is not None and document.get("event") == "arguments":
+            arguments[str(document.get("module"))] = as_arguments(document.get("param"))
         elif document is not None and document.get("event") == "note":
             notes.append(str(document.get("text", ""))[:_MOST_NOTE])
         elif document is not None and document.get("complete") is True:
@@ -71,7 +79,7 @@ def read(folder: Path, notes: list[str]) -> Index | None:
         notes.append(f"{path}: {damaged} lines are cut off or damaged; they are left out")
     if not complete:
         notes.append(f"{folder} is not complete: the program ended before the run was closed")
-    return Index(tuple(entries), complete)
+    return Index(tuple(entries), complete, arguments)
 
 
 def _entry(line: Mapping[str, Any]) -> Entry | None:

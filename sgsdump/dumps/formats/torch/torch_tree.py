@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -120,19 +120,24 @@ def read(path: Path) -> Dump:
         records = [*_found(path, names, "" if below == "." else below, modules, notes)]
     if not records:
         raise FormatError(f"no file in {path} holds a tensor ({notes[-1] if notes else 'there is none'})")
-    return Dump(records, FORMAT.name, None, path, notes, partial(_network, records, modules))
+    return Dump(
+        records, FORMAT.name, None, path, notes, partial(_network, records, modules, index.arguments if index else {})
+    )
 
 
-def _network(records: list[Record], modules: Modules) -> dict[int, Operator]:
+def _network(
+    records: list[Record], modules: Modules, arguments: Mapping[str, Mapping[str, str]]
+) -> dict[int, Operator]:
     """The path of a module; of a function the path of the module it is called in."""
     operators: dict[int, Operator] = {}
     for record in records if modules.types else ():
-        name = record.name.rpartition("/")[0].partition("@")[0]
-        above = name
+        called = record.name.rpartition("/")[0]
+        above = name = called.partition("@")[0]
         while above and above not in modules.types:
             above = above.rpartition(".")[0]
         path = above.partition(".")[2]
-        operators[record.op_index] = Operator(path, record.op_type, above == name)
+        of_call = arguments.get(called, {})
+        operators[record.op_index] = Operator(path, record.op_type, above == name, arguments=of_call)
     return operators
 
 
@@ -147,7 +152,7 @@ def _listed(folder: Path, entries: tuple[Entry, ...], there: set[str], notes: li
         index = numbers.setdefault(entry.module, len(numbers))
         if entry.file in there:
             try:
-                tensor = torch_file.read_tensors(folder / entry.file, entry.name, notes, keep_open=False)[0]
+                tensor = torch_file.read_tensors(folder / entry.file, entry.name, notes)[0]
             except FormatError as error:
                 notes.append(f"left out: {error}")
                 continue
@@ -178,7 +183,7 @@ def _found(path: Path, names: list[str], run: str, modules: Modules, notes: list
         kind = _type(operator, modules)
         for parts, name in sorted(operators[operator], key=lambda item: in_order(item[0].stem)):
             try:
-                tensors = torch_file.read_tensors(path / name, _stem(_below(name, run or ".")), notes, keep_open=False)
+                tensors = torch_file.read_tensors(path / name, _stem(_below(name, run or ".")), notes)
             except FormatError as error:
                 notes.append(f"left out: {error}")
                 continue

@@ -1,7 +1,8 @@
 // The report's data, as page_data.py wrote them: numbers, or the words nan, inf and -inf.
 const data = JSON.parse(document.getElementById("data").textContent);
 const WORDS = { nan: NaN, inf: Infinity, "-inf": -Infinity };
-const FIGURES = ["mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "mean_rmse"];
+const MEASURED = ["own_error", "inherited", "in_all", "brings", "gives_back"];
+const FIGURES = ["mse", "cos", "rmse", "sqnr", "rise", ...MEASURED, "mean_rmse"];
 
 // What is not known is NaN where it is reckoned with, and undefined in the data.
 function number(value) {
@@ -18,4 +19,8 @@ function layerOf(written, place) {
 
 const layers = data.layers.map(layerOf);
 for (const layer of layers) for (const source of layer.sources) layers[source].feeds.push(layer.place);
+// Where the error arises: measured, or by figures alone.
+const measuredHere = layers.some((layer) => layer.known.has("gives_back"));
+const WHERE = measuredHere ? "gives_back" : "rise";
+const HERE = measuredHere ? "the outputs' error arises here" : "the error rises here";
 const limits = Object.fromEntries(Object.entries(data.limits).map(([name, limit]) => [name, number(limit)]));

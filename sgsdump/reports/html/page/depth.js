@@ -18,7 +18,7 @@ const LEFT = 52,
   RIGHT = 14,
   DECADES = 9,
   WIDE_ENOUGH = 26;
-const steepest = Math.max(...layers.map((layer) => layer.rise).filter(Number.isFinite), 0);
+const steepest = Math.max(...layers.map((layer) => layer[WHERE]).filter(Number.isFinite), 0);
 
 // Infinite SQNR: the sides are equal.
 const isOdd = (metric, value) =>
@@ -121,7 +121,7 @@ function drawPoints(root, points, room) {
     else if (room > 3.5 || layer.verdict !== "pass")
       root.append(svg("circle", { class: `dot ${layer.verdict}`, cx: x.toFixed(1), cy: y.toFixed(1), r: radius }));
     if (!layer.rises) continue;
-    const size = 3 + 4 * Math.sqrt(Number.isFinite(layer.rise) ? clamp(layer.rise / steepest, 0, 1) : 1);
+    const size = 3 + 4 * Math.sqrt(Number.isFinite(layer[WHERE]) ? clamp(layer[WHERE] / steepest, 0, 1) : 1);
     root.append(
       svg("path", { class: "rise", d: `M${x - size} ${y - radius - 4}h${2 * size}l${-size} ${-1.7 * size}z` }),
     );

@@ -24,7 +24,7 @@ function headingOf(layer) {
 }
 
 function typeOf(layer) {
-  const rise = layer.rises ? el("span", { class: "rise" }, "  ▲ the error rises here") : null;
+  const rise = layer.rises ? el("span", { class: "rise" }, `  ▲ ${HERE}`) : null;
   return el("p", {}, layer.op ? `${layer.op}  ` : "", el("span", { class: layer.verdict }, layer.verdict), rise);
 }
 
@@ -70,7 +70,7 @@ function shareOf(layer) {
   const parts = [
     ["inherited", from, "from"],
     ["own", own, "own"],
-    ["in all", layer.rmse, "all"],
+    ["in all", measured && layer.known.has("in_all") ? layer.in_all : layer.rmse, "all"],
   ];
   const most = Math.max(...parts.map(([, value]) => Math.abs(value)).filter(Number.isFinite)) || 1;
   const rows = parts.flatMap(([what, value, kind]) => {
@@ -79,7 +79,7 @@ function shareOf(layer) {
     const drawing = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, bar);
     return [el("dt", {}, what), el("dd", {}, drawing, el("span", {}, exact(value)))];
   });
-  const how = measured ? "Measured: own with this convolution alone at 8 bits, inherited with it alone at 16." : "";
+  const how = measured ? "Measured: own with this convolution alone at 8 bits, inherited with it alone at 16, in all as it is." : "";
   return [
     el("h3", {}, "Error (RMSE), inherited and own"),
     el("dl", { class: "share" }, ...rows),

@@ -21,8 +21,11 @@ function select(place, asked = false) {
 function selectFirst() {
   const asked = /^#layer-(\d+)$/.exec(location.hash);
   if (asked && layers[asked[1]]) return select(Number(asked[1]));
-  const rise = (layer) => (Number.isFinite(layer.rise) ? layer.rise : Infinity);
+  const unknown = measuredHere ? -1 : Infinity;
+  const rise = (layer) => (Number.isFinite(layer[WHERE]) ? layer[WHERE] : unknown);
   const worst = (a, b) =>
-    (b.verdict === "fail") - (a.verdict === "fail") || Boolean(b.rises) - Boolean(a.rises) || rise(b) - rise(a);
+    (!measuredHere && (b.verdict === "fail") - (a.verdict === "fail")) ||
+    Boolean(b.rises) - Boolean(a.rises) ||
+    rise(b) - rise(a);
   select([...layers].sort((a, b) => worst(a, b) || a.place - b.place)[0].place);
 }

@@ -1,5 +1,5 @@
 // The table of layers: the rows are in the page already; here they are sorted, filtered, and walked along.
-const order = { key: "rmse", down: true };
+const order = { key: measuredHere ? WHERE : "rmse", down: true };
 const GROWING = ["place", "name", "cos", "sqnr"]; // what is first read from the smallest on
 const GRAVITY = { fail: 2, warn: 1, pass: 0 };
 
@@ -72,7 +72,8 @@ function sortBy(key) {
 
 // NaN is worse than any number.
 function compareBy(key) {
-  const of = (layer) => (key === "verdict" ? GRAVITY[layer.verdict] : layer[key]);
+  const unknown = (layer) => MEASURED.includes(key) && !layer.known.has(key);
+  const of = (layer) => (key === "verdict" ? GRAVITY[layer.verdict] : unknown(layer) ? -Infinity : layer[key]);
   return (one, other) => {
     const a = of(one),
       b = of(other);

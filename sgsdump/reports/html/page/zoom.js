@@ -88,7 +88,7 @@ function startChart() {
 }
 
 function summary(layer) {
-  const rise = layer.rises ? "\nthe error rises here" : "";
+  const rise = layer.rises ? `\n${HERE}` : "";
   return `${short(layer.name, 120)}${layer.op ? ` (${layer.op})` : ""}\nRMSE ${figure(layer, "rmse")}  COS ${figure(layer, "cos")}\nMSE ${figure(layer, "mse")}  SQNR ${figure(layer, "sqnr")} dB${rise}`;
 }
 
@@ -151,7 +151,7 @@ function markMetric() {
 }
 
 function nameSteepest() {
-  const rising = layers.filter((layer) => layer.rises).sort((a, b) => compareBy("rise")(b, a));
+  const rising = layers.filter((layer) => layer.rises).sort((a, b) => compareBy(WHERE)(b, a));
   const buttons = rising
     .slice(0, STEEPEST)
     .map((layer) =>
@@ -159,10 +159,10 @@ function nameSteepest() {
         { title: layer.name },
         () => select(layer.place),
         written(short(layer.name, 40)),
-        ` ▲ ${show(layer.rise)}`,
+        ` ▲ ${show(layer[WHERE])}`,
       ),
     );
-  $("steepest").append("Rises most:", ...buttons);
+  $("steepest").append(measuredHere ? "Gives back most:" : "Rises most:", ...buttons);
   $("steepest").hidden = !buttons.length;
 }
 

@@ -155,3 +155,15 @@ def test_mutations_never_escape_the_error_tree(data: st.DataObject, tmp_path_fac
             record.tensor.stored()
     except SgsdumpError as error:
         assert "\n" not in str(error)
+
+
+def test_the_checksum_of_a_stored_member_is_compared(tmp_path: Path) -> None:
+    values = np.arange(1000, dtype=np.float32)
+    np.savez(tmp_path / "x.npz", good=values, bad=values + 5000)
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    content[content.index((values + 5000).tobytes()) + 1234] ^= 1
+    (tmp_path / "x.npz").write_bytes(content)
+    dump = open_dump(tmp_path / "x.npz")
+    np.testing.assert_array_equal(dump["good"].stored(), values)
+    with pytest.raises(FormatError, match=r"x\.npz: member 'bad\.npy' is damaged: its checksum is another"):
+        dump["bad"].stored()

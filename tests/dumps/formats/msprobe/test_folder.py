@@ -13,8 +13,10 @@ from dumps.formats.read_only import ReadOnly
 from dumps.formats.torch import hand_made
 
 from sgsdump import Dump, compare, open_dump
+from sgsdump.comparison.dataflow import first_difference
 from sgsdump.dumps.trees import list_runs
 from sgsdump.errors import ConfigError, FormatError, ValuesError
+from sgsdump.reports.sentences import remark
 from sgsdump.tensors.statistics import Statistics
 
 API, MODULE = "Functional.conv2d.0.forward", "Module.net.conv1.Conv2d.forward.0"
@@ -114,7 +116,8 @@ def test_names_and_places(tmp_path: Path) -> None:
         ("Module.net.conv1.Conv2d.parameters_grad.weight", "out", 0, 2, "Conv2d", False),
         ("x.0.debug", "out", 0, 3, "x", False),
     ]
-    assert dump.notes == ("2 arguments are not tensors (numbers, texts …); they are left out",)
+    assert not dump.notes
+    assert dump.network()[0].arguments == {"input.0": "1", "input.a.1": "5"}
 
 
 def test_gradients_in_the_spelling_with_a_number(tmp_path: Path) -> None:
@@ -278,3 +281,41 @@ def test_two_runs_are_compared_inputs_too(tmp_path: Path) -> None:
     ours, theirs = (opened(tmp_path / name, data, i=array, o=array + 1) for name in "ab")
     found = compare(ours, theirs)
     assert [row.name for row in found.rows] == [f"{API}.input.0", f"{API}.output.0"]
+
+
+def test_the_line_of_the_program_and_the_module_come_from_the_files_beside(tmp_path: Path) -> None:
+    frame = "File /x/site-packages/torch/nn/functional.py, line 9, in conv2d, \n ..."
+    stack = [frame, "File /me/net.py, line 28, in forward, \n x"]
+    (tmp_path / "stack.json").write_text(json.dumps({"0": [[API], stack]}))
+    (tmp_path / "construct.json").write_text(json.dumps({API: MODULE}))
+    data = {**in_out(), MODULE: {"input_args": [facts()], "output": [facts()]}}
+    network = opened(tmp_path, data).network()
+    assert (network[0].source, network[0].module, network[0].is_module) == ("net.py:28", "net.conv1", False)
+    assert (network[1].source, network[1].module, network[1].is_module) == ("", "net.conv1", True)
+    (tmp_path / "stack.json").write_text("{")
+    assert open_dump(tmp_path).network()[0].source == ""
+
+
+def test_an_argument_that_differs_is_told(tmp_path: Path) -> None:
+    sides = []
+    for name, eps, largest in (("sample", 1e-2, 4.0), ("benchmark", 1e-5, 3.0)):
+        (tmp_path / name).mkdir()
+        entry = {"input_args": [facts()], "input_kwargs": {"eps": {"type": "float", "value": eps}}}
+        entry["output"] = [facts(Max=largest)]
+        sides.append(opened(tmp_path / name, {API: entry}))
+    [finding] = compare(*sides).causes
+    assert finding.layer == f"{API}.output.0"
+    assert [finding.facts[key] for key in ("argument", "sample", "benchmark")] == ["input.eps", "0.01", "1e-05"]
+
+
+def test_a_gradient_that_is_zero_in_theory_is_called_cancellation(tmp_path: Path) -> None:
+    name, sides = "Module.net.conv.Conv2d.parameters_grad.0", []
+    for side, left in (("sample", 3e-7), ("benchmark", -2e-9)):
+        described = {part: [facts((3,), data_name=f"{part}.npy")] for part in ("weight", "bias")}
+        arrays = {"weight": np.float32([1, 2, 3]), "bias": np.float32([left, -left, left])}
+        (tmp_path / side).mkdir()
+        sides.append(opened(tmp_path / side, {name: described}, **arrays))
+    comparison = compare(*sides)
+    assert comparison[f"{name}.bias"].cancelled and comparison[f"{name}.bias"].rmse > 100
+    assert "cancellation" in remark(comparison[f"{name}.bias"])
+    assert not comparison[f"{name}.weight"].cancelled and first_difference(comparison, beyond_rounding=True) is None

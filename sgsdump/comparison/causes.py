@@ -1,0 +1,184 @@
+"""Why two programs differ: argument, type or weight, else the first by value. Apart: needs what was recorded of calls.
+
+Arguments and weights are what the dumping tool recorded of an operator (``Dump.network``). One counts where the
+operator's output differs too: an argument without effect on these values is no cause. What comes in order after an
+operator that differs already, with the same arguments and weights, is told after it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.dataflow import DATA, Difference, differs, first_difference, is_rounding
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.naming.network import plain
+from sgsdump.comparison.row import Row
+from sgsdump.dumps.dump import Network, Operator
+from sgsdump.tensors.dtypes import KNOWN, is_float
+
+NOT_GIVEN = "not given"
+_GRADIENT = "parameters_grad"
+_LEFT = 1e-4  # of the other gradients of a module, what rounding leaves of one whose terms cancel
+# Where something is computed or kept, not what.
+_NO_EFFECT = frozenset("device layout pin_memory memory_format non_blocking requires_grad".split())
+
+
+class _Call(NamedTuple):
+    """An operator of the benchmark with its rows; ``place`` is that of its last one, when it had run."""
+
+    place: int
+    rows: Sequence[Row]
+
+    @property
+    def outputs(self) -> list[Row]:
+        return [row for row in self.rows if row.io == "out"]
+
+    @property
+    def layer(self) -> Row:
+        """The row that stands for the operator."""
+        outputs = self.outputs
+        return next(filter(differs, outputs), (outputs or self.rows)[0])
+
+
+def argument_findings(
+    rows: Sequence[Row], pairs: Iterable[Pair], sample: Network, benchmark: Network
+) -> tuple[Finding, ...]:
+    """Arguments, types and weights that differ, in the order in which their operators ran."""
+    partners = {pair.benchmark.op_index: pair.sample.op_index for pair in pairs}
+    of_operator: defaultdict[int, list[tuple[int, Row]]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        of_operator[row.op_index].append((place, row))
+    calls = {index: _Call(own[-1][0], [row for _, row in own]) for index, own in of_operator.items()}
+    are_recorded = all(any(op.arguments for op in network.values()) for network in (sample, benchmark))
+    found: list[tuple[int, Finding]] = []
+    for index, call in calls.items():
+        mine, theirs = sample.get(partners.get(index, -1)), benchmark.get(index)
+        if mine is not None and theirs is not None:
+            found += [(call.place, f) for f in _arguments(call, mine, theirs)] if are_recorded else []
+            found += [(call.place, finding) for finding in _weights(call, theirs)]
+    found += _types(calls.values())
+    found.sort(key=lambda item: item[0])
+    outside = _from_outside(rows, calls)
+    if outside is not None and all(finding.layer != outside.layer for _, finding in found):
+        return (outside, *_each_weight_once(finding for _, finding in found))
+    return tuple(_each_weight_once(finding for _, finding in found))
+
+
+def _each_weight_once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """A weight that several operators read is told of the first."""
+    told: set[str] = set()
+    for finding in findings:
+        if not finding.figures:
+            yield finding
+        elif finding.facts["argument"] not in told:
+            told.add(finding.facts["argument"])
+            yield finding
+
+
+def cancelled(rows: Sequence[Row], pairs: Iterable[Pair]) -> list[Row]:
+    """The rows, those marked whose gradient is zero in theory: both sides hold what is left where large terms cancel,
+    next to nothing beside the gradients of the module's other parameters, as a bias before a normalisation does."""
+    gradients = {pair.benchmark.op_index for pair in pairs if _GRADIENT in pair.benchmark.name.split(".")}
+    largest: defaultdict[int, float] = defaultdict(float)
+    for row in rows:
+        if row.op_index in gradients:
+            largest[row.op_index] = max(largest[row.op_index], _size(row))
+    return [
+        row.replaced(cancelled=True)
+        if row.op_index in gradients and differs(row) and _size(row, max) <= _LEFT * largest[row.op_index]
+        else row
+        for row in rows
+    ]
+
+
+def _size(row: Row, of_sides: Callable[..., float] = min) -> float:
+    """The root mean square of both sides, the smaller one or the larger one; 0 where there are no values."""
+    sums = row.sums
+    if sums is None or not sums.count or not row.finite:
+        return 0.0
+    return math.sqrt(of_sides(sums.aa, sums.bb) / sums.count)
+
+
+def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The ``arguments``, after the first operator that differs by more than rounding where none explains it."""
+    first = first_difference(rows, beyond_rounding=True)
+    if first is None or not first.is_placed:
+        return tuple(arguments)
+    places = {row.name: place for place, row in reversed([*enumerate(rows)])}
+    before = [f for f in arguments if places.get(f.layer, len(rows)) <= places[first.output.name]]
+    if before:
+        return tuple(arguments)
+    return (_by_value(first), *arguments)
+
+
+def _by_value(first: Difference) -> Finding:
+    row = first.output
+    figures = {"error": row.error, "own": first.own}
+    facts = {"module": row.module, "inputs": "differ" if any(map(differs, first.inputs)) else "equal"}
+    return Finding("cause", row.name, row.op_type, figures, "by value", facts=facts)
+
+
+def _arguments(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[Finding]:
+    if plain(sample.kind) != plain(benchmark.kind) or (call.outputs and not any(map(differs, call.outputs))):
+        return
+    for name in dict.fromkeys([*benchmark.arguments, *sample.arguments]):
+        values = [side.arguments.get(name) for side in (sample, benchmark)]
+        if name.rpartition(".")[2] in _NO_EFFECT or _are_equal(*values):
+            continue
+        texts = [NOT_GIVEN if value is None else value for value in values]
+        yield _finding(call.layer, ("argument", name), texts[0], texts[1], sample.source or benchmark.source)
+
+
+def _finding(row: Row, argument: tuple[str, str], sample: str, benchmark: str, source: str = "") -> Finding:
+    what, name = argument
+    facts = {"what": what, "argument": name, "sample": sample, "benchmark": benchmark, "source": source}
+    return Finding("argument", row.name, row.op_type, facts={**facts, "module": row.module})
+
+
+def _are_equal(one: str | None, other: str | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one == other or bool(json.loads(one) == json.loads(other))
+
+
+def _weights(call: _Call, operator: Operator) -> Iterator[Finding]:
+    """The weights that an operator reads."""
+    for row in call.rows:
+        name = operator.weights.get((row.io, row.slot))
+        if name is not None and differs(row):
+            yield _of_weight(call, row, "weight", name)
+
+
+def _of_weight(call: _Call, row: Row, what: str, name: str) -> Finding:
+    facts = {"what": what, "argument": name, "sample": "", "benchmark": "", "source": "", "module": row.module}
+    figures = {"error": row.error, "rmse": row.rmse, "cos": row.cos}
+    layer = call.layer
+    return Finding("argument", layer.name, layer.op_type, figures, "by value", names=(row.name,), facts=facts)
+
+
+def _from_outside(rows: Sequence[Row], calls: Mapping[int, _Call]) -> Finding | None:
+    """The first input that differs before any output does: a weight, or what the program is fed with."""
+    first = next((r for r in rows if differs(r) and not is_rounding(r) and not r.misnamed), None)
+    if first is None or (first.io == "out" and first.op_type != DATA):
+        return None
+    return _of_weight(calls[first.op_index], first, "input", first.name)
+
+
+def _types(calls: Iterable[_Call]) -> Iterator[tuple[int, Finding]]:
+    """The first operator of another element type, with all that have one."""
+    of_type = [(call, row) for call in calls for row in call.rows if _has_other_type(row)]
+    if of_type:
+        call, row = min(of_type, key=lambda item: item[0].place)
+        finding = _finding(call.layer, ("type", "type"), row.sample_dtype, row.benchmark_dtype)
+        names = tuple(dict.fromkeys(call.layer.name for call, _ in of_type))
+        yield call.place, Finding(finding.kind, finding.layer, finding.op_type, names=names, facts=finding.facts)
+
+
+def _has_other_type(row: Row) -> bool:
+    types = [KNOWN.get(name) for name in (row.sample_dtype, row.benchmark_dtype)]
+    return bool(row.dtype_note) and all(dtype is not None and is_float(dtype) for dtype in types)

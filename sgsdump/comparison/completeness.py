@@ -1,0 +1,100 @@
+"""What a comparison lacks of its reference: outputs, layers, runs; and what only fusion removed.
+
+An output is a tensor that nothing reads. Where the reference does not record what reads what, the tensors after its
+last paired one count as outputs that are missing. A tensor that the sample reads, and nothing of it made, was lost; one
+that neither side's operators of the sample know was removed by fusion, as the chip does, where the sample records its
+dataflow or comes from another tool than the reference. What the user left out is not missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from sgsdump.comparison.alignment import Alignment
+from sgsdump.comparison.dataflow import has_flow, network_outputs
+from sgsdump.dumps.dump import Dump, Record
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """Names are the benchmark's.
+
+    by_flow          it is known which layers feed which.
+    outputs          of the network, where that is known.
+    missing_outputs  those that the sample lacks.
+    missing          other layers that it lacks; ``fused`` are those inside its fused operators.
+    runs             runs, steps and ranks that the sample lacks.
+    of               how many layers the benchmark has that could have been compared, one of several runs once.
+    """
+
+    by_flow: bool = False
+    outputs: tuple[str, ...] = ()
+    missing_outputs: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    fused: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    of: int = 0
+
+    def is_half(self, compared: int) -> bool:
+        """Whether less than half of the benchmark's layers were compared."""
+        return 2 * compared < self.of
+
+
+UNKNOWN = Completeness()
+
+
+def completeness_of(
+    sample: Dump, benchmark: Dump, whole: Alignment, kept: Alignment, sources: Mapping[str, tuple[str, ...]]
+) -> Completeness:
+    """``whole`` is the alignment before the user's options left anything out, ``kept`` what they left; ``sources`` are
+    which outputs feed which where the dumps' inputs do not tell it."""
+    lacking = [unpaired.record for unpaired in kept.only_in_benchmark if not unpaired.expected]
+    outputs = [record for record in lacking if record.io == "out"]
+    ends = _outputs(benchmark)
+    if ends is None:
+        missing_outputs = tuple(record.name for record in _after_last(outputs, benchmark, whole))
+    else:
+        missing_outputs = tuple(record.name for record in outputs if record.name in ends)
+    inner = [record for record in outputs if record.name not in missing_outputs]
+    fused = tuple(record.name for record in inner if _is_fused(record, sample, benchmark))
+    known = tuple(name for name in benchmark.outputs if name in ends) if ends is not None else ()
+    if ends is None and not missing_outputs:
+        of_sample = _outputs(sample) or ()
+        known = tuple(pair.benchmark.name for pair in whole.pairs if pair.sample.name in of_sample)
+    return Completeness(
+        bool(sources) or has_flow(benchmark) or has_flow(sample),
+        known,
+        missing_outputs,
+        tuple(record.name for record in inner if record.name not in fused),
+        fused,
+        of=len(kept.pairs) + len(lacking) - len(fused),
+    )
+
+
+def _outputs(dump: Dump) -> Collection[str] | None:
+    """The tensors that nothing reads; None where the dump does not record what its operators read."""
+    if has_flow(dump):
+        return network_outputs(dump)
+    operators = dump.network()
+    read = {value for node in operators.values() for (io, _), value in node.values.items() if io == "in"}
+    if not read:
+        return None
+    made = {
+        record.name: operators[record.op_index].values.get(("out", 0))
+        for record in dump.records
+        if record.io == "out" and record.slot == 0 and record.op_index in operators
+    }
+    return {name for name, value in made.items() if value is not None and value not in read}
+
+
+def _after_last(lacking: list[Record], benchmark: Dump, whole: Alignment) -> Iterator[Record]:
+    places = {id(record): place for place, record in enumerate(benchmark.records)}
+    last = max((places[id(pair.benchmark)] for pair in whole.pairs), default=-1)
+    return (record for record in lacking if places[id(record)] > last)
+
+
+def _is_fused(record: Record, sample: Dump, benchmark: Dump) -> bool:
+    if has_flow(sample):
+        return record.name not in sample.inputs
+    return sample.format != benchmark.format

@@ -1,0 +1,44 @@
+"""A finding: one fact that a user should know, with its evidence; ``findings.py`` makes them of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# In the order in which they are told.
+KINDS = {
+    "output": "an output of the network: its figures, and whether it is within the limits",
+    "missing": "layers, outputs, runs, steps or ranks that the reference has and the side under test lacks",
+    "argument": "a scalar argument or a weight that differs between the two sides",
+    "another tensor": "a pair of one name that holds different tensors",
+    "not finite": "the first NaN or infinity",
+    "cause": "the layer or operator where an error arises",
+    "channel": "a channel that is wrong while its layer looks right",
+    "advice": "what to change",
+    "not judged": "what the comparison cannot tell, and why",
+}
+# How it is known, best first: by intervention or by replaying the operator; by the first tensor that differs while its
+# inputs are equal; by the rise of a relative figure.
+EVIDENCE = ("measured", "by value", "by figures")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact with its evidence.
+
+    kind      one of ``KINDS``.
+    layer     the benchmark's name of the layer or operator, "" where it is of none.
+    op_type   its operator.
+    figures   by name, in full precision.
+    evidence  one of ``EVIDENCE``, "" where the fact speaks for itself.
+    names     all layers that the finding is about, where there are several.
+    facts     words that are not figures, by name: the argument, both values, the reason.
+    """
+
+    kind: str
+    layer: str = ""
+    op_type: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict, hash=False)
+    evidence: str = ""
+    names: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -1,0 +1,76 @@
+"""Fused operators: does the whole model, run as it is used, give what the dump holds?
+
+Apart: a dump marks inner tensors as outputs, and what is marked is not fused. So a kernel that is wrong only while it
+is fused leaves no trace in a dump of many tensors at a time. The model is run once more with its own outputs only;
+where these are not the dump's, each tensor is computed as the only output of its model (``isolated``), and each
+operator again from what was recorded so (``pipeline/replay.py``): the first that is wrong ends the fused group.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.pipeline.bisection import worst_relative
+from sgsdump.pipeline.replay import SAMPLE, OwnError, judge, recorded_run
+from sgsdump.pipeline.run import run_whole
+from sgsdump.pipeline.steps import FAST, ISOLATED, Engine, Failed
+from sgsdump.progress import SILENT, Progress
+from sgsdump.tensors.dtypes import is_float
+
+if TYPE_CHECKING:
+    from sgsdump.models.model import Model
+
+_LIMIT, _LIMIT_OF_16_BITS = 1e-4, 2e-2
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """differing  the outputs that the whole model gives otherwise than the dump has them, and by how much.
+    fused      the operators that are wrong while they are fused, in the order of the graph.
+    failed     why the whole model did not run, "" where it did.
+    """
+
+    differing: Mapping[str, float]
+    fused: tuple[OwnError, ...] = ()
+    failed: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        return not self.differing
+
+
+def check_whole(
+    model: Model,
+    engine: Engine,
+    feed: Mapping[str, np.ndarray],
+    dumped: Mapping[str, np.ndarray],
+    progress: Progress = SILENT,
+) -> WholeRun:
+    """One run of the whole model, its outputs compared with ``dumped``, the dump by name; and where they differ by more
+    than rounding, the fused operators at fault."""
+    whole = run_whole(model, engine, feed)
+    if isinstance(whole, Failed):
+        return WholeRun({}, failed=whole.reason)
+    apart = {name: worst_relative(array, dumped[name]) for name, array in whole.items() if name in dumped}
+    differing = {name: by for name, by in apart.items() if not by <= _limit(whole[name].dtype)}
+    if not differing or engine.mode != FAST:
+        return WholeRun(differing)
+    with tempfile.TemporaryDirectory(prefix="sgsdump-") as folder:
+        alone = recorded_run(model, replace(engine, mode=ISOLATED), feed, Path(folder) / "alone", progress)
+        names = [name for name in alone if name in dumped and name not in feed]
+        with progress.bar("judge", "tensor") as advance:
+            errors = judge(model, alone, dumped, names, advance).errors
+    return WholeRun(differing, tuple(error for error in errors if error.side == SAMPLE))
+
+
+def _limit(dtype: np.dtype) -> float:
+    """How far rounding alone may move an output; whole numbers flip with it and are not compared."""
+    if not is_float(dtype):
+        return float("inf")
+    return _LIMIT_OF_16_BITS if dtype.itemsize <= 2 else _LIMIT

@@ -1,0 +1,124 @@
+"""The share of a network that became integers: of its weights, and of its multiplications where shapes are known.
+
+What stays in float32 in the fixed model (an LSTM, the branches of an If) is as good there as in the float model, which
+says nothing of the chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.models.graph import Graph
+from sgsdump.quantisation.fixed_facts import FixedFacts
+from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.scales import INT16
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+    from sgsdump.models.model import Model
+
+RECURRENT = ("LSTM", "GRU", "RNN")
+_FLOATS = (1, 10, 11, 16)  # of TensorProto: float32, float16, float64, bfloat16
+
+
+@dataclass(frozen=True)
+class IntegerShare:
+    """weights  the part of all weights that became integers, and ``macs`` that of multiplications; None where it is
+             not known.
+    floats   operators with weights that stayed in float32, by type, with how many there are of each.
+    convolutions, wide  how many of them became integers, and how many of these have 16 bits.
+    """
+
+    weights: float | None
+    macs: float | None
+    floats: dict[str, int]
+    convolutions: int
+    wide: int
+
+    @property
+    def whole(self) -> bool:
+        return not self.floats
+
+
+def integer_share(model: Model, facts: FixedFacts | None) -> IntegerShare:
+    graph = Graph(deployed(model))
+    done = facts.convolutions if facts else {}
+    shapes = _shapes(graph)
+    sizes, macs = {True: 0, False: 0}, {True: 0, False: 0}
+    known, floats = True, dict[str, int]()
+    for node in graph.nodes:
+        weights = sum(_weights(graph, node))
+        if not weights:
+            continue
+        became = bool(node.output) and node.output[0] in done
+        sizes[became] += weights
+        if not became:
+            floats[node.op_type] = floats.get(node.op_type, 0) + 1
+        count = _macs(graph, node, weights, shapes)
+        known = known and count is not None
+        macs[became] += count or 0
+    wide = sum(weights.dtype == INT16 for weights in facts.weights.values()) if facts else 0
+    return IntegerShare(
+        _part(sizes), _part(macs) if known else None, floats, len(facts.weights) if facts else 0, int(wide)
+    )
+
+
+def _part(sums: dict[bool, int]) -> float | None:
+    whole = sums[True] + sums[False]
+    return sums[True] / whole if whole else None
+
+
+def _weights(graph: Graph, node: NodeProto) -> Iterator[int]:
+    """The sizes of a node's constants of two and more axes, those of its branches too; what only moves, adds or scales
+    has none."""
+    subgraphs = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+    if node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", *RECURRENT):
+        for name in node.input:
+            tensor = graph.constants.get(name)
+            if tensor is not None and tensor.data_type in _FLOATS and len(tensor.dims) >= 2:
+                yield int(np.prod(tensor.dims))
+    for subgraph in subgraphs:
+        yield from _inside(subgraph)
+
+
+def _inside(graph: GraphProto) -> Iterator[int]:
+    constants = [*graph.initializer]
+    constants += [a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute if a.HasField("t")]
+    yield from (int(np.prod(t.dims)) for t in constants if t.data_type in _FLOATS and len(t.dims) >= 2)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _inside(attribute.g)
+
+
+def _macs(graph: Graph, node: NodeProto, weights: int, shapes: dict[str, list[int]]) -> int | None:
+    if node.op_type in RECURRENT:
+        shape = shapes.get(node.input[0])
+        return weights * shape[0] * shape[1] if shape else None
+    if any(attribute.HasField("g") for attribute in node.attribute):
+        return None
+    shape = shapes.get(node.input[0] if node.op_type == "ConvTranspose" else node.output[0])
+    if not shape:
+        return None
+    channels = shape[1] if node.op_type in ("Conv", "ConvTranspose") else shape[-1]
+    return weights * int(np.prod(shape)) // max(channels, 1)
+
+
+def _shapes(graph: Graph) -> dict[str, list[int]]:
+    import onnx
+
+    try:
+        inferred = onnx.shape_inference.infer_shapes(graph.proto).graph
+    except Exception:  # shapes only serve one figure
+        return {}
+    shapes = {}
+    for info in (*inferred.input, *inferred.value_info, *inferred.output):
+        dims = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
+        if dims and all(size > 0 for size in dims[1:]):
+            shapes[info.name] = [dims[0] or 1, *dims[1:]]
+    return shapes

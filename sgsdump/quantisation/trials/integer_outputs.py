@@ -1,0 +1,238 @@
+"""The outputs of fixed models in the hardware's integers against the float model's, over all pictures at once.
+
+The figures of an output are also taken about its mean over the pictures: what a network says is what differs from
+picture to picture, and a large constant beside it hides any error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from sgsdump.comparison.metrics import Sums, cos, merged_sums, mse, rmse
+from sgsdump.comparison.sums.summation import pair_sums
+from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.models.passes.rewrites import mark_outputs
+from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
+from sgsdump.quantisation.float_model import deployed
+from sgsdump.tensors.tensor import Values
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.models.model import Model
+    from sgsdump.tensors.tensor import Quant
+
+Arrays = Mapping[str, np.ndarray]
+# The mean is that of as many pictures' outputs as these bytes hold.
+HELD_BYTES = 64 << 20
+# Below this, more than four tenths of what differs from picture to picture is error.
+LEAST_COS_ABOUT_MEAN = 0.9
+# So many levels at least has what a type resolves.
+LEVELS = 100
+FEWEST_FOR_MEAN = 3
+
+
+@dataclass(frozen=True)
+class OutputFigures:
+    """One output over all pictures.
+
+    centred  the sums of both sides less the float model's mean over the pictures; None for few pictures, and where
+             nothing differs from picture to picture.
+    step     of the type it is stored in, 0 where it is stored as float.
+    span     what it reaches over all pictures seen, those of calibration too.
+    """
+
+    sums: Sums
+    centred: Sums | None = None
+    step: float = 0.0
+    span: float = 0.0
+
+    @property
+    def cos(self) -> float:
+        return cos(self.sums)
+
+    @property
+    def rmse(self) -> float:
+        return 0.0 if self.sums.d1 == 0 else rmse(self.sums)
+
+    @property
+    def is_resolution(self) -> bool:
+        """Whether the error is that of the type it is stored in, which resolves what the output reaches."""
+        return within_a_step(self.sums, self.step, self.span)
+
+    @property
+    def drowned(self) -> bool:
+        """Whether what differs from picture to picture is lost, however small the error is beside the values."""
+        return self.centred is not None and not self.is_resolution and not cos(self.centred) >= LEAST_COS_ABOUT_MEAN
+
+    def good(self, limits: Thresholds) -> bool:
+        plain = limits.hold(self.cos, self.rmse, mse(self.sums)) or self.is_resolution
+        return plain and not self.drowned
+
+
+def within_a_step(sums: Sums, step: float, span: float) -> bool:
+    """Whether an error is within half a step of the tensor's own type, where that has levels for what it reaches."""
+    return bool(0 < step <= span / LEVELS and sums.count and np.sqrt(sums.dd / sums.count) <= step / 2)
+
+
+@dataclass(frozen=True)
+class PlanOutputs:
+    """outputs  of one fixed model, by the tensors the outputs are judged by.
+    pictures  the mean error of the outputs on each picture, by its label."""
+
+    outputs: Mapping[str, OutputFigures]
+    pictures: Mapping[str, float]
+
+    @property
+    def sums(self) -> dict[str, Sums]:
+        return {name: figures.sums for name, figures in self.outputs.items()}
+
+    def good(self, limits: Thresholds) -> bool:
+        return all(figures.good(limits) for figures in self.outputs.values())
+
+
+class FixedOutputs:
+    """A fixed model that gives real values of chosen tensors.
+
+    Raises ModelError when onnxruntime will not load it."""
+
+    def __init__(self, model: Model, fixed: ModelProto, names: Iterable[str]):
+        facts = read_facts(replace(model, proto=fixed))
+        assert facts is not None, "a fixed model has its facts"
+        self.facts: FixedFacts = facts
+        outputs = {output.name for output in fixed.graph.output}
+        self._sources = {
+            name: facts.tensors[name].stored if name in facts.tensors else name
+            for name in names
+            if name in facts.tensors or name in outputs or any(name in node.output for node in fixed.graph.node)
+        }
+        self._graph = WholeGraph(mark_outputs(fixed, self._sources.values()))
+        self.pictures = {name for name, tensor in facts.tensors.items() if tensor.picture}
+
+    def run(self, feed: Arrays, raw: Arrays) -> dict[str, np.ndarray]:
+        """``raw``: the feed with pictures as bytes 0 to 255."""
+        fed = {name: raw[name] if name in self.pictures else feed[name] for name in feed}
+        ran = self._graph.run(fed, list(dict.fromkeys(self._sources.values())))
+        return {name: self._real(ran[source], name) for name, source in self._sources.items()}
+
+    def _real(self, array: np.ndarray, name: str) -> np.ndarray:
+        if name not in self.facts.tensors:
+            return array
+        quant: Quant = self.facts.tensors[name].quant
+        return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
+
+
+@dataclass
+class _Sums:
+    """Of one model: each output's sums picture by picture; ``held`` until the mean is known."""
+
+    plain: dict[str, list[Sums]] = field(default_factory=dict)
+    centred: dict[str, list[Sums]] = field(default_factory=dict)
+    held: list[Arrays] = field(default_factory=list)
+    pictures: dict[str, float] = field(default_factory=dict)
+
+
+def outputs_of(
+    model: Model,
+    fixed: Sequence[ModelProto],
+    pictures: Iterable[tuple[str, Arrays, Arrays]],
+    names: Sequence[str],
+    spans: Mapping[str, float] = {},
+) -> list[PlanOutputs]:
+    """Of each fixed model of ``model`` the tensors ``names`` over all pictures (label, feed, raw feed).
+
+    spans  what they reached while calibrating. An output whose shape depends on the values is left out.
+    """
+    floats = WholeGraph(mark_outputs(deployed(model), names))
+    graphs = [FixedOutputs(model, proto, names) for proto in fixed]
+    sums = [_Sums() for _ in graphs]
+    held: list[Arrays] = []
+    reach: dict[str, list[float]] = {}
+    means: dict[str, np.ndarray] | None = None
+    room, odd = HELD_BYTES, set[str]()
+    with threadpool_limits(limits=1, user_api="blas"):
+        for number, (label, feed, raw) in enumerate(pictures):
+            real = floats.run(feed, list(names))
+            for name, array in real.items():
+                if array.size:
+                    reach.setdefault(name, []).extend((float(array.min()), float(array.max())))
+            ours = [graph.run(feed, raw) for graph in graphs]
+            odd |= {n for n in names for values in ours if n not in values or values[n].shape != real[n].shape}
+            odd |= {n for n in names if held and n in held[0] and held[0][n].shape != real[n].shape}
+            for values, each in zip(ours, sums):
+                errors = []
+                for name in names:
+                    if name not in odd:
+                        pair = pair_sums(Values(values[name]), Values(real[name]))
+                        each.plain.setdefault(name, []).append(pair)
+                        errors.append(rmse(pair) if pair.b1 and pair.d1 else 0.0)
+                each.pictures[label or str(number)] = float(np.mean(errors)) if errors else 0.0
+            if means is None:
+                held.append(real)
+                for values, each in zip(ours, sums):
+                    each.held.append(values)
+                room -= sum(array.nbytes for array in real.values()) * (1 + len(graphs))
+                if room < 0:
+                    means = _settle(held, sums, names, odd)
+            else:
+                _centre(means, [(values, real) for values in ours], sums, odd)
+        if means is None:
+            _settle(held, sums, names, odd)
+    return [
+        PlanOutputs(
+            {
+                name: OutputFigures(
+                    merged_sums(each.plain[name]),
+                    _worth(each.centred.get(name, [])),
+                    _step(graph, name),
+                    max(spans.get(name, 0.0), max(reach.get(name, [0.0])) - min(reach.get(name, [0.0]))),
+                )
+                for name in names
+                if name not in odd and name in each.plain
+            },
+            each.pictures,
+        )
+        for graph, each in zip(graphs, sums)
+    ]
+
+
+def _settle(held: list[Arrays], sums: list[_Sums], names: Sequence[str], odd: set[str]) -> dict[str, np.ndarray]:
+    """The means of what was held, which is let go."""
+    means: dict[str, np.ndarray] = {}
+    for name in names:
+        if name not in odd and held and held[0][name].dtype.kind == "f":
+            means[name] = np.asarray(np.mean([real[name] for real in held], axis=0, dtype=np.float64))
+    for each in sums:
+        for values, real in zip(each.held, held):
+            _centre(means, [(values, real)], [each], odd)
+        each.held.clear()
+    held.clear()
+    return means
+
+
+def _centre(
+    means: Mapping[str, np.ndarray], pairs: Sequence[tuple[Arrays, Arrays]], sums: Sequence[_Sums], odd: set[str]
+) -> None:
+    for (values, real), each in zip(pairs, sums):
+        for name, mean in means.items():
+            if name not in odd:
+                pair = pair_sums(Values(values[name] - mean), Values(real[name] - mean))
+                each.centred.setdefault(name, []).append(pair)
+
+
+def _worth(centred: Sequence[Sums]) -> Sums | None:
+    if len(centred) < FEWEST_FOR_MEAN:
+        return None
+    merged = merged_sums(centred)
+    return merged if merged.bb > 0 else None
+
+
+def _step(graph: FixedOutputs, name: str) -> float:
+    stored = graph.facts.tensors.get(name)
+    return float(stored.quant.scale) if stored is not None else 0.0

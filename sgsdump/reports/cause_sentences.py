@@ -1,0 +1,89 @@
+"""Sentences on measured findings: an output with its verdict, where the outputs' error arises, and what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.reports.text import number
+
+MOST_CAUSES = 3
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+def first_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """The outputs, then where their error arises."""
+    outputs = [finding for finding in findings if finding.kind == "output"]
+    if outputs:
+        yield f"Outputs with all at 8 bits: {'; '.join(output_text(finding) for finding in outputs)}."
+    yield from cause_lines([finding for finding in findings if finding.kind == "cause"])
+
+
+def cause_lines(causes: Sequence[Finding]) -> Iterator[str]:
+    """The largest part of the error, then those that follow."""
+    if causes:
+        yield f"{_cause(causes[0])}."
+    if causes[1:]:
+        yield f"Then come {'; '.join(map(_short_cause, causes[1:MOST_CAUSES]))}."
+
+
+def int16_is_not_enough(limits: Thresholds) -> str:
+    return (
+        f"Even with every convolution at 16 bits an output has {limits}: INT16 alone does not repair it; look at the "
+        f"ranges and the calibration pictures."
+    )
+
+
+def conv_config(names: Sequence[str]) -> str:
+    """The section of input_config.ini that raises these inputs."""
+    return f"[CONV_CONFIG]\ntensor_arrays='{','.join(names)}';"
+
+
+def output_text(finding: Finding, labels: Mapping[str, str] = _NONE) -> str:
+    figures, name = finding.figures, labels.get(finding.layer, finding.layer)
+    text = f"{name} COS {number(figures['cos'])}, RMSE {number(figures['rmse'])}: {finding.facts['verdict']}"
+    reason = finding.facts.get("reason")
+    if reason == "resolution":
+        return f"{text} (within half a step of its own type)"
+    if reason == "drowned":
+        return (
+            f"{text}, as what differs between the pictures is lost "
+            f"(about the mean over the pictures COS {number(figures['cos_about_mean'])})"
+        )
+    return text
+
+
+def _cause(finding: Finding) -> str:
+    name = f"{finding.layer} ({finding.op_type})"
+    reason, figures = finding.facts["reason"], finding.figures
+    if reason == "picture":
+        return (
+            f"Most of it arises at {name}, which reads the picture and always has 8 bits: with all others at 16 bits "
+            f"{percent(figures['brings'])} of the output error stays"
+        )
+    at = f"at the input {finding.facts['input']} of {name}"
+    if reason == "clipped":
+        return (
+            f"Most of it arises {at}: its range does not hold its values; with one that does, "
+            f"{percent(figures['gives_back'])} of the output error goes away"
+        )
+    part = figures["gives_back"] >= 0.5 or figures["brings"] >= 0.5
+    return (
+        f"{'Most' if part else 'The largest part'} of it arises {at}: at 16 bits alone it gives back "
+        f"{percent(max(figures['gives_back'], 0.0))} of the output error, at 8 bits alone it brings "
+        f"{percent(figures['brings'])}"
+    )
+
+
+def _short_cause(finding: Finding) -> str:
+    figures = finding.figures
+    if finding.facts["reason"] == "picture":
+        return f"{finding.layer} ({finding.op_type}), which reads the picture, {percent(figures['brings'])}"
+    return f"the input {finding.facts['input']} of {finding.layer} ({finding.op_type}), {percent(figures['brings'])}"
+
+
+def percent(share: float) -> str:
+    """A share in whole percents."""
+    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "less than 1 %"

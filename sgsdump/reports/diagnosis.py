@@ -1,0 +1,262 @@
+"""What diagnose says, in its order: the outputs, where their error comes from, what to do, what was not judged; the
+findings as JSON, and what was measured of each layer as columns of the table, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.errors import listed
+from sgsdump.files.json_yaml import json_text
+from sgsdump.reports.cause_sentences import cause_lines, conv_config, int16_is_not_enough, output_text, percent
+from sgsdump.reports.sentences import Step
+from sgsdump.reports.tables import csv_text
+from sgsdump.reports.text import counted
+from sgsdump.tuning.advice import MAYBE
+from sgsdump.tuning.causes import output_findings
+from sgsdump.tuning.sensitivity_analysis import output_error
+
+if TYPE_CHECKING:
+    from sgsdump.quantisation.diagnosis.share import IntegerShare
+    from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
+    from sgsdump.tuning.measured_advice import MeasuredAdvice
+
+MOST_NAMED = 4
+MEASURED = ("own", "inherited", "in_all", "brings", "gives_back")
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """What was found of a fixed model.
+
+    outputs     on all pictures; ``labels`` of the outputs that are judged by another tensor.
+    advice      None where nothing could be measured.
+    raised_by   words of tensor_arrays at INT16, by who raised them.
+    left_out    outputs that are no objective, and why.
+    resolution  layers whose error is within half a step of their own type.
+    """
+
+    outputs: PlanOutputs
+    advice: MeasuredAdvice | None
+    limits: Thresholds
+    share: IntegerShare
+    raised_by: Mapping[str, Sequence[str]]
+    labels: Mapping[str, str]
+    left_out: Mapping[str, str]
+    resolution: frozenset[str] = frozenset()
+
+    @property
+    def good(self) -> bool:
+        return bool(self.outputs.outputs) and self.outputs.good(self.limits)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The outputs, the causes, what to do, and what was not judged."""
+        found = [*output_findings(self.outputs.outputs, self.limits)]
+        advice = self.advice
+        if advice is not None:
+            found += advice.causes
+            if advice.promise is not None:
+                promise = advice.promise
+                errors = {"error": output_error(advice.outputs.sums), "error_after": promise.error}
+                facts = {"within": "yes" if promise.outputs.good(self.limits) else "no"}
+                names = advice.config_names
+                found.append(
+                    Finding("advice", "", "", errors | {"foreseen": promise.foreseen}, "measured", names, facts)
+                )
+        for name, reason in self.left_out.items():
+            found.append(Finding("not judged", name, facts={"reason": reason}))
+        if not self.share.whole or self.share.weights is None:
+            figures = {"weights": self.share.weights or 0.0}
+            figures |= {"macs": self.share.macs} if self.share.macs is not None else {}
+            kinds = tuple(self.share.floats)
+            found.append(Finding("not judged", figures=figures, names=kinds, facts={"reason": "stayed in float"}))
+        return tuple(found)
+
+    @property
+    def measured(self) -> dict[str, dict[str, float]]:
+        """By layer what was measured of the convolution in it."""
+        if self.advice is None:
+            return {}
+        layers = self.advice.measured.layers
+        by_name = {entry.convolution.name: entry.measured for entry in self.advice.advice}
+        columns: dict[str, dict[str, float]] = {}
+        for sensitivity in self.advice.measured.measurement.sensitivities:
+            for name in sensitivity.own:
+                entry = by_name.get(name)
+                values = (sensitivity.own[name], sensitivity.inherited[name], sensitivity.in_all.get(name))
+                shares = (entry.brings_share, entry.gives_back) if entry is not None else (None, None)
+                pairs = zip(MEASURED, (*values, *shares))
+                columns[layers[name]] = {key: value for key, value in pairs if value is not None}
+        return columns
+
+
+def verdict(diagnosis: Diagnosis, comparison: Comparison) -> tuple[str, ...]:
+    """The outputs, where, the layers, and what was not judged."""
+    where, layers = _where(diagnosis, comparison), _on_layers(diagnosis, comparison)
+    return (_on_outputs(diagnosis), *where, *layers, *_on_integers(diagnosis))
+
+
+def _on_outputs(diagnosis: Diagnosis) -> str:
+    outputs, pictures = diagnosis.outputs.outputs, len(diagnosis.outputs.pictures)
+    if not outputs:
+        return "No output could be judged."
+    found = output_findings(outputs, diagnosis.limits)
+    bad = [finding for finding in found if finding.facts["verdict"] == "bad"]
+    shown = [*bad, *(finding for finding in found if finding not in bad)]
+    texts = [output_text(finding, diagnosis.labels) for finding in shown[:MOST_NAMED]]
+    more = len(shown) - len(texts)
+    further = f"; and {more} more, {'good' if len(bad) <= len(texts) else f'{len(bad) - len(texts)} of them bad'}"
+    where = f"all {pictures} pictures" if pictures > 1 else "one picture"
+    return f"Outputs on {where}: {'; '.join(texts)}{further if more else ''}."
+
+
+def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
+    if diagnosis.good or not diagnosis.outputs.outputs:
+        return
+    found = diagnosis.advice.causes if diagnosis.advice is not None else ()
+    if found:
+        yield from cause_lines(found)
+    elif diagnosis.advice is not None:
+        yield "No convolution by itself brings a twentieth of the outputs' error: it adds up from many."
+    elif comparison.jumps:
+        row = comparison.jumps[0]
+        yield f"By figures alone, as nothing could be measured: RMSE rises most at {row.name} ({row.op_type})."
+
+
+def _on_layers(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
+    past = [row for row in comparison.past(diagnosis.limits) if row.name not in diagnosis.resolution]
+    count, outputs = len(comparison.rows), set(diagnosis.outputs.outputs)
+    inner = [row for row in past if row.name not in outputs]
+    within = sum(row.name in diagnosis.resolution for row in comparison.past(diagnosis.limits))
+    if not past:
+        yield f"None of {count} compared layers is bad ({diagnosis.limits})."
+    elif diagnosis.good and inner:
+        which = "layers, inner ones, are" if len(inner) > 1 else "layers, an inner one, is"
+        yield (
+            f"{len(inner)} of {count} compared {which} past the thresholds ({diagnosis.limits}), which did not reach "
+            f"the outputs."
+        )
+    else:
+        are = "is" if len(past) == 1 else "are"
+        yield f"{len(past)} of {count} compared layers {are} bad ({diagnosis.limits})."
+    if within:
+        yield (
+            f"{counted(within, 'layer')} past the thresholds by figures alone: the error is within half a step of the "
+            f"layer's own type."
+        )
+    if comparison.failed:
+        yield f"{counted(len(comparison.failed), 'pair')} could not be compared."
+
+
+def _on_integers(diagnosis: Diagnosis) -> Iterator[str]:
+    share = diagnosis.share
+    if share.weights is None or not share.convolutions:
+        yield "Not judged: no weight became an integer, so all of the network runs in float32 here."
+    elif not share.whole:
+        kinds = listed([f"{count} {kind}" for kind, count in share.floats.items()], MOST_NAMED)
+        macs = f" and {percent(share.macs)} of its multiplications" if share.macs is not None else ""
+        yield (
+            f"Judged: {percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32, which "
+            f"says nothing of the chip."
+        )
+    if share.convolutions:
+        by = [f"{who}: {listed(list(names), MOST_NAMED)}" for who, names in diagnosis.raised_by.items() if names]
+        run = "runs" if share.wide == 1 else "run"
+        who = f" ({'; '.join(by)})" if by else ""
+        yield f"{share.wide} of {share.convolutions} convolutions {run} in 16 bits{who}."
+    for reason in dict.fromkeys(diagnosis.left_out.values()):
+        names = [name for name, why in diagnosis.left_out.items() if why == reason]
+        yield f"Not judged: {listed(names, MOST_NAMED)}, {reason}."
+
+
+def steps(diagnosis: Diagnosis) -> Iterator[Step]:
+    """What to do; each thing once, and nothing that is so already."""
+    advice, limits, share = diagnosis.advice, diagnosis.limits, diagnosis.share
+    if not share.convolutions:
+        yield Step("Nothing can be said of INT16: the network has no convolution whose weights become integers.")
+        return
+    if diagnosis.good:
+        names = advice.config_names if advice is not None else ()
+        has = f"; the fixed model has {listed(names, MOST_NAMED)} at INT16 already" if names else ""
+        of = "" if share.whole else " of what became integers"
+        copy = conv_config(names) if names else ""
+        yield Step(f"Nothing more has to be raised to INT16{of}: no output has {limits}{has}.", copy)
+        return
+    if advice is None:
+        yield Step(f"An output has {limits}, and there is no convolution that could be raised to INT16.")
+        return
+    for finding in advice.causes:
+        if finding.facts["reason"] == "clipped":
+            yield Step(
+                f"Calibrate the range of {finding.facts['input']} again, on pictures like these: its values go beyond "
+                f"it, and 16 bits do not help."
+            )
+    yield from _promise(diagnosis, advice)
+
+
+def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
+    limits, promise = diagnosis.limits, advice.promise
+    before, pictures = output_error(advice.outputs.sums), counted(len(advice.outputs.pictures), "picture")
+    if promise is not None:
+        state = "within the limits" if promise.outputs.good(limits) else f"still {_past(promise.outputs, limits)}"
+        yield Step(
+            f"Put this into input_config.ini and calibrate again: with {counted(len(advice.new), 'more input')} of "
+            f"convolutions at INT16 the outputs' error goes from {before:.4f} to {promise.error:.4f}, {state} (in the "
+            f"hardware's integers, {pictures}; the float approximation that ranked them foresaw "
+            f"{promise.foreseen:.4f}).",
+            conv_config(advice.config_names),
+        )
+        if promise.outputs.good(limits):
+            return
+    if advice.all_16 is not None and not advice.all_16.outputs.good(limits):
+        yield Step(f"{int16_is_not_enough(limits)} It is {advice.all_16.error:.4f} then.")
+    elif advice.all_16 is None and not (set(advice.measured.every) - set(advice.names)):
+        yield Step(int16_is_not_enough(limits))
+    elif advice.all_16 is not None:
+        yield Step(
+            f"Every convolution at INT16 would do ({advice.all_16.error:.4f}); let sgsdump find the fewest.",
+            "sgsdump tune -m float.onnx -i pictures --input-config input_config.ini -o tuned",
+        )
+    have = {entry.convolution.domain for entry in advice.advice if entry.convolution.input in advice.names}
+    rest = [e.convolution.shown_input for e in advice.advice if e.verdict == MAYBE and e.convolution.domain not in have]
+    if rest:
+        after = " after that" if promise is not None else ""
+        yield Step(f"What would help most{after}: {listed(list(dict.fromkeys(rest)), MOST_NAMED)}.")
+
+
+def _past(outputs: PlanOutputs, limits: Thresholds) -> str:
+    drowned = any(figures.drowned for figures in outputs.outputs.values())
+    return "past the limits about the mean over the pictures" if drowned else str(limits)
+
+
+def with_findings(text: str, diagnosis: Diagnosis) -> str:
+    """The JSON of a comparison with the findings, and what was measured in its rows."""
+    document: dict[str, Any] = json.loads(text)
+    measured = diagnosis.measured
+    for row in document["rows"]:
+        row |= measured.get(row["name"], {})
+        if row["name"] in diagnosis.resolution:
+            row["resolution"] = True
+    document["findings"] = [asdict_of(finding) for finding in diagnosis.findings]
+    return json_text(document)
+
+
+def with_columns(text: str, diagnosis: Diagnosis) -> str:
+    """The CSV of a comparison with what was measured as columns at its end."""
+    lines = list(csv.DictReader(io.StringIO(text, newline="")))
+    head = list(lines[0]) if lines else []
+    measured = diagnosis.measured
+    return csv_text([*head, *MEASURED], [line | measured.get(line["name"], {}) for line in lines])
+
+
+def asdict_of(finding: Finding) -> dict[str, Any]:
+    """A finding for JSON."""
+    return asdict(finding)

@@ -1,0 +1,99 @@
+"""Findings of what was measured: the outputs, the causes of their error, what to do, and what was not judged.
+
+A cause is a domain, known by intervention: it alone at 16 bits, with a range that holds its values, gives so much of
+the outputs' error back. Causes stand in the order of that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.metrics import cos, mse, rmse
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.quantisation.trials.integer_outputs import OutputFigures, PlanOutputs
+from sgsdump.tuning.advice import SOME, Advice
+from sgsdump.tuning.sensitivity_analysis import Measurement, Totals, output_error
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """The outputs in the hardware's integers of three plans; ``raised``: with what is advised, None for nothing, and
+    ``foreseen`` the sums of that in the float approximation."""
+
+    all_8: PlanOutputs
+    all_16: PlanOutputs
+    raised: PlanOutputs | None = None
+    foreseen: Totals | None = None
+
+
+# So much of the error with everything else at 16 bits is the doing of what reads the picture.
+MOST_OF_IT = 0.5
+
+
+def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) -> tuple[Finding, ...]:
+    """Each output with its figures and its verdict: good, resolution, drowned or bad."""
+    findings = []
+    for name, figures in outputs.items():
+        numbers = {"cos": figures.cos, "rmse": figures.rmse}
+        if figures.centred is not None:
+            numbers |= {"cos_about_mean": cos(figures.centred), "rmse_about_mean": rmse(figures.centred)}
+        good = figures.good(limits)
+        plain = limits.hold(figures.cos, figures.rmse, mse(figures.sums))
+        reason = "drowned" if plain and figures.drowned else "resolution" if not plain and good else ""
+        facts = {"verdict": "good" if good else "bad"} | ({"reason": reason} if reason else {})
+        findings.append(Finding("output", name, figures=numbers, evidence="measured", facts=facts))
+    return tuple(findings)
+
+
+def findings_of(
+    advice: Iterable[Advice], measurement: Measurement | None, exact: Exact, limits: Thresholds
+) -> tuple[Finding, ...]:
+    """The outputs with all at 8 bits, and the causes of their error."""
+    found = output_findings(exact.all_8.outputs, limits)
+    return (*found, *causes(advice, measurement, exact.all_8.good(limits)))
+
+
+def causes(advice: Iterable[Advice], measurement: Measurement | None, good: bool) -> tuple[Finding, ...]:
+    """What the outputs' error comes from, the largest part first, one for each domain; none where they are good."""
+    if measurement is None or good:
+        return ()
+    ranked: dict[str, tuple[tuple[float, float], Finding]] = {}
+    advice = list(advice)
+    for entry in sorted(advice, key=lambda entry: entry.measured.weight if entry.measured else (), reverse=True):
+        measured, conv = entry.measured, entry.convolution
+        if measured is None or conv.domain in ranked or max(*measured.weight, measured.gives_back) < SOME:
+            continue
+        names = tuple(a.convolution.name for a in advice if a.convolution.domain == conv.domain)
+        figures = {
+            "gives_back": measured.gives_back,
+            "brings": measured.brings_share,
+            "own": measured.own,
+            "inherited": measured.inherited,
+        }
+        facts = {"input": conv.input, "reason": "clipped" if measured.clipped else "8 bits"}
+        finding = Finding("cause", conv.name, conv.op_type, figures, "measured", names, facts)
+        ranked[conv.domain] = measured.weight, finding
+    picture = _of_the_picture(advice, measurement)
+    if picture is not None:
+        share = picture.figures["brings"]
+        # errors add like their squares
+        ranked[""] = (1 - math.sqrt(1 - min(share, 1.0) ** 2), share), picture
+    return tuple(finding for _, finding in sorted(ranked.values(), key=lambda pair: pair[0], reverse=True))
+
+
+def _of_the_picture(advice: list[Advice], measurement: Measurement) -> Finding | None:
+    """What is left with all others at 16 bits, where that is most of the error: the picture's own convolutions, which
+    are always 8 bits."""
+    readers = [entry.convolution for entry in advice if entry.convolution.reads_picture]
+    total = output_error(measurement.all_8)
+    if not readers or not total or any(entry.measured and entry.measured.clipped for entry in advice):
+        return None
+    share = output_error(measurement.all_16) / total
+    if share < MOST_OF_IT:
+        return None
+    first, names = readers[0], tuple(conv.name for conv in readers)
+    facts = {"input": first.input, "reason": "picture"}
+    return Finding("cause", first.name, first.op_type, {"brings": share}, "measured", names, facts)

@@ -1,0 +1,233 @@
+"""Advice on a fixed model as it is: what its outputs lose, where, and which convolutions to raise for it.
+
+Float approximations rank the candidates, each tried by itself on a few pictures; what is said of the outputs, as they
+are and with the candidates raised, is measured in the hardware's integers on all pictures. What the fixed model has at
+INT16 already stays there, and is not advised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.progress import SILENT, Progress, each
+from sgsdump.quantisation.analysis import Analysis, analyse
+from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.objective import watched_tensors
+from sgsdump.quantisation.pictures import pictures_of
+from sgsdump.quantisation.scales import INT16
+from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, outputs_of
+from sgsdump.tuning.advice import MAYBE, Advice, advise, holds, tensor_arrays
+from sgsdump.tuning.causes import causes
+from sgsdump.tuning.rules_of_thumb import Convolution, config_names, convolutions, read_signs
+from sgsdump.tuning.sensitivity_analysis import (
+    LabelledPictureFeed,
+    Measurement,
+    SensitivityAnalysis,
+    output_error,
+)
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.finding import Finding
+    from sgsdump.models.model import Model
+    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.subject import Subject
+
+# A larger plan is proposed where it takes away so much of what is left.
+WORTH_MORE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredModel:
+    """The measurements made before anything is compared, in float approximation.
+
+    raised    first inputs, one of each domain, that the fixed model has at INT16.
+    layers    convolution -> the tensor that its operator stores; ``judged`` are those the outputs are judged by.
+    """
+
+    subject: Subject
+    analysis: Analysis
+    convolutions: tuple[Convolution, ...]
+    measurement: Measurement
+    raised: tuple[str, ...]
+    layers: Mapping[str, str]
+    judged: tuple[str, ...]
+    trial: SensitivityAnalysis
+    pairs: PicturePairs
+
+    def advise(self, limits: Thresholds, good: bool, comparison: Comparison | None = None) -> tuple[Advice, ...]:
+        convs = list(self.convolutions)
+        signs = read_signs(self.analysis, convs, self.subject.ranges, comparison=comparison)
+        return advise(convs, signs, self.measurement, limits, good)
+
+    def with_raised(self, advice: Iterable[Advice]) -> tuple[str, ...]:
+        """What is raised already, and what is advised."""
+        return _ordered({*self.raised, *tensor_arrays(advice, self.convolutions)}, self.convolutions)
+
+    def with_maybes(self, advice: Iterable[Advice]) -> tuple[str, ...]:
+        maybes = {entry.convolution.input for entry in advice if entry.verdict == MAYBE}
+        return _ordered({*self.with_raised(advice), *maybes}, self.convolutions)
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        domains = {domain.name for domain in self.trial.trial.domains}
+        return _ordered({*self.raised, *domains}, self.convolutions)
+
+
+@dataclass(frozen=True, eq=False)
+class Promise:
+    """A plan that was run in integers: ``names`` are all first inputs that it has at INT16, ``foreseen`` is the
+    outputs' error in the float approximation, on the pictures that candidates were ranked by."""
+
+    names: tuple[str, ...]
+    outputs: PlanOutputs
+    foreseen: float
+
+    @property
+    def error(self) -> float:
+        return output_error(self.outputs.sums)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredAdvice:
+    """advice    on every convolution, worst first.
+    outputs   of the fixed model as it is, on all pictures.
+    good      whether they are within the limits.
+    promise   the plan that is advised, None where there is nothing to raise; ``all_16`` every convolution at 16 bits,
+              where that was asked.
+    """
+
+    measured: MeasuredModel
+    limits: Thresholds
+    advice: tuple[Advice, ...]
+    outputs: PlanOutputs
+    good: bool
+    promise: Promise | None = None
+    all_16: Promise | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs to have at INT16: what the fixed model has where nothing is advised."""
+        return self.promise.names if self.promise is not None else self.measured.raised
+
+    @property
+    def new(self) -> tuple[str, ...]:
+        """Those of them that are not at INT16 yet."""
+        return tuple(name for name in self.names if name not in self.measured.raised)
+
+    @property
+    def config_names(self) -> tuple[str, ...]:
+        """``names`` as ``tensor_arrays`` takes them."""
+        return config_names(self.names, self.measured.convolutions)
+
+    @property
+    def causes(self) -> tuple[Finding, ...]:
+        return causes(self.advice, self.measured.measurement, self.good)
+
+
+def measure(subject: Subject, pairs: PicturePairs, progress: Progress = SILENT) -> MeasuredModel | None:
+    """None where there is nothing to measure: no ranges, or no convolution that could be raised.
+
+    pairs  the pictures to measure on; a few will do. Raises ValuesError where the outputs cannot be measured.
+    """
+    analysis = analyse(deployed(subject.float_model), pictures_of(subject.float_model, subject.config, subject.ranges))
+    convs = convolutions(analysis)
+    if not subject.ranges or all(conv.reads_picture for conv in convs):
+        return None
+    raised = _raised_of(subject.fixed_model, [conv for conv in convs if conv.domain not in analysis.forced_domains])
+    trial = SensitivityAnalysis(subject.float_model, subject.ranges, subject.config, subject.per_channel, raised)
+    if not trial.judged:
+        return None
+    with progress.bar("advise", "run", trial.runs * len(pairs)) as advance:
+        measurement = trial.measure(labelled(pairs), advance)
+    judged = tuple(trial.judged)
+    return MeasuredModel(subject, analysis, tuple(convs), measurement, raised, trial.layers, judged, trial, pairs)
+
+
+def judge(
+    subject: Subject,
+    measured: MeasuredModel | None,
+    pairs: PicturePairs,
+    limits: Thresholds = DOCUMENTED,
+    progress: Progress = SILENT,
+) -> tuple[PlanOutputs, MeasuredAdvice | None]:
+    """The outputs of the fixed model as it is on all pictures, and the advice that follows from them.
+
+    pairs  all pictures. A larger plan is tried where the first one is not enough, and every convolution at 16 bits
+           where no plan is.
+    """
+    judged = watched_tensors(deployed(subject.float_model))
+    spans = {name: r.at(INT16).high - r.at(INT16).low for name, r in subject.ranges.items()}
+
+    def run(models: list[ModelProto], what: str) -> list[PlanOutputs]:
+        pictures = each(progress, labelled(pairs), what, "picture", len(pairs))
+        return outputs_of(subject.float_model, models, pictures, judged, spans)
+
+    def promised(names: tuple[str, ...], outputs: PlanOutputs) -> Promise:
+        assert measured is not None
+        return Promise(names, outputs, output_error(measured.trial.try_plan(names, labelled(measured.pairs))))
+
+    if measured is None:
+        return run([subject.fixed_model.proto], "outputs")[0], None
+    advice = measured.advise(limits, good=False)
+    names = measured.with_raised(advice)
+    tried = names != measured.raised and not holds(measured.measurement.all_8, limits)
+    models = [subject.fixed_model.proto, *([fixed_with(measured, names)] if tried else [])]
+    outputs, *others = run(models, "outputs")
+    good = outputs.good(limits)
+    advice = measured.advise(limits, good)
+    if good:
+        return outputs, MeasuredAdvice(measured, limits, advice, outputs, good)
+    if not others and names != measured.raised:
+        others = run([fixed_with(measured, names)], "plan")
+    promise = promised(names, others[0]) if others else None
+    more = measured.with_maybes(advice)
+    if (promise is None or not promise.outputs.good(limits)) and more not in (names, measured.raised):
+        larger = promised(more, run([fixed_with(measured, more)], "larger plan")[0])
+        before = promise.error if promise is not None else output_error(outputs.sums)
+        if larger.outputs.good(limits) or larger.error <= (1 - WORTH_MORE) * before:
+            promise = larger
+    all_16 = None
+    if promise is None or not promise.outputs.good(limits):
+        every = measured.every
+        if every not in (measured.raised, promise.names if promise else ()):
+            all_16 = promised(every, run([fixed_with(measured, every)], "all at 16 bits")[0])
+    if promise is not None and not promise.error < (1 - WORTH_MORE) * output_error(outputs.sums):
+        promise = None if not promise.outputs.good(limits) else promise
+    return outputs, MeasuredAdvice(measured, limits, advice, outputs, good, promise, all_16)
+
+
+def fixed_with(measured: MeasuredModel, names: Iterable[str]) -> ModelProto:
+    """The fixed model with these inputs at INT16."""
+    subject = measured.subject
+    config = replace(subject.config, tensor_arrays=config_names(names, measured.convolutions))
+    made = make_fixed(subject.float_model, subject.ranges, config, True, subject.weights_per_channel, subject.side)
+    return made.proto
+
+
+def labelled(pairs: PicturePairs) -> Iterator[LabelledPictureFeed]:
+    for index in range(len(pairs)):
+        picture = pairs.make(index)
+        yield picture.label, picture.feed, picture.raw
+
+
+def _raised_of(fixed: Model, convs: Iterable[Convolution]) -> tuple[str, ...]:
+    facts = read_facts(fixed)
+    wide = {name for name, tensor in facts.tensors.items() if tensor.dtype == INT16} if facts else set()
+    return _ordered({conv.input for conv in convs if conv.input in wide}, convs)
+
+
+def _ordered(names: Iterable[str], convs: Iterable[Convolution]) -> tuple[str, ...]:
+    """One of each domain, in execution order."""
+    first: dict[str, str] = {}
+    for conv in convs:
+        if conv.input in names:
+            first.setdefault(conv.domain, conv.input)
+    return tuple(first.values())

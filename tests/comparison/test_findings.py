@@ -1,0 +1,67 @@
+"""What is found in a comparison, and how it is told first."""
+
+import numpy as np
+import pytest
+
+import sgsdump
+from sgsdump.comparison.findings import findings_of
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.reports.sentences import verdict
+from sgsdump.tensors.statistics import Statistics
+from sgsdump.tensors.tensor import Tensor
+
+
+def dump(**arrays):
+    return Dump([Record("out", 0, i, "Conv", Tensor.of(name, a)) for i, (name, a) in enumerate(arrays.items())])
+
+
+def of_statistics(checksum=None):
+    info = Tensor.of("x", np.ones(4)).info
+    return Dump([Record("out", 0, 0, "Conv", Tensor.of_statistics(info, Statistics(0.0, 2.0, checksum=checksum)))])
+
+
+def test_seven_dead_channels_beside_a_loud_one_are_not_clean():
+    benchmark = np.random.default_rng(0).standard_normal((1, 8, 8, 8)).astype(np.float32)
+    benchmark[:, 0] *= 1e5
+    sample = benchmark.copy()
+    sample[:, 1:] = 0
+    comparison = sgsdump.compare(dump(x=sample), dump(x=benchmark))
+    assert comparison["x"].channels.lost == 7 and comparison["x"].verdict() == "warn"
+    assert not comparison.passes(Thresholds(max_channel_rmse=0.5)) and comparison.passes(Thresholds(max_rmse=0.5))
+    assert any("7 of its 8 channels are lost" in sentence for sentence in verdict(comparison))
+
+
+def test_what_stands_after_the_last_pair_is_missing_and_less_than_half_is_incomplete():
+    x = np.ones(4, np.float32)
+    comparison = sgsdump.compare(dump(a=x), dump(a=x, b=x, c=x))
+    assert comparison.completeness.missing_outputs == ("b", "c") and not comparison.is_complete
+    assert verdict(comparison)[:2] == (
+        "Missing: 2 outputs of the benchmark that the sample lacks: b, c.",
+        "Incomplete: only 1 of the benchmark's 3 layers could be compared.",
+    )
+    assert sgsdump.compare(dump(a=x), dump(a=x, b=x), exclude=["b"]).is_complete
+
+
+def test_differences_whose_squares_are_nothing_are_differences():
+    comparison = sgsdump.compare(dump(x=np.full(4, 2e-200)), dump(x=np.full(4, 1e-200)))
+    assert comparison["x"].error == pytest.approx(1.0) and not comparison.passes()
+
+
+def test_equal_statistics_are_not_equal_values_and_checksums_decide():
+    assert verdict(sgsdump.compare(of_statistics(), of_statistics()))[0].startswith("All statistics of")
+    assert sgsdump.compare(of_statistics("md5:a"), of_statistics("md5:a")).passes(Thresholds(max_rmse=0))
+    differing = sgsdump.compare(of_statistics("md5:a"), of_statistics("md5:b"))
+    assert not differing.passes(Thresholds(max_rmse=0)) and "checksums differ" in differing["x"].note
+
+
+def test_indices_are_equal_or_not():
+    comparison = sgsdump.compare(dump(x=np.array([1, 2, 3, 900])), dump(x=np.array([1, 2, 3, 4])))
+    assert (comparison["x"].indices.differing, comparison["x"].error) == (1, 0.25)
+
+
+def test_without_dataflow_nothing_is_said_of_the_input():
+    x = np.ones(4, np.float32)
+    comparison = sgsdump.compare(dump(a=x * 2, b=x), dump(a=x, b=x))
+    assert not any("from" in sentence for sentence in verdict(comparison))
+    assert findings_of(comparison)[-1].facts == {"why": "no dataflow"}

@@ -1,0 +1,16 @@
+"""A small draw of tools/culprits.py: planted faults of quantisation are named first, a healthy net is healthy."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+
+
+@pytest.mark.parametrize("kind", ["outlier_channel", "clipped_range", "healthy"])
+def test_a_small_draw(kind):
+    from culprits import run_group
+
+    (outcome,) = run_group("quantisation", 1, seed=5, kind=kind)[kind]
+    assert outcome.first, outcome

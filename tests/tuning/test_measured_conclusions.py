@@ -1,0 +1,256 @@
+"""What diagnose and advise conclude: outputs first, the measured cause, what is promised, what was not judged."""
+
+import csv
+import json
+import re
+import shutil
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from PIL import Image
+from small_nets import conv, model, node, weights
+
+from sgsdump.cli import main
+from sgsdump.commands import demo
+from sgsdump.comparison.metrics import Sums
+from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.models.model import open_model
+from sgsdump.quantisation.objective import watched_by_output
+from sgsdump.quantisation.trials.integer_outputs import OutputFigures, within_a_step
+from sgsdump.sidecars import input_config
+
+DIAGNOSE = "diagnose -m net.onnx -i pictures".split()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pictures").mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(6):
+        noise = rng.normal(0, 40, (2, 2, 3)).repeat(4, 0).repeat(4, 1)
+        array = np.clip(rng.uniform(60, 180) + noise + rng.normal(0, 20, (8, 8, 3)), 0, 255)
+        Image.fromarray(array.astype(np.uint8)).save(tmp_path / "pictures" / f"{number}.png")
+    return tmp_path
+
+
+def small_net(*more, outputs, constants=None):
+    """c1 -> r1 -> c2, and what is given."""
+    nodes = [conv("c1", "data", pads=[1, 1, 1, 1]), node("Relu", ["c1"], "r1"), conv("c2", "r1"), *more]
+    shapes = {**weights("c1", (6, 3, 3, 3), 1), **weights("c2", (4, 6, 1, 1), 2), **(constants or {})}
+    return model(nodes, shapes, {"data": (1, 3, 8, 8)}, outputs)
+
+
+def diagnosed(net, capsys, *options):
+    onnx.save(net.proto, "net.onnx")
+    status = main([*DIAGNOSE, "-o", "d", *options])
+    lines = capsys.readouterr().out.splitlines()
+    with open("d/layers.json") as file:
+        return status, [line for line in lines if not line.startswith("assumed")], json.load(file)
+
+
+def sick_digits():
+    """The demo's network, with its own pictures, in the folder."""
+    shutil.rmtree("pictures")
+    demo._lay_out(demo._digits())
+    return "diagnose -m digits.onnx -i pictures --input-config input_config.ini".split()
+
+
+def test_the_first_line_is_of_the_outputs_on_all_pictures(folder, capsys):
+    _, lines, document = diagnosed(small_net(outputs=["c2"]), capsys, "--pictures", "2")
+    assert re.match(r"Outputs on all 6 pictures: c2 COS 0\.99\d+, RMSE 0\.0\d+: good\.", lines[0])
+    assert document["findings"][0]["kind"] == "output"
+    assert document["findings"][0]["facts"]["verdict"] == "good"
+    assert not [f for f in document["findings"] if f["kind"] in ("cause", "advice")]
+
+
+def test_a_constant_does_not_hide_that_the_output_is_lost(folder, capsys):
+    """y = logits + 20000: no figure over the values themselves shows that nothing is left of the logits."""
+    add = {"offset": np.full((1, 4, 1, 1), 20000, np.float32), **weights("c3", (3, 4, 1, 1), 3)}
+    net = small_net(node("Add", ["c2", "offset"], "y"), conv("c3", "y"), outputs=["y", "c3"], constants=add)
+    _, lines, document = diagnosed(net, capsys, "--quant-level", "L1")
+    y = next(f for f in document["findings"] if f["layer"] == "y")
+    assert y["figures"]["cos"] > 0.999 and y["figures"]["cos_about_mean"] < 0.9
+    assert y["facts"] == {"verdict": "bad", "reason": "drowned"}
+    assert "bad, as what differs between the pictures is lost" in lines[0]
+    assert not any("Nothing more has to be raised" in line for line in lines)
+
+
+def test_an_error_within_half_a_step_is_resolution_where_the_type_resolves_what_it_reaches():
+    sums = Sums(100, 1, 1, 0.5, 100 * 0.4**2, 40, 1)
+    assert within_a_step(sums, step=1.0, span=255.0)
+    assert not within_a_step(sums, step=0.7, span=255.0)  # beyond half a step
+    assert not within_a_step(sums, step=1.0, span=20.0)  # a type of 20 levels resolves nothing
+    assert not within_a_step(sums, step=0.0, span=255.0)  # stored as float
+    assert OutputFigures(sums, None, 1.0, 255.0).good(DOCUMENTED)
+    assert not OutputFigures(sums, None, 0.7, 255.0).good(DOCUMENTED)
+
+
+def test_the_promise_is_what_calibrating_and_simulating_again_gives(folder, capsys):
+    """The figure is the integer model's own, and the next diagnosis starts from it."""
+    line = sick_digits()
+    assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
+    out = capsys.readouterr().out
+    promised = re.search(r"goes from (\d\.\d+) to (\d\.\d+), within the limits \(in the hardware's integers", out)
+    assert promised and "foresaw" in out
+    ini = ["--input-config", "d/input_config.ini"]
+    assert main([*line[:-2], *ini, "--quant-level", "L3", "-o", "again"]) == 0
+    again = capsys.readouterr().out
+    rmse = float(re.search(r"RMSE (\d\.\d+): good", again)[1])
+    assert rmse == pytest.approx(float(promised[2]), rel=0.05)
+    assert "2 of 10 convolutions run in 16 bits (you: block2/dw/relu, block4/dw/relu)." in again
+
+
+def test_the_cause_is_the_same_in_headline_advice_json_csv_and_page(folder, capsys):
+    line = sick_digits()
+    assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].startswith("Most of it arises at the input block4/dw/relu of block4/pw (CONV_2D):")
+    document = json.loads((folder / "d/layers.json").read_text())
+    causes = [f for f in document["findings"] if f["kind"] == "cause"]
+    assert causes[0]["facts"]["input"] == "block4/dw/relu" and causes[0]["evidence"] == "measured"
+    with open("d/layers.csv", newline="") as file:
+        rows = {row["name"]: row for row in csv.DictReader(file)}
+    largest = max((row for row in rows.values() if row["gives_back"]), key=lambda row: float(row["gives_back"]))
+    assert largest["name"] == "block4/pw/relu"
+    assert float(largest["own"]) <= float(largest["in_all"]) * 1.5
+    page = (folder / "d/report.html").read_text()
+    data = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    marked = [layer["name"] for layer in data["layers"] if layer.get("rises")]
+    assert set(marked) == {"block2/pw/relu", "block4/pw/relu"}
+    for head in ("Own", "Inherited", "Brings", "Gives back"):
+        assert f">{head}</th>" in page
+
+
+def test_nothing_is_advised_twice_or_where_it_is_so_already(folder, capsys):
+    line = sick_digits()
+    ini = (folder / "input_config.ini").read_text()
+    (folder / "input_config.ini").write_text(ini + "\n[CONV_CONFIG]\ninput_format=ALL_INT16;\n")
+    assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
+    out = capsys.readouterr().out
+    assert "Put this into input_config.ini and calibrate again" not in out
+    (folder / "input_config.ini").write_text(ini)
+    assert main([*line, "--quant-level", "L1", "-o", "e"]) == 0
+    out = capsys.readouterr().out
+    advised = set(input_config.read("e/input_config.ini").tensor_arrays)
+    helps = re.search(r"What would help most.*?: (.*)\.", out)
+    assert advised and not (helps and advised & set(helps[1].split(", ")))
+
+
+def test_a_clipped_range_is_named_though_16_bits_do_not_help(folder, capsys):
+    onnx.save(small_net(outputs=["c2"]).proto, "net.onnx")
+    assert main("diagnose -m net.onnx -i pictures -o d --quant-level L1".split()) == 0
+    path = folder / "d/log/tensor_min_max.txt"
+    path.write_text(re.sub(r"(?m)^Name:r1,.*$", "Name:r1, min: 0.000000, max: 0.100000;", path.read_text()))
+    capsys.readouterr()
+    line = f"diagnose -m net.onnx -i pictures --ranges {path} --input-config d/input_config.ini -o e --quant-level L1"
+    assert main(line.split()) == 0
+    out = capsys.readouterr().out
+    assert "Most of it arises at the input r1 of c2 (CONV_2D): its range does not hold its values" in out
+    assert "Calibrate the range of r1 again" in out
+
+
+def test_a_network_that_stays_in_float_gets_no_clean_bill(folder, capsys):
+    """An LSTM after a convolution: its weights did not become integers."""
+    rng = np.random.default_rng(0)
+    lstm = {"W": rng.normal(0, 0.3, (1, 32, 4)), "R": rng.normal(0, 0.3, (1, 32, 8)), "shape": np.array([64, 1, 4])}
+    constants = {name: array.astype(np.int64 if name == "shape" else np.float32) for name, array in lstm.items()}
+    nodes = [
+        node("Reshape", ["c2", "shape"], "steps"),
+        helper.make_node("LSTM", ["steps", "W", "R"], ["y"], name="y", hidden_size=8),
+    ]
+    _, lines, document = diagnosed(small_net(*nodes, outputs=["y"], constants=constants), capsys)
+    text = "\n".join(lines)
+    assert "Judged: 33 % of the weights" in text and "1 LSTM stayed in float32, which says nothing of the chip" in text
+    assert "Nothing more has to be raised to INT16 of what became integers" in text or "bad" in lines[0]
+    left = next(f for f in document["findings"] if f["kind"] == "not judged")
+    assert left["names"] == ["LSTM"] and 0.3 < left["figures"]["weights"] < 0.4
+
+
+def test_indices_are_no_objective_and_a_count_that_changes_does_not_stop_it(folder, capsys):
+    """A detector with NonMaxSuppression inside is judged by what that reads."""
+    constants = {
+        "b.shape": np.array([1, 64, 4]),
+        "most": np.array([5]),
+        "iou": np.array([0.5], np.float32),
+        "score": np.array([0.0], np.float32),
+        **weights("s", (1, 6, 1, 1), 5),
+        "s.shape": np.array([1, 1, 64]),
+    }
+    nodes = [
+        node("Reshape", ["c2", "b.shape"], "boxes"),
+        conv("s", "r1"),
+        node("Reshape", ["s", "s.shape"], "scores"),
+        node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "score"], "picked"),
+    ]
+    net = small_net(*nodes, outputs=["picked"], constants=constants)
+    del net.proto.graph.output[:]
+    net.proto.graph.output.append(helper.make_tensor_value_info("picked", TensorProto.INT64, None))
+    assert watched_by_output(net.proto) == {"boxes": "boxes", "scores": "scores"}
+    status, lines, document = diagnosed(net, capsys)
+    assert status == 0 and lines[0].startswith("Outputs on all 6 pictures: ") and "picked" not in lines[0]
+    assert any("Not judged: picked, of indices or picked by them" in line for line in lines)
+    assert [f["layer"] for f in document["findings"] if f["kind"] == "output"] == ["boxes", "scores"]
+    assert main("calibrate -m net.onnx -i pictures --input-config d/input_config.ini -o fixed.onnx".split()) == 0
+
+
+def test_what_is_int16_by_rule_is_not_advised(folder, capsys):
+    """An average of many values is computed of INT16 whatever reads it: nothing is left to raise there."""
+    constants = {**weights("c3", (3, 4, 1, 1), 3)}
+    nodes = [node("GlobalAveragePool", ["c2"], "gap"), conv("c3", "gap")]
+    net = small_net(*nodes, outputs=["c3"], constants=constants)
+    onnx.save(net.proto, "net.onnx")
+    from sgsdump.quantisation.analysis import analyse
+
+    analysis = analyse(open_model("net.onnx").proto)
+    forced = [name for name in analysis.first_inputs if analysis.domain[name] in analysis.forced_domains]
+    assert main([*DIAGNOSE, "-o", "d", "--max-rmse", "0.000001"]) == 1
+    capsys.readouterr()
+    advised = input_config.read("d/input_config.ini").tensor_arrays
+    assert not set(forced) & set(advised)
+
+
+def test_outputs_are_of_the_pictures_that_are_given(folder):
+    """An oracle: both models run one by one."""
+    import onnxruntime as ort
+
+    onnx.save(small_net(outputs=["c2"]).proto, "net.onnx")
+    assert main([*DIAGNOSE, "-o", "d", "--quant-level", "L1"]) == 0
+    fixed, real = (
+        ort.InferenceSession(path, providers=["CPUExecutionProvider"]) for path in ("d/fixed.onnx", "net.onnx")
+    )
+    a, b = [], []
+    for path in sorted((folder / "pictures").iterdir()):
+        raw = np.asarray(Image.open(path), np.float32).transpose(2, 0, 1)[None]
+        kind = np.float32 if fixed.get_inputs()[0].type == "tensor(float)" else np.uint8
+        a.append(fixed.run(["c2"], {"data": raw.astype(kind)})[0].astype(np.float64))
+        b.append(real.run(["c2"], {"data": raw / 255})[0].astype(np.float64))
+    a, b = np.concatenate(a), np.concatenate(b)
+    figures = json.loads((folder / "d/layers.json").read_text())["findings"][0]["figures"]
+    assert figures["rmse"] == pytest.approx(np.abs(a - b).sum() / np.abs(b).sum(), rel=1e-4)
+    a, b = a - b.mean(0), b - b.mean(0)
+    assert figures["cos_about_mean"] == pytest.approx((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()), rel=1e-4)
+
+
+def test_tune_leaves_no_empty_folder_after_an_early_error(folder, capsys):
+    sick_digits()
+    line = "tune -m missing.onnx -i pictures --input-config input_config.ini -o tuned"
+    assert main(line.split()) == 2
+    assert not (folder / "tuned").exists()
+
+
+def test_tune_chooses_by_the_integers_and_says_how_far_off_the_approximation_was(folder, capsys):
+    sick_digits()
+    line = "tune -m digits.onnx -i pictures --input-config input_config.ini --quant-level L2 --rates 0.65,0.8 -o tuned"
+    assert main([*line.split(), "--budget", "20s"]) == 0
+    out = capsys.readouterr().out
+    assert "in the hardware's integers, which chose it, its error is" in out and "too hopeful" in out
+    document = json.loads((folder / "tuned/pareto.json").read_text())
+    rows = document["rows"]
+    low, high = rows[0]["integer_error"], rows[-1]["integer_error"]
+    enough = [row for row in rows if row["integer_error"] <= low - 0.95 * (low - high)]
+    taken = next(row for row in rows if row["taken"])
+    assert taken["rate"] == min(row["rate"] for row in enough)
+    assert document["verified"]["error"] == taken["integer_error"]
