@@ -11,7 +11,7 @@ NAMES = [f"stage{i // 10}/conv{i}" for i in range(60)]
 def test_sort(opened):
     shown_report = report(NAMES)
     page = opened(shown_report)
-    rows = {layer.name: layer.rmse for layer in shown_report.layers}
+    rows = {layer.name: layer.figures.rmse for layer in shown_report.layers}
     assert names(page) == sorted(NAMES, key=lambda name: -rows[name])  # worst first
     find(page, "th[data-key=place] button").click()
     assert names(page) == NAMES
@@ -109,7 +109,7 @@ def test_hover_names_the_layer(opened):
 def test_where_the_error_rises_most_is_one_click_away(opened):
     shown_report = report(NAMES)
     page = opened(shown_report)
-    steepest = sorted(shown_report.layers, key=lambda layer: -layer.rise)[:5]
+    steepest = sorted(shown_report.layers, key=lambda layer: -layer.figures.rise)[:5]
     buttons = page.find_elements("css selector", "#steepest button")
     assert [button.get_attribute("title") for button in buttons] == [layer.name for layer in steepest]
     buttons[1].click()
@@ -166,12 +166,13 @@ def test_own_and_inherited_error(opened):
     find(page, "#depth-chart").send_keys("\ue011", "\ue014")  # Home, to the right
     first, second = chain.layers[:2]
     shares = [share.text for share in page.find_elements("css selector", "#selected .share dd")]
-    assert shares == [f"{value:.6f}" for value in (first.rmse, second.rise, second.rmse)]
-    measured = replace(chain, layers=(replace(first, own_error=0.25, inherited=0.5), *chain.layers[1:]))
+    assert shares == [f"{value:.6f}" for value in (first.figures.rmse, second.figures.rise, second.figures.rmse)]
+    figures = replace(first.figures, own_error=0.25, inherited=0.5)
+    measured = replace(chain, layers=(replace(first, figures=figures), *chain.layers[1:]))
     page = opened(measured)
     find(page, "#depth-chart").send_keys("\ue011")
     shares = [share.text for share in page.find_elements("css selector", "#selected .share dd")]
-    assert shares == ["0.500000", "0.250000", f"{first.rmse:.6f}"]
+    assert shares == ["0.500000", "0.250000", f"{first.figures.rmse:.6f}"]
     assert "Measured" in find(page, "#selected").text
 
 
