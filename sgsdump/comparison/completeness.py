@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from sgsdump.comparison.alignment import Alignment
 from sgsdump.comparison.dataflow import has_flow, network_outputs
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.onnx_network import OnnxNetwork
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,9 @@ def completeness_of(
 
 def _outputs(dump: Dump) -> Collection[str] | None:
     """The tensors that nothing reads; None where the dump does not record what its operators read."""
-    if has_flow(dump):
-        return network_outputs(dump)
     operators = dump.network()
+    if has_flow(dump) or (isinstance(operators, OnnxNetwork) and operators):
+        return network_outputs(dump)
     read = {value for node in operators.values() for (io, _), value in node.values.items() if io == "in"}
     if not read:
         return None

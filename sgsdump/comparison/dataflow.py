@@ -1,6 +1,7 @@
-"""Which compared tensors feed which, from the input records of a dump.
+"""Which compared tensors feed which, from the input records of a dump or from its model's graph.
 
-A simulator's dump repeats every input of an operator, which gives the data flow; a framework's dump holds outputs only.
+A simulator's dump repeats every input of an operator, which gives the data flow; a framework's dump holds outputs only,
+and ``sgsdump dump`` keeps the model's graph beside it.
 By it the first operator is found whose output differs, with what its inputs differ by and what it adds itself. Rows
 stand in the order in which the benchmark's operators ran; an operator within a module is before the module, so that the
 innermost one that differs is named.
@@ -12,13 +13,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 
 from sgsdump.comparison.row import LEAST, Row
 from sgsdump.dumps.dump import Dump
+from sgsdump.dumps.onnx_network import OnnxNetwork
 from sgsdump.errors import listed
 from sgsdump.tensors.dtypes import KNOWN, is_float
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.alignment import Pair
 
 _SHOWN = 3
 _UNITS_OF_16_BITS, _UNITS = 4, 128
@@ -67,12 +73,51 @@ class Difference:
 
 
 def has_flow(dump: Dump) -> bool:
-    """True when the dump records the inputs of its operators."""
-    return any(r.io == "in" and not r.constant for r in dump.records)
+    """True when the dump records the inputs of its operators; not only those of the network, in front of it."""
+    reading = {record.op_index for record in dump.records if record.io == "in" and not record.constant}
+    making = {record.op_index for record in dump.records if record.io == "out"}
+    return len(reading) > 1 or bool(reading and making <= reading)
+
+
+def known_sources(dumps: tuple[Dump, Dump], pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:
+    """Which outputs feed which by the graph of the model that the benchmark was made with, else the sample, by the
+    benchmark's names; nothing where neither is known, or where the benchmark itself records it."""
+    sample, benchmark = (dump.network() for dump in dumps)
+    if isinstance(benchmark, OnnxNetwork):
+        return nearest_read(benchmark.reads, {pair.benchmark.name for pair in pairs})
+    if has_flow(dumps[1]) or not isinstance(sample, OnnxNetwork):
+        return {}
+    names = {pair.sample.name: pair.benchmark.name for pair in pairs}
+    flow = nearest_read(sample.reads, names.keys())
+    return {names[name]: tuple(names[source] for source in sources) for name, sources in flow.items()}
+
+
+def nearest_read(reads: Mapping[str, Sequence[str]], wanted: Set[str]) -> dict[str, tuple[str, ...]]:
+    """Of each wanted tensor that is made the nearest ones upstream that are wanted too, in the order of their use."""
+    nearest: dict[str, tuple[str, ...]] = {}
+    for name in wanted & reads.keys():
+        found: dict[str, None] = {}
+        passed: set[str] = set()
+        waiting = [*reversed(reads[name])]
+        while waiting:
+            source = waiting.pop()
+            if source in wanted:
+                found[source] = None
+            elif source not in passed:
+                passed.add(source)
+                waiting += reversed(reads.get(source, ()))
+        nearest[name] = tuple(found)
+    return nearest
 
 
 def network_outputs(dump: Dump) -> frozenset[str]:
-    """The outputs that no operator reads; none where the dump does not record what operators read."""
+    """The outputs that no operator reads; none where it is not known what operators read."""
+    network = dump.network()
+    if isinstance(network, OnnxNetwork) and network:
+        used = {name for names in network.reads.values() for name in names}
+        return frozenset(dump.outputs.keys() & network.reads.keys() - used)
+    if not has_flow(dump):
+        return frozenset()
     read = {record.name for record in dump.records if record.io == "in" and not record.constant}
     return frozenset(name for name in dump.outputs if name not in read) if read else frozenset()
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair, Unpaired
-from sgsdump.comparison.dataflow import nearest_sources
+from sgsdump.comparison.dataflow import known_sources, nearest_sources
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.layout_match import Layouts, match_layouts, match_shapes
 from sgsdump.comparison.metrics import EPSILON
@@ -281,7 +281,8 @@ def compare_golden(
         counts = _counts(settings, sample, benchmark, golden)
         raise ValuesError(f"no tensor in common: {counts}; are they dumps of one model?")
 
-    flow = nearest_sources(benchmark, {records[1].name for records in joined})
+    flow = known_sources((sample, benchmark), paired.pairs)
+    flow = flow or nearest_sources(benchmark, {records[1].name for records in joined})
     places = {b.name: GoldenPlace(b.op_index, b.op_type, flow.get(b.name, ())) for _, b, *_ in joined}
 
     def row(records: tuple[Record, ...]) -> GoldenRow:

@@ -23,6 +23,7 @@ import numpy as np
 from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, OutputEntry, facts_of
 from sgsdump.dumps.formats.shared import npy_file
+from sgsdump.dumps.graph_file import save_graph
 from sgsdump.errors import OutputError
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import make_folder, replacing_folder
@@ -38,11 +39,13 @@ class DumpFolder:
     """The folder of one run.
 
     meta        the JSON's ``meta_info`` without the time.
+    graph       the model's graph, serialised, which is kept in the folder (``dumps/graph_file.py``).
     not_dumped  by name, what is missing in the folder now.
     """
 
-    def __init__(self, root: Path, meta: Mapping[str, Any], progress: Progress = SILENT):
+    def __init__(self, root: Path, meta: Mapping[str, Any], progress: Progress = SILENT, graph: bytes = b""):
         self.root = root
+        self._graph = graph
         self.not_dumped: dict[str, NotDumped] = {}
         self._progress = progress
         self._meta = {"date_time": datetime.now().strftime(dump_info.DATE), **meta}
@@ -110,6 +113,8 @@ class DumpFolder:
                 yield
                 info = DumpInfo(self._meta, tuple(self._inputs.values()), tuple(self._outputs.values()))
                 dump_info.write(info, self._folder)
+                if self._graph and (why := save_graph(self._graph, self._folder)):
+                    self._progress.say(why.replace(str(self._folder), str(self.root)))
                 self._written = self._folder.stat()
         except BaseException:
             self._inputs, self._outputs, self.not_dumped = before
