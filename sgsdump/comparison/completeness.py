@@ -12,9 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from sgsdump.comparison.alignment import Alignment
-from sgsdump.comparison.dataflow import has_flow, network_outputs
+from sgsdump.comparison.dataflow import has_flow, network_outputs, reads_of
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.onnx_network import OnnxNetwork
 
 
 @dataclass(frozen=True)
@@ -75,9 +74,9 @@ def completeness_of(
 
 def _outputs(dump: Dump) -> Collection[str] | None:
     """The tensors that nothing reads; None where the dump does not record what its operators read."""
-    operators = dump.network()
-    if has_flow(dump) or (isinstance(operators, OnnxNetwork) and operators):
+    if has_flow(dump) or reads_of(dump):
         return network_outputs(dump)
+    operators = dump.network()
     read = {value for node in operators.values() for (io, _), value in node.values.items() if io == "in"}
     if not read:
         return None

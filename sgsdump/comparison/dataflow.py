@@ -82,14 +82,21 @@ def has_flow(dump: Dump) -> bool:
 def known_sources(dumps: tuple[Dump, Dump], pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:
     """Which outputs feed which by the graph of the model that the benchmark was made with, else the sample, by the
     benchmark's names; nothing where neither is known, or where the benchmark itself records it."""
-    sample, benchmark = (dump.network() for dump in dumps)
-    if isinstance(benchmark, OnnxNetwork):
-        return nearest_read(benchmark.reads, {pair.benchmark.name for pair in pairs})
-    if has_flow(dumps[1]) or not isinstance(sample, OnnxNetwork):
+    sample, benchmark = map(reads_of, dumps)
+    if benchmark:
+        return nearest_read(benchmark, {pair.benchmark.name for pair in pairs})
+    if has_flow(dumps[1]):
         return {}
     names = {pair.sample.name: pair.benchmark.name for pair in pairs}
-    flow = nearest_read(sample.reads, names.keys())
+    flow = nearest_read(sample, names.keys())
     return {names[name]: tuple(names[source] for source in sources) for name, sources in flow.items()}
+
+
+def reads_of(dump: Dump) -> Mapping[str, tuple[str, ...]]:
+    """Of each tensor of the model that the dump was made with, what it is made from; nothing where no graph is known,
+    or where it is another model's."""
+    network = dump.network()
+    return network.reads if network and isinstance(network, OnnxNetwork) else _NONE
 
 
 def nearest_read(reads: Mapping[str, Sequence[str]], wanted: Set[str]) -> dict[str, tuple[str, ...]]:
@@ -112,10 +119,9 @@ def nearest_read(reads: Mapping[str, Sequence[str]], wanted: Set[str]) -> dict[s
 
 def network_outputs(dump: Dump) -> frozenset[str]:
     """The outputs that no operator reads; none where it is not known what operators read."""
-    network = dump.network()
-    if isinstance(network, OnnxNetwork) and network:
-        used = {name for names in network.reads.values() for name in names}
-        return frozenset(dump.outputs.keys() & network.reads.keys() - used)
+    if reads := reads_of(dump):
+        used = {name for names in reads.values() for name in names}
+        return frozenset((dump.outputs.keys() & reads.keys()) - used)
     if not has_flow(dump):
         return frozenset()
     read = {record.name for record in dump.records if record.io == "in" and not record.constant}
