@@ -260,7 +260,9 @@ def _place(dump: Dump, name: str) -> str:
         return ""
     readers = [other for other, names in reads.items() if name in names]
     sources = listed([shown(source) for source in reads[name]], NAMED) or "nothing"
-    return f"reads {sources}; " + (f"read by {listed(list(map(shown, readers)), NAMED)}" if readers else "nothing reads it")
+    return f"reads {sources}; " + (
+        f"read by {listed(list(map(shown, readers)), NAMED)}" if readers else "nothing reads it"
+    )
 
 
 def _show_worst(options: Options, against: Path, name: str) -> int:

@@ -13,18 +13,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 
+from sgsdump.comparison.alignment import Pair, has_own_inputs
 from sgsdump.comparison.row import LEAST, Row
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.onnx_network import OnnxNetwork
 from sgsdump.errors import listed
 from sgsdump.tensors.dtypes import KNOWN, is_float
-
-if TYPE_CHECKING:
-    from sgsdump.comparison.alignment import Pair
 
 _SHOWN = 3
 _UNITS_OF_16_BITS, _UNITS = 4, 128
@@ -73,10 +70,18 @@ class Difference:
 
 
 def has_flow(dump: Dump) -> bool:
-    """True when the dump records the inputs of its operators; not only those of the network, in front of it."""
+    """True when the dump records what its operators read, by the names of outputs; not only the inputs of the network,
+    in front of it."""
+    if has_own_inputs(dump):
+        return False
     reading = {record.op_index for record in dump.records if record.io == "in" and not record.constant}
     making = {record.op_index for record in dump.records if record.io == "out"}
     return len(reading) > 1 or bool(reading and making <= reading)
+
+
+def has_reads(dump: Dump) -> bool:
+    """True when the dump records the inputs of its operators, be it under names of their own."""
+    return has_flow(dump) or has_own_inputs(dump)
 
 
 def known_sources(dumps: tuple[Dump, Dump], pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:
@@ -122,7 +127,7 @@ def network_outputs(dump: Dump) -> frozenset[str]:
     if reads := reads_of(dump):
         used = {name for names in reads.values() for name in names}
         return frozenset((dump.outputs.keys() & reads.keys()) - used)
-    if not has_flow(dump):
+    if not has_reads(dump):
         return frozenset()
     read = {record.name for record in dump.records if record.io == "in" and not record.constant}
     return frozenset(name for name in dump.outputs if name not in read) if read else frozenset()
@@ -162,10 +167,10 @@ def with_rises(
     if known:
         sources = [tuple(name for name in known.get(row.name, ()) if name in errors) for row in rows]
         rows = [row.replaced(by_flow=row.name in known) for row in rows]
-    elif has_flow(benchmark):
+    elif has_reads(benchmark):
         flow = nearest_sources(benchmark, errors.keys())
         sources = [flow.get(row.name, ()) for row in rows]
-    elif has_flow(sample):
+    elif has_reads(sample):
         benchmark_names = {row.sample_name: row.name for row in trusted}
         flow = nearest_sources(sample, benchmark_names.keys())
         sources = [tuple(benchmark_names[name] for name in flow.get(row.sample_name, ())) for row in rows]

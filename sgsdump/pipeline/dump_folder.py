@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -33,6 +34,8 @@ from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.selection import NodeOutput
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.types import NCHW
+
+_TRIES, _PAUSE = 50, 0.02
 
 
 class DumpFolder:
@@ -59,11 +62,18 @@ class DumpFolder:
         """Where the dump is: ``root``, or where another process that wrote there has set it aside."""
         if self._written is None:
             return self.root
-        for path in (self.root, *self.root.parent.glob(f"{glob.escape(self.root.name)}_*")):
-            with suppress(OSError):
-                if os.path.samestat(path.stat(), self._written):
-                    return path
+        for _ in range(_TRIES):
+            for path in (self.root, *self._others()):
+                with suppress(OSError):
+                    if os.path.samestat(path.stat(), self._written):
+                        return path
+            time.sleep(_PAUSE)  # between two names: another process is setting it aside
         return self.root
+
+    def _others(self) -> Iterator[Path]:
+        name = glob.escape(self.root.name)
+        yield from self.root.parent.glob(f"{name}_*")
+        yield from self.root.parent.glob(f".{name}.*")
 
     def write(
         self,
