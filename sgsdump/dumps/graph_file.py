@@ -228,8 +228,11 @@ def _node(data: bytes, message: Field, weights: set[str]) -> Node:
         elif field.number in texts:
             texts[field.number] = _text(data, field)
         elif field.number == 5:
-            attributes.update(_attribute(data, field))
-            outer.update(dict.fromkeys(_captured(data, field)))
+            name, value, is_body = _attribute(data, field)
+            if value is not None:
+                attributes[name] = json.dumps(value)
+            if is_body:
+                outer.update(dict.fromkeys(_captured(data, field)))
         elif field.number == 9:
             key, *value = [_text(data, part) for part in fields(data, field.value, field.end)]
             scopes = "".join(value) if key == SCOPES else scopes
@@ -237,9 +240,9 @@ def _node(data: bytes, message: Field, weights: set[str]) -> Node:
     return texts[3], texts[4], [*reads, *(name for name in outer if name not in reads)], makes, module, attributes
 
 
-def _attribute(data: bytes, message: Field) -> Iterator[tuple[str, str]]:
-    """The name and the value as JSON of an attribute that is numbers or text."""
-    name, value, many = "", None, list[Any]()
+def _attribute(data: bytes, message: Field) -> tuple[str, Any, bool]:
+    """An attribute's name, its value where that is numbers or text, and whether it is a body or several."""
+    name, value, many, is_body = "", None, list[Any](), False
     for field in fields(data, message.value, message.end):
         if field.number == 1:
             name = _text(data, field)
@@ -248,8 +251,9 @@ def _attribute(data: bytes, message: Field) -> Iterator[tuple[str, str]]:
             value = many if field.number > 3 else many[-1]
         elif field.number == 4:
             value = data[field.value : field.end].decode("utf-8", "replace")
-    if value is not None:
-        yield name, json.dumps(value)
+        elif field.number in (6, 11):
+            is_body = True
+    return name, value, is_body
 
 
 def _numbers(data: bytes, field: Field) -> list[float] | list[int]:
