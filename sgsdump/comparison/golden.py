@@ -220,6 +220,7 @@ class GoldenComparison:
         rows = {row.name: row for row in self.rows if not row.reason}
         row = failing
         while True:
+            rows.pop(row.name, None)  # a graph from outside may lead back
             sources = [rows[name] for name in self.places.get(row.name, GoldenPlace()).sources if name in rows]
             fed_by = max(sources, key=_error, default=None)
             if fed_by is None or not 0 < _error(row) / _MADE_HERE <= _error(fed_by):

@@ -37,6 +37,7 @@ FOLDERS_FILE = "dump_info.json"
 KEY = "sgsdump.dump"
 MOST_BYTES = 64 << 20
 _BLOCK, _BLOCKS = 64 << 10, 64
+_TIE_BYTES = 512
 _MOST_FILES = 200  # of a folder that are looked into for a renamed dump's
 _DEEPEST = 32  # bodies within bodies
 _METADATA, _GRAPH = 14, 7  # of a ModelProto
@@ -140,8 +141,9 @@ def _network(file: Path, records: Sequence[Record]) -> OnnxNetwork:
 def _found(file: Path) -> tuple[Tie, bytes] | None:
     """The graph tied to a file: of its own name, else one of the folder."""
     named = _path_of(file)
+    size = b'"size": %d,' % file.stat().st_size
     for path in (named, *_others(named)):
-        graph = _read(path) if path.is_file() else None
+        graph = _read(path) if size in _end_of(path) else None
         if isinstance(graph, tuple) and _is_tied(graph[0], file):
             return graph
     return None
@@ -165,18 +167,23 @@ def _is_tied(tie: Tie, file: Path) -> bool:
 
 def _is_own(path: Path) -> bool:
     """Whether a file is a graph that a dump was given, be it damaged."""
+    return KEY.encode() in _end_of(path)
+
+
+def _end_of(path: Path) -> bytes:
+    """The bytes in which the tie stands; none of what cannot be read."""
     try:
         with open_file(path) as file:
-            file.seek(max(os.fstat(file.fileno()).st_size - 512, 0))
-            return path.stat().st_size <= MOST_BYTES + 512 and KEY.encode() in file.read(512)
+            file.seek(max(os.fstat(file.fileno()).st_size - _TIE_BYTES, 0))
+            return file.read(_TIE_BYTES)
     except (OSError, SgsdumpError):
-        return False
+        return b""
 
 
 def _read(path: Path) -> tuple[Tie, bytes] | str:
     """A graph file's tie, and the model before it; or why it is none."""
     try:
-        data = read_all(path, MOST_BYTES + 512, "a graph")
+        data = read_all(path, MOST_BYTES + _TIE_BYTES, "a graph")
         *_, last = fields(data)
         key, value = (_text(data, field) for field in fields(data, last.value, last.end))
         if last.number != _METADATA or key != KEY:

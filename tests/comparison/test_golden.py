@@ -342,6 +342,10 @@ def test_an_error_is_told_of_where_it_is_made():
     (finding,) = comparison.findings
     assert (finding.layer, finding.facts, finding.evidence) == ("b", {"reaches": "c"}, "by value")
     assert golden_closing(comparison) == ["the error of c, the first that does not pass, is made at b (Relu)"]
+    leading_back = Graph()
+    leading_back.reads["a"] = ("c",)
+    again = compare_golden(*(Dump(each.records, network=lambda: leading_back) for each in sides))
+    assert {f.layer for f in again.findings} <= {"a", "b", "c"}
     sides[0] = run(math.nan, math.nan, 1e-7)
     assert [f.layer for f in compare_golden(*map(with_graph, sides)).findings] == ["b"]
     assert [f.layer for f in compare_golden(*sides).findings] == ["b"]
