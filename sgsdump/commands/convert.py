@@ -5,6 +5,9 @@ sigmastar_bin and sigmastar_text have the header lines of the newer SDK, sigmast
 of the older one. It first lists what the target cannot hold, a line for each kind; with --strict it then writes
 nothing. An existing folder is moved aside under its date. Exit status 1 when tensors had to be left out, 2 on trouble.
 
+The model's graph that sgsdump dump or pipeline kept beside IN goes along, as OUT.graph.onnx; not into a folder of .npy
+files.
+
 --layout logical undoes the device's layouts (NC1HWC0, FRACTAL_NZ …) where the original shape is known: from the dump,
 or given with --original-shape. NCHW, NHWC and HWCN also turn 4-D tensors; NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ
 make a device's blocks, padded with zeros. --dtype float32 writes the numbers that integers and short floats mean.
@@ -155,7 +158,9 @@ def run(args: argparse.Namespace) -> int:
 def _convert(options: Options) -> int:
     from sgsdump.dumps.conversion import load, save, stays
     from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.graph_file import graph_of, save_graph
     from sgsdump.dumps.targets import common_form, target_of
+    from sgsdump.files.escaping import for_terminal
 
     conversion, output = options.conversion, options.output
     layout, dtype = conversion.layout, conversion.dtype
@@ -174,8 +179,11 @@ def _convert(options: Options) -> int:
         form = common_form([dump])
     target = target_of(output, options.to, Dump(records, *form))
     loading = _loading_on_cluster(conversion, records, options.scheduler) if options.scheduler else load
+    graph = None if dump.path is None else graph_of(dump.path)
     saved = save(records, output, target, TERMINAL, options.strict, loading)
     print(f"{output}: {saved.written} tensors, {target.format}{saved}")
+    if graph is not None and (why := save_graph(graph, output)):
+        print(for_terminal(f"note: {why}"))
     return 1 if saved.left_out else 0
 
 

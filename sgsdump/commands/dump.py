@@ -5,6 +5,10 @@ Of several pictures each gets a dump of its own, with the picture's name in it: 
 out_dog.bin. The dumps of a data loader script (Python with load_data(), which yields a dictionary of arrays by input
 name for each run) are numbered: out_0.bin, out_1.bin.
 
+The model's graph (nodes and names, no weights) is kept beside the dump as OUT.bin.graph.onnx: by it compare and report
+know which layer feeds which. It belongs to this one dump, is found when both are renamed in their folder, and may be
+deleted.
+
 Of a Caffe model the blobs are dumped as pycaffe shows them: the first input is left out, a blob that layers write over
 in place has its last value. --every-layer adds the values that were written over, under their layers' names. (The SDK,
 and all commands here that quantise or simulate, name each value: conv1, conv1_xx …; docs/caffe.md.)
@@ -65,12 +69,14 @@ class Form:
     caffe              as caffe_dump_data.py: labelled by tensor names, the first input left out, shape.txt.
     own_outputs_first  in the order of onnx_dump_data.py.
     every_layer        of a model with in-place layers also the tensors they wrote over.
+    keeps_graph        the model's graph is written beside it.
     """
 
     text: bool = False
     caffe: bool = False
     own_outputs_first: bool = False
     every_layer: bool = False
+    keeps_graph: bool = False
 
 
 @dataclass
@@ -119,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
     read = (options.model, options.weight_file, options.image, options.input_config, options.data_loader_script)
     check_outputs([output], read)
     source = Source(options.image, options.preprocess, config, options.data_loader_script)
-    form = Form(text, caffe, every_layer=options.every_layer)
+    form = Form(text, caffe, every_layer=options.every_layer, keeps_graph=not text)
     dump_all(model, source, output, form, provider=options.provider)
     print_cut(model, config)
     return 0
@@ -146,10 +152,14 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
     provider     onnxruntime's execution provider.
     """
     from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.dumps.graph_file import save_graph
     from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
     from sgsdump.files.atomic_write import make_folder
+    from sgsdump.files.escaping import for_terminal
+    from sgsdump.models.graph import without_values
 
     several, runs = _runs(model, source, output)
+    model_graph = without_values(model.proto).SerializeToString() if form.keeps_graph else b""
     runner = SegmentRunner(model, keep_sessions=several, provider=provider)
     graph = model.proto.graph
     # The SDK's scripts call every tensor output 0; where their order is asked for, so is that.
@@ -166,6 +176,8 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
                 layers = _own_outputs_first(runner, feed, [info.name for info in graph.output], advance)
             summary = _write_run(layers, feed, target, target.stem.removeprefix(output.stem), form, slots)
         print(f"{target}: {summary.tensors} tensors, {target.stat().st_size:,} bytes")
+        if model_graph and (why := save_graph(model_graph, target)):
+            print(for_terminal(f"note: {why}"))
         for name, counts in summary.not_finite.items():
             print(f"not finite: {name}: {counts}")
     for skip in runner.skipped.values():

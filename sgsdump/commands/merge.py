@@ -3,7 +3,7 @@
 Tensors stand in the order of the dumps, and within each in its own order. A folder that is not a dump stands for the
 dumps in it, sorted by name. Outputs and constants whose names are in more than one dump are refused by name; --prefix
 puts each dump's file name (without ending) before its tensors' names, and nothing is lost. OUT is as in sgsdump
-convert.
+convert. Graphs beside the dumps (NAME.graph.onnx) are not merged: OUT has none.
 
 examples:
   sgsdump merge backbone.bin head.bin whole.bin
@@ -91,6 +91,7 @@ def _is_tree(path: Path) -> bool:
 
 def _dumps(path: Path) -> list[tuple[str, Dump]]:
     """The dump at a path, or those directly in another folder, each under its file's name."""
+    from sgsdump.dumps.graph_file import ENDING
     from sgsdump.dumps.io import open_dump
     from sgsdump.errors import FormatError
 
@@ -99,7 +100,8 @@ def _dumps(path: Path) -> list[tuple[str, Dump]]:
     try:
         return [(path.name, open_dump(path))]
     except FormatError as error:
-        files = sorted((file for file in path.iterdir() if file.is_file()), key=lambda file: _counting(file.name))
+        dumps = (file for file in path.iterdir() if file.is_file() and not file.name.endswith(ENDING))
+        files = sorted(dumps, key=lambda file: _counting(file.name))
         if not files:
             raise
         whole = error

@@ -38,6 +38,7 @@ from sgsdump.commands.options import Modes, add_data_loader, add_model
 from sgsdump.commands.terminal import TERMINAL, Terminal, print_cut
 
 if TYPE_CHECKING:
+    from sgsdump.comparison.golden import GoldenComparison
     from sgsdump.pipeline.job import Job
     from sgsdump.pipeline.pipeline import Pipeline
     from sgsdump.pipeline.replay import OwnError
@@ -210,7 +211,7 @@ def dump(job: Job) -> int:
 def _dump(job: Job, run: Pipeline, progress: Progress) -> int:
     """The exit status as of ``dump``."""
     from sgsdump.dumps.formats.sdaa import dump_info
-    from sgsdump.pipeline.run_job import dump_chosen, ir, is_several, save_case
+    from sgsdump.pipeline.run_job import at_dump, dump_chosen, ir, is_several, save_case
     from sgsdump.reports.pipeline_lines import random_lines, summary_lines
 
     if job.bisection.bisect:
@@ -220,8 +221,7 @@ def _dump(job: Job, run: Pipeline, progress: Progress) -> int:
     if is_several(job, run):
         return _dump_each(job, run, progress)
     dump_chosen(job, run)
-    job = replace(job, output=run.written)  # another process may have put its dump there meanwhile
-    written = dump_info.read(job.folder)
+    job, written = at_dump(run, lambda folder: (replace(job, output=folder), dump_info.read(folder)))
     for line in (*random_lines(written.inputs), *summary_lines(written.outputs, job.folder)):
         TERMINAL.say(line)
     if job.excerpt.test_case:
@@ -281,7 +281,7 @@ def _compare_with_others(job: Job, run: Pipeline, fused: Sequence[OwnError] = ()
     """Print and write the comparison; False for a tensor that cannot be compared or fails, as ``holds`` says."""
     from sgsdump.files.atomic_write import replace_text, together
     from sgsdump.pipeline.compared_files import other_inputs
-    from sgsdump.pipeline.run_job import compare, holds, with_own_errors
+    from sgsdump.pipeline.run_job import at_dump, compare, holds, is_several, with_own_errors
     from sgsdump.reports.golden import (
         golden_closing,
         golden_csv,
@@ -291,14 +291,20 @@ def _compare_with_others(job: Job, run: Pipeline, fused: Sequence[OwnError] = ()
         golden_log,
     )
 
-    comparison, options = compare(job, TERMINAL), job.comparison
-    others = [
-        (folder, name)
-        for folder in filter(None, (options.compare_dir, options.golden_dir))
-        for name in other_inputs(job.folder, folder)
-    ]
-    if not others:
-        comparison = with_own_errors(job, run, comparison, fused, TERMINAL)
+    options = job.comparison
+
+    def compared(folder: Path) -> tuple[GoldenComparison, list[tuple[Path, str]]]:
+        of_run = replace(job, output=folder)
+        comparison = compare(of_run, TERMINAL)
+        references = filter(None, (options.compare_dir, options.golden_dir))
+        others = [(other, name) for other in references for name in other_inputs(of_run.folder, other)]
+        return comparison if others else with_own_errors(of_run, run, comparison, fused, TERMINAL), others
+
+    if is_several(job, run):
+        comparison, others = compared(job.folder)
+    else:
+        comparison, others = at_dump(run, compared)
+        job = replace(job, output=run.written)
     for line in golden_first_lines(comparison):
         TERMINAL.say(line)
     for folder, name in others:

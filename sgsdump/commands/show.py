@@ -8,7 +8,8 @@ choose one, here and wherever a dump is named.
 
 NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3], or put its axes
 in another order, (0,2,3,1); separate several with ;. Values are the real ones, a device's layout undone where the
-original shape is known; --stored shows them as they are in the file. An overflow status is shown field by field.
+original shape is known; --stored shows them as they are in the file. What a layer reads, and which layers read it, is
+shown where sgsdump dump or pipeline kept the model's graph beside the dump. An overflow status is shown field by field.
 
 examples:
   sgsdump show sigma_outtensor_dump.bin
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 OPERATORS, TENSORS, VALUES, WORST = "operators", "tensors", "values", "worst values"
 WORST_COUNT = 20
+NAMED = 5
 MODES = Modes(
     honoured={
         "dump": (OPERATORS, TENSORS, VALUES, WORST),
@@ -241,8 +243,26 @@ def _show_values(dump: Dump, options: Options, name: str) -> int:
     if options.output:
         _write_array(options.output, part)
     print(for_terminal(f"{shown(record.name)}: {how}{note}"))
+    if place := _place(dump, record.name):
+        print(for_terminal(place))
     print(for_terminal(values_text(part, options.all)), end="")
     return 0
+
+
+def _place(dump: Dump, name: str) -> str:
+    """``reads data, conv1.weight; read by relu1`` where the graph of the dump's model is known; else ""."""
+    from sgsdump.comparison.dataflow import reads_of
+    from sgsdump.errors import listed
+    from sgsdump.files.escaping import shown
+
+    reads = reads_of(dump)
+    if name not in reads:
+        return ""
+    readers = [other for other, names in reads.items() if name in names]
+    sources = listed([shown(source) for source in reads[name]], NAMED) or "nothing"
+    return f"reads {sources}; " + (
+        f"read by {listed(list(map(shown, readers)), NAMED)}" if readers else "nothing reads it"
+    )
 
 
 def _show_worst(options: Options, against: Path, name: str) -> int:

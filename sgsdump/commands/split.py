@@ -2,7 +2,8 @@
 
 The files are numbered in the dump's order; `sgsdump merge` of the folder gives the dump again. With --pattern a tensor
 goes to the first pattern that fits its name, the others to a file called rest. Files are of the dump's own format where
-that is one file and can be written, else .npz. An existing folder is moved aside under its date.
+that is one file and can be written, else .npz. An existing folder is moved aside under its date. The graph beside a
+dump (NAME.graph.onnx) stays with it: the parts have none.
 
 examples:
   sgsdump split sigma_outtensor_dump.bin layers/

@@ -22,7 +22,7 @@ from sgsdump.comparison.alignment import Pair, Settled, align, compared, has_own
 from sgsdump.comparison.causes import argument_findings, cancelled, causes
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import completeness_of
-from sgsdump.comparison.dataflow import network_outputs, with_rises
+from sgsdump.comparison.dataflow import known_sources, network_outputs, with_rises
 from sgsdump.comparison.layout_match import RETRY_BELOW
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import Settings
@@ -146,7 +146,8 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         alignment = align(sample, benchmark, options.inputs, places.settled)
         whole = alignment
         alignment, excluded = without(alignment, options.exclude)
-        completeness = completeness_of(sample, benchmark, whole, alignment, places.sources)
+        sources = known_sources((sample, benchmark), alignment.pairs) or places.sources
+        completeness = completeness_of(sample, benchmark, whole, alignment, sources)
         alignment, unwritten = without_unwritten(alignment)
         pairs = alignment.pairs
         stream: Iterable[Row | Failed] = (
@@ -174,7 +175,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
             rows.append(result.replaced(module=module, origin=places.origin_of(pair)))
         else:
             rows.append(result)
-    rows = cancelled(with_rises(rows, sample, benchmark, places.sources), pairs)
+    rows = cancelled(with_rises(rows, sample, benchmark, sources), pairs)
     return Comparison(
         tuple(rows),
         alignment.only_in_sample,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from sgsdump.comparison.alignment import Alignment
-from sgsdump.comparison.dataflow import has_flow, network_outputs
+from sgsdump.comparison.dataflow import has_flow, has_reads, network_outputs, reads_of
 from sgsdump.dumps.dump import Dump, Record
 
 
@@ -63,7 +63,7 @@ def completeness_of(
         of_sample = _outputs(sample) or ()
         known = tuple(pair.benchmark.name for pair in whole.pairs if pair.sample.name in of_sample)
     return Completeness(
-        bool(sources) or has_flow(benchmark) or has_flow(sample),
+        bool(sources) or has_reads(benchmark) or has_reads(sample),
         known,
         missing_outputs,
         tuple(record.name for record in inner if record.name not in fused),
@@ -74,12 +74,12 @@ def completeness_of(
 
 def _outputs(dump: Dump) -> Collection[str] | None:
     """The tensors that nothing reads; None where the dump does not record what its operators read."""
-    if has_flow(dump):
+    if has_flow(dump) or reads_of(dump):
         return network_outputs(dump)
     operators = dump.network()
     read = {value for node in operators.values() for (io, _), value in node.values.items() if io == "in"}
     if not read:
-        return None
+        return network_outputs(dump) if has_reads(dump) else None
     made = {
         record.name: operators[record.op_index].values.get(("out", 0))
         for record in dump.records
@@ -95,6 +95,6 @@ def _after_last(lacking: list[Record], benchmark: Dump, whole: Alignment) -> Ite
 
 
 def _is_fused(record: Record, sample: Dump, benchmark: Dump) -> bool:
-    if has_flow(sample):
+    if has_reads(sample):
         return record.name not in sample.inputs
     return sample.format != benchmark.format

@@ -1,6 +1,7 @@
-"""Which compared tensors feed which, from the input records of a dump.
+"""Which compared tensors feed which, from the input records of a dump or from its model's graph.
 
-A simulator's dump repeats every input of an operator, which gives the data flow; a framework's dump holds outputs only.
+A simulator's dump repeats every input of an operator, which gives the data flow; a framework's dump holds outputs only,
+and ``sgsdump dump`` keeps the model's graph beside it.
 By it the first operator is found whose output differs, with what its inputs differ by and what it adds itself. Rows
 stand in the order in which the benchmark's operators ran; an operator within a module is before the module, so that the
 innermost one that differs is named.
@@ -15,8 +16,10 @@ from types import MappingProxyType
 
 import ml_dtypes
 
+from sgsdump.comparison.alignment import Pair, has_own_inputs
 from sgsdump.comparison.row import LEAST, Row
 from sgsdump.dumps.dump import Dump
+from sgsdump.dumps.onnx_network import OnnxNetwork
 from sgsdump.errors import listed
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
@@ -67,12 +70,65 @@ class Difference:
 
 
 def has_flow(dump: Dump) -> bool:
-    """True when the dump records the inputs of its operators."""
-    return any(r.io == "in" and not r.constant for r in dump.records)
+    """True when the dump records what its operators read, by the names of outputs; not only the inputs of the network,
+    in front of it."""
+    if has_own_inputs(dump):
+        return False
+    reading = {record.op_index for record in dump.records if record.io == "in" and not record.constant}
+    making = {record.op_index for record in dump.records if record.io == "out"}
+    return len(reading) > 1 or bool(reading and making <= reading)
+
+
+def has_reads(dump: Dump) -> bool:
+    """True when the dump records the inputs of its operators, be it under names of their own."""
+    return has_flow(dump) or has_own_inputs(dump)
+
+
+def known_sources(dumps: tuple[Dump, Dump], pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:
+    """Which outputs feed which by the graph of the model that the benchmark was made with, else the sample, by the
+    benchmark's names; nothing where neither is known, or where the benchmark itself records it."""
+    sample, benchmark = map(reads_of, dumps)
+    if benchmark:
+        return nearest_read(benchmark, {pair.benchmark.name for pair in pairs})
+    if has_flow(dumps[1]):
+        return {}
+    names = {pair.sample.name: pair.benchmark.name for pair in pairs}
+    flow = nearest_read(sample, names.keys())
+    return {names[name]: tuple(names[source] for source in sources) for name, sources in flow.items()}
+
+
+def reads_of(dump: Dump) -> Mapping[str, tuple[str, ...]]:
+    """Of each tensor of the model that the dump was made with, what it is made from; nothing where no graph is known,
+    or where it is another model's."""
+    network = dump.network()
+    return network.reads if network and isinstance(network, OnnxNetwork) else _NONE
+
+
+def nearest_read(reads: Mapping[str, Sequence[str]], wanted: Set[str]) -> dict[str, tuple[str, ...]]:
+    """Of each wanted tensor that is made the nearest ones upstream that are wanted too, in the order of their use."""
+    nearest: dict[str, tuple[str, ...]] = {}
+    for name in wanted & reads.keys():
+        found: dict[str, None] = {}
+        passed: set[str] = set()
+        waiting = [*reversed(reads[name])]
+        while waiting:
+            source = waiting.pop()
+            if source in wanted:
+                found[source] = None
+            elif source not in passed:
+                passed.add(source)
+                waiting += reversed(reads.get(source, ()))
+        nearest[name] = tuple(found)
+    return nearest
 
 
 def network_outputs(dump: Dump) -> frozenset[str]:
-    """The outputs that no operator reads; none where the dump does not record what operators read."""
+    """The outputs that no operator reads; none where it is not known what operators read."""
+    if reads := reads_of(dump):
+        used = {name for names in reads.values() for name in names}
+        return frozenset((dump.outputs.keys() & reads.keys()) - used)
+    if not has_reads(dump):
+        return frozenset()
     read = {record.name for record in dump.records if record.io == "in" and not record.constant}
     return frozenset(name for name in dump.outputs if name not in read) if read else frozenset()
 
@@ -111,10 +167,10 @@ def with_rises(
     if known:
         sources = [tuple(name for name in known.get(row.name, ()) if name in errors) for row in rows]
         rows = [row.replaced(by_flow=row.name in known) for row in rows]
-    elif has_flow(benchmark):
+    elif has_reads(benchmark):
         flow = nearest_sources(benchmark, errors.keys())
         sources = [flow.get(row.name, ()) for row in rows]
-    elif has_flow(sample):
+    elif has_reads(sample):
         benchmark_names = {row.sample_name: row.name for row in trusted}
         flow = nearest_sources(sample, benchmark_names.keys())
         sources = [tuple(benchmark_names[name] for name in flow.get(row.sample_name, ())) for row in rows]

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair, Unpaired
-from sgsdump.comparison.dataflow import nearest_sources
+from sgsdump.comparison.dataflow import known_sources, nearest_sources
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.layout_match import Layouts, match_layouts, match_shapes
 from sgsdump.comparison.metrics import EPSILON
@@ -73,6 +73,9 @@ class GoldenSettings:
 
 
 DEFAULTS = GoldenSettings()
+
+
+_MADE_HERE = 30  # times the error of what feeds a tensor; rounding grows less from one layer to the next
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,12 @@ class GoldenRow:
         return "warn" if self.nan_inf or self.note else "pass"
 
 
+def _error(row: GoldenRow) -> float:
+    """The mean error against golden, of two runs the distance; infinite with a NaN."""
+    error = row.diff2 if row.all_close is not None else row.mean_sw
+    return math.inf if math.isnan(error) else error
+
+
 @dataclass(frozen=True)
 class GoldenComparison:
     """Rows by file name, and the file names that stand on one side only.
@@ -194,11 +203,29 @@ class GoldenComparison:
         for row in sorted(failing, key=lambda row: places[row.name].order):
             if flow and names & set(places[row.name].sources):
                 continue
-            figures = {"diff2": row.diff2} if row.all_close is not None else {"max_sw": row.max_sw, "max_g": row.max_g}
+            origin = self._origin(row) if flow else row
+            figures = {"diff2": origin.diff2}
+            if origin.all_close is None:
+                figures = {"max_sw": origin.max_sw, "max_g": origin.max_g}
             kind = "not finite" if row.nan_inf else "cause"
-            yield Finding(kind, row.name, places[row.name].op_type, figures, "by value" if flow else "by figures")
+            place = self.places.get(origin.name, GoldenPlace())
+            facts = {} if origin is row else {"reaches": row.name}
+            yield Finding(kind, origin.name, place.op_type, figures, "by value" if flow else "by figures", facts=facts)
             if not flow:
                 return
+
+    def _origin(self, failing: GoldenRow) -> GoldenRow:
+        """Where the error of a row is made: it may pass where the benchmark's own error is as large, and be too much
+        further down. Upstream from there the first row whose error is many times that of what feeds it."""
+        rows = {row.name: row for row in self.rows if not row.reason}
+        row = failing
+        while True:
+            rows.pop(row.name, None)  # a graph from outside may lead back
+            sources = [rows[name] for name in self.places.get(row.name, GoldenPlace()).sources if name in rows]
+            fed_by = max(sources, key=_error, default=None)
+            if fed_by is None or not 0 < _error(row) / _MADE_HERE <= _error(fed_by):
+                return row
+            row = fed_by
 
     @property
     def passes(self) -> bool:
@@ -281,8 +308,11 @@ def compare_golden(
         counts = _counts(settings, sample, benchmark, golden)
         raise ValuesError(f"no tensor in common: {counts}; are they dumps of one model?")
 
-    flow = nearest_sources(benchmark, {records[1].name for records in joined})
-    places = {b.name: GoldenPlace(b.op_index, b.op_type, flow.get(b.name, ())) for _, b, *_ in joined}
+    flow = known_sources((sample, benchmark), paired.pairs)
+    flow = flow or nearest_sources(benchmark, {records[1].name for records in joined})
+    places = {
+        b.name: GoldenPlace(b.op_index, b.tensor.info.op_type or b.op_type, flow.get(b.name, ())) for _, b, *_ in joined
+    }
 
     def row(records: tuple[Record, ...]) -> GoldenRow:
         name = records[1].name

@@ -13,6 +13,7 @@ import numpy as np
 from sgsdump.dumps.collector import collector_paused
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats import FORMATS
+from sgsdump.dumps.graph_file import with_graph
 from sgsdump.dumps.runs import Choice
 from sgsdump.dumps.targets import Target, by_ending, fits_own, losses, target_of
 from sgsdump.dumps.trees import located
@@ -24,7 +25,8 @@ def open_dump(path: str | Path, step: int | None = None, rank: int | None = None
     """Read a dump of any known format, recognised by its content. Headers are read now, values when asked for.
 
     path  a file or a folder. A tree of several runs needs a choice: ``step`` and ``rank``, or after the path,
-          ``tree@step=3,rank=0,graph=NAME`` (``list_runs`` has what there is).
+          ``tree@step=3,rank=0,graph=NAME`` (``list_runs`` has what there is). The graph that ``sgsdump dump`` and
+          ``pipeline`` keep beside a dump is found (``dumps/graph_file.py``).
 
     Raises FormatError when the file is missing, empty, damaged or of no known format, ConfigError when several runs fit
     the choice, or none.
@@ -32,7 +34,7 @@ def open_dump(path: str | Path, step: int | None = None, rank: int | None = None
     format, folder = located(Path(path), Choice(step, rank))
     with collector_paused():
         dump: Dump = format.read(folder)
-    return dump
+    return with_graph(dump)
 
 
 def save_dump(

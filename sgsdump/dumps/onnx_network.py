@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 
 from sgsdump.dumps.dump import Operator, Record, Value
 
+Node = tuple[str, str, list[str], list[str], str, Mapping[str, str]]
+SCOPES = "pkg.torch.onnx.name_scopes"
+_QUOTED = re.compile(r"'([^']*)'")
 _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
 
 
-def of_nodes(
-    records: Iterable[Record], nodes: Iterable[tuple[str, str, list[str], list[str], str, Mapping[str, str]]]
-) -> dict[int, Operator]:
+class OnnxNetwork(dict[int, Operator]):
+    """The operators of a model's run. ``reads``: of each tensor that a node of the model makes, dumped or not, what it
+    is made from, by name."""
+
+    def __init__(self, operators: Mapping[int, Operator] = MappingProxyType({}), nodes: Iterable[Node] = ()):
+        super().__init__(operators)
+        self.reads = {name: tuple(filter(None, node[2])) for node in nodes for name in node[3] if name}
+
+
+def of_nodes(records: Iterable[Record], nodes: Sequence[Node]) -> OnnxNetwork:
     """The operators of a model's run from the model's nodes: name, type, names of what they read and make, the module
     ("" for the one that the name tells), and the attributes."""
     makers = {name: node for node in nodes for name in node[3] if name}
@@ -23,9 +34,22 @@ def of_nodes(
             name, kind, reads, makes, module, attributes = node
             values: dict[Value, Hashable] = {("in", slot): read for slot, read in enumerate(reads) if read}
             values |= {("out", slot): output for slot, output in enumerate(makes) if output}
+            if values.get(("out", record.slot)) != record.name:  # a dump that numbers tensors, not nodes
+                values = {value: made for value, made in values.items() if value[0] == "in"}
+                values["out", record.slot] = record.name
             where = module or module_of(name)[0]
             operators[record.op_index] = Operator(where, kind, values=values, arguments=attributes)
-    return operators
+    return OnnxNetwork(operators, nodes)
+
+
+def module_by_scopes(scopes: str, reads: Iterable[str], weights: Set[str]) -> str:
+    """``layer1.0.conv1`` from a node's metadata as torch's exporter writes them; "" for the outermost module, and where
+    they do not say."""
+    names = _QUOTED.findall(scopes)
+    if not names:
+        return ""
+    owners = (name.rpartition(".")[0] for name in reads if name in weights)
+    return next(filter(None, owners), names[-2] if len(names) > 1 else "")
 
 
 def of_names(records: Iterable[Record]) -> dict[int, Operator]:

@@ -43,9 +43,13 @@ def fields(data: Buffer, start: int = 0, end: int | None = None, cut: bool = Fal
     end = len(data) if end is None else end
     while start < end:
         try:
-            key, value = read_varint(data, start, end)
+            key, value = data[start], start + 1
+            if key > 127:
+                key, value = read_varint(data, start, end)
             number, wire_type = key >> 3, key & 7
-            if wire_type == BYTES:
+            if wire_type == BYTES and value < end and data[value] < 128:  # most are short
+                size, value = data[value], value + 1
+            elif wire_type == BYTES:
                 size, value = read_varint(data, value, end)
             elif wire_type == VARINT:
                 size = read_varint(data, value, end)[1] - value

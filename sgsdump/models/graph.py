@@ -375,3 +375,47 @@ def _skeleton(
             graph.node.append(node)
     graph.input.extend(onnx.ValueInfoProto(name=name, type=kind) for name, kind in big.items())
     return model
+
+
+def without_values(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy with the graph's nodes, names, types and plain attributes. Of weights it has name, type and shape; of
+    functions nothing."""
+    import onnx
+
+    model = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, producer_name="sgsdump")
+    _copy_graph(proto.graph, model.graph)
+    return model
+
+
+def _copy_graph(graph: onnx.GraphProto, copy: onnx.GraphProto) -> None:
+    copy.name = graph.name
+    copy.input.extend(graph.input)
+    copy.output.extend(graph.output)
+    for tensor in graph.initializer:
+        copy.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    for sparse in graph.sparse_initializer:
+        copy.initializer.add(name=sparse.values.name, data_type=sparse.values.data_type, dims=sparse.dims)
+    for node in graph.node:
+        new = copy.node.add(name=node.name, op_type=node.op_type, domain=node.domain)
+        new.input.extend(node.input)
+        new.output.extend(node.output)
+        new.metadata_props.extend(node.metadata_props)
+        for item in node.attribute:
+            _copy_attribute(item, new.attribute.add(name=item.name, type=item.type))
+
+
+def _copy_attribute(item: onnx.AttributeProto, copy: onnx.AttributeProto) -> None:
+    """Bodies without values, long lists and texts not at all: they are tables and weights."""
+    if item.HasField("g"):
+        _copy_graph(item.g, copy.g)
+    for body in item.graphs:
+        _copy_graph(body, copy.graphs.add())
+    if item.HasField("t"):
+        copy.t.name, copy.t.data_type = item.t.name, item.t.data_type
+        copy.t.dims.extend(item.t.dims)
+    for field in ("f", "i", "s"):
+        if item.HasField(field) and (field != "s" or len(item.s) <= SMALL_WEIGHT):
+            setattr(copy, field, getattr(item, field))
+    for field in ("floats", "ints"):
+        if len(getattr(item, field)) <= SMALL_WEIGHT:
+            getattr(copy, field).extend(getattr(item, field))

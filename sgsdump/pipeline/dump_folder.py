@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -23,6 +24,7 @@ import numpy as np
 from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, OutputEntry, facts_of
 from sgsdump.dumps.formats.shared import npy_file
+from sgsdump.dumps.graph_file import save_graph
 from sgsdump.errors import OutputError
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import make_folder, replacing_folder
@@ -33,16 +35,20 @@ from sgsdump.pipeline.selection import NodeOutput
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.types import NCHW
 
+_TRIES, _PAUSE = 50, 0.02
+
 
 class DumpFolder:
     """The folder of one run.
 
     meta        the JSON's ``meta_info`` without the time.
+    graph       the model's graph, serialised, which is kept in the folder (``dumps/graph_file.py``).
     not_dumped  by name, what is missing in the folder now.
     """
 
-    def __init__(self, root: Path, meta: Mapping[str, Any], progress: Progress = SILENT):
+    def __init__(self, root: Path, meta: Mapping[str, Any], progress: Progress = SILENT, graph: bytes = b""):
         self.root = root
+        self._graph = graph
         self.not_dumped: dict[str, NotDumped] = {}
         self._progress = progress
         self._meta = {"date_time": datetime.now().strftime(dump_info.DATE), **meta}
@@ -56,11 +62,18 @@ class DumpFolder:
         """Where the dump is: ``root``, or where another process that wrote there has set it aside."""
         if self._written is None:
             return self.root
-        for path in (self.root, *self.root.parent.glob(f"{glob.escape(self.root.name)}_*")):
-            with suppress(OSError):
-                if os.path.samestat(path.stat(), self._written):
-                    return path
+        for _ in range(_TRIES):
+            for path in (self.root, *self._others()):
+                with suppress(OSError):
+                    if os.path.samestat(path.stat(), self._written):
+                        return path
+            time.sleep(_PAUSE)  # between two names: another process is setting it aside
         return self.root
+
+    def _others(self) -> Iterator[Path]:
+        name = glob.escape(self.root.name)
+        yield from self.root.parent.glob(f"{name}_*")
+        yield from self.root.parent.glob(f".{name}.*")
 
     def write(
         self,
@@ -110,6 +123,8 @@ class DumpFolder:
                 yield
                 info = DumpInfo(self._meta, tuple(self._inputs.values()), tuple(self._outputs.values()))
                 dump_info.write(info, self._folder)
+                if self._graph and (why := save_graph(self._graph, self._folder)):
+                    self._progress.say(why.replace(str(self._folder), str(self.root)))
                 self._written = self._folder.stat()
         except BaseException:
             self._inputs, self._outputs, self.not_dumped = before

@@ -23,6 +23,7 @@ import numpy as np
 
 from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
+from sgsdump.models.graph import without_values
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.rewrites import inline_functions
@@ -235,7 +236,8 @@ class Pipeline:
         keep: bool = True,
     ) -> dict[str, np.ndarray]:
         if self._dump is None:
-            self._dump = DumpFolder(self.folder, self._meta(), self._progress)
+            graph = without_values(self.model.proto).SerializeToString()
+            self._dump = DumpFolder(self.folder, self._meta(), self._progress, graph)
         return self._dump.write(layers, self._inputs.arrays, indexed, with_index, keep)
 
     def _begin_with(self, inputs: ModelInputs) -> None:

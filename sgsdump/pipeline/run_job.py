@@ -7,14 +7,14 @@ such a folder for the next. FOLDER takes its place when all of its dumps are who
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sgsdump.dumps.formats.sdaa.dump_info import OUTPUTS
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, SgsdumpError
 from sgsdump.executors.table import executors, open_executor
 from sgsdump.files.atomic_write import replacing_folder
 from sgsdump.models.model import Model, graph_inputs, open_model
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from sgsdump.pipeline.bisection import Bisection
     from sgsdump.pipeline.replay import OwnError
     from sgsdump.pipeline.whole_run import WholeRun
+
+Result = TypeVar("Result")
 
 
 def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
@@ -109,6 +111,21 @@ def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
     return compare_run(job.folder / OUTPUTS, options.compare_dir, options.golden_dir, settings, progress)
 
 
+def at_dump(run: Pipeline, action: Callable[[Path], Result]) -> Result:
+    """What ``action`` makes of the folder of the run's dump; once more where another process that writes to the same
+    folder set that dump aside meanwhile."""
+    while True:
+        folder = run.written
+        try:
+            result = action(folder)
+        except (SgsdumpError, OSError):
+            if run.written == folder:
+                raise
+            continue
+        if run.written == folder:
+            return result
+
+
 def whole_run(job: Job, run: Pipeline, progress: Progress = SILENT) -> WholeRun | None:
     """The outputs of one run of the whole model, compared with the dump; None where the dump does not hold them all, or
     lacks tensors that failed."""
@@ -117,12 +134,16 @@ def whole_run(job: Job, run: Pipeline, progress: Progress = SILENT) -> WholeRun 
     from sgsdump.pipeline.whole_run import check_whole
 
     outputs = {info.name for info in run.model.proto.graph.output} & set(run.get_node_output_names())
-    if run.failures or not run.written.is_dir():
+    if run.failures or not run.written.is_dir() or not outputs or job.kind in ("once", "list"):
         return None
-    dumped = recorded(run.written)
-    if not outputs or not outputs <= dumped.keys() or job.kind in ("once", "list"):
-        return None
-    return check_whole(run.model, run.engine, run.inputs, Recorded(dumped), progress)
+
+    def checked(folder: Path) -> WholeRun | None:
+        dumped = recorded(folder)
+        if not outputs <= dumped.keys():
+            return None
+        return check_whole(run.model, run.engine, run.inputs, Recorded(dumped), progress)
+
+    return at_dump(run, checked)
 
 
 def with_own_errors(

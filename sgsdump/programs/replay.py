@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,8 +29,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.dumps.dump import Record
-from sgsdump.dumps.formats.replays.tree import FOLDER, NAME, Entry, Index, Node, text_of
+from sgsdump.dumps.formats.replays.tree import FOLDER, NAME, Entry, Index, text_of
 from sgsdump.dumps.io import save_dump
+from sgsdump.dumps.onnx_network import SCOPES, Node, module_by_scopes
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import InputError, ModelError, OutputError, SgsdumpError, ValuesError
 from sgsdump.executors.runner import Layer
@@ -57,8 +57,6 @@ SIGMASTAR = "sigmastar_bin"
 ENDINGS = {SIGMASTAR: ".bin", "sigmastar_text": ".txt", "npz": ".npz", "safetensors": ".safetensors"}
 STATISTICS_FORMAT = "atb_tree"
 Described = tuple[str, str, str, tuple[int, ...]]
-SCOPES = "pkg.torch.onnx.name_scopes"
-_QUOTED = re.compile(r"'([^']*)'")
 
 
 @dataclass(frozen=True)
@@ -235,11 +233,8 @@ def _attributes(node: NodeProto) -> Iterator[tuple[str, str]]:
 
 def _module(node: NodeProto, weights: set[str]) -> str:
     """``layer1.0.conv1``; "" for the outermost, and where the model does not say."""
-    scopes = next((_QUOTED.findall(entry.value) for entry in node.metadata_props if entry.key == SCOPES), [])
-    if not scopes:
-        return ""
-    owners = (name.rpartition(".")[0] for name in node.input if name in weights)
-    return next(filter(None, owners), scopes[-2] if len(scopes) > 1 else "")
+    scopes = next((entry.value for entry in node.metadata_props if entry.key == SCOPES), "")
+    return module_by_scopes(scopes, node.input, weights)
 
 
 class DiskSpace:

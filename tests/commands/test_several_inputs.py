@@ -82,7 +82,7 @@ def test_dump_numbers_the_feeds_of_a_script(folder: Path) -> None:
         sgsdump("dump", "-m", "net.onnx", "-i", f"{seed}.npy", "-o", "alone.bin")
         assert Path("alone.bin").read_bytes() == Path(f"out_{seed}.bin").read_bytes()
     sgsdump("dump", "-m", "net.onnx", "--data-loader-script", "feeds.py:pair", "-o", "two.bin")
-    assert sorted(path.name for path in folder.glob("two*")) == ["two_0.bin", "two_1.bin"]
+    assert sorted(path.name for path in folder.glob("two*.bin")) == ["two_0.bin", "two_1.bin"]
 
 
 def test_simulate_names_the_dumps(folder: Path) -> None:

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sgsdump.comparison.golden import GoldenRow, GoldenSettings, compare_files, compare_golden, diff3
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Dump, Operator, Record
+from sgsdump.dumps.onnx_network import OnnxNetwork
 from sgsdump.errors import ConfigError, FormatError, ValuesError
-from sgsdump.reports.golden import golden_csv, golden_json, golden_lines
+from sgsdump.reports.golden import golden_closing, golden_csv, golden_json, golden_lines
 from sgsdump.reports.golden import golden_log as render
 from sgsdump.tensors.tensor import Tensor
 
@@ -320,3 +321,31 @@ def test_inputs_are_left_out_unless_asked_for(given, files):
     ]
     found = compare_golden(Dump(records), Dump(list(records)), Dump(list(records)), **given)
     assert [row.file for row in found.rows] == files
+
+
+def test_an_error_is_told_of_where_it_is_made():
+    """It passes at b, where the benchmark's own error is as large, and no more at c, which b feeds."""
+
+    def run(b, c, error=0.0):
+        values = np.linspace(1, 2, 50)
+        return dump(a=values * (1 + error), b=values * (1 + b), c=values * (1 + c))
+
+    class Graph(OnnxNetwork):
+        def __init__(self):
+            super().__init__({0: Operator("", "Relu")}, [("", "", [x], [y], "", {}) for x, y in ("xa", "ab", "bc")])
+
+    def with_graph(each):
+        return Dump(each.records, network=Graph)
+
+    sides = [run(0.01, 0.01, 1e-7), run(0.02, 1e-4, 1e-4), run(0, 0)]
+    comparison = compare_golden(*map(with_graph, sides))
+    (finding,) = comparison.findings
+    assert (finding.layer, finding.facts, finding.evidence) == ("b", {"reaches": "c"}, "by value")
+    assert golden_closing(comparison) == ["the error of c, the first that does not pass, is made at b (Relu)"]
+    leading_back = Graph()
+    leading_back.reads["a"] = ("c",)
+    again = compare_golden(*(Dump(each.records, network=lambda: leading_back) for each in sides))
+    assert {f.layer for f in again.findings} <= {"a", "b", "c"}
+    sides[0] = run(math.nan, math.nan, 1e-7)
+    assert [f.layer for f in compare_golden(*map(with_graph, sides)).findings] == ["b"]
+    assert [f.layer for f in compare_golden(*sides).findings] == ["b"]

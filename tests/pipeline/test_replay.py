@@ -18,8 +18,10 @@ from sgsdump.executors.ort import OrtExecutor
 from sgsdump.pipeline import bisection
 from sgsdump.pipeline.bisection import bisect_executors, worst_relative
 from sgsdump.pipeline.inputs import table_lengths
+from sgsdump.pipeline.pipeline import Pipeline
 from sgsdump.pipeline.replay import judge
 from sgsdump.pipeline.run import run
+from sgsdump.pipeline.run_job import at_dump
 from sgsdump.pipeline.steps import Engine
 from sgsdump.pipeline.whole_run import check_whole
 from sgsdump.reports.pipeline_lines import bisection_lines, whole_run_lines
@@ -235,6 +237,25 @@ def test_two_runs_into_one_folder_lose_no_result(folder: Path) -> None:
     assert [each.wait() for each in runs] == [0, 0, 0]
     seeds = {json.loads(path.read_text())["input_info"][0]["seed"] for path in folder.glob("both*/dump_info.json")}
     assert seeds == {0, 1, 2}
+
+
+def test_a_dump_is_judged_where_it_stands_by_now(folder: Path) -> None:
+    """Another process sets it aside while it is looked at, and puts its own there."""
+    run = Pipeline("net.onnx", "ort", "mine")
+    run.dump_full()
+    looked_at = []
+
+    def look(path: Path) -> str:
+        looked_at.append(path.name)
+        if len(looked_at) == 1:
+            Path("mine").rename(".mine.1.whole")
+            Path("mine").mkdir()
+            raise FileNotFoundError
+        if len(looked_at) == 2:
+            Path(".mine.1.whole").rename("mine_2026")
+        return path.name
+
+    assert at_dump(run, look) == "mine_2026" and looked_at == ["mine", ".mine.1.whole", "mine_2026"]
 
 
 def test_a_plug_in_dumps_isolated_where_no_mode_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Faults of an executor: a plug-in that computes as onnxruntime does, but for one tensor; run as a user would.
 
 ``pipeline -cd`` against onnxruntime's dump, ``--bisect``, and the three-way comparison with a float16 and a golden run
-(``pipeline -g`` and ``compare --golden``), in turn. The healthy ones compute the same another way: onnxruntime with all
-its fusing, the sums of convolutions in another order, the reference evaluator.
+(``pipeline -g``, and ``compare --golden`` of the dumps alone), in turn. The healthy ones compute the same another way:
+onnxruntime with all its fusing, the sums of convolutions in another order, the reference evaluator.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def _write(net: _Net, folder: Path, plan: dict[str, object], factor: np.ndarray)
 def _told(folder: Path, culprits: frozenset[str], rng: np.random.Generator, executor: str) -> Outcome:
     inputs = ["--seed", str(int(rng.integers(1000))), "--range", "-1", "1"]
     run = ["pipeline", "full", "-m", "net.onnx", *inputs]
-    way = str(rng.choice(["two", "two_fast", "bisect", "golden"]))
+    way = str(rng.choice(["two", "two_fast", "bisect", "golden", "compare"]))
     if way == "bisect":
         done = sgsdump(*run, "-f", executor, "--bisect", "ort", folder=folder)
         line = next((text for text in done.stdout.splitlines() if text.startswith("first difference: ")), "")
@@ -249,8 +249,11 @@ def _told(folder: Path, culprits: frozenset[str], rng: np.random.Generator, exec
         return Outcome(culprits, named, line or done.stdout.splitlines()[-1])
     sgsdump(*run, "-o", "float", folder=folder)
     against = ["-cd", "float"]
-    if way == "golden":
+    if way in ("golden", "compare"):
         sgsdump(*run, "-mt", "float16", "-o", "half", folder=folder)
+    if way == "compare":
+        return _compared(folder, culprits, run, executor)
+    if way == "golden":
         against = ["-cd", "half", "-g", "float", "-t", "2"]
     mode = ["--mode", "fast"] if way == "two_fast" else []
     done = sgsdump(*run, "-f", executor, *mode, "-o", "dump", *against, folder=folder)
@@ -263,6 +266,22 @@ def _told(folder: Path, culprits: frozenset[str], rng: np.random.Generator, exec
     if not culprits and done.returncode:
         causes = causes or ["exit 1"]
     return Outcome(culprits, tuple(causes), line)
+
+
+def _compared(folder: Path, culprits: frozenset[str], run: list[str], executor: str) -> Outcome:
+    """``compare --golden`` of dumps alone: no model, nothing is computed again but the whole model at the dump."""
+    dumped = sgsdump(*run, "-f", executor, "-o", "dump", folder=folder).stdout.splitlines()
+    fused = [text.split()[5] for text in dumped if text.startswith("wrong only while it is fused: ")]
+    files = ["dump", "half", "--golden", "float", "--input-tag", "2", "--json", "golden.json"]
+    done = sgsdump("compare", *files, folder=folder)
+    findings = json.loads((folder / "golden.json").read_text())["findings"]
+    causes = [f["layer"] for f in findings if f["kind"] in ("cause", "not finite")]
+    line = next((text for text in done.stdout.splitlines() if "that does not pass" in text), "")
+    if causes and f"{causes[0]} (" not in line:
+        causes = []
+    if not culprits and done.returncode:
+        causes = causes or ["exit 1"]
+    return Outcome(culprits, (*fused, *causes), line)
 
 
 PLANTS = {

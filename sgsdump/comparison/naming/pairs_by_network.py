@@ -19,6 +19,7 @@ from typing import NamedTuple
 from sgsdump.comparison.alignment import Pair, Settled, compared, ids_of
 from sgsdump.comparison.naming.network import Node, Nodes, plain
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.onnx_network import OnnxNetwork
 
 MODULE, PLACE = "module and operator", "place in the dataflow"
 MOST = 2000  # alone on a side, beyond which only the order counts: each is compared with many
@@ -68,8 +69,8 @@ def placed(
     """The pairs that the networks of a sample and a benchmark make. A pair in ``settled`` is never undone; none is
     added without ``pairing``, and where names make all pairs.
 
-    Two dumps of models, of whose networks nothing is known but what these names say, pair by names first: operators
-    that one of them fuses would shift those of the same kind."""
+    Two dumps of models pair by names first, as far as their graphs do not say that the name is another operator's:
+    operators that one of them fuses would shift those of the same kind."""
     modules = {id(record): node.module for side in networks for node in side for record in _records(node)}
     records = [compared(dump, inputs) for dump in dumps]
     names = [{(record.io, record.name) for record in side} for side in records]
@@ -78,8 +79,8 @@ def placed(
     nodes = _paired(networks)
     unpaired = {id(record) for side in records for record in side} - settled.ids
     of_models = not any(dump.network() for dump in dumps)
-    if of_models:
-        shared = names[0] & names[1]
+    if all(isinstance(network, OnnxNetwork) or not network for network in (dump.network() for dump in dumps)):
+        shared = (names[0] & names[1]) - _other_operators(networks)
         unpaired -= {id(record) for side in records for record in side if (record.io, record.name) in shared}
     pairs = list(settled.pairs)
     of_libraries = _has_inputs(networks[0]) != _has_inputs(networks[1])
@@ -95,6 +96,19 @@ def placed(
     sources = {} if by_inputs else dict(_sources(networks, nodes, pairs))
     origins = {**dict(_one_sided(networks, nodes)), **dict(_weights(networks))}
     return Placed(Settled(tuple(pairs), unmatched, settled.reasons), modules, sources, origins)
+
+
+def _other_operators(networks: tuple[Nodes, Nodes]) -> set[tuple[str, str]]:
+    """The names that are another operator's, or that of another module, on the other side."""
+    sample, benchmark = (
+        {(record.io, record.name): node for node in side for record in node.outputs.values()} for side in networks
+    )
+    both = ((name, sample[name], benchmark[name]) for name in sample.keys() & benchmark.keys())
+    return {
+        name
+        for name, ours, theirs in both
+        if ours.kind != theirs.kind or (ours.module and theirs.module and ours.module != theirs.module)
+    }
 
 
 def _paired(networks: tuple[Nodes, Nodes]) -> list[NodePair]:

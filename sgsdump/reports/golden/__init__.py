@@ -97,7 +97,11 @@ def golden_closing(comparison: GoldenComparison) -> list[str]:
     if comparison.own_errors is None:
         if causes:
             how = "what feeds it passes" if causes[0].evidence == "by value" else "first in the order of the dump"
-            lines.append(f"first that does not pass: {_called(causes[0])}, {how}")
+            reached = causes[0].facts.get("reaches")
+            made = f"first that does not pass: {_called(causes[0])}, {how}"
+            if reached:
+                made = f"the error of {shown(reached)}, the first that does not pass, is made at {_called(causes[0])}"
+            lines.append(made)
     elif causes:
         own, names = causes[0].figures["own_error"], {cause.layer for cause in causes}
         made = "it makes a NaN or Inf" if causes[0].kind == "not finite" else f"own error {own:.3g}"

@@ -33,7 +33,7 @@ import numpy as np
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.onnx_network import of_nodes
+from sgsdump.dumps.onnx_network import Node, of_nodes
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.bounded_read import read_all
@@ -44,7 +44,6 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 NAME = "runs.json"
 MARK = "sgsdump_runs"
 MOST_BYTES = 256 << 20
-Node = tuple[str, str, list[str], list[str], str, Mapping[str, str]]
 FOLDER = "onnxruntime"
 TENSORS = "tensors"
 NOT_COMPLETE = "the program did not come to its end, or not all its runs are here"

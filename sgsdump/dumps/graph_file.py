@@ -1,0 +1,296 @@
+"""``FILE.graph.onnx`` beside a dump: the graph of the model that made it, without weights. Apart: untrusted bytes.
+
+It is an ONNX model that viewers open: nodes, names, types and attributes; the weights have names, types and shapes
+only. Its metadata ties it to one dump and to its own content, as JSON under ``sgsdump.dump``::
+
+    {"size": 1822340, "checksum": "9f…", "graph": "3c…"}
+
+``size`` and ``checksum`` are those of the dump's file (of a folder its dump_info.json): a BLAKE2b of the whole, of a
+file over 4 MiB of 64 blocks spread over it. ``graph`` is that of the model's bytes before this entry. So a dump that
+was renamed in its folder finds its graph again, and a graph never stands for another run's dump.
+
+The bytes are walked, not parsed: comparing dumps shall not wait for the onnx library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.onnx_network import SCOPES, Node, OnnxNetwork, module_by_scopes, of_nodes
+from sgsdump.errors import OutputError, SgsdumpError
+from sgsdump.files.atomic_write import replacing
+from sgsdump.files.bounded_read import open_file, read_all
+from sgsdump.files.json_yaml import json_of
+from sgsdump.files.protobuf_wire import BYTES, Field, WireError, fields, read_varint, varint
+
+ENDING = ".graph.onnx"
+FOLDERS_FILE = "dump_info.json"
+KEY = "sgsdump.dump"
+MOST_BYTES = 64 << 20
+_BLOCK, _BLOCKS = 64 << 10, 64
+_TIE_BYTES = 512
+_MOST_FILES = 200  # of a folder that are looked into for a renamed dump's
+_DEEPEST = 32  # bodies within bodies
+_METADATA, _GRAPH = 14, 7  # of a ModelProto
+
+
+@dataclass(frozen=True)
+class Tie:
+    """The dump that a graph belongs to."""
+
+    size: int
+    checksum: str
+
+
+def with_graph(dump: Dump) -> Dump:
+    """The dump with the network of the graph file that is tied to it, read when it is asked for; and a note about a
+    file of its name that is not."""
+    file = tied_file(dump.path) if dump.path is not None else None
+    if file is None or dump.network is not dict:
+        return dump
+    path, why = _path_of(file), ""
+    if path.is_file():
+        graph = _read(path)
+        if isinstance(graph, str):
+            why = graph
+        elif not _is_tied(graph[0], file):
+            why = "it is the graph of another dump"
+    notes = [*dump.notes, f"{path.name} is left out: {why}"] if why else dump.notes
+    network = cache(partial(_network, file, dump.records))
+    return Dump(dump.records, dump.format, dump.variant, dump.path, notes, network)
+
+
+def save_graph(graph: bytes, dump: Path) -> str:
+    """Write the serialised model as the graph of a dump that is written; returns why it is not kept, or ""."""
+    file = tied_file(dump)
+    if file is None:
+        return ""
+    path = _path_of(file)
+    if len(graph) > MOST_BYTES:
+        return f"the model's graph is not kept beside {dump}: it has {len(graph):,} bytes"
+    if path.exists() and not _is_own(path):
+        return f"the model's graph is not kept beside {dump}: {path} is another file"
+    tie = tie_of(file)
+    entry = json.dumps({"size": tie.size, "checksum": tie.checksum, "graph": _digest(graph)})
+    try:
+        with replacing(path) as out:
+            out.write(graph + _field(_METADATA, _field(1, KEY.encode()) + _field(2, entry.encode())))
+    except OutputError as error:
+        return str(error)
+    return ""
+
+
+def graph_of(dump: Path) -> bytes | None:
+    """The graph that is tied to a dump, without the tie; None where there is none."""
+    file = tied_file(dump)
+    found = _found(file) if file is not None else None
+    return None if found is None else found[1]
+
+
+def tied_file(dump: Path) -> Path | None:
+    """The file by whose content a graph is tied to a dump; None for a folder of another format."""
+    file = dump / FOLDERS_FILE if dump.is_dir() else dump
+    return file if file.is_file() else None
+
+
+def tie_of(file: Path) -> Tie:
+    """Size and checksum of a dump's file."""
+    with open_file(file) as data:
+        size = os.fstat(data.fileno()).st_size
+        checksum = hashlib.blake2b(digest_size=16)
+        last = max(size - _BLOCK, 0)
+        offsets = range(0, size, _BLOCK)
+        if len(offsets) > _BLOCKS:
+            offsets = [last * i // (_BLOCKS - 1) for i in range(_BLOCKS)]  # type: ignore[assignment]
+        for offset in offsets:
+            data.seek(offset)
+            checksum.update(data.read(_BLOCK))
+    return Tie(size, checksum.hexdigest())
+
+
+def nodes_of(graph: bytes) -> list[Node]:
+    """The nodes of a serialised model. Raises WireError for what is not one."""
+    nodes: list[Node] = []
+    for field in fields(graph):
+        if field.number == _GRAPH and field.wire_type == BYTES:
+            nodes += _nodes_in(graph, field)
+    return nodes
+
+
+def _path_of(file: Path) -> Path:
+    return file.with_name(file.name + ENDING)
+
+
+def _network(file: Path, records: Sequence[Record]) -> OnnxNetwork:
+    try:
+        found = _found(file)
+        return OnnxNetwork() if found is None else of_nodes(records, nodes_of(found[1]))
+    except (WireError, struct.error):
+        return OnnxNetwork()
+
+
+def _found(file: Path) -> tuple[Tie, bytes] | None:
+    """The graph tied to a file: of its own name, else one of the folder."""
+    named = _path_of(file)
+    size = b'"size": %d,' % file.stat().st_size
+    for path in (named, *_others(named)):
+        graph = _read(path) if size in _end_of(path) else None
+        if isinstance(graph, tuple) and _is_tied(graph[0], file):
+            return graph
+    return None
+
+
+def _others(named: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(named.parent) as entries:
+            names = sorted(entry.name for entry in entries if entry.name.endswith(ENDING))
+    except OSError:
+        return
+    yield from (named.with_name(name) for name in names[:_MOST_FILES] if name != named.name)
+
+
+def _is_tied(tie: Tie, file: Path) -> bool:
+    try:
+        return tie.size == file.stat().st_size and tie == tie_of(file)
+    except (OSError, SgsdumpError):
+        return False
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a file is a graph that a dump was given, be it damaged."""
+    return KEY.encode() in _end_of(path)
+
+
+def _end_of(path: Path) -> bytes:
+    """The bytes in which the tie stands; none of what cannot be read."""
+    try:
+        with open_file(path) as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - _TIE_BYTES, 0))
+            return file.read(_TIE_BYTES)
+    except (OSError, SgsdumpError):
+        return b""
+
+
+def _read(path: Path) -> tuple[Tie, bytes] | str:
+    """A graph file's tie, and the model before it; or why it is none."""
+    try:
+        data = read_all(path, MOST_BYTES + _TIE_BYTES, "a graph")
+        *_, last = fields(data)
+        key, value = (_text(data, field) for field in fields(data, last.value, last.end))
+        if last.number != _METADATA or key != KEY:
+            raise ValueError(key)
+        tie, graph = json_of(value, path), data[: last.start]
+        if tie["graph"] != _digest(graph):
+            return "it is damaged"
+        return Tie(int(tie["size"]), str(tie["checksum"])), graph
+    except (SgsdumpError, OSError, ValueError, TypeError, LookupError):
+        return "it is not a graph that a dump was given"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return varint(number << 3 | BYTES) + varint(len(data)) + data
+
+
+def _text(data: bytes, field: Field) -> str:
+    if field.wire_type != BYTES:
+        raise WireError(f"no text at byte {field.start}")
+    return data[field.value : field.end].decode("utf-8", "surrogateescape")
+
+
+def _nodes_in(data: bytes, graph: Field) -> Iterator[Node]:
+    members = list(fields(data, graph.value, graph.end))
+    weights = {name for field in members if field.number == 5 for name in _texts(data, field, 8)}
+    for field in members:
+        if field.number == 1:
+            yield _node(data, field, weights)
+
+
+def _texts(data: bytes, message: Field, number: int) -> list[str]:
+    return [_text(data, field) for field in fields(data, message.value, message.end) if field.number == number]
+
+
+def _node(data: bytes, message: Field, weights: set[str]) -> Node:
+    reads: list[str] = []
+    makes: list[str] = []
+    texts = {3: "", 4: ""}
+    scopes, attributes, outer = "", dict[str, str](), dict[str, None]()
+    for field in fields(data, message.value, message.end):
+        if field.number == 1:
+            reads.append(_text(data, field))
+        elif field.number == 2:
+            makes.append(_text(data, field))
+        elif field.number in texts:
+            texts[field.number] = _text(data, field)
+        elif field.number == 5:
+            name, value, is_body = _attribute(data, field)
+            if value is not None:
+                attributes[name] = json.dumps(value)
+            if is_body:
+                outer.update(dict.fromkeys(_captured(data, field)))
+        elif field.number == 9:
+            key, *value = [_text(data, part) for part in fields(data, field.value, field.end)]
+            scopes = "".join(value) if key == SCOPES else scopes
+    module = module_by_scopes(scopes, reads, weights)
+    return texts[3], texts[4], [*reads, *(name for name in outer if name not in reads)], makes, module, attributes
+
+
+def _attribute(data: bytes, message: Field) -> tuple[str, Any, bool]:
+    """An attribute's name, its value where that is numbers or text, and whether it is a body or several."""
+    name, value, many, is_body = "", None, list[Any](), False
+    for field in fields(data, message.value, message.end):
+        if field.number == 1:
+            name = _text(data, field)
+        elif field.number in (2, 3, 7, 8):
+            many += _numbers(data, field)
+            value = many if field.number > 3 else many[-1]
+        elif field.number == 4:
+            value = data[field.value : field.end].decode("utf-8", "replace")
+        elif field.number in (6, 11):
+            is_body = True
+    return name, value, is_body
+
+
+def _numbers(data: bytes, field: Field) -> list[float] | list[int]:
+    """One number, or those packed into one field."""
+    if field.number in (2, 7):
+        floats = struct.unpack(f"<{(field.end - field.value) // 4}f", data[field.value : field.end])
+        return [float(f"{number:.9g}") for number in floats]
+    values, offset = [], field.value
+    while offset < field.end:
+        number, offset = read_varint(data, offset, field.end)
+        values.append(number - (1 << 64) if number >> 63 else number)
+    return values
+
+
+def _captured(data: bytes, attribute: Field, depth: int = 0) -> Iterator[str]:
+    """Names that the bodies of an attribute read and do not make."""
+    if depth > _DEEPEST:
+        raise WireError("bodies within bodies without end")
+    for body in fields(data, attribute.value, attribute.end):
+        if body.number not in (6, 11):
+            continue
+        members = list(fields(data, body.value, body.end))
+        local = {name for field in members if field.number == 5 for name in _texts(data, field, 8)}
+        local.update(name for field in members if field.number == 11 for name in _texts(data, field, 1))
+        nodes = [field for field in members if field.number == 1]
+        local.update(name for node in nodes for name in _texts(data, node, 2))
+        used = [name for field in members if field.number == 12 for name in _texts(data, field, 1)]
+        for node in nodes:
+            used += _texts(data, node, 1)
+            for inner in fields(data, node.value, node.end):
+                if inner.number == 5:
+                    used += _captured(data, inner, depth + 1)
+        yield from (name for name in dict.fromkeys(used) if name and name not in local)
