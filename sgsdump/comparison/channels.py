@@ -7,11 +7,13 @@ least half of the channels that hold something are lost to that step, they count
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sgsdump.comparison.details import planes_of
-from sgsdump.comparison.sums.summation import sums_channels
+from sgsdump.comparison.sums.summation import judged_channels, sums_channels
 from sgsdump.comparison.sums.tiles import ChannelSums, ToSum
 
 LOST = 0.5
@@ -33,23 +35,31 @@ class Channels:
 def channel_sums(pair: ToSum, layout: str | None) -> ChannelSums | None:
     """Where the channels' sums go; None where the tensor has no channels of several values, or they cannot be had."""
     shape = pair.sample.array.shape
+    axis = _axis_of(shape, layout)
+    return None if axis is None or not sums_channels(pair, axis) else ChannelSums(shape, axis)
+
+
+@lru_cache(maxsize=1024)
+def _axis_of(shape: tuple[int, ...], layout: str | None) -> int | None:
+    """The axis of several channels of several values each."""
     if len(shape) < 2:
         return None
     planes = planes_of(shape, layout)
     axis = planes.axes[1] if planes.axes else len(shape) - 1
     count = shape[axis]
-    if count < _FEWEST or pair.sample.array.size < _FEWEST_VALUES * count or not sums_channels(pair, axis):
-        return None
-    return ChannelSums(shape, axis)
+    return None if count < _FEWEST or math.prod(shape) < _FEWEST_VALUES * count else axis
 
 
 def channels_of(sums: ChannelSums, size: int, step: float = 0.0) -> Channels | None:
     """What the sums say; ``size`` is the tensor's, ``step`` its scale where it is quantised. None where a value is not
     finite, and where there is no channel to judge."""
+    taken = size / (sums.count * sums.skip)  # values of each channel
+    judged = judged_channels(sums, _FLOOR, LOST, _COMMON, step * taken)
+    if judged is None or isinstance(judged, tuple):
+        return judged and Channels(sums.count, *judged)
     errors, values = sums.totals.tolist()
     if not sum(errors) + sum(values) < float("inf"):
         return None
-    taken = size / (sums.count * sums.skip)  # values of each channel
     floor = _FLOOR * max(values)
     live = [index for index, value in enumerate(values) if value > floor]
     return _judged(errors, values, live, taken, step, sums.count)

@@ -34,7 +34,7 @@ from sgsdump.tensors.tensor import Values, values_of
 from sgsdump.tensors.types import to_nchw, to_nhwc
 
 PROBES = 64
-WORTH = 1 << 16  # values of a tensor whose probes are picked up before it is known whether they are needed
+WORTH = 1 << 14  # values of a tensor whose probes are picked up before it is known whether they are needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +44,11 @@ class Probes:
     _rows: dict[int, np.ndarray | None] = field(default_factory=dict)
     _sizes: dict[int, int] = field(default_factory=dict)
 
-    def of(self, record: Record) -> np.ndarray | None:
-        """None where the values cannot be had."""
+    def of(self, record: Record, values: Values | None = None) -> np.ndarray | None:
+        """None where the values cannot be had; ``values`` are the record's, where they are known."""
         if id(record) not in self._rows:
             try:
-                values = values_of(record.tensor.logical())
+                values = values or values_of(record.tensor.logical())
                 self._rows[id(record)] = probe(values) if values.array.size else None
             except FileChanged:
                 raise

@@ -32,7 +32,7 @@
 #error "float arithmetic is not done in float here; the numpy sums are used"
 #endif
 
-#define INTERFACE 5 /* compiled.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 6 /* compiled.py has the same number, or does not use a kernel left from another version */
 #define LANES 256
 #define CHUNK (1 << 15)
 #define ROWS 4
@@ -258,6 +258,92 @@ INLINE void add_channels(const char *a, const char *b, size_t rows, size_t colum
             channel = channel + 1 == count ? 0 : channel + 1;
         }
     }
+}
+
+/* Of `count` numbers the one that has `rank` smaller ones before it when they are sorted; they change places. */
+static double of_rank(double *numbers, Py_ssize_t count, Py_ssize_t rank)
+{
+    Py_ssize_t low = 0, high = count - 1;
+    while (low < high) {
+        double middle = numbers[low + (high - low) / 2];
+        Py_ssize_t i = low, j = high;
+        while (i <= j) {
+            while (numbers[i] < middle)
+                i++;
+            while (numbers[j] > middle)
+                j--;
+            if (i <= j) {
+                double number = numbers[i];
+                numbers[i++] = numbers[j];
+                numbers[j--] = number;
+            }
+        }
+        if (rank <= j)
+            high = j;
+        else if (rank >= i)
+            low = i;
+        else
+            break;
+    }
+    return numbers[rank];
+}
+
+/* What channels.py says of the sums of channels: how many live, how many of these are lost, the worst and its ratio. */
+typedef struct {
+    Py_ssize_t live, lost, worst;
+    double ratio;
+} judged_t;
+
+typedef struct {
+    double floor, lost, median, common;
+} limits_t;
+
+static int judge(const double *errors, const double *values, Py_ssize_t count, limits_t limits, judged_t *judged)
+{
+    double sum = 0, most = 0, common = limits.common, least = 0;
+    Py_ssize_t beyond = 0, least_at = 0;
+    double *sorted = malloc((size_t)count * sizeof *sorted);
+    if (!sorted)
+        return 0;
+    memset(judged, 0, sizeof *judged);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        sum += errors[i] + values[i];
+        most = values[i] > most ? values[i] : most;
+    }
+    if (sum <= DBL_MAX) {
+        memcpy(sorted, errors, (size_t)count * sizeof *sorted);
+        double median = limits.median * of_rank(sorted, count, count / 2);
+        common = median > common ? median : common;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            int lives = values[i] > limits.floor * most, is_lost = lives && errors[i] / values[i] >= limits.lost;
+            judged->live += lives;
+            judged->lost += is_lost;
+            beyond += is_lost && errors[i] > common;
+        }
+        int are_few = 2 * judged->lost < judged->live, found = 0;
+        if (are_few)
+            judged->lost = beyond;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            double ratio = errors[i] / values[i];
+            if (!(values[i] > limits.floor * most))
+                continue;
+            if ((!are_few || errors[i] > common) && (!found || ratio >= judged->ratio)) {
+                found = 1;
+                judged->ratio = ratio;
+                judged->worst = i;
+            }
+            if (!least_at || ratio < least) {
+                least = ratio;
+                least_at = i + 1;
+            }
+        }
+        if (!found && least_at) {
+            judged->ratio = least;
+            judged->worst = least_at - 1;
+        }
+    }
+    free(sorted);
+    return 1;
 }
 
 /* One side of a pair: rows and columns at strides in bytes, and what integers mean: (value - zero) * scale. Where there
@@ -632,7 +718,26 @@ static PyObject *py_sums(PyObject *module, PyObject *args)
     return results;
 }
 
+static PyObject *py_judged(PyObject *module, PyObject *args)
+{
+    unsigned long long sums;
+    Py_ssize_t count;
+    limits_t limits;
+    judged_t judged;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Kndddd:judged", &sums, &count, &limits.floor, &limits.lost, &limits.median,
+                          &limits.common))
+        return NULL;
+    const double *errors = (const double *)(uintptr_t)sums;
+    if (count < 1 || !judge(errors, errors + count, count, limits, &judged))
+        return PyErr_NoMemory();
+    if (!judged.live)
+        Py_RETURN_NONE;
+    return Py_BuildValue("nnd", judged.lost, judged.worst, judged.ratio);
+}
+
 static PyMethodDef methods[] = {
+    {"judged", py_judged, METH_VARARGS, "Of sums of channels: how many are lost, the worst and its RMSE."},
     {"sums", py_sums, METH_VARARGS, "The sums and counts of parts, each a list of tables of a pair; see pair_t."},
     {"vectors", py_vectors, METH_NOARGS, "The vectors in use."},
     {"use", py_use, METH_VARARGS, "Use these vectors; False where this processor has none. For tests."},

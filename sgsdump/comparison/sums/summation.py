@@ -42,7 +42,7 @@ _TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int1
 _KINDS = {np.dtype(dtype): kind for kind, dtype in enumerate(_TYPES)}
 _LARGEST_ZERO_POINT = 1 << 30
 SHORT, PERIOD = 16, 8192  # of the kernel: see there
-_KERNEL = kernel("sgsdump.comparison.sums.kernel", INTERFACE=5, LANES=LANES, CHUNK=CHUNK)
+_KERNEL = kernel("sgsdump.comparison.sums.kernel", INTERFACE=6, LANES=LANES, CHUNK=CHUNK)
 _MANY = 4  # parts that are worth threads of their own
 _ONE_AT_A_TIME = threading.Lock()
 _LOCAL = threading.local()
@@ -283,6 +283,18 @@ def sums_channels(pair: ToSum, axis: int) -> bool:
     tables = [table for part in parts(array, pair.benchmark.array) for table in part]
     side = 1 if axis == 3 else 0
     return all(table.a.shape[side] == array.shape[axis] <= PERIOD for table in tables)
+
+
+def judged_channels(
+    channels: ChannelSums, floor: float, lost: float, median: float, common: float
+) -> tuple[int, int, float] | None | bool:
+    """As ``channels.py`` judges, by the kernel; False where there is none."""
+    if _KERNEL is None:
+        return False
+    judged: tuple[int, int, float] | None = _KERNEL.judged(
+        address_of(channels.totals), channels.count, floor, lost, median, common
+    )
+    return judged
 
 
 def _wanted(picked: Picked, whole: np.ndarray, part: np.ndarray) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -148,10 +149,15 @@ class ChannelSums:
     __slots__ = ("axis", "count", "inner", "skip", "totals", "whole")
 
     def __init__(self, shape: tuple[int, ...], axis: int):
-        self.axis, self.count, self.inner = axis, shape[axis], math.prod(shape[axis + 1 :])
-        self.skip = max(1, math.prod(shape) // max(self.count, 1) // ENOUGH)
+        self.axis, self.count = axis, shape[axis]
+        self.inner, self.skip = _inner_and_skip(shape, axis)
         self.totals = np.zeros((2, self.count))
         self.whole = False
+
+
+@lru_cache(maxsize=1024)
+def _inner_and_skip(shape: tuple[int, ...], axis: int) -> tuple[int, int]:
+    return math.prod(shape[axis + 1 :]), max(1, math.prod(shape) // max(shape[axis], 1) // ENOUGH)
 
 
 class ToSum(NamedTuple):
