@@ -10,7 +10,10 @@ CHUNK: int
 Channels = tuple[int, int, int, int, int]  # see channels_t; the address of its sums last
 
 # Of each part, which is a list of tables, the sums and counts; the error where a file cannot be read, 0 if it is short.
-def sums(parts: list[list[tuple[Side, Side, Size, Channels]]], scratch: int, /) -> list[tuple[list[float], list[int]] | int]: ...
+def sums(
+    parts: list[list[tuple[Side, Side, Size, Channels]]], scratch: int, /
+) -> list[tuple[list[float], list[int]] | int]: ...
+
 # Of a channels' sums (address, count) by the floor, LOST, the factor of the median and the least common error: how many
 # are lost, the worst one and its RMSE.
 def judged(

@@ -33,7 +33,7 @@ from sgsdump.comparison.sums.tiles import (
     parts,
 )
 from sgsdump.errors import ValuesError
-from sgsdump.files.mapped import OpenFile, address_of, in_memory, kept_open, opened
+from sgsdump.files.mapped import MappedFile, OpenFile, address_of, file_of, in_memory, kept_open, opened
 from sgsdump.tensors.kernels import kernel
 from sgsdump.tensors.tensor import Values
 
@@ -211,11 +211,11 @@ def _kernel_sums(works: Sequence[tuple[ToSum, _Work]]) -> list[list[Part] | Valu
         return []
     assert _KERNEL is not None, "asked of pairs only that takes() accepts"
     with kept_open():
-        files: set[OpenFile] = set()
+        files: dict[MappedFile | None, OpenFile | None] = {None: None}
         described = [_described_parts(pair, work, files) for pair, work in works]
         results = iter(_KERNEL.sums([part for pair_parts in described for part in pair_parts], _scratch()))
         summed = [_whole([next(results) for _ in pair_parts]) for pair_parts in described]
-        for file in files:
+        for file in filter(None, files.values()):
             file.check()
     return summed
 
@@ -229,12 +229,12 @@ def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
     return ValuesError(f"a mapped file cannot be read any more: {why}")
 
 
-def _described_parts(pair: ToSum, work: _Work, files: set[OpenFile]) -> list[list[tuple]]:
+def _described_parts(pair: ToSum, work: _Work, files: dict[MappedFile | None, OpenFile | None]) -> list[list[tuple]]:
     """``files`` gets those that are read."""
     picked = pair.picked if pair.picked and pair.is_flat else (None, None)
-    a = _Side(pair.sample, opened(pair.sample.array), picked[0])
-    b = _Side(pair.benchmark, opened(pair.benchmark.array), picked[1])
-    files.update(file for file in (a.file, b.file) if file is not None)
+    a, b = (
+        _Side(side, _opened(side.array, files), of_side) for side, of_side in zip((pair.sample, pair.benchmark), picked)
+    )
     if work is None:
         size = pair.sample.array.size
         return [[(a.row(), b.row(), (1, size, 1, min(size, CHUNK)), _channels_of_row(pair.channels, 0))]]
@@ -242,6 +242,14 @@ def _described_parts(pair: ToSum, work: _Work, files: set[OpenFile]) -> list[lis
         [(a.table(t.a, t.is_flat), b.table(t.b, t.is_flat), (*t.a.shape, *t.tile), _channels_of(pair, t)) for t in part]
         for part in work
     ]
+
+
+def _opened(array: np.ndarray, files: dict[MappedFile | None, OpenFile | None]) -> OpenFile | None:
+    """A pair's batch has no more files than are kept open, so that each is opened once."""
+    data = file_of(array)
+    if data not in files:
+        files[data] = opened(array)
+    return files[data]
 
 
 _NO_CHANNELS = (0, 0, 1, 0, 0)
@@ -287,7 +295,7 @@ def sums_channels(pair: ToSum, axis: int) -> bool:
 
 def judged_channels(
     channels: ChannelSums, floor: float, lost: float, median: float, common: float
-) -> tuple[int, int, float] | None | bool:
+) -> tuple[int, int, float] | bool | None:
     """As ``channels.py`` judges, by the kernel; False where there is none."""
     if _KERNEL is None:
         return False
