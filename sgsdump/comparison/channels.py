@@ -19,6 +19,7 @@ from sgsdump.comparison.sums.tiles import ChannelSums, ToSum
 LOST = 0.5
 _FEWEST, _FEWEST_VALUES = 2, 8
 _FLOOR = 1e-7  # of the loudest channel, what a float32 sum over all channels may leave anywhere
+_MEDIAN = 64  # of the kernel: channels of which the median is that of all, at least
 _COMMON = 4.0  # times the median channel's mean error, what any channel may have
 
 
@@ -71,12 +72,18 @@ def merged_channels(runs: Sequence[Channels | None]) -> Channels | None:
     return max(judged, key=lambda run: (run.lost, run.worst_rmse), default=None)
 
 
+def _median(errors: Sequence[float]) -> float:
+    """Of at most twice _MEDIAN of them, evenly chosen."""
+    chosen = sorted(errors[:: max(1, len(errors) // _MEDIAN)])
+    return chosen[len(chosen) // 2]
+
+
 def _judged(
     errors: Sequence[float], values: Sequence[float], live: Sequence[int], taken: float, step: float, count: int
 ) -> Channels | None:
     if not live:
         return None
-    common = max(_COMMON * sorted(errors)[count // 2], step * taken)
+    common = max(_COMMON * _median(errors), step * taken)
     ratios = [(errors[index] / values[index], index) for index in live]
     lost = [index for ratio, index in ratios if ratio >= LOST]
     if 2 * len(lost) < len(live):

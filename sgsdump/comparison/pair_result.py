@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.comparison.channels import channel_sums, channels_of
+from sgsdump.comparison.channels import Channels, channel_sums, channels_of
 from sgsdump.comparison.details import details_of
 from sgsdump.comparison.layout_match import (
     RETRY_BELOW,
@@ -247,10 +247,20 @@ class Measures:
             notes.append(IN_STEPS if in_steps else "")
         retried, sums = measured.cos_untried is not None, measured.sums
         if started.channels is not None and started.channels.whole and sums.d1 and not retried:
-            channels = channels_of(started.channels, sums.count, step_of(pair))
+            channels = self._channels(started, started.channels)
             extras = Extras(channels=channels) if extras is NO_EXTRAS else replace(extras, channels=channels)
         row = row_of(pair, sums, "; ".join(filter(None, notes)), extras, bool(equality))
         return row.replaced(retried=True) if retried else row
+
+    def _channels(self, started: Started, share: ChannelSums) -> Channels | None:
+        """How the channels differ: by all values where a share of them shows some that are lost."""
+        fit, step = started.fit, step_of(started.pair)
+        channels = channels_of(share, fit.a.array.size, step)
+        if channels is None or not channels.lost or share.skip == 1:
+            return channels
+        of_all = ChannelSums(fit.a.array.shape, share.axis, skip=1)
+        [sums] = sums_of_each([ToSum(fit.a, fit.b, started.by_kernel, None, of_all)], self.threads)
+        return channels if isinstance(sums, SgsdumpError) else channels_of(of_all, fit.a.array.size, step)
 
     def fitted(self, pair: Pair) -> tuple[Values, Values]:
         """Both sides in layouts that fit. Raises ValuesError when they do not."""

@@ -43,7 +43,9 @@
 #define BLOCK 16 /* columns packed at a time: a cache line of floats */
 #define SHORT 16 /* values of a channel that lie together: less are taken by the period of the channels */
 #define PERIOD 8192 /* values after which the first channel comes again, at most */
-#define LEAST 64 /* of them that are taken at once */
+#define LEAST 32 /* of them that are taken at once */
+#define MEDIAN 64 /* channels of which the median is that of all, at least */
+#define TURNS 4  /* of the channels that are taken at once */
 
 #if defined(__GNUC__) || defined(__clang__)
 #define INLINE static inline __attribute__((always_inline))
@@ -180,7 +182,6 @@ INLINE float float_at(const char *values, size_t index)
 INLINE void add_run(const char *a, const char *b, size_t size, size_t skip, double *error, double *value)
 {
     float d[LEAST] = {0}, s[LEAST] = {0};
-    double errors = 0, values = 0;
     size_t i = 0;
     for (; i + LEAST <= size; i += skip * LEAST)
         for (size_t j = 0; j < LEAST; j++) {
@@ -193,12 +194,13 @@ INLINE void add_run(const char *a, const char *b, size_t size, size_t skip, doub
         d[j] += fabsf(x - y);
         s[j] += fabsf(y);
     }
-    for (size_t j = 0; j < LEAST; j++) {
-        errors += d[j];
-        values += s[j];
-    }
-    *error += errors;
-    *value += values;
+    for (size_t half = LEAST / 2; half; half /= 2)
+        for (size_t j = 0; j < half; j++) {
+            d[j] += d[j + half];
+            s[j] += s[j + half];
+        }
+    *error += d[0];
+    *value += s[0];
 }
 
 /* Values of channels that take turns, from the one of `start` on. */
@@ -216,7 +218,19 @@ INLINE void add_turns(const char *a, const char *b, size_t size, size_t start, s
         s[at_turn] += fabsf(y);
         at_turn = at_turn + 1 == turn ? 0 : at_turn + 1;
     }
-    for (; i + period <= size; i += skip * period)
+    const size_t step = skip * period;
+    for (; i + (TURNS - 1) * step + period <= size; i += TURNS * step)
+        for (size_t j = 0; j < period; j++) {
+            float error = d[j], value = s[j];
+            for (size_t turns = 0; turns < TURNS; turns++) {
+                float x = float_at(a, i + turns * step + j), y = float_at(b, i + turns * step + j);
+                error += fabsf(x - y);
+                value += fabsf(y);
+            }
+            d[j] = error;
+            s[j] = value;
+        }
+    for (; i + period <= size; i += step)
         for (size_t j = 0; j < period; j++) {
             float x = float_at(a, i + j), y = float_at(b, i + j);
             d[j] += fabsf(x - y);
@@ -227,7 +241,12 @@ INLINE void add_turns(const char *a, const char *b, size_t size, size_t start, s
         d[j] += fabsf(x - y);
         s[j] += fabsf(y);
     }
-    for (size_t j = 0, left = inner, channel = 0; j < period; j++) {
+    for (size_t first = 0; inner == 1 && first < period; first += count)
+        for (size_t channel = 0; channel < count; channel++) {
+            errors[channel] += d[first + channel];
+            values[channel] += s[first + channel];
+        }
+    for (size_t j = 0, left = inner, channel = 0; inner > 1 && j < period; j++) {
         errors[channel] += d[j];
         values[channel] += s[j];
         if (!--left) {
@@ -298,52 +317,57 @@ typedef struct {
     double floor, lost, median, common;
 } limits_t;
 
-static int judge(const double *errors, const double *values, Py_ssize_t count, limits_t limits, judged_t *judged)
+/* Of at most twice MEDIAN of them, evenly chosen. */
+static double median_of(const double *numbers, Py_ssize_t count)
 {
-    double sum = 0, most = 0, common = limits.common, least = 0;
-    Py_ssize_t beyond = 0, least_at = 0;
-    double *sorted = malloc((size_t)count * sizeof *sorted);
-    if (!sorted)
-        return 0;
-    memset(judged, 0, sizeof *judged);
+    double chosen[2 * MEDIAN];
+    Py_ssize_t every = count / MEDIAN > 1 ? count / MEDIAN : 1, number = 0;
+    for (Py_ssize_t i = 0; i < count; i += every)
+        chosen[number++] = numbers[i];
+    return of_rank(chosen, number, number / 2);
+}
+
+static judged_t judge(const double *errors, const double *values, Py_ssize_t count, limits_t limits)
+{
+    double sum = 0, most = 0, common = limits.common, floor, least = 0;
+    Py_ssize_t beyond = 0;
+    judged_t judged = {0, 0, -1, 0};
+    Py_ssize_t least_at = -1;
     for (Py_ssize_t i = 0; i < count; i++) {
         sum += errors[i] + values[i];
         most = values[i] > most ? values[i] : most;
     }
-    if (sum <= DBL_MAX) {
-        memcpy(sorted, errors, (size_t)count * sizeof *sorted);
-        double median = limits.median * of_rank(sorted, count, count / 2);
-        common = median > common ? median : common;
-        for (Py_ssize_t i = 0; i < count; i++) {
-            int lives = values[i] > limits.floor * most, is_lost = lives && errors[i] / values[i] >= limits.lost;
-            judged->live += lives;
-            judged->lost += is_lost;
-            beyond += is_lost && errors[i] > common;
+    if (!(sum <= DBL_MAX))
+        return judged;
+    floor = limits.floor * most;
+    double median = limits.median * median_of(errors, count);
+    common = median > common ? median : common;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int is_live = values[i] > floor, is_lost = is_live & (errors[i] >= limits.lost * values[i]);
+        judged.live += is_live;
+        judged.lost += is_lost;
+        beyond += is_lost & (errors[i] > common);
+    }
+    int are_few = 2 * judged.lost < judged.live;
+    if (are_few)
+        judged.lost = beyond;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!(values[i] > floor))
+            continue;
+        if ((!are_few || errors[i] > common) && errors[i] / values[i] >= judged.ratio) {
+            judged.ratio = errors[i] / values[i];
+            judged.worst = i;
         }
-        int are_few = 2 * judged->lost < judged->live, found = 0;
-        if (are_few)
-            judged->lost = beyond;
-        for (Py_ssize_t i = 0; i < count; i++) {
-            double ratio = errors[i] / values[i];
-            if (!(values[i] > limits.floor * most))
-                continue;
-            if ((!are_few || errors[i] > common) && (!found || ratio >= judged->ratio)) {
-                found = 1;
-                judged->ratio = ratio;
-                judged->worst = i;
-            }
-            if (!least_at || ratio < least) {
-                least = ratio;
-                least_at = i + 1;
-            }
-        }
-        if (!found && least_at) {
-            judged->ratio = least;
-            judged->worst = least_at - 1;
+        if (judged.worst < 0 && (least_at < 0 || errors[i] / values[i] < least)) {
+            least = errors[i] / values[i];
+            least_at = i;
         }
     }
-    free(sorted);
-    return 1;
+    if (judged.worst < 0) {
+        judged.ratio = least;
+        judged.worst = least_at;
+    }
+    return judged;
 }
 
 /* One side of a pair: rows and columns at strides in bytes, and what integers mean: (value - zero) * scale. Where there
@@ -723,15 +747,13 @@ static PyObject *py_judged(PyObject *module, PyObject *args)
     unsigned long long sums;
     Py_ssize_t count;
     limits_t limits;
-    judged_t judged;
     (void)module;
     if (!PyArg_ParseTuple(args, "Kndddd:judged", &sums, &count, &limits.floor, &limits.lost, &limits.median,
                           &limits.common))
         return NULL;
     const double *errors = (const double *)(uintptr_t)sums;
-    if (count < 1 || !judge(errors, errors + count, count, limits, &judged))
-        return PyErr_NoMemory();
-    if (!judged.live)
+    judged_t judged = judge(errors, errors + count, count, limits);
+    if (judged.worst < 0)
         Py_RETURN_NONE;
     return Py_BuildValue("nnd", judged.lost, judged.worst, judged.ratio);
 }

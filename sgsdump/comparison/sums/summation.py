@@ -133,7 +133,9 @@ def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] |
         return result
 
     shape, of_all = pair.sample.array.shape, pair.channels
-    channels = [of_all and ChannelSums(shape, of_all.axis) for _ in work]  # of each part, as parts go side by side
+    channels = [
+        of_all and ChannelSums(shape, of_all.axis, of_all.skip) for _ in work
+    ]  # of each part, as parts go side by side
     try:
         if threads == 1 or len(work) < _MANY:
             results = list(map(summed, work, channels))
@@ -152,7 +154,7 @@ def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] |
 
 def _add_channels(pair: ToSum, channels: ChannelSums) -> None:
     """The sums of the channels where there is no kernel, or it does not take the pair."""
-    start = 0
+    start, channels.skip = 0, 1
     with np.errstate(all="ignore"):
         for _, b, d in _float_chunks(pair.sample, pair.benchmark):
             of = (np.arange(start, start + b.size) // channels.inner) % channels.count
