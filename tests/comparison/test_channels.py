@@ -39,7 +39,7 @@ def test_a_channel_that_a_share_shows_as_lost_is_judged_by_all_its_values(axis):
     np.moveaxis(sample, axis, 0)[3].reshape(-1)[-64 * 64 // 4 :] = 0  # by 1 in the last quarter
     dumps = [Dump([Record("out", 0, 0, "Conv", Tensor.of("c", v, layout=layout))]) for v in (sample, benchmark)]
     [row] = compare(*dumps).rows
-    assert 64 * 64 > 2 * ENOUGH and row.channels is not None and (row.channels.lost, row.channels.worst) == (1, 3)
+    assert 2 * ENOUGH < 64 * 64 and row.channels is not None and (row.channels.lost, row.channels.worst) == (1, 3)
     of_channel = [np.moveaxis(side, axis, 0)[3].astype(np.float64) for side in (sample, benchmark)]
     exact = np.abs(of_channel[0] - of_channel[1]).sum() / np.abs(of_channel[1]).sum()
     assert row.channels.worst_rmse == pytest.approx(exact, rel=1e-6)
