@@ -49,6 +49,8 @@ def argument_findings(
     rows: Sequence[Row], pairs: Iterable[Pair], sample: Network, benchmark: Network
 ) -> tuple[Finding, ...]:
     """Arguments, types and weights that differ, in the order in which their operators ran."""
+    if not (sample and benchmark) and not any(row.dtype_note for row in rows) and _first_outside(rows) is None:
+        return ()
     partners = {pair.benchmark.op_index: pair.sample.op_index for pair in pairs}
     of_operator: defaultdict[int, list[tuple[int, Row]]] = defaultdict(list)
     for place, row in enumerate(rows):
@@ -83,7 +85,10 @@ def _each_weight_once(findings: Iterable[Finding]) -> Iterator[Finding]:
 def cancelled(rows: Sequence[Row], pairs: Iterable[Pair]) -> list[Row]:
     """The rows, those marked whose gradient is zero in theory: both sides hold what is left where large terms cancel,
     next to nothing beside the gradients of the module's other parameters, as a bias before a normalisation does."""
-    gradients = {pair.benchmark.op_index for pair in pairs if _GRADIENT in pair.benchmark.name.split(".")}
+    named = [pair.benchmark for pair in pairs if _GRADIENT in pair.benchmark.name]
+    gradients = {record.op_index for record in named if _GRADIENT in record.name.split(".")}
+    if not gradients:
+        return list(rows)
     largest: defaultdict[int, float] = defaultdict(float)
     for row in rows:
         if row.op_index in gradients:
@@ -106,6 +111,8 @@ def _size(row: Row, of_sides: Callable[..., float] = min) -> float:
 
 def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, ...]:
     """The ``arguments``, after the first operator that differs by more than rounding where none explains it."""
+    if not any(row.by_flow or row.module or row.io == "in" for row in rows):
+        return tuple(arguments)  # nothing is placed
     first = first_difference(rows, beyond_rounding=True)
     if first is None or not first.is_placed:
         return tuple(arguments)
@@ -162,11 +169,14 @@ def _of_weight(call: _Call, row: Row, what: str, name: str) -> Finding:
 
 
 def _from_outside(rows: Sequence[Row], calls: Mapping[int, _Call]) -> Finding | None:
+    first = _first_outside(rows)
+    return None if first is None else _of_weight(calls[first.op_index], first, "input", first.name)
+
+
+def _first_outside(rows: Sequence[Row]) -> Row | None:
     """The first input that differs before any output does: a weight, or what the program is fed with."""
     first = next((r for r in rows if differs(r) and not is_rounding(r) and not r.misnamed), None)
-    if first is None or (first.io == "out" and first.op_type != DATA):
-        return None
-    return _of_weight(calls[first.op_index], first, "input", first.name)
+    return None if first is None or (first.io == "out" and first.op_type != DATA) else first
 
 
 def _types(calls: Iterable[_Call]) -> Iterator[tuple[int, Finding]]:

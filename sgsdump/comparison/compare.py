@@ -161,7 +161,8 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         misnamed: Mapping[int, Misnamed] = {}
         if probes and any(map(is_suspicious, results)):
             held = {"benchmark": compared(benchmark, options.inputs), "sample": compared(sample, options.inputs)}
-            misnamed = find_misnamed(pairs, results, held, probes, pool.map)
+            with kept_open():
+                misnamed = find_misnamed(pairs, results, held, probes, pool.map)
     _mark_rearranged(pairs, results, options.measures)
     outputs = network_outputs(sample) | network_outputs(benchmark) if misnamed else frozenset()
     rows: list[Row] = []
@@ -302,8 +303,8 @@ def _finished(
         if probes and picked:
             probes.keep(started.pair.sample, started.pair.benchmark, picked)
         if probes and are_mapped and is_suspicious(result):
-            probes.of(started.pair.sample)
-            probes.of(started.pair.benchmark)
+            probes.of(started.pair.sample, started.loaded[0])
+            probes.of(started.pair.benchmark, started.loaded[1])
         yield result
 
 

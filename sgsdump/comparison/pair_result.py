@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.comparison.channels import channel_sums, channels_of
+from sgsdump.comparison.channels import Channels, channel_sums, channels_of
 from sgsdump.comparison.details import details_of
 from sgsdump.comparison.layout_match import (
     RETRY_BELOW,
@@ -33,7 +33,7 @@ from sgsdump.comparison.layout_match import (
 )
 from sgsdump.comparison.metrics import Accumulator, Counts, Metric, Settings, Sums, cos
 from sgsdump.comparison.own_metric import Asked, OwnMetric, measured_by, sorted_out
-from sgsdump.comparison.row import DIFFER, EQUAL, NO_EXTRAS, Extras, Failed, Row, row_of
+from sgsdump.comparison.row import DIFFER, EQUAL, NO_EXTRAS, Extras, Failed, Row, row_of, step_of
 from sgsdump.comparison.stored_integers import (
     IN_STEPS,
     Differences,
@@ -151,7 +151,8 @@ def _odd(figures: Statistics) -> tuple[int, int, int]:
 
 class Started(NamedTuple):
     """A pair in layouts that fit, notes, and the accumulators that are wanted; its sums are still to be made.
-    ``looks_again``: its metrics need all values once more; ``by_kernel``: the kernel takes it."""
+    ``looks_again``: its metrics need all values once more; ``by_kernel``: the kernel takes it; ``loaded``: the values
+    of both records, where the layouts that fit are the records' own."""
 
     pair: Pair
     fit: Fit
@@ -160,6 +161,7 @@ class Started(NamedTuple):
     looks_again: bool
     by_kernel: bool
     channels: ChannelSums | None = None
+    loaded: tuple[Values, Values] | tuple[None, None] = (None, None)
 
     def to_sum(self, picked: tuple[Picked, Picked] | None = None) -> ToSum:
         """``picked``, of the sides as stored, is picked up on the way where it can be."""
@@ -243,13 +245,22 @@ class Measures:
             extras = self._extras(pair, measured, accumulators)
             in_steps = extras.integers and not extras.integers.identical and measured_in_steps(pair)
             notes.append(IN_STEPS if in_steps else "")
-        row = row_of(pair, measured.sums, "; ".join(filter(None, notes)), extras, bool(equality))
-        if measured.cos_untried is not None:
-            return row.replaced(retried=True)
-        if started.channels is None or not started.channels.whole or not measured.sums.d1:
-            return row
-        channels = channels_of(started.channels, row.count, row.step)
-        return row if channels is None else replace(row, extras=replace(row.extras, channels=channels))
+        retried, sums = measured.cos_untried is not None, measured.sums
+        if started.channels is not None and started.channels.whole and sums.d1 and not retried:
+            channels = self._channels(started, started.channels)
+            extras = Extras(channels=channels) if extras is NO_EXTRAS else replace(extras, channels=channels)
+        row = row_of(pair, sums, "; ".join(filter(None, notes)), extras, bool(equality))
+        return row.replaced(retried=True) if retried else row
+
+    def _channels(self, started: Started, share: ChannelSums) -> Channels | None:
+        """How the channels differ: by all values where a share of them shows some that are lost."""
+        fit, step = started.fit, step_of(started.pair)
+        channels = channels_of(share, fit.a.array.size, step)
+        if channels is None or not channels.lost or share.skip == 1:
+            return channels
+        of_all = ChannelSums(fit.a.array.shape, share.axis, skip=1)
+        [sums] = sums_of_each([ToSum(fit.a, fit.b, started.by_kernel, None, of_all)], self.threads)
+        return channels if isinstance(sums, SgsdumpError) else channels_of(of_all, fit.a.array.size, step)
 
     def fitted(self, pair: Pair) -> tuple[Values, Values]:
         """Both sides in layouts that fit. Raises ValuesError when they do not."""
@@ -270,6 +281,7 @@ class Measures:
         a = values_of(sample, quants[0])
         benchmark = pair.benchmark.tensor if as_stored else pair.benchmark.tensor.logical()
         b = values_of(benchmark, quants[1])
+        loaded = (None, None) if as_stored or quants != (None, None) else (a, b)
         notes = [pair.note, _conversion_note(pair, as_stored)]
         if pair.parts:
             a, b = without_alignment(a, b, pair.parts)
@@ -282,10 +294,10 @@ class Measures:
         kinds += (Differences,) if are_quantised or are_indices(pair) else ()
         looks_again = bool(kinds or self.own or self.vendor or self.details)
         fitted = _fit(a, b, (None, None) if as_stored else _layouts(sample, benchmark))
-        started = Started(pair, fitted, notes, kinds, looks_again, takes(fitted.a) and takes(fitted.b))
-        if are_indices(pair) or as_stored:
-            return started
-        return started._replace(channels=channel_sums(started.to_sum(), _order_of_axes(pair, fitted.turn)))
+        by_kernel, channels = takes(fitted.a) and takes(fitted.b), None
+        if not are_indices(pair) and not as_stored:
+            channels = channel_sums(ToSum(fitted.a, fitted.b, by_kernel), _order_of_axes(pair, fitted.turn))
+        return Started(pair, fitted, notes, kinds, looks_again, by_kernel, channels, loaded)
 
     def _matched(self, started: Started, sums: Sums) -> Measured:
         fitted = started.fit

@@ -19,7 +19,7 @@ from sgsdump.comparison.stored_integers import StoredIntegers
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.formats.sigmastar.record_header import word_of
 from sgsdump.tensors.dtypes import name_of
-from sgsdump.tensors.tensor import Quant, TensorInfo
+from sgsdump.tensors.tensor import TensorInfo
 
 SURE = 1e-3  # an RMSE that no two different tensors have; other float runtimes agree to 1e-5
 LEAST = sys.float_info.min  # what is known of an error that is not 0
@@ -388,15 +388,17 @@ def row_of(pair: Pair, sums: Sums, note: str, extras: Extras = NO_EXTRAS, equal:
         Context(
             note,
             f"dtypes differ: sample {dtypes[0]}, benchmark {dtypes[1]}" if differ else "",
-            step=_step(sample.quant) if sample.quant is not None and benchmark.quant is None else 0.0,
+            step=step_of(pair),
         ),
         extras,
     )
 
 
-def _step(quant: Quant) -> float:
-    """One scale that is known well enough, else 0."""
-    if np.ndim(quant.scale) or quant.dtype is None:
+def step_of(pair: Pair) -> float:
+    """The scale of the quantised sample of a pair, where the benchmark has values of its own, and it is one that is
+    known well enough; else 0."""
+    quant = pair.sample.tensor.info.quant
+    if quant is None or pair.benchmark.tensor.info.quant is not None or np.ndim(quant.scale) or quant.dtype is None:
         return 0.0
     scale = float(quant.scale)
     return scale if math.isfinite(scale) and (quant.exact or scale >= PRECISE) else 0.0

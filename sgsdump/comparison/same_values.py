@@ -34,7 +34,7 @@ from sgsdump.tensors.tensor import Values, values_of
 from sgsdump.tensors.types import to_nchw, to_nhwc
 
 PROBES = 64
-WORTH = 1 << 16  # values of a tensor whose probes are picked up before it is known whether they are needed
+WORTH = 1 << 14  # values of a tensor whose probes are picked up before it is known whether they are needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +44,11 @@ class Probes:
     _rows: dict[int, np.ndarray | None] = field(default_factory=dict)
     _sizes: dict[int, int] = field(default_factory=dict)
 
-    def of(self, record: Record) -> np.ndarray | None:
-        """None where the values cannot be had."""
+    def of(self, record: Record, values: Values | None = None) -> np.ndarray | None:
+        """None where the values cannot be had; ``values`` are the record's, where they are known."""
         if id(record) not in self._rows:
             try:
-                values = values_of(record.tensor.logical())
+                values = values or values_of(record.tensor.logical())
                 self._rows[id(record)] = probe(values) if values.array.size else None
             except FileChanged:
                 raise
@@ -121,6 +121,7 @@ TABLES, CANDIDATES = 8, 32
 NEAREST = 4
 _SEED = 64
 _ROUNDING = 1e-6
+_AT_ONCE = 1 << 12  # rows whose distances are computed in one go
 
 
 def may_be_renamed(pair: Pair, outputs: Set[str]) -> bool:
@@ -287,28 +288,51 @@ def _nearest_in_buckets(targets: Rows, pool: Rows, errors: list[float]) -> Itera
     for table, order in enumerate(orders):
         ranked = codes[order, table]
         bounds.append([np.searchsorted(ranked, asked[:, table], side) for side in ("left", "right")])
-    borders = np.searchsorted(targets[0], np.arange(len(errors) + 1))
+    owners, rows = targets
     with np.errstate(all="ignore"):
-        pool_norms, norms = np.linalg.norm(pool_rows, axis=1), np.linalg.norm(targets[1], axis=1)
-        reach = (0.5 + _ROUNDING) * np.minimum(1.0, np.repeat(errors, np.diff(borders))) * norms
-    for number, (first, last) in enumerate(pairwise(borders.tolist())):
-        indices = np.concatenate(
-            [
-                orders[table][bounds[table][0][row] : min(bounds[table][1][row], bounds[table][0][row] + CANDIDATES)]
-                for table in range(TABLES)
-                for row in range(first, last)
-            ]
-        )
-        # rows are no nearer than their lengths are
-        with np.errstate(all="ignore"):
-            are_near = np.abs(pool_norms[indices] - norms[first:last, None]) <= reach[first:last, None]
-        indices = np.unique(indices[are_near.any(axis=0)])
-        if not indices.size:
-            yield []
-            continue
-        rows = targets[1][first:last]
-        part = pool_owners[indices], pool_rows[indices]
-        yield from _nearest((np.zeros(len(rows), int), rows), part, [errors[number]])
+        pool_norms, norms = np.linalg.norm(pool_rows, axis=1), np.linalg.norm(rows, axis=1)
+        reach = (0.5 + _ROUNDING) * np.minimum(1.0, np.take(errors, owners)) * norms
+        candidates = [np.empty(0, np.int64)]
+        for row, index in _in_buckets(orders, bounds):
+            # rows are no nearer than their lengths are
+            near = np.abs(pool_norms[index] - norms[row]) <= reach[row]
+            candidates.append(owners[row[near]] * len(pool_rows) + index[near])
+    target, index = np.divmod(np.unique(np.concatenate(candidates)), len(pool_rows))
+    distances = _distances(targets, pool_rows, target, index)
+    near = distances <= (0.5 * np.minimum(1.0, np.take(errors, target))) ** 2
+    target, index, distances = target[near], index[near], distances[near]
+    found = pool_owners[index[np.lexsort((distances, target))]].tolist()
+    for first, last in pairwise(np.searchsorted(target, np.arange(len(errors) + 1)).tolist()):
+        yield list(dict.fromkeys(found[first:last]))[:NEAREST]
+
+
+def _in_buckets(
+    orders: Sequence[np.ndarray], bounds: Sequence[Sequence[np.ndarray]]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """By table, rows of targets and those of the pool that lie in the same bucket."""
+    for order, (left, right) in zip(orders, bounds):
+        counts = np.minimum(right - left, CANDIDATES)
+        row = np.repeat(np.arange(len(left)), counts)
+        yield row, order[left[row] + np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)]
+
+
+def _distances(targets: Rows, pool_rows: np.ndarray, target: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """The square of the distance of each target from a row of the pool, by the target's own length; of a target's rows
+    the nearest counts."""
+    owners, rows = targets
+    borders = np.searchsorted(owners, np.arange(len(rows) + 1))
+    counts = np.diff(borders)[target]
+    starts = np.cumsum(counts) - counts
+    pair = np.repeat(np.arange(len(target)), counts)
+    row = borders[target][pair] + np.arange(len(pair)) - starts[pair]
+    squares = np.empty(len(pair))
+    with np.errstate(all="ignore"):
+        for start in range(0, len(pair), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            apart = pool_rows[index[pair[part]]] - rows[row[part]]
+            squares[part] = np.einsum("ij,ij->i", apart, apart)
+        squares /= (rows**2).sum(1)[row]
+    return np.fmin.reduceat(squares, starts) if len(starts) else squares
 
 
 def _directions(rows: np.ndarray) -> np.ndarray:

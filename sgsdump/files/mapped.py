@@ -8,7 +8,8 @@ matter of the system's file cache.
 A view dies with its file: where another program truncates the file, the next look at the view ends the process by
 SIGBUS, and where it is rewritten, the view shows the new values. So what this package itself reads of a view it reads
 through a descriptor (``in_memory``), which makes an error of both, and users are given copies of all but the largest
-tensors. Each access compares the file with the one that was opened: device, inode, size and mtime.
+tensors. Each access compares the file with the one that was opened: device, inode, size and mtime. Within ``kept_open``
+small tensors that follow each other are read in one go, and compared with the file once.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ LET_GO = getattr(mmap, "MADV_DONTNEED", None)
 COPIED = 64 << 20  # bytes of a view up to which users are given a copy
 FEW = 1 << 16  # bytes that are not worth a call of the system
 KEPT = 8  # files that a thread keeps open
+_AT_ONCE = 1 << 18  # bytes that are read of a file that is kept open, where a small part is asked for
 _AROUND = 2 << 20  # the system maps up to so much around a page that is asked for
 _PIECE = 8 << 20
 _ORDERED = 1 << 20
@@ -44,6 +46,7 @@ _NPY = b"\x93NUMPY"
 MAPPED = 8  # files that stay mapped though no view is of them
 _FEW_PAGES = 1 << 20  # bytes that are read whole sooner than value by value
 _LOCAL = threading.local()
+_NOTHING = np.empty(0, np.uint8)
 _MAPPING = threading.Lock()
 _MAPPED: weakref.WeakKeyDictionary[Source, None] = weakref.WeakKeyDictionary()
 
@@ -92,7 +95,11 @@ class Source:
 
     def data(self) -> MappedFile:
         """The file, mapped. Raises FileChanged."""
-        self.check()
+        files = getattr(_LOCAL, "kept", None)
+        if files is None or self.path is None:
+            self.check()
+        elif self.key not in files:
+            _kept(files, self)  # what is read of the view is read through this descriptor, and checked
         data = self._mapped()
         if data is None:
             descriptor = self.open()
@@ -129,18 +136,35 @@ class Source:
         """Bytes of the file, read into memory. Raises FileChanged where it changed before or meanwhile."""
         if self.path is None or not hasattr(os, "pread"):
             return np.frombuffer(self.data(), np.uint8, size, offset)
-        bytes_read = np.empty(size, np.uint8)
-        kept = _kept(_LOCAL.kept, self) if hasattr(_LOCAL, "kept") else None
-        descriptor = self.open() if kept is None else kept
+        files = getattr(_LOCAL, "kept", None)
+        if files is not None:
+            file = _kept(files, self)
+            if size <= FEW:
+                return self._read_around(file, offset, size)
+            return self._read(file.descriptor, offset, size)
+        descriptor = self.open()
         try:
-            done = 0
-            while done < size and (count := os.preadv(descriptor, [bytes_read[done:].data], offset + done)):
-                done += count
-            if done < size or identity(os.fstat(descriptor)) != self.identity:
-                raise _changed(self.path)
+            return self._read(descriptor, offset, size)
         finally:
-            if kept is None:
-                os.close(descriptor)
+            os.close(descriptor)
+
+    def _read_around(self, file: _KeptFile, offset: int, size: int) -> np.ndarray:
+        """A small part, with what follows it where parts are asked for in their order: a call of the system costs more
+        than that."""
+        start = offset - file.start
+        if start < 0 or start + size > len(file.bytes_read):
+            follows = 0 <= start <= len(file.bytes_read) + FEW
+            at_once = max(size, min(_AT_ONCE, len(self) - offset)) if follows else size
+            file.bytes_read, file.start, start = self._read(file.descriptor, offset, at_once), offset, 0
+        return file.bytes_read[start : start + size]
+
+    def _read(self, descriptor: int, offset: int, size: int) -> np.ndarray:
+        bytes_read = np.empty(size, np.uint8)
+        done = 0
+        while done < size and (count := os.preadv(descriptor, [bytes_read[done:].data], offset + done)):
+            done += count
+        if done < size or identity(os.fstat(descriptor)) != self.identity:
+            raise _changed(self.path)
         return bytes_read
 
     def __len__(self) -> int:
@@ -150,6 +174,15 @@ class Source:
         """Bytes, as of one mapped, but read into memory."""
         start, stop, _ = part.indices(len(self))
         return self.read(start, max(0, stop - start)).tobytes()
+
+
+class _KeptFile:
+    """A file that a thread keeps open, and what was read of it last, from ``start`` on."""
+
+    __slots__ = ("bytes_read", "descriptor", "start")
+
+    def __init__(self, descriptor: int):
+        self.descriptor, self.start, self.bytes_read = descriptor, 0, _NOTHING
 
 
 class MappedFile(mmap.mmap):
@@ -232,9 +265,17 @@ def in_memory(array: np.ndarray, most: float = math.inf) -> np.ndarray:
     """The array; a view of a mapped file read into memory, in the same order, where it takes no more than ``most``
     bytes. Raises FileChanged where the file is not as it was opened."""
     data = file_of(array)
-    if data is None or data.path is None or not hasattr(os, "preadv"):
-        return array
-    first, size = _reach(array)
+    return array if data is None or data.path is None or not hasattr(os, "preadv") else _read(array, data, most)
+
+
+def _read(array: np.ndarray, data: MappedFile, most: float = math.inf) -> np.ndarray:
+    if array.flags.c_contiguous:
+        if array.nbytes > most:
+            return array
+        flat = data.source.read(address_of(array) - data.address, array.nbytes).view(array.dtype)
+        flat.flags.writeable = False
+        return flat.reshape(array.shape)
+    first, size = _reach(array, data)
     start = first + sum((count - 1) * stride for count, stride in zip(array.shape, array.strides) if stride < 0)
     if size > most:
         return array
@@ -260,25 +301,28 @@ def source_of(path: Path | str) -> Source:
 
 def picked(array: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """The values at flat indices (in C order), of a large view of a mapped file read one by one."""
-    if file_of(array) is not None and array.nbytes <= _FEW_PAGES:
-        array = in_memory(array)
     data = file_of(array)
-    if array.flags.c_contiguous and data is None:
-        return array.reshape(-1)[indices]
+    if data is None or data.path is None or not hasattr(os, "preadv"):
+        return _at(array, indices)
+    if array.nbytes <= _FEW_PAGES:
+        return _at(_read(array, data), indices)
     places = np.unravel_index(indices, array.shape)
-    if data is None or data.path is None:
-        return array[places]
-    first, _ = _reach(array)
+    first, _ = _reach(array, data)
     offsets = first + sum(place * stride for place, stride in zip(places, array.strides))
     with kept_open():
         parts = [data.source.read(offset, array.itemsize) for offset in np.ravel(offsets).tolist()]
     return np.concatenate(parts).view(array.dtype).reshape(np.shape(indices))
 
 
-def _reach(array: np.ndarray) -> tuple[int, int]:
+def _at(array: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    chosen: np.ndarray = (
+        array.reshape(-1)[indices] if array.flags.c_contiguous else array[np.unravel_index(indices, array.shape)]
+    )
+    return chosen
+
+
+def _reach(array: np.ndarray, data: MappedFile) -> tuple[int, int]:
     """Where in its mapped file the first element of a view lies, and how many bytes lie between its ends."""
-    data = file_of(array)
-    assert data is not None, "asked of views only"
     reach = sum((count - 1) * abs(stride) for count, stride in zip(array.shape, array.strides))
     return address_of(array) - data.address, reach + array.itemsize
 
@@ -340,7 +384,7 @@ def address_of(array: np.ndarray) -> int:
 
 def mapping_of(array: np.ndarray) -> mmap.mmap | None:
     """The mapped file that an array is a view of; None for one in memory."""
-    base: object = array
+    base: object = array.base
     while isinstance(base, np.ndarray):
         base = base.base
     if isinstance(base, memoryview):
@@ -373,7 +417,7 @@ def opened(array: np.ndarray) -> OpenFile | None:
     data = file_of(array) if hasattr(os, "pread") else None
     if data is None or data.path is None:
         return None
-    return OpenFile(_kept(_LOCAL.kept, data.source), data.address, data.source)
+    return OpenFile(_kept(_LOCAL.kept, data.source).descriptor, data.address, data.source)
 
 
 @contextmanager
@@ -387,20 +431,20 @@ def kept_open() -> Iterator[None]:
     try:
         yield
     finally:
-        for descriptor in _LOCAL.kept.values():
-            os.close(descriptor)
+        for file in _LOCAL.kept.values():
+            os.close(file.descriptor)
         del _LOCAL.kept
 
 
-def _kept(files: dict[Any, int], source: Source) -> int:
-    """The descriptor of a file that is kept open, from now on the last of them."""
-    descriptor = files.pop(source.key, None)
-    if descriptor is None:
-        descriptor = source.open()
+def _kept(files: dict[Any, _KeptFile], source: Source) -> _KeptFile:
+    """A file as it is kept open, from now on the last of them."""
+    file = files.pop(source.key, None)
+    if file is None:
+        file = _KeptFile(source.open())
         if len(files) == KEPT:
-            os.close(files.pop(next(iter(files))))
-    files[source.key] = descriptor
-    return descriptor
+            os.close(files.pop(next(iter(files))).descriptor)
+    files[source.key] = file
+    return file
 
 
 def write_array(file: IO[bytes], array: np.ndarray) -> None:
@@ -417,7 +461,7 @@ def write_array(file: IO[bytes], array: np.ndarray) -> None:
         return
     flat = array.reshape(-1).view(np.uint8)
     data = file_of(flat) if flat.nbytes > FEW else None
-    if data is not None and _sent(file, data, *_reach(flat)):
+    if data is not None and _sent(file, data, *_reach(flat, data)):
         return
     with kept_open():
         for start in range(0, flat.nbytes, _PIECE):

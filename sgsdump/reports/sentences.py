@@ -166,10 +166,10 @@ def verdict(
         return _label_in_prose(row, blobs.get(row.name, row.name))
 
     past, worst = comparison.past(thresholds), comparison.worst
+    head = tuple(headline(findings_of(comparison, thresholds), comparison, thresholds))
     if worst is None:
-        return ("No layer could be compared.", "The table of what was left out gives the reasons.")
-    findings = findings_of(comparison, thresholds)
-    head = tuple(headline(findings, comparison, thresholds))
+        why = ("The table of what was left out gives the reasons.",) if comparison.failed or not head else ()
+        return (*head, "No layer could be compared.", *why)
     count, of = len(comparison.rows), comparison.completeness.of
     compared = f"{count} compared layers{f' (of {of})' if of > count else ''}"
     if not worst.error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -259,6 +260,8 @@ def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
     """
     stored = tensor.stored_view()
     info = tensor.info if quant is None else replace(tensor.info, quant=quant)
+    if info.quant is None and _are_real(stored.dtype):
+        return Values(stored)
     if is_complex(stored.dtype) or not is_number(stored.dtype):
         return Values(real_values(in_memory(stored), tensor.info))
     if is_float(stored.dtype) or info.quant is None:
@@ -267,6 +270,11 @@ def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
         return Values(dequantise(in_memory(stored), info))
     scaling = Scaling(float(checked_scale(info, (1,)).reshape(())), info.quant.zero_point)
     return Values(stored, lambda chunk: dequantise(chunk, info), scaling)
+
+
+@lru_cache(maxsize=64)
+def _are_real(dtype: np.dtype) -> bool:
+    return is_number(dtype) and not is_complex(dtype)
 
 
 def in_device_layout(tensor: Tensor, layout: str) -> Tensor:

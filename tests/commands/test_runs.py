@@ -152,6 +152,27 @@ def test_runs_without_a_partner_and_other_trouble_are_told(
     assert status == 2 and err.count("\n") == 1 and "is of the step and rank of one of" in err
 
 
+def test_a_missing_run_is_in_the_first_line_and_has_files_of_its_own(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tree, other)
+    shutil.rmtree(other / "tensors/1_4711/2")
+    words = ["--json", tmp_path / "r.json", "--junit", tmp_path / "r.xml", "--markdown", tmp_path / "r.md"]
+    status, out, _ = said(capsys, "compare", other, tree, *words)
+    assert status == 0 and out.splitlines()[0] == "Missing in the sample: 1 run: step 2, rank 1"
+    assert said(capsys, "compare", other, tree, "--max-rmse", 0.5)[0] == 1
+    assert said(capsys, "compare", other, tree, "--max-rmse", 0.5, "--allow-missing")[0] == 0
+    document = json.loads((tmp_path / "r.step2-rank1.json").read_text())
+    assert document["findings"][0] | {"kind": "missing", "names": ["step 2, rank 1"]} == document["findings"][0]
+    assert document["completeness"]["runs"] == ["step 2, rank 1"] and not document["completeness"]["is_complete"]
+    assert 'failures="1"' in (tmp_path / "r.step2-rank1.xml").read_text()
+    assert "the sample lacks: step 2, rank 1" in (tmp_path / "r.step2-rank1.md").read_text()
+    (other / "tensors/0_4711/2/0_Add/after/outtensor0.bin").write_bytes(b"$Version=")
+    status, _, err = said(capsys, "compare", other, tree)
+    assert status == 2 and "step 2, rank 0" in err
+
+
 def test_a_run_is_held_against_a_dump_that_is_no_tree(
     tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,13 +31,13 @@ def test_both_searches_find_the_moved_tensors(monkeypatch: pytest.MonkeyPatch, e
 def test_thousands_of_copies_are_no_more_work_than_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(same_values, "EXACT", 0)
     looked_at: list[int] = []
-    nearest = same_values._nearest
+    distances = same_values._distances
 
-    def counted(targets, pool, own):
-        looked_at.append(len(pool[1]))
-        return nearest(targets, pool, own)
+    def counted(targets, pool_rows, target, index):
+        looked_at.append(len(index))
+        return distances(targets, pool_rows, target, index)
 
-    monkeypatch.setattr(same_values, "_nearest", counted)
+    monkeypatch.setattr(same_values, "_distances", counted)
     arrays = np.random.default_rng(2).standard_normal((3000, 32)).astype(np.float32)
     arrays[:600] = arrays[0]  # more than the buckets may give, and few enough to be no bucket's border
     (larger,) = pool_of(arrays[:1] * np.float32(1.5))

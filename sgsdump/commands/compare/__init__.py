@@ -349,6 +349,8 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
     if pairs.only_in_benchmark:
         missing = "; ".join(shown(str(run)) for run in pairs.only_in_benchmark)
         print(for_terminal(f"Missing in the sample: {counted(len(pairs.only_in_benchmark), 'run')}: {missing}"))
+    for run in pairs.only_in_benchmark:
+        _write_missing(options, run)
     for sample, run in pairs.pairs:
         print(for_terminal(_title(sample, run)))
         label = _label(run) if labels.count(_label(run)) == 1 else _in_a_name(run.place)
@@ -362,6 +364,21 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
     measuring = options.measuring
     lacks = bool(pairs.only_in_benchmark and _has_limits(measuring) and not measuring.allow_missing)
     return max(lacks, *(result.status for result in results))
+
+
+def _write_missing(options: Options, run: Run) -> None:
+    """The files of a run that the sample lacks, which say so."""
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.completeness import Completeness
+    from sgsdump.comparison.own_metric import load_own_metrics
+    from sgsdump.comparison.thresholds import DOCUMENTED
+    from sgsdump.reports.layers.table import table_of
+
+    output = replace(options.output, html=None, plots=None, annotate=None, write_name_map=None)
+    missing = replace(options, output=output.labelled(_label(run)))
+    comparison = Comparison((), (), (), (), completeness=Completeness(runs=(str(run),)))
+    limits = _thresholds(options.measuring, tuple(load_own_metrics(options.measuring.metric))) or DOCUMENTED
+    write_files(missing, comparison, limits, table_of(comparison, limits, str(run)), None)
 
 
 def _has_limits(measuring: Measuring) -> bool:

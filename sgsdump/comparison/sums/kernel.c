@@ -32,7 +32,7 @@
 #error "float arithmetic is not done in float here; the numpy sums are used"
 #endif
 
-#define INTERFACE 5 /* compiled.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 6 /* compiled.py has the same number, or does not use a kernel left from another version */
 #define LANES 256
 #define CHUNK (1 << 15)
 #define ROWS 4
@@ -43,7 +43,9 @@
 #define BLOCK 16 /* columns packed at a time: a cache line of floats */
 #define SHORT 16 /* values of a channel that lie together: less are taken by the period of the channels */
 #define PERIOD 8192 /* values after which the first channel comes again, at most */
-#define LEAST 64 /* of them that are taken at once */
+#define LEAST 32 /* of them that are taken at once */
+#define MEDIAN 64 /* channels of which the median is that of all, at least */
+#define TURNS 4  /* of the channels that are taken at once */
 
 #if defined(__GNUC__) || defined(__clang__)
 #define INLINE static inline __attribute__((always_inline))
@@ -180,7 +182,6 @@ INLINE float float_at(const char *values, size_t index)
 INLINE void add_run(const char *a, const char *b, size_t size, size_t skip, double *error, double *value)
 {
     float d[LEAST] = {0}, s[LEAST] = {0};
-    double errors = 0, values = 0;
     size_t i = 0;
     for (; i + LEAST <= size; i += skip * LEAST)
         for (size_t j = 0; j < LEAST; j++) {
@@ -193,12 +194,13 @@ INLINE void add_run(const char *a, const char *b, size_t size, size_t skip, doub
         d[j] += fabsf(x - y);
         s[j] += fabsf(y);
     }
-    for (size_t j = 0; j < LEAST; j++) {
-        errors += d[j];
-        values += s[j];
-    }
-    *error += errors;
-    *value += values;
+    for (size_t half = LEAST / 2; half; half /= 2)
+        for (size_t j = 0; j < half; j++) {
+            d[j] += d[j + half];
+            s[j] += s[j + half];
+        }
+    *error += d[0];
+    *value += s[0];
 }
 
 /* Values of channels that take turns, from the one of `start` on. */
@@ -216,7 +218,19 @@ INLINE void add_turns(const char *a, const char *b, size_t size, size_t start, s
         s[at_turn] += fabsf(y);
         at_turn = at_turn + 1 == turn ? 0 : at_turn + 1;
     }
-    for (; i + period <= size; i += skip * period)
+    const size_t step = skip * period;
+    for (; i + (TURNS - 1) * step + period <= size; i += TURNS * step)
+        for (size_t j = 0; j < period; j++) {
+            float error = d[j], value = s[j];
+            for (size_t turns = 0; turns < TURNS; turns++) {
+                float x = float_at(a, i + turns * step + j), y = float_at(b, i + turns * step + j);
+                error += fabsf(x - y);
+                value += fabsf(y);
+            }
+            d[j] = error;
+            s[j] = value;
+        }
+    for (; i + period <= size; i += step)
         for (size_t j = 0; j < period; j++) {
             float x = float_at(a, i + j), y = float_at(b, i + j);
             d[j] += fabsf(x - y);
@@ -227,7 +241,12 @@ INLINE void add_turns(const char *a, const char *b, size_t size, size_t start, s
         d[j] += fabsf(x - y);
         s[j] += fabsf(y);
     }
-    for (size_t j = 0, left = inner, channel = 0; j < period; j++) {
+    for (size_t first = 0; inner == 1 && first < period; first += count)
+        for (size_t channel = 0; channel < count; channel++) {
+            errors[channel] += d[first + channel];
+            values[channel] += s[first + channel];
+        }
+    for (size_t j = 0, left = inner, channel = 0; inner > 1 && j < period; j++) {
         errors[channel] += d[j];
         values[channel] += s[j];
         if (!--left) {
@@ -258,6 +277,97 @@ INLINE void add_channels(const char *a, const char *b, size_t rows, size_t colum
             channel = channel + 1 == count ? 0 : channel + 1;
         }
     }
+}
+
+/* Of `count` numbers the one that has `rank` smaller ones before it when they are sorted; they change places. */
+static double of_rank(double *numbers, Py_ssize_t count, Py_ssize_t rank)
+{
+    Py_ssize_t low = 0, high = count - 1;
+    while (low < high) {
+        double middle = numbers[low + (high - low) / 2];
+        Py_ssize_t i = low, j = high;
+        while (i <= j) {
+            while (numbers[i] < middle)
+                i++;
+            while (numbers[j] > middle)
+                j--;
+            if (i <= j) {
+                double number = numbers[i];
+                numbers[i++] = numbers[j];
+                numbers[j--] = number;
+            }
+        }
+        if (rank <= j)
+            high = j;
+        else if (rank >= i)
+            low = i;
+        else
+            break;
+    }
+    return numbers[rank];
+}
+
+/* What channels.py says of the sums of channels: how many live, how many of these are lost, the worst and its ratio. */
+typedef struct {
+    Py_ssize_t live, lost, worst;
+    double ratio;
+} judged_t;
+
+typedef struct {
+    double floor, lost, median, common;
+} limits_t;
+
+/* Of at most twice MEDIAN of them, evenly chosen. */
+static double median_of(const double *numbers, Py_ssize_t count)
+{
+    double chosen[2 * MEDIAN];
+    Py_ssize_t every = count / MEDIAN > 1 ? count / MEDIAN : 1, number = 0;
+    for (Py_ssize_t i = 0; i < count; i += every)
+        chosen[number++] = numbers[i];
+    return of_rank(chosen, number, number / 2);
+}
+
+static judged_t judge(const double *errors, const double *values, Py_ssize_t count, limits_t limits)
+{
+    double sum = 0, most = 0, common = limits.common, floor, least = 0;
+    Py_ssize_t beyond = 0;
+    judged_t judged = {0, 0, -1, 0};
+    Py_ssize_t least_at = -1;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        sum += errors[i] + values[i];
+        most = values[i] > most ? values[i] : most;
+    }
+    if (!(sum <= DBL_MAX))
+        return judged;
+    floor = limits.floor * most;
+    double median = limits.median * median_of(errors, count);
+    common = median > common ? median : common;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int is_live = values[i] > floor, is_lost = is_live & (errors[i] >= limits.lost * values[i]);
+        judged.live += is_live;
+        judged.lost += is_lost;
+        beyond += is_lost & (errors[i] > common);
+    }
+    int are_few = 2 * judged.lost < judged.live;
+    if (are_few)
+        judged.lost = beyond;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!(values[i] > floor))
+            continue;
+        if ((!are_few || errors[i] > common) && errors[i] / values[i] >= judged.ratio) {
+            judged.ratio = errors[i] / values[i];
+            judged.worst = i;
+        }
+        if (judged.worst < 0 && (least_at < 0 || errors[i] / values[i] < least)) {
+            least = errors[i] / values[i];
+            least_at = i;
+        }
+    }
+    if (judged.worst < 0) {
+        judged.ratio = least;
+        judged.worst = least_at;
+    }
+    return judged;
 }
 
 /* One side of a pair: rows and columns at strides in bytes, and what integers mean: (value - zero) * scale. Where there
@@ -632,7 +742,24 @@ static PyObject *py_sums(PyObject *module, PyObject *args)
     return results;
 }
 
+static PyObject *py_judged(PyObject *module, PyObject *args)
+{
+    unsigned long long sums;
+    Py_ssize_t count;
+    limits_t limits;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Kndddd:judged", &sums, &count, &limits.floor, &limits.lost, &limits.median,
+                          &limits.common))
+        return NULL;
+    const double *errors = (const double *)(uintptr_t)sums;
+    judged_t judged = judge(errors, errors + count, count, limits);
+    if (judged.worst < 0)
+        Py_RETURN_NONE;
+    return Py_BuildValue("nnd", judged.lost, judged.worst, judged.ratio);
+}
+
 static PyMethodDef methods[] = {
+    {"judged", py_judged, METH_VARARGS, "Of sums of channels: how many are lost, the worst and its RMSE."},
     {"sums", py_sums, METH_VARARGS, "The sums and counts of parts, each a list of tables of a pair; see pair_t."},
     {"vectors", py_vectors, METH_NOARGS, "The vectors in use."},
     {"use", py_use, METH_VARARGS, "Use these vectors; False where this processor has none. For tests."},

@@ -33,7 +33,7 @@ from sgsdump.comparison.sums.tiles import (
     parts,
 )
 from sgsdump.errors import ValuesError
-from sgsdump.files.mapped import OpenFile, address_of, in_memory, kept_open, opened
+from sgsdump.files.mapped import MappedFile, OpenFile, address_of, file_of, in_memory, kept_open, opened
 from sgsdump.tensors.kernels import kernel
 from sgsdump.tensors.tensor import Values
 
@@ -42,7 +42,7 @@ _TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int1
 _KINDS = {np.dtype(dtype): kind for kind, dtype in enumerate(_TYPES)}
 _LARGEST_ZERO_POINT = 1 << 30
 SHORT, PERIOD = 16, 8192  # of the kernel: see there
-_KERNEL = kernel("sgsdump.comparison.sums.kernel", INTERFACE=5, LANES=LANES, CHUNK=CHUNK)
+_KERNEL = kernel("sgsdump.comparison.sums.kernel", INTERFACE=6, LANES=LANES, CHUNK=CHUNK)
 _MANY = 4  # parts that are worth threads of their own
 _ONE_AT_A_TIME = threading.Lock()
 _LOCAL = threading.local()
@@ -133,7 +133,9 @@ def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] |
         return result
 
     shape, of_all = pair.sample.array.shape, pair.channels
-    channels = [of_all and ChannelSums(shape, of_all.axis) for _ in work]  # of each part, as parts go side by side
+    channels = [
+        of_all and ChannelSums(shape, of_all.axis, of_all.skip) for _ in work
+    ]  # of each part, as parts go side by side
     try:
         if threads == 1 or len(work) < _MANY:
             results = list(map(summed, work, channels))
@@ -152,7 +154,7 @@ def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] |
 
 def _add_channels(pair: ToSum, channels: ChannelSums) -> None:
     """The sums of the channels where there is no kernel, or it does not take the pair."""
-    start = 0
+    start, channels.skip = 0, 1
     with np.errstate(all="ignore"):
         for _, b, d in _float_chunks(pair.sample, pair.benchmark):
             of = (np.arange(start, start + b.size) // channels.inner) % channels.count
@@ -211,11 +213,11 @@ def _kernel_sums(works: Sequence[tuple[ToSum, _Work]]) -> list[list[Part] | Valu
         return []
     assert _KERNEL is not None, "asked of pairs only that takes() accepts"
     with kept_open():
-        files: set[OpenFile] = set()
+        files: dict[MappedFile | None, OpenFile | None] = {None: None}
         described = [_described_parts(pair, work, files) for pair, work in works]
         results = iter(_KERNEL.sums([part for pair_parts in described for part in pair_parts], _scratch()))
         summed = [_whole([next(results) for _ in pair_parts]) for pair_parts in described]
-        for file in files:
+        for file in filter(None, files.values()):
             file.check()
     return summed
 
@@ -229,12 +231,12 @@ def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
     return ValuesError(f"a mapped file cannot be read any more: {why}")
 
 
-def _described_parts(pair: ToSum, work: _Work, files: set[OpenFile]) -> list[list[tuple]]:
+def _described_parts(pair: ToSum, work: _Work, files: dict[MappedFile | None, OpenFile | None]) -> list[list[tuple]]:
     """``files`` gets those that are read."""
     picked = pair.picked if pair.picked and pair.is_flat else (None, None)
-    a = _Side(pair.sample, opened(pair.sample.array), picked[0])
-    b = _Side(pair.benchmark, opened(pair.benchmark.array), picked[1])
-    files.update(file for file in (a.file, b.file) if file is not None)
+    a, b = (
+        _Side(side, _opened(side.array, files), of_side) for side, of_side in zip((pair.sample, pair.benchmark), picked)
+    )
     if work is None:
         size = pair.sample.array.size
         return [[(a.row(), b.row(), (1, size, 1, min(size, CHUNK)), _channels_of_row(pair.channels, 0))]]
@@ -242,6 +244,14 @@ def _described_parts(pair: ToSum, work: _Work, files: set[OpenFile]) -> list[lis
         [(a.table(t.a, t.is_flat), b.table(t.b, t.is_flat), (*t.a.shape, *t.tile), _channels_of(pair, t)) for t in part]
         for part in work
     ]
+
+
+def _opened(array: np.ndarray, files: dict[MappedFile | None, OpenFile | None]) -> OpenFile | None:
+    """A pair's batch has no more files than are kept open, so that each is opened once."""
+    data = file_of(array)
+    if data not in files:
+        files[data] = opened(array)
+    return files[data]
 
 
 _NO_CHANNELS = (0, 0, 1, 0, 0)
@@ -283,6 +293,18 @@ def sums_channels(pair: ToSum, axis: int) -> bool:
     tables = [table for part in parts(array, pair.benchmark.array) for table in part]
     side = 1 if axis == 3 else 0
     return all(table.a.shape[side] == array.shape[axis] <= PERIOD for table in tables)
+
+
+def judged_channels(
+    channels: ChannelSums, floor: float, lost: float, median: float, common: float
+) -> tuple[int, int, float] | bool | None:
+    """As ``channels.py`` judges, by the kernel; False where there is none."""
+    if _KERNEL is None:
+        return False
+    judged: tuple[int, int, float] | None = _KERNEL.judged(
+        address_of(channels.totals), channels.count, floor, lost, median, common
+    )
+    return judged
 
 
 def _wanted(picked: Picked, whole: np.ndarray, part: np.ndarray) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ Part = tuple[list[float], list[int]]
 
 
 PART = 128 * CHUNK
-ENOUGH = 512  # values of a channel
+ENOUGH = 64  # values of a channel
 _BROAD = 64
 
 
@@ -137,7 +138,7 @@ class Picked:
 
 class ChannelSums:
     """The sums of |a-b| and of |b| of each channel, to six digits; they count when they are ``whole``. Of channels of
-    more than twice ENOUGH values an even share is taken.
+    more than twice ENOUGH values an even share is taken, unless ``skip`` says which.
 
     axis    the channels' axis of the arrays.
     inner   how many values of a channel follow each other.
@@ -147,11 +148,19 @@ class ChannelSums:
 
     __slots__ = ("axis", "count", "inner", "skip", "totals", "whole")
 
-    def __init__(self, shape: tuple[int, ...], axis: int):
-        self.axis, self.count, self.inner = axis, shape[axis], math.prod(shape[axis + 1 :])
-        self.skip = max(1, math.prod(shape) // max(self.count, 1) // ENOUGH)
+    def __init__(self, shape: tuple[int, ...], axis: int, skip: int | None = None):
+        self.axis, self.count = axis, shape[axis]
+        self.inner, self.skip = _inner_and_skip(shape, axis)
+        self.skip = skip or self.skip
         self.totals = np.zeros((2, self.count))
         self.whole = False
+
+
+@lru_cache(maxsize=1024)
+def _inner_and_skip(shape: tuple[int, ...], axis: int) -> tuple[int, int]:
+    """The share is odd: widths and heights are mostly even, and one column is not a fair share."""
+    skip = math.prod(shape) // max(shape[axis], 1) // ENOUGH
+    return math.prod(shape[axis + 1 :]), skip | 1 if skip > 1 else 1
 
 
 class ToSum(NamedTuple):
