@@ -19,15 +19,18 @@ _ABOUT = 0.5  # of the steepest rise, what counts as about as steep
 
 
 def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Finding, ...]:
-    """What there is to say of a comparison, in the order of ``KINDS``."""
+    """What there is to say of a comparison, in the order of ``KINDS``; an argument, type or weight that differs where
+    nothing differs before it comes ahead of them all, since no figure can say as much."""
     of_operators = tuple(finding for finding in comparison.causes if finding.kind == "cause")
     causes = of_operators or tuple(_causes(comparison, thresholds))
     # after a fault a layer may look like another one: what was found by value is before it
     by_value = tuple(finding for finding in causes if finding.evidence == "by value")
+    first = tuple(finding for finding in comparison.causes[:1] if finding.kind == "argument")
     return (
+        *first,
         *_outputs(comparison, thresholds),
         *_missing(comparison),
-        *(finding for finding in comparison.causes if finding.kind == "argument"),
+        *(finding for finding in comparison.causes if finding.kind == "argument" and finding not in first),
         *by_value,
         *_other_tensors(comparison),
         *_not_finite(comparison),

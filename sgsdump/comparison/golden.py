@@ -169,12 +169,12 @@ class GoldenComparison:
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:
-        """The files that a reference has and the sample lacks, or that golden lacks; and where they are missing."""
-        return tuple(
-            (file, reason)
-            for file, reason in self.unmatched()
-            if file not in self.left_out and file not in self.only_in_sample
-        )
+        """The files that the reference has and the sample lacks (golden, where there is one), or that golden lacks; and
+        where they are missing. What the benchmark alone has beside a golden run is its own."""
+        golden = self.titles[2]
+        lacked = {*self.only_in_golden, *self.not_in_golden} if golden else {*self.only_in_benchmark}
+        found = {file: reason for file, reason in self.unmatched() if file in lacked - self.left_out}
+        return tuple(found.items())
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -203,10 +203,10 @@ def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Th
     """The first sentences: the outputs, what is missing, where the error arises and which channels are lost."""
     outputs = [finding for finding in findings if finding.kind == "output"]
     arguments = [finding for finding in findings if finding.kind == "argument"]
-    if outputs and any(map(_is_off, outputs)):
-        yield _outputs_sentence(outputs, comparison, thresholds)
     for finding in findings:
-        if finding.kind == "missing":
+        if outputs and finding is outputs[0] and any(map(_is_off, outputs)):
+            yield _outputs_sentence(outputs, comparison, thresholds)
+        elif finding.kind == "missing":
             yield _missing_sentence(finding)
         elif finding.kind == "argument" and finding in arguments[:MOST_ARGUMENTS]:
             yield argument_line(finding)

@@ -132,7 +132,8 @@ def test_what_is_listed(dumps, monkeypatch, capsys):
 def test_a_golden_comparison_is_such_a_table_too(dumps):
     text, status = on_terminal(dumps, 90, "--golden", "benchmark.npz", "--top", "2", NO_COLOR="1")
     assert status == 1
-    lines = text.splitlines()
+    first, _, _, *lines = text.splitlines()
+    assert first == "missing: 50 tensors"
     assert lines[0].split() == ["#", "layer", "max_sw", "max_g", "mean_sw", "mean_g", "diff2"] and lines[1].startswith(
         "fail"
     )
