@@ -15,6 +15,7 @@ from sgsdump.dumps.dump import Record
 from sgsdump.reports.charts import depth, layer_histogram, pair_sheets
 from sgsdump.tensors.tensor import Tensor
 
+_CELLS = r'<td class="n">(\d+)</td>\s*<th[^>]*>(?:<[^>]*>)*(\w+)<'
 NUMBERS = {"stem": 3, "left": 7, "right": 7, "head": 12}  # neither from 0 nor in steps, and two of one operator
 
 
@@ -24,18 +25,18 @@ def folder(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     values = {name: rng.normal(size=(1, 4, 4, 8)).astype(np.float32) for name in ("image", "fused", *NUMBERS)}
     for path, error in (("float.bin", 0.0), ("fixed.bin", 0.3)):
-        inputs = [Record("in", 0, 3, "CONV_2D", Tensor.of("image", values["image"], layout="NHWC"))]
-        middle = [] if error else [Record("out", 0, 1, "CONV_2D", Tensor.of("fused", values["fused"], layout="NHWC"))]
+        inputs = [Record("in", 0, 3, "CONV_2D", _tensor("image", values["image"]))]
+        middle = [] if error else [Record("out", 0, 1, "CONV_2D", _tensor("fused", values["fused"]))]
         outputs = [
-            Record("out", slot, 90 if error else NUMBERS[name], "RELU", Tensor.of(name, _with(values[name], error), layout="NHWC"))
-            for name, slot in (("stem", 0), ("left", 0), ("right", 1), ("head", 0))
-        ]  # fmt: skip
+            Record("out", int(name == "right"), 90 if error else number, "RELU", _tensor(name, values[name], error))
+            for name, number in NUMBERS.items()
+        ]
         sgsdump.save_dump([*inputs, *middle, *outputs], path)
     return tmp_path
 
 
-def _with(values, error):
-    return values + np.float32(error) * np.roll(values, 1)
+def _tensor(name, values, error=0.0):
+    return Tensor.of(name, values + np.float32(error) * np.roll(values, 1), layout="NHWC")
 
 
 def run(capsys, words):
@@ -59,7 +60,7 @@ def test_of_one_dump(folder, capsys):
     layer, name = head.index("layer"), head.index("name")
     assert {line[name]: int(line[layer]) for line in lines if line[name] in NUMBERS} == NUMBERS
     run(capsys, "show float.bin --csv float.csv --json float.json")
-    rows = list(csv.DictReader(Path("float.csv").open(newline="")))
+    rows = csv_rows("float.csv")
     assert {row["name"]: int(row["op_index"]) for row in rows if row["name"] in NUMBERS} == NUMBERS
     rows = json.loads(Path("float.json").read_text())["tensors"]
     assert {row["name"]: row["op_index"] for row in rows if row["name"] in NUMBERS} == NUMBERS
@@ -83,7 +84,7 @@ def test_of_two_dumps(folder, capsys, monkeypatch):
         "--markdown out.md",
     )
     tables = {
-        "csv": {row["name"]: int(row["op_index"]) for row in csv.DictReader(Path("out.csv").open(newline=""))},
+        "csv": {row["name"]: int(row["op_index"]) for row in csv_rows("out.csv")},
         "json": {row["name"]: row["op_index"] for row in json.loads(Path("out.json").read_text())["rows"]},
         "page": {layer["name"]: layer["index"] for layer in _page_data("out.html")},
         "chart": {layer.name: layer.index for layer in ticks[0]},
@@ -97,8 +98,8 @@ def test_of_two_dumps(folder, capsys, monkeypatch):
         "junit": "\n".join(cases),
         "markdown": re.sub(r"\| *(\d+) *\|[^|]*?\b(stem|left|right|head)\b", r"\1.\2 ", Path("out.md").read_text()),
         "sheet": "\n".join(titles),
-        "table": re.sub(r'<td class="n">(\d+)</td>\s*<th[^>]*>(?:<[^>]*>)*(\w+)<', r"\1.\2 ", Path("out.html").read_text(), flags=re.S),
-    }  # fmt: skip
+        "table": re.sub(_CELLS, r"\1.\2 ", Path("out.html").read_text()),
+    }
     assert {place: named(text) for place, text in texts.items()} == dict.fromkeys(texts, EXPECTED)
 
 
@@ -115,10 +116,13 @@ def test_of_a_notebook(folder):
     assert {name: int(number) for number, name in rows} == NUMBERS
 
 
+def csv_rows(path):
+    return list(csv.DictReader(Path(path).read_text().splitlines()))
+
+
 def _page_data(path):
-    return json.loads(re.search(r'type="application/json"[^>]*>(.*?)</script>', Path(path).read_text(), re.S)[1])[
-        "layers"
-    ]
+    data = re.search(r'type="application/json"[^>]*>(.*?)</script>', Path(path).read_text(), re.S)[1]
+    return json.loads(data)["layers"]
 
 
 def watch(monkeypatch, module, function):

@@ -27,6 +27,7 @@ ORDER = {"RGB": [0, 1, 2], "BGR": [2, 1, 0], "GRAY": [0]}
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 # In a picture's EXIF note; 1 is upright.
 ORIENTATION = 0x0112
+MOST_PIXELS = 1 << 28
 CHANNELS = {name: len(order) for name, order in ORDER.items()}
 
 
@@ -37,6 +38,8 @@ def prepare(path: Path, entry: ModelInput, size: tuple[int | None, int | None], 
     """
     pixels = decode(path, gray=entry.training_format == "GRAY")
     height, width = (fixed or natural for fixed, natural in zip(size, pixels.shape))
+    if height * width > MOST_PIXELS:
+        raise InputError(f"the model takes a picture of {height} x {width} pixels, more than can be made of {path}")
     resized = resize(pixels, height, width)[None]
     ordered = resized[..., ::-1] if entry.training_format == "BGR" else resized
     return normalise(ordered, entry) if normalised else np.rint(ordered)
