@@ -91,7 +91,7 @@ def _draw_cell(scale: Scale, draw: ImageDraw.ImageDraw, cell: Cell, left: int, t
     bins = of_details(details, MOST_BINS)
     limits = None if details.low is None or details.high is None else (details.low, details.high)
     panel = scale.panel(left, top, *canvas.view(*_reach(bins), *(limits or ())), max(cell.counts))
-    draw_lines(draw, panel, scale)
+    draw_lines(draw, panel, scale, limits or (bins.edges if bins.rows.shape[1] else None))
     if limits:
         canvas.draw_limits(draw, panel, limits, dash=4, width=1)
     if bins.rows.shape[1]:

@@ -1,9 +1,13 @@
 """The pictures themselves: where their blue and red pixels are, and what every odd tensor looks like."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.distribution import distributions
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.files.names import Taken
@@ -16,7 +20,9 @@ from sgsdump.reports.charts.layer_histogram import (
     save_contact_sheets,
     save_histogram,
 )
+from sgsdump.reports.charts.pair_sheets import save as save_pairs
 from sgsdump.reports.charts.sheet import CELL, HEAD, MARGIN, PER_PAGE
+from sgsdump.reports.report import Context, report_of
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
 
@@ -178,9 +184,41 @@ def test_contact_sheet_frames_what_needs_a_look(tmp_path):
 
 def test_a_page_of_few_columns_is_as_wide_as_its_legends(tmp_path):
     (path,) = save_contact_sheets([layer(np.linspace(-1, 1, 100))], tmp_path)
-    with Image.open(path) as image:
-        head = np.asarray(image.convert("L"))[:HEAD]
-    assert (head < 128).any() and (head[:, -MARGIN:] == 255).all()
+    compared = compare(Dump([_record([1, 2])]), Dump([_record([1, 2])]), details=True)
+    for title in ("fixed.bin against float.bin " * 2, "long " * 500):
+        (tmp_path / str(len(title))).mkdir()
+        (other,) = save_pairs(replace(report_of(compared), title=title), tmp_path / str(len(title)))
+        for page in (path, other):
+            with Image.open(page) as image:
+                head = np.asarray(image.convert("L"))[:HEAD]
+            assert (head < 128).any() and (head[:, -MARGIN:] == 255).all() and head.shape[1] <= 8 * CELL[0] + 2 * MARGIN
+
+
+@pytest.mark.parametrize("limits", [(-0.28, 6), (1, 2), None])
+def test_the_numbers_below_a_small_plot_are_the_ends_of_its_range(limits, tmp_path, monkeypatch):
+    """Not those of the axis, which reaches as far as the values do; without a range the values' own ends."""
+    values = np.linspace(-12, 5, 1000)
+    drawn, draw_text = [], ImageDraw.ImageDraw.text
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw,
+        "text",
+        lambda self, place, text, *args, **named: (drawn.append(text), draw_text(self, place, text, *args, **named)),
+    )
+    ends = [canvas.number(end, 3) for end in limits or (-12, 5)]
+    save_contact_sheets([layer(values, limits)], tmp_path)
+    assert [text for text in drawn if text in ends] == ends
+    compared = compare(Dump([_record(values)]), Dump([_record(values)]), details=True)
+    drawn.clear()
+    save_pairs(report_of(compared, context=Context(ranges={"conv": Range.of(*limits)} if limits else {})), tmp_path)
+    below = [text for text in drawn if re.fullmatch("−?[0-9.]+", text)]
+    if limits:
+        assert below == ends
+    else:
+        assert [float(text.replace("−", "-")) for text in below] == pytest.approx([-12, 5], 0.1)
+
+
+def _record(values):
+    return Record("out", 0, 0, "CONV_2D", Tensor.of("conv", np.asarray(values, np.float32)))
 
 
 def test_many_layers_take_several_pages(tmp_path):
