@@ -49,7 +49,7 @@ def whole(dump: Dump, ranges: dict[str, Range], folder: Path) -> None:
     with drawing_beside(save_histogram) as draw:
         for layer in distributions(dump, ranges):
             assert isinstance(layer, Distribution)
-            draw(layer, folder)
+            draw(layer, folder / f"{layer.index}.png")
             drawn.append(layer)
     save_contact_sheets(drawn, folder)
 
@@ -78,7 +78,7 @@ def usual(dump: Dump, ranges: dict[str, Range], folder: Path) -> None:
 def pictures(dump: Dump, ranges: dict[str, Range], folder: Path) -> float:
     """Milliseconds a picture, the counting left out; by one thread."""
     layers = [layer for layer in distributions(dump, ranges) if isinstance(layer, Distribution)]
-    return best(lambda: [save_histogram(layer, folder) for layer in layers]) / len(layers) * 1000
+    return best(lambda: [save_histogram(layer, folder / f"{layer.index}.png") for layer in layers]) / len(layers) * 1000
 
 
 def best(work: Callable[[], object], times: int = 3) -> float:

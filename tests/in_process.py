@@ -12,6 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from unittest import mock
 
+# As ``python -m sgsdump``, whatever room the disk has.
+SGSDUMP = (
+    "import sys; from sgsdump.cli import main; from sgsdump.programs import control; "
+    "control.MIN_FREE = 0; sys.exit(main())"
+)
 Done = subprocess.CompletedProcess[str]
 
 

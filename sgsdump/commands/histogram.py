@@ -69,9 +69,10 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.dump import note_lines
     from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import replacing_folder
+    from sgsdump.files.names import Taken
     from sgsdump.progress import each
     from sgsdump.reports.charts.bins import Copies, drawn_values
-    from sgsdump.reports.charts.layer_histogram import drawing_beside, save_contact_sheets, save_histogram
+    from sgsdump.reports.charts.layer_histogram import drawing_beside, file_name, save_contact_sheets, save_histogram
     from sgsdump.reports.histogram_lines import histogram_lines
 
     options = record(Options, args, reading=Reading(args.step, args.rank, parse_net=args.parse_net))
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     older = output.exists()
     drawn: list[Distribution] = []
     undrawn: list[Undrawn] = []
-    copies = Copies()
+    copies, taken = Copies(), Taken()
     with replacing_folder(output) as folder:
         with drawing_beside(save_histogram) as draw:
             counted = _distributions_on_cluster(options, dump, by_layer) if options.scheduler else None
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
                     undrawn.append(result)
                     continue
                 if not copies.add(len(drawn), result.op_type, drawn_values(result)):
-                    draw(result, folder)
+                    draw(result, folder / file_name(result, taken))
                 drawn.append(result)
         if not drawn:
             raise ValuesError(f"nothing to draw in {options.dump}: {undrawn[0].reason}")
@@ -149,7 +150,7 @@ def _distributions_on_cluster(
 ) -> Iterator[Distribution | Undrawn]:
     """The result of ``distributions(dump, ranges)``, counted by workers that open the dump themselves."""
     from sgsdump.commands.terminal import Terminal
-    from sgsdump.comparison.distribution import layers, numbered
+    from sgsdump.comparison.distribution import layers
     from sgsdump.executors.workers.task_pool import Workers, run_tasks
 
     records = layers(dump)
@@ -157,7 +158,7 @@ def _distributions_on_cluster(
     tasks = in_tasks(items, map(size_of, records), TASK_VALUES, TASK_LAYERS)
     setting = absolute(options.dump), shared(options.reading), dict(ranges)
     workers = Workers(scheduler=options.scheduler)
-    return numbered(chain.from_iterable(run_tasks(_count_on_worker, setting, tasks, workers, Terminal("stderr"))))
+    return chain.from_iterable(run_tasks(_count_on_worker, setting, tasks, workers, Terminal("stderr")))
 
 
 def _count_on_worker(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -238,6 +238,23 @@ def add_dump_scheduler(parser: argparse._ActionsContainer, task: str) -> None:
         help=f"{task} on the Dask cluster with this scheduler (tcp://host:8786); its workers read the dumps "
         f"themselves, from a shared file system",
     )
+
+
+class Listing(argparse._StoreAction):
+    """An option that takes members of a table, ``of()`` its help that names them: made of the table where the help is
+    shown, as the table may import much."""
+
+    def __init__(self, *args: Any, of: Callable[[], str], **kwargs: Any):
+        self._of = of
+        super().__init__(*args, **kwargs)
+
+    @property
+    def help(self) -> str:
+        return self._of()
+
+    @help.setter
+    def help(self, text: str | None) -> None:
+        assert text is None, "the table says it"
 
 
 def whole_number(text: str) -> int:

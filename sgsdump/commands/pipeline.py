@@ -34,7 +34,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Modes, add_data_loader, add_model
+from sgsdump.commands.options import Listing, Modes, add_data_loader, add_model
 from sgsdump.commands.terminal import TERMINAL, Terminal, print_cut
 
 if TYPE_CHECKING:
@@ -121,12 +121,16 @@ def _add_selection(sub: argparse.ArgumentParser, kind: str) -> None:
         )
 
 
+def _executors() -> str:
+    from sgsdump.executors.table import executors
+
+    return f"{', '.join(executors())} (default: %(default)s); a package may bring more"
+
+
 def _add_run(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("model and executor")
     add_model(run)
-    run.add_argument(
-        "-f", "--executor", default="ort", help="ort (default), reference, openvino, tvm, sdaa, or a plug-in's name"
-    )
+    run.add_argument("-f", "--executor", action=Listing, of=_executors, default="ort")
     run.add_argument(
         "--mode",
         choices=["fast", "isolated"],

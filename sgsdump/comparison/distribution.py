@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -44,7 +44,7 @@ _ROUNDING = 1e-6
 class Distribution:
     """The values of one layer against its range.
 
-    index     place among the layers drawn, from 0.
+    index     its number: the operator that makes it, or that a network input goes to, as the dump counts them.
     shape     logical shape, None when the file does not say.
     counts    int64 (BINS,): finite values per bin of equal width over [stats.min, stats.max].
     central   the narrowest interval that holds 99 % of the finite values.
@@ -159,37 +159,26 @@ def distributions(
 
     pool = ThreadPoolExecutor(threads or cores())
     try:
-        yield from numbered(pool.map(partial(distribution_of, ranges=ranges), layers(dump)))
+        yield from pool.map(partial(distribution_of, ranges=ranges), layers(dump))
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def numbered(results: Iterable[Distribution | Undrawn]) -> Iterator[Distribution | Undrawn]:
-    """The results as they come, those that are drawn numbered."""
-    index = 0
-    for result in results:
-        if isinstance(result, Undrawn):
-            yield result
-            continue
-        yield replace(result, index=index)
-        index += 1
-
-
 def distribution_of(record: Record, ranges: Mapping[str, Range]) -> Distribution | Undrawn:
-    """One layer's, its index 0; ``ranges`` is by layer name."""
+    """One layer's; ``ranges`` is by layer name."""
     try:
         values = record.tensor.real(layout="logical")
     except FileChanged:
         raise
     except SgsdumpError as error:
         return Undrawn(record.name, str(error))
-    return describe(0, record, values, ranges.get(record.name))
+    return describe(record, values, ranges.get(record.name))
 
 
-def describe(index: int, record: Record, values: np.ndarray, range: Range | None) -> Distribution:
+def describe(record: Record, values: np.ndarray, range: Range | None) -> Distribution:
     """Reduce one layer's real values to what its picture shows."""
     stats = summarise(values)
-    info = record.tensor.info
+    index, info = record.op_index, record.tensor.info
     op_type = record.op_type if record.io == "out" else "network input"
     limits = (range.low, range.high) if range else None
     nothing = (math.nan, math.nan)

@@ -62,7 +62,8 @@ _COLUMNS = ("name", "io", "shape", "dtype", "layout", "op")
 class Record:
     """One tensor in its place in the file: input or output ``slot`` of operator ``op_index``.
 
-    The same tensor stands once as an output and again as the input of each consumer. ``constant`` marks weights,
+    ``op_index`` is the number of a layer wherever one is printed; a comparison takes the benchmark's, as it takes its
+    names. The same tensor stands once as an output and again as the input of each consumer. ``constant`` marks weights,
     biases and shape parameters. ``cut`` marks a header that the old writer cut at 255 bytes: its op_index is inferred,
     and its op_type, constant and the end of its name may be lost. ``unwritten`` marks memory to which the program had
     written nothing yet, or not to all of it: it has no values, and is compared with nothing.

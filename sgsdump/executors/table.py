@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from sgsdump.errors import ConfigError, SgsdumpError
 from sgsdump.executors import ENTRY_POINTS, EXECUTORS
-from sgsdump.executors.base import Configs, Executor, reason_of
 from sgsdump.registry import Registry
+
+if TYPE_CHECKING:
+    from sgsdump.executors.base import Configs, Executor
 
 
 def executors() -> Registry:
@@ -27,6 +30,8 @@ def open_executor(name: str, configs: Configs | None = None) -> Executor:
     Raises ConfigError for an unknown one and for a plug-in that cannot be imported or is not an Executor, MissingExtra
     for one whose package is absent.
     """
+    from sgsdump.executors.base import Executor, reason_of
+
     try:
         executor = executors()[name]()
     except SgsdumpError:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+_END = "\r\n"  # by it the csv module quotes what holds either
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 
 
@@ -29,6 +31,19 @@ def escaped(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row of a CSV file with a ``'`` before every text that a spreadsheet would run as a formula; numbers, also
     printed ones, stay numbers."""
     return {key: f"'{cell}" if isinstance(cell, str) and _runs(cell) else cell for key, cell in row.items()}
+
+
+def csv_lines(rows: Iterable[Iterable[object]]) -> str:
+    """CSV of the rows, its lines ended by a line feed; a cell with either line end in it, also alone, is quoted."""
+    lines = _Lines()
+    csv.writer(lines, lineterminator=_END).writerows(rows)
+    return "".join(f"{line.removesuffix(_END)}\n" for line in lines)
+
+
+class _Lines(list[str]):
+    """The lines that a writer of the csv module makes, one by one."""
+
+    write = list.append
 
 
 def _runs(cell: str) -> bool:

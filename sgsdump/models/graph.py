@@ -82,10 +82,8 @@ class Graph:
         return {name: tuple(sizes) for name, kind in types.items() if (sizes := sizes_of(kind)) is not None}
 
     def value(self, name: str) -> np.ndarray:
-        """The values of a constant, as numpy."""
-        from onnx import numpy_helper
-
-        return numpy_helper.to_array(self.constants[name])
+        """The values of a constant, as numpy. Raises ModelError for damaged ones."""
+        return values_of(self.constants[name])
 
     def variables(self, node: NodeProto) -> list[str]:
         """A node's inputs that are not constants, in order, each once."""
@@ -320,6 +318,19 @@ def sizes_of(kind: onnx.TypeProto) -> list[int | None] | None:
     if not tensor.HasField("shape"):
         return None
     return [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
+
+
+def values_of(tensor: onnx.TensorProto) -> np.ndarray:
+    """The values of a weight, as numpy. Raises ModelError for damaged ones."""
+    from onnx import numpy_helper
+
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise ModelError(
+            f"the values of the weight {tensor.name!r} cannot be read ({type(error).__name__}: {error}); is the "
+            f"model's file damaged? Export it anew"
+        ) from None
 
 
 def dtype_of(elem_type: int) -> np.dtype | None:

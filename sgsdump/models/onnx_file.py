@@ -15,28 +15,33 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
-from sgsdump.errors import FormatError, ModelError
+from sgsdump.errors import FormatError, ModelError, SgsdumpError, one_line
 from sgsdump.files.bounded_read import read_whole, reading
 from sgsdump.files.mapped import let_bytes_go, map_file
 from sgsdump.files.protobuf_wire import BYTES, WireError, fields, varint
-from sgsdump.models.external_data import entries_of, external_files, external_tensors
-from sgsdump.models.graph import MAIN_DOMAINS, SMALL_WEIGHT, all_graphs, dtype_of, opset_of
+from sgsdump.models.external_data import entries_of, external_files, external_tensors, graph_tensors
+from sgsdump.models.graph import MAIN_DOMAINS, SMALL_WEIGHT, dtype_of, opset_of
 from sgsdump.models.model import Model, ModelReader
 from sgsdump.models.passes.rewrites import inline_functions
 
 if TYPE_CHECKING:
     import onnx
+    from google.protobuf.descriptor import FieldDescriptor
+    from google.protobuf.message import Message
 
 PROTOBUF_LIMIT = 2**31 - 1
 WORTH_A_WALK = 16 << 20
 OTHER_KINDS = {b"TFL3": "a TensorFlow Lite model", b"ORTM": "an onnxruntime (.ort) model"}
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9
 # Fields of a weight besides its values.
+_TENSOR_TEXTS = ("name", "doc_string", "external_data", "metadata_props")
+_MOST_VERSION = 2**31
+_MOST_VALUES = 2**40
 FACTS = ("dims", "data_type", "name", "doc_string", "metadata_props")
 Buffer = bytes | mmap.mmap
 
@@ -48,7 +53,8 @@ def _recognises(path: Path, head: bytes) -> bool:
 def _read(path: Path) -> Model:
     """The model without its external data, its functions put in place. Raises ModelError."""
     proto, external = read_proto(path)
-    return Model(inline_functions(proto), path, path.parent if external else None)
+    with _understood(path):
+        return Model(inline_functions(proto), path, path.parent if external else None)
 
 
 def _read_in_place(path: Path) -> Model:
@@ -57,9 +63,10 @@ def _read_in_place(path: Path) -> Model:
     proto = _parsed_in_place(resolved)
     if proto is None:
         return _read(path)
-    _check(proto, path)
-    _check_external(proto.graph, resolved)
-    return Model(inline_functions(proto), path, resolved.parent)
+    with _understood(path):
+        _check(proto, path)
+        _check_external(proto.graph, resolved)
+        return Model(inline_functions(proto), path, resolved.parent)
 
 
 def _parsed_in_place(path: Path) -> onnx.ModelProto | None:
@@ -103,8 +110,9 @@ def read_proto(path: Path) -> tuple[onnx.ModelProto, bool]:
         raise ModelError(f"{path} is not an ONNX file: it holds no graph")
     if not proto.graph.node:
         raise ModelError(f"{path} holds no operators; there is nothing to run")
-    _check(proto, path)
-    return proto, _check_external(proto.graph, path)
+    with _understood(path):
+        _check(proto, path)
+        return proto, _check_external(proto.graph, path)
 
 
 def _check(proto: onnx.ModelProto, path: Path) -> None:
@@ -115,28 +123,60 @@ def _check(proto: onnx.ModelProto, path: Path) -> None:
             if dim.dim_value < 0:
                 dim.ClearField("value")
     _check_texts(proto, path)
-    for graph in all_graphs(proto.graph):
-        _check_names(graph, path)
+    _check_numbers(proto, path)
     _check_inputs(proto, path)
 
 
-def _check_texts(proto: onnx.ModelProto, path: Path) -> None:
-    """Raises ModelError for a text about the model that is not UTF-8, as ``_check_names`` does."""
-    for message in (proto, proto.graph):
-        for field, value in message.ListFields():
-            if isinstance(value, bytes):
+@contextmanager
+def _understood(path: Path) -> Iterator[None]:
+    """Raises ModelError for whatever the onnx library, or what reads its messages, raises for a damaged model."""
+    try:
+        yield
+    except (SgsdumpError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {one_line(str(error))[:200]}"
+        raise ModelError(
+            f"{path} cannot be read by the onnx library ({reason}); is the file damaged? Export the model anew"
+        ) from None
+
+
+def _check_texts(message: Message, path: Path) -> None:
+    """Raises ModelError for a text that is not UTF-8, which protobuf gives as bytes and nothing can write again."""
+    texts = _TENSOR_TEXTS if message.DESCRIPTOR.name == "TensorProto" else None
+    # The values of a weight are left alone: to look at them is to copy them.
+    listed = message.ListFields() if texts is None else [(f, getattr(message, f.name)) for f in _named(message, texts)]
+    for field, value in listed:
+        if field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
+            continue
+        for item in (value,) if isinstance(value, str | bytes) or hasattr(value, "DESCRIPTOR") else value:
+            if isinstance(item, bytes):
                 raise ModelError(
-                    f"{path}: its {field.name} is not UTF-8 text; is the file damaged? Export the model anew"
+                    f"{path}: its {field.name} is not UTF-8 text ({item[:40]!r}); is the file damaged? "
+                    f"Export the model anew"
                 )
+            if not isinstance(item, str):
+                _check_texts(item, path)
 
 
-def _check_names(graph: onnx.GraphProto, path: Path) -> None:
-    """Raises ModelError for a name that is not UTF-8, which protobuf gives as bytes and cannot write again."""
-    named = [*graph.input, *graph.output, *graph.value_info, *graph.initializer, *graph.node]
-    names = chain((item.name for item in named), *((*node.input, *node.output, node.op_type) for node in graph.node))
-    for name in names:
-        if isinstance(name, bytes):
-            raise ModelError(f"{path}: the name {name!r} is not UTF-8 text; is the file damaged? Export the model anew")
+def _named(message: Message, names: Iterable[str]) -> list[FieldDescriptor]:
+    return [message.DESCRIPTOR.fields_by_name[name] for name in names]
+
+
+def _check_numbers(proto: onnx.ModelProto, path: Path) -> None:
+    """Raises ModelError for a version or a shape that no model can have."""
+    for opset in proto.opset_import:
+        if not 0 <= opset.version < _MOST_VERSION:
+            raise ModelError(
+                f"{path} says it is of opset {opset.version} of {opset.domain or 'ai.onnx'!r}, which cannot be; is the "
+                f"file damaged? Export the model anew"
+            )
+    for tensor in graph_tensors(proto.graph):
+        if any(size < 0 for size in tensor.dims) or math.prod(tensor.dims) > _MOST_VALUES:
+            raise ModelError(
+                f"{path}: weight {tensor.name!r} has the shape {list(tensor.dims)}, which cannot be; is the file "
+                f"damaged? Export the model anew"
+            )
 
 
 def _check_inputs(proto: onnx.ModelProto, path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from sgsdump.errors import ConfigError
@@ -73,6 +73,9 @@ class OperatorFilter:
         return bool(self.names or self.prefixes or self.patterns or self.models)
 
 
+MIN_FREE = 2 << 30  # as msit
+
+
 @dataclass(frozen=True)
 class Storage:
     """links      how duplicate payloads are stored.
@@ -80,7 +83,7 @@ class Storage:
     """
 
     links: Links = "none"
-    min_free: int = 2 << 30
+    min_free: int = field(default_factory=lambda: MIN_FREE)
     max_bytes: int = 0
 
 
@@ -111,7 +114,7 @@ class DumpControl:
     seed: int | None = None
     scene: Literal["", "overflow", "watcher"] = ""
     operators: OperatorFilter = OperatorFilter()
-    storage: Storage = Storage()
+    storage: Storage = field(default_factory=Storage)
 
 
 _PART_OF = {

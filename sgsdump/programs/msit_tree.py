@@ -22,8 +22,6 @@ one name everywhere: of the model's inputs ``{model}_input_{i}``, of a weight it
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +32,7 @@ from typing import Any
 
 from sgsdump.errors import OutputError, SgsdumpError
 from sgsdump.files.atomic_write import make_folder, replacing
-from sgsdump.files.escaping import escaped
+from sgsdump.files.escaping import csv_lines, escaped
 from sgsdump.files.names import Taken
 from sgsdump.models.atb.operation_csv import COLUMNS, Tensors
 from sgsdump.programs.process_index import Line, Process, Step, steps_of
@@ -355,14 +353,13 @@ def operation_table(model: str, operations: Iterable[Operation]) -> str:
 
 def profiling_table(operations: Iterable[Operation]) -> str:
     """operation_statistic CSV: microseconds on the host, of the operations whose time was taken."""
-    file = io.StringIO()
-    table = csv.DictWriter(file, PROFILING_COLUMNS, lineterminator="\n")
-    table.writeheader()
-    for operation in _nested(operations):
-        if operation.nanoseconds is not None:
-            cells = (operation.name, operation.op_type, operation.module, f"{operation.nanoseconds / 1000:.3f}")
-            table.writerow(escaped(dict(zip(PROFILING_COLUMNS, cells))))
-    return file.getvalue()
+    timed = (
+        (operation.name, operation.op_type, operation.module, f"{operation.nanoseconds / 1000:.3f}")
+        for operation in _nested(operations)
+        if operation.nanoseconds is not None
+    )
+    rows = (escaped(dict(zip(PROFILING_COLUMNS, cells))).values() for cells in timed)
+    return csv_lines([PROFILING_COLUMNS, *rows])
 
 
 def _nested(operations: Iterable[Operation]) -> Iterator[Operation]:

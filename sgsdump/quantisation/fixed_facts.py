@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from sgsdump.errors import ModelError
-from sgsdump.sidecars.input_config import ModelInput
+from sgsdump.sidecars.input_config import INPUT_FORMATS, TRAINING_FORMATS, ModelInput
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -219,7 +219,12 @@ def _operator(entry: Any) -> DumpedOperator:
 
 
 def _model_input(entry: Any) -> ModelInput:
-    _name(entry["name"]), _name(entry["training_format"]), _name(entry["input_format"])
+    _name(entry["name"])
+    for field, formats in (("training_format", TRAINING_FORMATS), ("input_format", INPUT_FORMATS)):
+        if _name(entry[field]) not in formats:
+            raise ValueError(f"{field} {entry[field][:40]!r}")
+    for field, kind in (("layout", str), ("quantised", bool), ("width_alignment", int), ("height_alignment", int)):
+        _of(kind, entry.get(field, getattr(ModelInput, field)))
     mean, std = (tuple(map(_number, _of(list, entry[key]))) for key in ("mean", "std"))
     return ModelInput(**{**entry, "mean": mean, "std": std})
 

@@ -25,7 +25,7 @@ CSV_COLUMNS = [
     *(field.name for field in fields(Statistics)),
 ]
 LONGEST = 100  # of a cell of the operators' table
-_COLUMNS = "# io name shape dtype layout scale zero op min max mean l2norm NaN +Inf -Inf".split()
+_COLUMNS = "# layer io name shape dtype layout scale zero op min max mean l2norm NaN +Inf -Inf".split()
 _LEFT = frozenset("io name shape dtype layout scale op".split())
 _MARKS = {"stored": "s", "padded": "p", "dump": "d"}
 _LEGEND = {
@@ -33,7 +33,7 @@ _LEGEND = {
     "padded": "p: statistics with the padding of a device's layout, whose original shape the dump does not tell",
     "dump": "d: statistics as the run dumped them, without values",
 }
-_NAME, _OP = _COLUMNS.index("name"), _COLUMNS.index("op")
+_NAME, _OP, _LAYER = (_COLUMNS.index(title) for title in ("name", "op", "layer"))
 _SHORTEST = 20
 _MOST_SATURATED = 3
 _FITTED = "made to fit: #0 will do for the first name, --csv has all of every line"
@@ -46,7 +46,7 @@ def inventory_table(items: Sequence[Item], width: int | None = None) -> str:
     kept = [i for i, title in enumerate(_COLUMNS) if title in ("#", "name") or any(row[i] for row in rows[1:])]
     fits = width is None or _table_width(rows, kept, gap) <= width
     if width is not None and not fits:
-        gap, kept = " ", [i for i in kept if i != _OP]
+        gap, kept = " ", [i for i in kept if i not in (_OP, _LAYER)]
         rows = [_COLUMNS, *(_cells(replace(item, storage=replace(item.storage, origin="")), 4) for item in items)]
         room = max(_SHORTEST, width - _table_width(rows, kept, gap) + max(len(row[_NAME]) for row in rows))
         rows = [[*row[:_NAME], shortened(row[_NAME], room), *row[_NAME + 1 :]] for row in rows]
@@ -151,6 +151,7 @@ def _cells(item: Item, digits: int) -> list[str]:
     counts = (statistics.nan, statistics.positive_inf, statistics.negative_inf)
     return [
         f"{item.number}{_MARKS.get(item.content.of, '')}",
+        str(item.op_index),
         "const" if item.constant else item.io,
         shown(item.name),
         "" if storage.shape is None else "x".join(map(str, storage.shape)) or "scalar",

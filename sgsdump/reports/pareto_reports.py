@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 
+from sgsdump.files.escaping import csv_lines
 from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import aligned
 from sgsdump.tuning.pareto import Pareto, Row, as_document, plan_lines
@@ -25,10 +24,8 @@ def pareto_table(result: Pareto) -> str:
 
 def pareto_csv(result: Pareto) -> str:
     """Numbers in full precision; ``tensor_arrays`` holds names separated by blanks and commas."""
-    text = io.StringIO()
     columns, lines = plan_lines(result)
-    csv.writer(text, lineterminator="\n").writerows([columns, *lines])
-    return text.getvalue()
+    return csv_lines([columns, *lines])
 
 
 def pareto_json(result: Pareto) -> str:

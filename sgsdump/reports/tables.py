@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import chain
 
-from sgsdump.files.escaping import escaped
-
-_END = "\r\n"  # by it the csv module quotes what holds either; lines end with the second alone
+from sgsdump.files.escaping import csv_lines, escaped
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Container[int] = (), gap: str = "  ") -> list[str]:
@@ -24,14 +22,5 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = (), gap: str 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """CSV with a line of titles. Missing cells are empty; texts that a spreadsheet would run begin with ``'``."""
-    lines = _Lines()
-    table = csv.DictWriter(lines, columns, lineterminator=_END)
-    table.writeheader()
-    table.writerows(map(escaped, rows))
-    return "".join(f"{line.removesuffix(_END)}\n" for line in lines)
-
-
-class _Lines(list[str]):
-    """The lines that a writer of the csv module makes, one by one."""
-
-    write = list.append
+    cells = ([row.get(column, "") for column in columns] for row in map(escaped, rows))
+    return csv_lines(chain([columns], cells))

@@ -31,6 +31,7 @@ from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import decode, read_bytes
 
 MOST_BYTES = 1 << 28
+_MANY_BACKSLASHES = 256 * "\\"
 MOST_DEPTH = 64
 Attribute = bool | int | float | str | list[Any]
 Message = dict[str, list[Any]]
@@ -59,6 +60,8 @@ def read(path: Path) -> list[Graph]:
 
     text = decode(read_bytes(path, MOST_BYTES), path)
     escaped = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")  # names in another encoding
+    if _MANY_BACKSLASHES in escaped:  # protobuf takes the square of their number to read them
+        raise FormatError(f"{path} is damaged: it has {len(_MANY_BACKSLASHES)} backslashes in a row")
     tokens = Tokenizer(escaped.split("\n"))
     try:
         document = _message(tokens, "", 0)

@@ -18,7 +18,7 @@ from sgsdump.sidecars.quant_param_entries import numbers_range, numbers_text
 from sgsdump.tensors.types import Range
 
 LIMIT = 64 << 20
-_NAME = re.compile(r"Name:(.*), (\d+)")
+_NAME = re.compile(r"Name:(.*), (\d{1,4000})")
 _ENDS = re.compile(r"min_chn: ([^;]*?),? ?max_chn: ([^;]*);")
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import re
 
 import pytest
 
 from sgsdump.commands import COMMANDS
+from sgsdump.commands.compare.options import ALWAYS
 from sgsdump.commands.parser import build_parser
+from sgsdump.dumps.targets import ENDINGS
+from sgsdump.tensors.tensor import DEVICE_LAYOUTS
 
 PARSERS = build_parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
 MOST_LINES = 12
@@ -44,3 +49,34 @@ def test_many_options_stand_in_groups(command):
 def test_every_option_is_explained(command):
     for action in options(PARSERS[command]):
         assert action.help and action.help is not argparse.SUPPRESS, action.dest
+
+
+def text_of(option: str, command: str) -> str:
+    kinds = [action.choices for action in PARSERS[command]._actions if action.nargs == argparse.PARSER]
+    parsers = [PARSERS[command], *(parser for kind in kinds for parser in kind.values())]
+    return next(action.help for parser in parsers for action in options(parser) if option in action.option_strings)
+
+
+@pytest.mark.parametrize(
+    ("option", "command", "table", "named"),
+    [
+        ("--executor", "pipeline", "sgsdump.executors.table:EXECUTORS", "sgsdump.executors.ort:OrtExecutor"),
+        ("--metrics", "compare", "sgsdump.comparison.metrics:METRICS", None),
+        ("--compatible", "compare", "sgsdump.comparison.vendor_metrics:VENDOR_METRICS", "x:y"),
+    ],
+)
+def test_a_list_of_members_is_its_table(option, command, table, named, monkeypatch):
+    module, _, name = table.partition(":")
+    members = getattr(importlib.import_module(module), name)
+    said = text_of(option, command)
+    always = ALWAYS if name == "METRICS" else ()
+    for member in members:
+        assert member in always or re.search(rf"(^|[ ,]){member}([ ,]|$)", said), member
+    monkeypatch.setattr(f"{module}.{name}", {**dict.fromkeys(members, named), "newcomer": named})
+    assert "newcomer" in text_of(option, command)
+
+
+def test_endings_and_layouts_of_convert_are_its_tables():
+    assert all(ending in COMMANDS["convert"].__doc__ for ending in ENDINGS)
+    (layout,) = (action for action in PARSERS["convert"]._actions if action.dest == "layout")
+    assert set(DEVICE_LAYOUTS) < set(layout.choices)

@@ -27,8 +27,8 @@ def run(*words):
     return histogram.run(parser.parse_args([str(word) for word in words]))
 
 
-def tensor(name, values, constant=False):
-    return Record("out", 0, 0, "CONV_2D", Tensor.of(name, np.asarray(values, np.float32)), constant)
+def tensor(name, values, constant=False, number=0):
+    return Record("out", 0, number, "CONV_2D", Tensor.of(name, np.asarray(values, np.float32)), constant)
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def dump(work_folder):
     sick = np.concatenate([np.random.default_rng(0).normal(size=5000) * 0.2, [-30, 30]])
     records = [
         tensor("conv/1", np.linspace(-1, 1, 50)),
-        tensor("sick", sick),
-        tensor("clipped", np.linspace(-9, 9, 50)),
-        tensor("free", [1, 2]),
-        tensor("broken", [1, np.nan]),
+        tensor("sick", sick, number=1),
+        tensor("clipped", np.linspace(-9, 9, 50), number=2),
+        tensor("free", [1, 2], number=3),
+        tensor("broken", [1, np.nan], number=4),
         tensor("conv/1_filter", [1, 2], constant=True),
     ]
     save_dump(records, work_folder / "float.bin", on_loss="ignore")

@@ -105,8 +105,8 @@ def test_a_spreadsheet_runs_nothing_and_numbers_stay_numbers(rows):
 def test_the_table(dump, capsys):
     assert run(dump) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:3] == ["#", "io", "name"]
-    assert lines[1].split()[:6] == ["0", "in", "cube", "2x3x4", "float32", "CONV"]
+    assert lines[0].split()[:3] == ["#", "layer", "io"]
+    assert lines[1].split()[:6] == ["0", "0", "in", "cube", "2x3x4", "float32"]
     assert lines[3].split()[-3:] == ["1", "2", "1"]
     assert "NC1HWC0 of NCHW [1, 5, 4, 6]" in lines[6]
     assert [line for line in lines if line.startswith(("s: ", "p: "))]

@@ -220,14 +220,14 @@ def test_a_blob_of_a_reference_takes_its_last_stages_range(names, ranges, pairs)
 )
 def test_how_far_values_reach_beyond_their_range(low, high, overshoot, outside):
     values = np.arange(9, dtype=np.float32)
-    found = describe(3, record("x", values), values, Range.of(low, high))
+    found = describe(record("x", values, op_index=3), values, Range.of(low, high))
     assert (found.overshoot, found.outside, found.limits, found.index) == (overshoot, outside, (low, high), 3)
-    assert describe(0, record("x", values), values, None).overshoot == 0.0
+    assert describe(record("x", values), values, None).overshoot == 0.0
 
 
 def test_the_central_share_is_known_to_a_sixteenth_of_a_bin():
     values = np.append(np.random.default_rng(0).normal(128, 30, 5000).clip(0, BINS), [0.0, BINS])
-    found = describe(0, record("x", values), values, None)
+    found = describe(record("x", values), values, None)
     steps = np.array(found.central) * 16
     assert steps == pytest.approx(steps.round(), abs=1e-9) and (steps.round() % 16).any()
     inside = ((values >= found.central[0]) & (values <= found.central[1])).mean()

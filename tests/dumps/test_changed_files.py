@@ -84,6 +84,15 @@ def test_no_command_ends_by_a_signal(tmp_path: Path, ending: str, change: str) -
         f"show {a} x2",
         f"convert {a} {tmp_path}/c.safetensors",
         f"convert {a} {tmp_path}/c.txt",
+        f"compare {a} {b} --golden {b}",
+        f"compare {b} {a} --golden {b}",
+        f"compare {b} {b} --golden {a}",
+        f"compare {a} {b} --plots {tmp_path}/plots --csv {tmp_path}/c.csv",
+        f"compare {a} {b} --match-by-value",
+        f"show {a} --json {tmp_path}/c.json",
+        f"show {a} x2 --against {b}",
+        f"split {a} {tmp_path}/c.parts",
+        f"merge --prefix {a} {tmp_path}/turned.npz {tmp_path}/c.merged.npz",
     ]
     ran = subprocess.run([sys.executable, "-c", DRIVER, a, change, *commands], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr

@@ -283,6 +283,7 @@ def test_torch_is_compared_with_the_same_net_in_onnxruntime(tmp_path: Path, caps
     assert status == 0 and "Compared: 3 of" in out, out
 
 
+@pytest.mark.usefixtures("two_gib_are_left")
 def test_a_full_disk_ends_the_dump_and_not_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, plain = made(), generate(made())
     register_hook(model, DumpConfig(dump_path=str(tmp_path), token_range=list(range(9))))

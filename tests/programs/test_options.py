@@ -35,7 +35,7 @@ def flat(control):
     return SimpleNamespace(**{**vars(control), **vars(control.operators), **vars(control.storage)})
 
 
-def test_the_defaults_of_msit_llm_dump():
+def test_the_defaults_of_msit_llm_dump(two_gib_are_left):
     control = llm_dump(options())
     assert types_of(options()) == ("tensor", "model", "layer")
     assert (control.steps, control.content, control.mode) == (Steps(((0, 0),)), "tensor", "all")

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from hooked_programs import MAIN, environment, program
+from in_process import SGSDUMP
 
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.programs.control import EVERY, DumpControl, dump_control
@@ -106,7 +107,7 @@ def test_a_full_disk_is_told_after_the_program_ended_as_ever(tmp_path, out, capf
     assert not captured.complete and any("it's must more than 2G" in note for note in captured.notes)
 
 
-def test_a_full_disk_is_told_before_the_program_starts_in_msits_words(tmp_path, monkeypatch):
+def test_a_full_disk_is_told_before_the_program_starts_in_msits_words(tmp_path, monkeypatch, two_gib_are_left):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=5 << 20))
     with pytest.raises(OutputError) as caught:
@@ -157,7 +158,7 @@ open("ready", "w").close()
 time.sleep(60)
 """
     path = program(tmp_path, main)
-    command = [sys.executable, "-m", "sgsdump", "exec", "--", sys.executable, str(path)]
+    command = [sys.executable, "-c", SGSDUMP, "exec", "--", sys.executable, str(path)]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "ready").exists() and process.poll() is None:
         time.sleep(0.02)
@@ -178,7 +179,7 @@ for _ in range(600):
     time.sleep(0.1)
 """
     path = program(tmp_path, main)
-    command = [sys.executable, "-m", "sgsdump", "exec", "--", sys.executable, str(path)]
+    command = [sys.executable, "-c", SGSDUMP, "exec", "--", sys.executable, str(path)]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
     for file in ("ready", "told"):
         while not (tmp_path / file).exists() and process.poll() is None:
@@ -196,7 +197,7 @@ def test_killed_at_any_moment_tensors_are_whole_and_the_tree_opens_as_not_comple
     for number in range(20):
         folder = tmp_path / f"run{number}"
         folder.mkdir()
-        command = [sys.executable, "-m", "sgsdump", "exec", "-er", "all", "--", sys.executable, str(path)]
+        command = [sys.executable, "-c", SGSDUMP, "exec", "-er", "all", "--", sys.executable, str(path)]
         process = subprocess.Popen(command, cwd=folder, env=environment(), start_new_session=True, stderr=-3)
         while not list(folder.glob("*/tensors/*/0/1_Softmax")) and process.poll() is None:
             time.sleep(0.01)

@@ -276,6 +276,7 @@ def test_an_index_that_leads_out_of_the_tree_is_not_followed(tree, tmp_path):
         '{"sgsdump_runs": 1, "complete": true, "notes": [3], "runs": []}',
         '{"sgsdump_runs": 1, "complete": true, "notes": [], "runs": [{}]}',
         '{"sgsdump_runs": 1, "complete": true, "notes": [], "runs": [7]}',
+        '{"sgsdump_runs": 1, "complete": true, "notes": [], "runs": [{"place": "x", "step": Infinity, "rank": 0}]}',
         json.dumps(
             {
                 **{"sgsdump_runs": 1, "complete": True, "notes": []},

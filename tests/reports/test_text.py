@@ -1,5 +1,8 @@
 """Text by the cells it takes on a terminal, cut and counted; and rows of texts as aligned columns and as CSV."""
 
+import csv
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,3 +91,11 @@ def test_aligned_columns():
 def test_csv_runs_nothing_in_a_spreadsheet():
     text = csv_text(["name", "value"], [{"name": "=cmd()", "value": -1.5}, {"name": 'a,"b"'}])
     assert text == 'name,value\n\'=cmd(),-1.5\n"a,""b""",\n'
+
+
+@pytest.mark.parametrize("name", ["a\rb", "\r", "a\nb", "a\r\nb", "plain"])
+def test_csv_keeps_line_ends_in_names(name):
+    """A reader that takes a bare carriage return for the end of a line must find it in quotes."""
+    text = csv_text(["name", "value"], [{"name": f"x{name}", "value": 1}])
+    assert list(csv.reader(io.StringIO(text, newline=""))) == [["name", "value"], [f"x{name}", "1"]]
+    assert text.count("\r") == name.count("\r") and text.endswith("\n") and ('"' in text) == (name != "plain")

@@ -91,6 +91,7 @@ def test_a_line_of_data_may_be_as_long_as_the_file(tmp_path):
         (CHN + "hello\nworld\n", r"chn.txt:3: 'hello'"),
         ("\n" + CHN, r"chn.txt:1: "),
         (CHN.replace(", 2\n", ", 99999999999999999999\n"), r"chn.txt:2: "),
+        (CHN.replace(", 2\n", f", {'9' * 5000}\n"), r"chn.txt:1: "),
     ],
 )
 def test_damaged_channel_ranges_are_one_line(tmp_path, text, message):

@@ -97,6 +97,10 @@ def test_several_graphs(tmp_path: Path) -> None:
         ("op { [a. }", "where an extension's name should be"),
         ("op { name: ü }", "where a value should be"),
         ("a { " * 1000, "64 deep"),
+        (
+            "op { name: '" + "\\" * 30_000 + "' }",
+            "256 backslashes in a row",
+        ),  # two seconds for protobuf
     ],
 )
 def test_damage_is_told_with_its_line(tmp_path: Path, text: str, why: str) -> None:

@@ -344,6 +344,7 @@ def test_nothing_is_dumped_and_nothing_slowed_when_it_is_off(tmp_path: Path) -> 
     assert run(torch.ones(2), torch.ones(2))[0].tolist() == [2, 2] and not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("two_gib_are_left")
 def test_a_full_disk_stops_the_dump_and_not_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -194,6 +194,7 @@ def test_indices_are_no_objective_and_a_count_that_changes_does_not_stop_it(fold
     assert any("Not judged: picked, of indices or picked by them" in line for line in lines)
     assert [f["layer"] for f in document["findings"] if f["kind"] == "output"] == ["boxes", "scores"]
     assert main("calibrate -m net.onnx -i pictures --input-config d/input_config.ini -o fixed.onnx".split()) == 0
+    assert "not judged by the output picked, of indices or picked by them" in capsys.readouterr().out
 
 
 def test_what_is_int16_by_rule_is_not_advised(folder, capsys):

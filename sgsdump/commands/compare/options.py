@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from sgsdump.commands.options import (
+    Listing,
     Modes,
     Reading,
     add_dump_scheduler,
@@ -207,7 +208,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
-    parser.add_argument("--metrics", action=_ListedMetrics, type=names, default=[], metavar="NAMES")
+    parser.add_argument("--metrics", action=Listing, of=_metrics, type=names, default=[], metavar="NAMES")
     parser.add_argument(
         "--metric",
         action="append",
@@ -242,9 +243,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         metavar="LAYER",
         help="exclude layers matching this pattern (* and ? are wildcards); may be repeated",
     )
-    parser.add_argument(
-        "--compatible", metavar="TOOL", help="show the metrics as msaccucmp or msprobe prints them, digit by digit"
-    )
+    parser.add_argument("--compatible", action=Listing, of=_tools, metavar="TOOL")
 
 
 def _add_golden(parser: argparse._ActionsContainer) -> None:
@@ -301,19 +300,17 @@ def _add_files(parser: argparse._ActionsContainer) -> None:
     )
 
 
-class _ListedMetrics(argparse._StoreAction):
-    """An option whose help lists the table of metrics, which is imported only where the help is shown."""
+def _metrics() -> str:
+    from sgsdump.comparison.metrics import METRICS
 
-    @property
-    def help(self) -> str:
-        from sgsdump.comparison.metrics import METRICS
+    further = " ".join(name for name in METRICS if name not in ALWAYS)
+    return f"show these further metrics, separated by commas, or all of them: {further}"
 
-        further = " ".join(name for name in METRICS if name not in ALWAYS)
-        return f"show these further metrics, separated by commas, or all of them: {further}"
 
-    @help.setter
-    def help(self, text: str | None) -> None:
-        assert text is None, "the table of metrics says it"
+def _tools() -> str:
+    from sgsdump.comparison.vendor_metrics import VENDOR_METRICS
+
+    return f"show the metrics as {' or '.join(VENDOR_METRICS)} prints them, digit by digit"
 
 
 def _limits(text: str) -> list[tuple[str, str, float]]:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sgsdump.commands.options import QUANT_LEVELS
+
 PRESETS = Path("Scripts/calibrator/preprocess_method")
 
 
@@ -74,7 +76,7 @@ def calibrate_arguments(
     parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
     parser.add_argument("-n", "--preprocess", help="preprocess file(s), or the SDK's presets, one per input, by commas")
     parser.add_argument("--input_config", required=True, help="input_config.ini")
-    parser.add_argument("--quant_level", choices=["L1", "L2", "L3", "L4", "L5"], default="L5")
+    parser.add_argument("--quant_level", choices=QUANT_LEVELS, default="L5")
     parser.add_argument("-o", "--output", type=Path, help="fixed model to write, or the folder for it")
     parser.add_argument("--num_process", default="1", help="processes that run pictures (default: %(default)s)")
     for flags, text in own.items():

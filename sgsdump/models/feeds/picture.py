@@ -8,6 +8,7 @@ it shrinks): output pixel i lies at (i + 0.5) * in/out - 0.5 of the input, clamp
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -27,6 +28,9 @@ ORDER = {"RGB": [0, 1, 2], "BGR": [2, 1, 0], "GRAY": [0]}
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 # In a picture's EXIF note; 1 is upright.
 ORIENTATION = 0x0112
+MOST_PIXELS = 1 << 28
+MANY_PIXELS = 1 << 24
+MOST_A_BYTE = 4096  # pixels; a photograph has one or two, a picture of one colour in a PNG some 350
 CHANNELS = {name: len(order) for name, order in ORDER.items()}
 
 
@@ -37,6 +41,8 @@ def prepare(path: Path, entry: ModelInput, size: tuple[int | None, int | None], 
     """
     pixels = decode(path, gray=entry.training_format == "GRAY")
     height, width = (fixed or natural for fixed, natural in zip(size, pixels.shape))
+    if height * width > MOST_PIXELS:
+        raise InputError(f"the model takes a picture of {height} x {width} pixels, more than can be made of {path}")
     resized = resize(pixels, height, width)[None]
     ordered = resized[..., ::-1] if entry.training_format == "BGR" else resized
     return normalise(ordered, entry) if normalised else np.rint(ordered)
@@ -57,6 +63,7 @@ def decode(path: Path, gray: bool = False) -> np.ndarray:
     _keep_quiet("PIL")
     try:
         with _PILLOWS_WARNINGS, open_file(path) as file, Image.open(file, formats=FORMATS) as image:
+            _check_size(image.size, os.fstat(file.fileno()).st_size)
             with no_native_messages() if image.format == "TIFF" else nullcontext():  # libtiff prints
                 image.load()
             upright = image if image.getexif().get(ORIENTATION, 1) == 1 else ImageOps.exif_transpose(image)
@@ -73,6 +80,14 @@ def decode(path: Path, gray: bool = False) -> np.ndarray:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0] or type(error).__name__
         raise InputError(f"cannot read the picture {path}: {reason[:150]}") from error
     return array.reshape(*array.shape[:2], -1)
+
+
+def _check_size(size: tuple[int, int], file_bytes: int) -> None:
+    """Raises ValueError for a large picture that so small a file cannot hold, for which a decoder would take the memory
+    all the same."""
+    pixels = size[0] * size[1]
+    if pixels > MANY_PIXELS and pixels > MOST_A_BYTE * file_bytes:
+        raise ValueError(f"{size[0]} x {size[1]} pixels in {file_bytes} bytes")
 
 
 @contextmanager

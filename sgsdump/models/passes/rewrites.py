@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import InputError, hint
-from sgsdump.models.graph import Graph, all_graphs, all_nodes
+from sgsdump.models.graph import Graph, all_graphs, all_nodes, values_of
 from sgsdump.models.input_spec import fits, shape_text
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _convert(tensor: TensorProto) -> None:
 
     # A double beyond float32 becomes infinite, which calibration names.
     with np.errstate(over="ignore"):
-        values = numpy_helper.to_array(tensor).astype(np.float32)
+        values = values_of(tensor).astype(np.float32)
     tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
 
 

@@ -103,7 +103,7 @@ def _draw(axes: Axes, panel: Panel, layers: Sequence[Layer], limit: float | None
         axes.axvline(i, color="black", linestyle=":", linewidth=0.8, zorder=0)
     if panel is PANELS[0]:
         for i in sorted(rises, key=lambda i: -(layers[i].figures.rise or 0.0))[:MOST_RISES]:
-            axes.annotate(str(i), (i, high), (0, 18), textcoords="offset points", ha="center", fontsize=9,
+            axes.annotate(str(layers[i].index), (i, high), (0, 18), textcoords="offset points", ha="center", fontsize=9,
                           annotation_clip=False)  # fmt: skip
     if threshold is not None:
         axes.axhline(threshold, color=COLOURS["fail"], linestyle="--", linewidth=1, label="threshold")
@@ -157,9 +157,9 @@ def span_of(panel: Panel, values: Sequence[float]) -> tuple[float, float]:
 def _name_layers(axes: Axes, layers: Sequence[Layer]) -> None:
     """Number and name of each layer; of many, numbers alone."""
     if len(layers) > MOST_NAMES:
-        axes.set_xlabel("layer, in the order of the network; the histograms bear the same numbers")
+        axes.set_xlabel("layer, in the order of the network; the numbers are those of every report")
         return
-    names = [f"{i}. {shortened(shown(layer.name), LONGEST)}" for i, layer in enumerate(layers)]
+    names = [f"{layer.index}. {shortened(shown(layer.name), LONGEST)}" for layer in layers]
     axes.set_xticks(range(len(layers)), names, rotation=90, fontsize=8)
     for label, layer in zip(axes.get_xticklabels(), layers):
         if layer.rises or layer.verdict == "fail":

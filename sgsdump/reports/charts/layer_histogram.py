@@ -22,6 +22,7 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from sgsdump.comparison.distribution import LEVELS, Distribution
+from sgsdump.files.names import Taken
 from sgsdump.reports.charts import canvas
 from sgsdump.reports.charts.bins import also_of, joined
 from sgsdump.reports.charts.canvas import Panel, font, number, percent, short, span
@@ -46,9 +47,8 @@ LAYER_BINS = 256
 _UNSAFE = re.compile(r'[/\\:*?<>|"\x00-\x1f\x7f\x80-\x9f\ud800-\udfff]')
 
 
-def save_histogram(layer: Distribution, folder: Path) -> Path:
-    """Write ``<index>.<name>.png`` into an existing folder. Raises OSError."""
-    path = folder / file_name(layer.index, layer.name)
+def save_histogram(layer: Distribution, path: Path) -> Path:
+    """Write its picture. Raises OSError."""
     draw_histogram(layer).save(path, "PNG", compress_level=1)
     return path
 
@@ -71,10 +71,10 @@ def drawing_beside(draw: Callable[..., Any]) -> Iterator[Callable[..., None]]:
         pool.shutdown(cancel_futures=True)
 
 
-def file_name(index: int, name: str) -> str:
-    """``12.block_dw.png``: safe on every file system; names that become equal still differ in their index."""
-    safe = _UNSAFE.sub("_", name).encode()[:NAME_BYTES].decode(errors="ignore")
-    return f"{index}.{safe}.png"
+def file_name(layer: Distribution, taken: Taken) -> str:
+    """``12.block_dw.png``, the number and the name: safe on every file system, and not one of those given before."""
+    safe = _UNSAFE.sub("_", layer.name).encode()[:NAME_BYTES].decode(errors="ignore")
+    return taken.free(f"{layer.index}.{safe}", ".png")
 
 
 def draw_histogram(layer: Distribution) -> Image.Image:

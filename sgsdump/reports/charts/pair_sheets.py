@@ -43,9 +43,9 @@ HEADINGS = ("Look at these first, the largest error at the front", "The others, 
 
 @dataclass(frozen=True)
 class Cell:
-    """A layer that has details, with its number in the network; ``name`` names its copies too."""
+    """A layer that has details, and its place among the report's; ``name`` names its copies too."""
 
-    number: int
+    place: int
     layer: Layer
     details: Details
     name: str = ""
@@ -71,9 +71,11 @@ def save(report: Report, folder: Path) -> list[Path]:
     copies = _copies(cells)
     also = also_of(copies)
     cells = [
-        replace(cell, name=with_copies(f"{cell.number}. {cell.layer.name}", also.get(cell.number, [])))
+        replace(
+            cell, name=with_copies(f"{cell.layer.index}. {cell.layer.name}", _numbers(report, also.get(cell.place, [])))
+        )
         for cell in cells
-        if cell.number not in copies
+        if cell.place not in copies
     ]
     first = sorted((cell for cell in cells if cell.first), key=lambda cell: -cell.error)
     scale = Scale.of([max(cell.counts) for cell in cells])
@@ -89,7 +91,7 @@ def _draw_cell(scale: Scale, draw: ImageDraw.ImageDraw, cell: Cell, left: int, t
     bins = of_details(details, MOST_BINS)
     limits = None if details.low is None or details.high is None else (details.low, details.high)
     panel = scale.panel(left, top, *canvas.view(*_reach(bins), *(limits or ())), max(cell.counts))
-    draw_lines(draw, panel, scale)
+    draw_lines(draw, panel, scale, limits or (bins.edges if bins.rows.shape[1] else None))
     if limits:
         canvas.draw_limits(draw, panel, limits, dash=4, width=1)
     if bins.rows.shape[1]:
@@ -124,5 +126,9 @@ def _copies(cells: Sequence[Cell]) -> dict[int, int]:
         layer, details = cell.layer, cell.details
         counts = details.sample.tobytes(), details.benchmark.tobytes(), details.errors.tobytes()
         facts = details.edges, details.error_edges, details.low, details.high, layer.verdict, layer.rises
-        copies.add(cell.number, layer.op_type, (*counts, *facts) if any(cell.counts) else cell.number)
+        copies.add(cell.place, layer.op_type, (*counts, *facts) if any(cell.counts) else cell.place)
     return copies.of
+
+
+def _numbers(report: Report, places: Sequence[int]) -> list[int]:
+    return [report.layers[place].index for place in places]

@@ -21,6 +21,7 @@ PER_PAGE = 150
 MOST_BINS = 64  # of a small plot
 COLUMNS = 8
 CELL = (216, 150)
+WIDEST = COLUMNS * CELL[0]  # that a title makes a page
 INSET = (10, 24, 206, 110)  # the plot in a cell: left, top, right, bottom
 HEAD = 106
 SECTION = 34
@@ -143,9 +144,11 @@ def _draw_page(title: str, sheet: Sheet[Item], sections: Sequence[tuple[str, Seq
     columns = min(COLUMNS, max(4, math.ceil(math.sqrt(count))))
     rows = sum(math.ceil(len(items) / columns) for _, items in sections)
     height = HEAD + len(sections) * SECTION + rows * CELL[1] + MARGIN
-    head = 2 * MARGIN + max(sum(map(_legend_width, sheet.legends)), int(font(13).getlength(str(sheet.scale))))
-    image, draw = canvas.blank(max(columns * CELL[0] + 2 * MARGIN, head), height)
-    _draw_head(draw, title, sheet)
+    texts = font(22, True).getlength(title), font(13).getlength(str(sheet.scale))
+    head = 3 * MARGIN + int(max(sum(map(_legend_width, sheet.legends)), *texts))
+    width = max(columns * CELL[0] + 2 * MARGIN, min(head, WIDEST))
+    image, draw = canvas.blank(width, height)
+    _draw_head(draw, short(title, font(22, True), width - 3 * MARGIN), sheet)
     top = HEAD
     for heading, items in sections:
         heading = f"{heading} ({len(items)})"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.golden import GoldenComparison, GoldenRow
+from sgsdump.comparison.golden import GoldenComparison, GoldenPlace, GoldenRow
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Record
@@ -163,7 +163,7 @@ def golden_table_of(comparison: GoldenComparison) -> LayerTable:
     bad = [row for row in compared if not row.passes]
     limits = f"{benchmark}'s error times {comparison.tag:g}" if golden else f"all_close at {comparison.th1:g}"
     sentence = f"{len(bad)} of {len(compared)} compared tensors {'does' if len(bad) == 1 else 'do'} not pass."
-    entries = [_golden_entry(index, row, limits) for index, row in enumerate(comparison.rows)]
+    entries = [_golden_entry(comparison.places.get(row.name), row, limits) for row in comparison.rows]
     missing = comparison.missing
     sentences = [f"{counted(len(missing), 'tensor')} missing: {listed([f for f, _ in missing], 5)}."] if missing else []
     for file, reason in comparison.unmatched():
@@ -241,8 +241,8 @@ def _not_compared(record: Record, status: Status, reason: str, sample_name: str 
     )
 
 
-def _golden_entry(index: int, row: GoldenRow, limits: str) -> Entry:
-    entry = Entry(row.file, row.verdict, op_index=index, sample_name=row.name)
+def _golden_entry(place: GoldenPlace | None, row: GoldenRow, limits: str) -> Entry:
+    entry = Entry(row.file, row.verdict, op_index=place.order if place else None, sample_name=row.name)
     if row.reason:
         return replace(entry, status="failed", remark=row.reason)
     # What reports call diff3, against golden: of the sample (sw) and of the benchmark (g).

@@ -5,6 +5,7 @@ A context of the whole process, entered by several threads.
 
 import io
 import os
+import struct
 import warnings
 from contextlib import contextmanager, suppress
 
@@ -106,3 +107,20 @@ def test_pictures_too_large_are_refused_by_every_thread_and_the_filters_are_as_b
     assert list(warnings.filters) == before
     with pytest.raises(InputError, match="larger than 1500 pixels"):
         decode(tmp_path / "1.png")
+
+
+def test_a_small_file_of_a_huge_picture_takes_no_memory(tmp_path):
+    """A TIFF of a few hundred bytes may say that it has 65 million pixels, for which the decoder takes 262 MB."""
+    path = tmp_path / "x.tif"
+    Image.fromarray(np.zeros((9, 8, 3), np.uint8)).save(path)
+    length = struct.pack("<HHII", 257, 4, 1, 9)  # ImageLength, which Pillow writes so
+    content = path.read_bytes()
+    assert content.count(length) == 1
+    path.write_bytes(content.replace(length, struct.pack("<HHII", 257, 4, 1, 8_192_009)))
+    with pytest.raises(InputError, match=r"8 x 8192009 pixels in \d+ bytes"):
+        decode(path)
+
+
+def test_a_large_picture_of_one_colour_is_read(tmp_path):
+    Image.fromarray(np.full((4200, 4200, 3), 7, np.uint8)).save(tmp_path / "x.png")
+    assert decode(tmp_path / "x.png").shape == (4200, 4200, 3)

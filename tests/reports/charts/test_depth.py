@@ -9,15 +9,15 @@ from sgsdump.reports.charts.depth import DECADES, PANELS, figure_of, render, spa
 from sgsdump.reports.report import Figures, Layer, Report
 
 
-def layer(name, rmse, verdict="pass", **further):
+def layer(name, rmse, verdict="pass", index=0, **further):
     figures = {"mse": rmse**2, "cos": 1 - rmse**2, "sqnr": -20 * math.log10(rmse) if rmse > 0 else math.inf}
     figures |= {key: further.pop(key) for key in ("mse", "cos", "sqnr", "rise") if key in further}
-    return Layer(name, "Conv", 0, Figures(rmse=rmse, **figures), verdict=verdict, **further)
+    return Layer(name, "Conv", index, Figures(rmse=rmse, **figures), verdict=verdict, **further)
 
 
 LAYERS = (
     layer("a", 0.01),
-    layer("b", 0.2, "fail", rises=True, rise=0.19),
+    layer("b", 0.2, "fail", 7, rises=True, rise=0.19),
     layer("nan", math.nan, "fail", mse=math.nan, cos=math.nan, sqnr=math.nan),
     layer("equal", 0.0, "pass", cos=math.nan),
 )
@@ -42,8 +42,8 @@ def test_every_layer_stands_at_its_figures():
     assert drawn(axes[1], "past a threshold, NaN or Inf") == [(1, pytest.approx(0.04))]
     assert [x for x, _ in drawn(axes[1], "NaN or infinite")] == [2]
     assert [x for x, _ in drawn(axes[3], "within the thresholds")] == [0, 3]
-    assert "1" in [text.get_text() for text in axes[0].texts]
-    assert [tick.get_text() for tick in axes[3].get_xticklabels()] == ["0. a", "1. b", "2. nan", "3. equal"]
+    assert "7" in [text.get_text() for text in axes[0].texts]
+    assert [tick.get_text() for tick in axes[3].get_xticklabels()] == ["0. a", "7. b", "0. nan", "0. equal"]
 
 
 @pytest.mark.parametrize(

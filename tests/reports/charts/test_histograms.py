@@ -1,11 +1,16 @@
 """The pictures themselves: where their blue and red pixels are, and what every odd tensor looks like."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.distribution import distributions
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.files.names import Taken
 from sgsdump.reports.charts import canvas
 from sgsdump.reports.charts.layer_histogram import (
     PLOT,
@@ -15,7 +20,9 @@ from sgsdump.reports.charts.layer_histogram import (
     save_contact_sheets,
     save_histogram,
 )
+from sgsdump.reports.charts.pair_sheets import save as save_pairs
 from sgsdump.reports.charts.sheet import CELL, HEAD, MARGIN, PER_PAGE
+from sgsdump.reports.report import Context, report_of
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
 
@@ -23,9 +30,9 @@ LEFT, TOP, RIGHT, BOTTOM = PLOT
 
 
 def layer(values, limits=None, name="conv", index=0):
-    record = Record("out", 0, 0, "CONV_2D", Tensor.of(name, np.asarray(values, np.float32)))
+    record = Record("out", 0, index, "CONV_2D", Tensor.of(name, np.asarray(values, np.float32)))
     (found,) = distributions(Dump([record]), {name: Range.of(*limits)} if limits else {})
-    return type(found)(**{**vars(found), "index": index})
+    return found
 
 
 def columns(path, colour):
@@ -45,7 +52,7 @@ def expected_column(value, ends):
 
 def test_blue_where_the_values_are_and_red_at_the_limits(tmp_path):
     values = np.concatenate([np.linspace(-2, -1, 5000), np.linspace(3, 4, 5000)])
-    path = save_histogram(layer(values, (-5, 6)), tmp_path)
+    path = save_histogram(layer(values, (-5, 6)), tmp_path / "layer.png")
     red, blue = columns(path, canvas.RED), columns(path, canvas.BLUE)
     ends = (-5, 6)
     expected = [expected_column(v, ends) for v in ends]
@@ -59,7 +66,7 @@ def test_blue_where_the_values_are_and_red_at_the_limits(tmp_path):
 def test_columns_are_as_high_as_their_counts(tmp_path):
     found = layer([0.0] * 20 + [1.0] * 10 + [2.0] * 5, (-1, 3))
     panel = plot_panel(found)
-    with Image.open(save_histogram(found, tmp_path)) as image:
+    with Image.open(save_histogram(found, tmp_path / "layer.png")) as image:
         blue = (np.asarray(image.convert("RGB")) == canvas.BLUE).all(axis=2)[TOP:BOTTOM]
     heights = [blue[:, panel.column(v) - 4 : panel.column(v) + 5].sum(axis=0).max() for v in (0.0, 1.0, 2.0)]
     assert heights[0] / heights[1] == pytest.approx(2, rel=0.02)
@@ -67,13 +74,13 @@ def test_columns_are_as_high_as_their_counts(tmp_path):
 
 
 def test_a_lone_value_beside_many_can_be_seen(tmp_path):
-    path = save_histogram(layer([0.0] * 100_000 + [7.0], (0, 8)), tmp_path)
+    path = save_histogram(layer([0.0] * 100_000 + [7.0], (0, 8)), tmp_path / "layer.png")
     assert any(abs(columns(path, canvas.BLUE) - expected_column(7.0, (0, 8))) <= 2)
 
 
 def test_a_spike_at_the_minimum_is_not_hidden_by_its_line(tmp_path):
     found = layer([0.0] * 5000 + list(np.linspace(0.5, 4, 100)), (0, 4))
-    with Image.open(save_histogram(found, tmp_path)) as image:
+    with Image.open(save_histogram(found, tmp_path / "layer.png")) as image:
         pixels = np.asarray(image.convert("RGB"))
     at = plot_panel(found).column(0.0)
     height = (pixels[TOP:BOTTOM, at : at + 2] == canvas.BLUE).all(axis=2).sum(axis=0)
@@ -97,12 +104,12 @@ def test_one_upright_scale_for_a_page(tmp_path):
 
 
 def test_without_a_range_there_is_no_red(tmp_path):
-    path = save_histogram(layer(np.arange(100)), tmp_path)
+    path = save_histogram(layer(np.arange(100)), tmp_path / "layer.png")
     assert columns(path, canvas.BLUE).size and not columns(path, canvas.RED).size
 
 
 def test_values_outside_the_range_are_shown_outside_it(tmp_path):
-    blue = columns(save_histogram(layer(np.linspace(-10, 10, 1000), (-1, 1)), tmp_path), canvas.BLUE)
+    blue = columns(save_histogram(layer(np.linspace(-10, 10, 1000), (-1, 1)), tmp_path / "layer.png"), canvas.BLUE)
     ends = (-10, 10)
     assert (blue < expected_column(-1, ends)).sum() > 100 and (blue > expected_column(1, ends)).sum() > 100
 
@@ -123,7 +130,7 @@ ODD = {
 @pytest.mark.parametrize("kind", ODD)
 def test_odd_tensors_still_give_a_picture(tmp_path, kind, limits):
     found = layer(ODD[kind], limits, kind)
-    path = save_histogram(found, tmp_path)
+    path = save_histogram(found, tmp_path / "layer.png")
     assert bool(columns(path, canvas.BLUE).size) == bool(found.stats.finite) or limits is not None
     assert bool(columns(path, canvas.RED).size) == (limits is not None)
     assert save_contact_sheets([found], tmp_path)[0].is_file()
@@ -141,15 +148,17 @@ def test_odd_tensors_still_give_a_picture(tmp_path, kind, limits):
     ],
 )
 def test_file_names(name, expected):
-    assert file_name(3, name) == expected
+    assert file_name(layer([1], name=name, index=3), Taken()) == expected
 
 
 def test_hostile_names_stay_inside_and_apart(tmp_path):
     folder = tmp_path / "inside"
     folder.mkdir()
     names = ["../up", "/root", "a/b", "a_b", "a:b", "..", "$x_1$", "x" * 5000, "bad\udcff\n", "CON"]
-    for index, name in enumerate(names):
-        save_histogram(layer([1, 2, 3], (0, 4), name, index), folder)
+    taken = Taken()
+    for name in names:
+        found = layer([1, 2, 3], (0, 4), name)
+        save_histogram(found, folder / file_name(found, taken))
     assert [p.name for p in tmp_path.iterdir()] == ["inside"]
     assert len(list(folder.iterdir())) == len(names)
 
@@ -175,9 +184,41 @@ def test_contact_sheet_frames_what_needs_a_look(tmp_path):
 
 def test_a_page_of_few_columns_is_as_wide_as_its_legends(tmp_path):
     (path,) = save_contact_sheets([layer(np.linspace(-1, 1, 100))], tmp_path)
-    with Image.open(path) as image:
-        head = np.asarray(image.convert("L"))[:HEAD]
-    assert (head < 128).any() and (head[:, -MARGIN:] == 255).all()
+    compared = compare(Dump([_record([1, 2])]), Dump([_record([1, 2])]), details=True)
+    for title in ("fixed.bin against float.bin " * 2, "long " * 500):
+        (tmp_path / str(len(title))).mkdir()
+        (other,) = save_pairs(replace(report_of(compared), title=title), tmp_path / str(len(title)))
+        for page in (path, other):
+            with Image.open(page) as image:
+                head = np.asarray(image.convert("L"))[:HEAD]
+            assert (head < 128).any() and (head[:, -MARGIN:] == 255).all() and head.shape[1] <= 8 * CELL[0] + 2 * MARGIN
+
+
+@pytest.mark.parametrize("limits", [(-0.28, 6), (1, 2), None])
+def test_the_numbers_below_a_small_plot_are_the_ends_of_its_range(limits, tmp_path, monkeypatch):
+    """Not those of the axis, which reaches as far as the values do; without a range the values' own ends."""
+    values = np.linspace(-12, 5, 1000)
+    drawn, draw_text = [], ImageDraw.ImageDraw.text
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw,
+        "text",
+        lambda self, place, text, *args, **named: (drawn.append(text), draw_text(self, place, text, *args, **named)),
+    )
+    ends = [canvas.number(end, 3) for end in limits or (-12, 5)]
+    save_contact_sheets([layer(values, limits)], tmp_path)
+    assert [text for text in drawn if text in ends] == ends
+    compared = compare(Dump([_record(values)]), Dump([_record(values)]), details=True)
+    drawn.clear()
+    save_pairs(report_of(compared, context=Context(ranges={"conv": Range.of(*limits)} if limits else {})), tmp_path)
+    below = [text for text in drawn if re.fullmatch("−?[0-9.]+", text)]
+    if limits:
+        assert below == ends
+    else:
+        assert [float(text.replace("−", "-")) for text in below] == pytest.approx([-12, 5], 0.1)
+
+
+def _record(values):
+    return Record("out", 0, 0, "CONV_2D", Tensor.of("conv", np.asarray(values, np.float32)))
 
 
 def test_many_layers_take_several_pages(tmp_path):

@@ -92,7 +92,7 @@ def read_index(path: Path) -> Index:
         entries = tuple(_entry(entry_json) for entry_json in document["runs"])
         graphs = {_text(name): tuple(map(_node, nodes)) for name, nodes in dict(document.get("graphs", {})).items()}
         return Index(entries, document["complete"] is True, _texts(document["notes"]), graphs)
-    except (UnicodeDecodeError, LookupError, TypeError, ValueError):
+    except (UnicodeDecodeError, LookupError, TypeError, ValueError, OverflowError):
         raise FormatError(f"{path} is damaged: it is not an index of runs") from None
 
 
