@@ -20,7 +20,7 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.pictures import pictures_of
 from sgsdump.quantisation.scales import INT16
-from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, outputs_of
+from sgsdump.quantisation.trials.integer_outputs import FloatOutputs, PlanOutputs, outputs_of
 from sgsdump.tuning.advice import MAYBE, Advice, advise, holds, tensor_arrays
 from sgsdump.tuning.causes import causes
 from sgsdump.tuning.rules_of_thumb import Convolution, config_names, convolutions, read_signs
@@ -84,11 +84,13 @@ class MeasuredModel:
 @dataclass(frozen=True, eq=False)
 class Promise:
     """A plan that was run in integers: ``names`` are all first inputs that it has at INT16, ``foreseen`` is the
-    outputs' error in the float approximation, on the pictures that candidates were ranked by."""
+    outputs' error in the float approximation on the pictures that candidates were ranked by, ``found`` in integers on
+    these."""
 
     names: tuple[str, ...]
     outputs: PlanOutputs
     foreseen: float
+    found: float
 
     @property
     def error(self) -> float:
@@ -166,13 +168,19 @@ def judge(
     judged = watched_tensors(deployed(subject.float_model))
     spans = {name: r.at(INT16).high - r.at(INT16).low for name, r in subject.ranges.items()}
 
+    floats = FloatOutputs(subject.float_model, judged)
+
     def run(models: list[ModelProto], what: str) -> list[PlanOutputs]:
         pictures = each(progress, labelled(pairs), what, "picture", len(pairs))
-        return outputs_of(subject.float_model, models, pictures, judged, spans)
+        return outputs_of(subject.float_model, models, pictures, judged, spans, floats)
 
     def promised(names: tuple[str, ...], outputs: PlanOutputs) -> Promise:
         assert measured is not None
-        return Promise(names, outputs, output_error(measured.trial.try_plan(names, labelled(measured.pairs))))
+        few = measured.pairs.labels_in(pairs)
+        foreseen = measured.measurement.all_16
+        if names != measured.every:
+            foreseen = measured.trial.try_plan(names, labelled(measured.pairs))
+        return Promise(names, outputs, output_error(foreseen), output_error(outputs.sums_on(few)))
 
     if measured is None:
         return run([subject.fixed_model.proto], "outputs")[0], None

@@ -84,14 +84,20 @@ def within_a_step(sums: Sums, step: float, span: float) -> bool:
 @dataclass(frozen=True)
 class PlanOutputs:
     """outputs  of one fixed model, by the tensors the outputs are judged by.
-    pictures  the mean error of the outputs on each picture, by its label."""
+    pictures  the mean error of the outputs on each picture, by its label; ``by_picture`` the sums that it is of."""
 
     outputs: Mapping[str, OutputFigures]
     pictures: Mapping[str, float]
+    by_picture: Mapping[str, Mapping[str, Sums]] = field(default_factory=dict)
 
     @property
     def sums(self) -> dict[str, Sums]:
         return {name: figures.sums for name, figures in self.outputs.items()}
+
+    def sums_on(self, labels: Iterable[str]) -> dict[str, Sums]:
+        """The sums over these pictures alone."""
+        parts = [self.by_picture[label] for label in labels]
+        return {name: merged_sums([part[name] for part in parts if name in part]) for name in self.outputs}
 
     def good(self, limits: Thresholds) -> bool:
         return all(figures.good(limits) for figures in self.outputs.values())
@@ -112,7 +118,8 @@ class FixedOutputs:
             for name in names
             if name in facts.tensors or name in outputs or any(name in node.output for node in fixed.graph.node)
         }
-        self._graph = WholeGraph(mark_outputs(fixed, self._sources.values()))
+        # Its operators are small: one thread takes less time than several do to wait for one another.
+        self._graph = WholeGraph(mark_outputs(fixed, self._sources.values()), threads=1)
         self.pictures = {name for name, tensor in facts.tensors.items() if tensor.picture}
 
     def run(self, feed: Arrays, raw: Arrays) -> dict[str, np.ndarray]:
@@ -128,14 +135,34 @@ class FixedOutputs:
         return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
 
 
+class FloatOutputs:
+    """A float model's tensors ``names`` on one picture after another; what so many bytes hold is run once."""
+
+    def __init__(self, model: Model, names: Sequence[str]):
+        self.names = list(names)
+        self._graph = WholeGraph(mark_outputs(deployed(model), names), threads=1)
+        self._held: dict[str, Arrays] = {}
+        self._room = HELD_BYTES
+
+    def run(self, label: str, feed: Arrays) -> Arrays:
+        """``label``: another for each picture."""
+        if label in self._held:
+            return self._held[label]
+        real = self._graph.run(feed, self.names)
+        self._room -= sum(array.nbytes for array in real.values())
+        if self._room >= 0:
+            self._held[label] = real
+        return real
+
+
 @dataclass
 class _Sums:
     """Of one model: each output's sums picture by picture; ``held`` until the mean is known."""
 
-    plain: dict[str, list[Sums]] = field(default_factory=dict)
     centred: dict[str, list[Sums]] = field(default_factory=dict)
     held: list[Arrays] = field(default_factory=list)
     pictures: dict[str, float] = field(default_factory=dict)
+    by_picture: dict[str, dict[str, Sums]] = field(default_factory=dict)
 
 
 def outputs_of(
@@ -144,12 +171,14 @@ def outputs_of(
     pictures: Iterable[tuple[str, Arrays, Arrays]],
     names: Sequence[str],
     spans: Mapping[str, float] = {},
+    floats: FloatOutputs | None = None,
 ) -> list[PlanOutputs]:
     """Of each fixed model of ``model`` the tensors ``names`` over all pictures (label, feed, raw feed).
 
-    spans  what they reached while calibrating. An output whose shape depends on the values is left out.
+    spans   what they reached while calibrating. An output whose shape depends on the values is left out.
+    floats  those of ``model``, where they were run on these pictures before.
     """
-    floats = WholeGraph(mark_outputs(deployed(model), names))
+    floats = floats or FloatOutputs(model, names)
     graphs = [FixedOutputs(model, proto, names) for proto in fixed]
     sums = [_Sums() for _ in graphs]
     held: list[Arrays] = []
@@ -158,7 +187,7 @@ def outputs_of(
     room, odd = HELD_BYTES, set[str]()
     with threadpool_limits(limits=1, user_api="blas"):
         for number, (label, feed, raw) in enumerate(pictures):
-            real = floats.run(feed, list(names))
+            real = floats.run(label or str(number), feed)
             for name, array in real.items():
                 if array.size:
                     reach.setdefault(name, []).extend((float(array.min()), float(array.max())))
@@ -166,13 +195,10 @@ def outputs_of(
             odd |= {n for n in names for values in ours if n not in values or values[n].shape != real[n].shape}
             odd |= {n for n in names if held and n in held[0] and held[0][n].shape != real[n].shape}
             for values, each in zip(ours, sums):
-                errors = []
-                for name in names:
-                    if name not in odd:
-                        pair = pair_sums(Values(values[name]), Values(real[name]))
-                        each.plain.setdefault(name, []).append(pair)
-                        errors.append(rmse(pair) if pair.b1 and pair.d1 else 0.0)
+                pairs = {n: pair_sums(Values(values[n]), Values(real[n])) for n in names if n not in odd}
+                errors = [rmse(pair) if pair.b1 and pair.d1 else 0.0 for pair in pairs.values()]
                 each.pictures[label or str(number)] = float(np.mean(errors)) if errors else 0.0
+                each.by_picture[label or str(number)] = pairs
             if means is None:
                 held.append(real)
                 for values, each in zip(ours, sums):
@@ -188,15 +214,16 @@ def outputs_of(
         PlanOutputs(
             {
                 name: OutputFigures(
-                    merged_sums(each.plain[name]),
+                    merged_sums([pairs[name] for pairs in each.by_picture.values()]),
                     _worth(each.centred.get(name, [])),
                     _step(graph, name),
                     max(spans.get(name, 0.0), max(reach.get(name, [0.0])) - min(reach.get(name, [0.0]))),
                 )
                 for name in names
-                if name not in odd and name in each.plain
+                if name not in odd and each.by_picture
             },
             each.pictures,
+            each.by_picture,
         )
         for graph, each in zip(graphs, sums)
     ]
