@@ -15,6 +15,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text
+from sgsdump.quantisation.tensor_arrays import wider
 from sgsdump.reports.cause_sentences import cause_lines, conv_config, int16_is_not_enough, output_text, percent
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
@@ -214,6 +215,8 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
             f"{promise.foreseen:.4f}).",
             conv_config(advice.config_names),
         )
+        for word, others in advice.beside.items():
+            yield Step(f"Among these: {wider(word, others)}.")
         if promise.outputs.good(limits):
             return
     if advice.all_16 is not None and not advice.all_16.outputs.good(limits):

@@ -103,6 +103,40 @@ def test_the_promise_is_what_calibrating_and_simulating_again_gives(folder, caps
     assert "2 of 10 convolutions run in 16 bits (you: block2/dw/relu, block4/dw/relu)." in again
 
 
+@pytest.mark.parametrize("command", ["diagnose", "advise"])
+def test_a_promise_is_of_all_that_the_words_to_paste_raise(command, folder, capsys):
+    """The SDK takes a word of tensor_arrays for every input whose name begins so."""
+    line = sick_digits()
+    net = onnx.load("digits.onnx")
+    names = {"block2/dw/relu": "wide", "block3/dw/relu": "wide_too", "block1/dw/relu": "wide_also"}
+    for made in net.graph.node:
+        made.input[:] = [names.get(name, name) for name in made.input]
+        made.output[:] = [names.get(name, name) for name in made.output]
+    del net.graph.value_info[:]
+    onnx.save(net, "digits.onnx")
+    assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
+    out = capsys.readouterr().out
+    if command == "diagnose":
+        assert "tensor_arrays 'wide' raises wide_also, wide_too too: the SDK takes every convolution" in out
+    else:
+        ranges = ["d/log/tensor_min_max.txt", "--quant-level", "L3"]
+        assert main(["advise", *ranges, *line[1:], "--json", "advice.json"]) == 0
+        out = capsys.readouterr().out
+        assert "tensor_arrays 'wide' raises wide_also, wide_too too" in out
+    if command == "diagnose":
+        promised = float(re.search(r"goes from \d\.\d+ to (\d\.\d+)", out)[1])
+    else:
+        (figures,) = json.loads((folder / "advice.json").read_text())["outputs"]["tensor_arrays"].values()
+        promised = figures["rmse"]
+    words = re.search(r"tensor_arrays='(.*)'", out)[1]
+    ini = (folder / "input_config.ini").read_text() + f"\n[CONV_CONFIG]\ntensor_arrays='{words}';\n"
+    (folder / "again.ini").write_text(ini)
+    assert main([*line[:-1], "again.ini", "--quant-level", "L3", "-o", "again"]) == 0
+    again = capsys.readouterr().out
+    assert "4 of 10 convolutions run in 16 bits" in again
+    assert float(re.search(r"RMSE (\d\.\d+): good", again)[1]) == pytest.approx(promised, rel=0.05)
+
+
 def test_the_cause_is_the_same_in_headline_advice_json_csv_and_page(folder, capsys):
     line = sick_digits()
     assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
