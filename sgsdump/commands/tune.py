@@ -3,10 +3,10 @@
 Gives the best quant plan found for each compression rate (bytes of the convolutions' weights over their bytes at 16
 bits: 0.5 is all INT8, 1 all INT16); or, with --target, the plan of the fewest bytes that reaches it. Every convolution
 is measured alone, integer programs propose plans, each is tried, and neighbours of the best are tried while the budget
-lasts; models of at most 12 convolutions are searched exhaustively. That search is an approximation and ranks plans; the
-best of each size are run in the hardware's integers, which choose and give every figure told. Ranges come from all calibration pictures
-(-i), as `sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all of --evaluate.
-Ctrl-C ends the search with the best so far; rerun the command to resume.
+lasts; models of at most 12 convolutions are searched exhaustively. That approximation ranks the plans; the
+best of each size are then run in the hardware's integers, which choose and give every figure told. Ranges come from all
+calibration pictures (-i), as `sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all
+of --evaluate. Ctrl-C ends the search with the best so far; rerun the command to resume.
 
 examples:
   sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
