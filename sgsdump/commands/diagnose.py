@@ -158,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
     for aside in asides:
         print(f"moved the older {options.output} aside to {aside}")
     print(f"Report: {options.output / 'report.html'}")
-    return 1 if options.limits and not comparison.passes(options.limits) else 0
+    return 1 if options.limits and not (diagnosis.passes and not comparison.failed) else 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,6 +35,8 @@ HELD_BYTES = 64 << 20
 LEAST_COS_ABOUT_MEAN = 0.9
 # So many levels at least has what a type resolves.
 LEVELS = 100
+# A tensor is resolved in so many steps at 8 bits; no single value of it may be off by more than MOST_STEPS of them.
+STEPS, MOST_STEPS = 255, 2
 FEWEST_FOR_MEAN = 3
 
 
@@ -46,12 +48,14 @@ class OutputFigures:
              nothing differs from picture to picture.
     step     of the type it is stored in, 0 where it is stored as float.
     span     what it reaches over all pictures seen, those of calibration too.
+    largest  the error of the value that is furthest off.
     """
 
     sums: Sums
     centred: Sums | None = None
     step: float = 0.0
     span: float = 0.0
+    largest: float = 0.0
 
     @property
     def cos(self) -> float:
@@ -63,8 +67,8 @@ class OutputFigures:
 
     @property
     def is_resolution(self) -> bool:
-        """Whether the error is that of the type it is stored in, which resolves what the output reaches."""
-        return within_a_step(self.sums, self.step, self.span)
+        """Whether the error is what 8 bits, or its own type, leave of what the output reaches."""
+        return within_a_step(self.sums, self.largest, self.step, self.span)
 
     @property
     def drowned(self) -> bool:
@@ -76,9 +80,13 @@ class OutputFigures:
         return plain and not self.drowned
 
 
-def within_a_step(sums: Sums, step: float, span: float) -> bool:
-    """Whether an error is within half a step of the tensor's own type, where that has levels for what it reaches."""
-    return bool(0 < step <= span / LEVELS and sums.count and np.sqrt(sums.dd / sums.count) <= step / 2)
+def within_a_step(sums: Sums, largest: float, step: float, span: float) -> bool:
+    """Whether an error is resolution: in the mean within half a step of 8 bits over the tensor's ``span``, or of its
+    own type where that is coarser but has levels for it, and nowhere (``largest``) of more than a few steps."""
+    if not (0 < step <= span / LEVELS and sums.count):
+        return False
+    resolved = max(step, span / STEPS)
+    return bool(np.sqrt(sums.dd / sums.count) <= resolved / 2 and largest <= MOST_STEPS * resolved)
 
 
 @dataclass(frozen=True)
@@ -162,6 +170,7 @@ class _Sums:
     centred: dict[str, list[Sums]] = field(default_factory=dict)
     held: list[Arrays] = field(default_factory=list)
     pictures: dict[str, float] = field(default_factory=dict)
+    largest: dict[str, float] = field(default_factory=dict)
     by_picture: dict[str, dict[str, Sums]] = field(default_factory=dict)
 
 
@@ -199,6 +208,8 @@ def outputs_of(
                 errors = [rmse(pair) if pair.b1 and pair.d1 else 0.0 for pair in pairs.values()]
                 each.pictures[label or str(number)] = float(np.mean(errors)) if errors else 0.0
                 each.by_picture[label or str(number)] = pairs
+                for name in pairs:
+                    each.largest[name] = max(each.largest.get(name, 0.0), _largest(values[name], real[name]))
             if means is None:
                 held.append(real)
                 for values, each in zip(ours, sums):
@@ -218,6 +229,7 @@ def outputs_of(
                     _worth(each.centred.get(name, [])),
                     _step(graph, name),
                     max(spans.get(name, 0.0), max(reach.get(name, [0.0])) - min(reach.get(name, [0.0]))),
+                    each.largest[name],
                 )
                 for name in names
                 if name not in odd and each.by_picture
@@ -227,6 +239,10 @@ def outputs_of(
         )
         for graph, each in zip(graphs, sums)
     ]
+
+
+def _largest(values: np.ndarray, real: np.ndarray) -> float:
+    return float(np.abs(values.astype(np.float64) - real).max()) if real.size else 0.0
 
 
 def _settle(held: list[Arrays], sums: list[_Sums], names: Sequence[str], odd: set[str]) -> dict[str, np.ndarray]:
