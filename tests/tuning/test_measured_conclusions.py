@@ -150,6 +150,16 @@ def test_bad_layers_are_one_finding_with_the_cause_that_they_share(folder, capsy
     assert said in (folder / "d/report.html").read_text().replace("&lt;", "<").replace("&gt;", ">")
 
 
+def test_what_the_hardware_draws_of_a_sigmoid_near_nothing_is_resolution(folder, capsys):
+    """Its curve ends at about 0.002: probabilities far below, off by more than themselves, are near nothing."""
+    tail = [node("Add", ["c2", "offset"], "logit"), node("Sigmoid", ["logit"], "p"), node("Flatten", ["p"], "y")]
+    net = small_net(*tail, outputs=["y"], constants={"offset": np.full((1, 4, 1, 1), -12, np.float32)})
+    _, lines, document = diagnosed(net, capsys, "--quant-level", "L1")
+    figures, facts = document["findings"][0]["figures"], document["findings"][0]["facts"]
+    assert figures["rmse"] > 1 and facts["verdict"] == "good"
+    assert any(line.startswith("Nothing more has to be raised") for line in lines)
+
+
 def test_the_promise_is_what_calibrating_and_simulating_again_gives(folder, capsys):
     """The figure is the integer model's own, and the next diagnosis starts from it."""
     line = sick_digits()

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from sgsdump.comparison.metrics import Sums, cos, merged_sums, mse, rmse
 from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.models.graph import REARRANGING, Graph
 from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
 from sgsdump.quantisation.float_model import deployed
@@ -184,7 +185,8 @@ def outputs_of(
 ) -> list[PlanOutputs]:
     """Of each fixed model of ``model`` the tensors ``names`` over all pictures (label, feed, raw feed).
 
-    spans   what they reached while calibrating. An output whose shape depends on the values is left out.
+    spans   what they reached while calibrating; a Sigmoid's output reaches from 0 to 1 whatever was seen, as the
+            hardware draws it so: nothing below about 0.002. An output whose shape depends on the values is left out.
     floats  those of ``model``, where they were run on these pictures before.
     """
     floats = floats or FloatOutputs(model, names)
@@ -221,6 +223,7 @@ def outputs_of(
                 _centre(means, [(values, real) for values in ours], sums, odd)
         if means is None:
             _settle(held, sums, names, odd)
+    by_nature = dict.fromkeys(_probabilities(deployed(model), names), 1.0)
     return [
         PlanOutputs(
             {
@@ -228,7 +231,9 @@ def outputs_of(
                     merged_sums([pairs[name] for pairs in each.by_picture.values()]),
                     _worth(each.centred.get(name, [])),
                     _step(graph, name),
-                    max(spans.get(name, 0.0), max(reach.get(name, [0.0])) - min(reach.get(name, [0.0]))),
+                    max(
+                        by_nature.get(name, 0.0), spans.get(name, 0.0), max(ends := reach.get(name, [0.0])) - min(ends)
+                    ),
                     each.largest[name],
                 )
                 for name in names
@@ -274,6 +279,18 @@ def _worth(centred: Sequence[Sums]) -> Sums | None:
         return None
     merged = merged_sums(centred)
     return merged if merged.bb > 0 else None
+
+
+def _probabilities(proto: ModelProto, names: Iterable[str]) -> list[str]:
+    """Those that a Sigmoid makes, or nodes that only rearrange its values."""
+    graph, found = Graph(proto), []
+    for name in names:
+        node = graph.producer.get(name)
+        while node is not None and node.op_type in REARRANGING:
+            node = graph.producer.get(node.input[0])
+        if node is not None and node.op_type == "Sigmoid":
+            found.append(name)
+    return found
 
 
 def _step(graph: FixedOutputs, name: str) -> float:
