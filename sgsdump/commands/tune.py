@@ -1,11 +1,12 @@
-"""Find the smallest set of INT16 convolutions that repairs the model, and verify it by simulation.
+"""Find the smallest set of INT16 convolutions that repairs the model, chosen in the hardware's integers.
 
 Gives the best quant plan found for each compression rate (bytes of the convolutions' weights over their bytes at 16
 bits: 0.5 is all INT8, 1 all INT16); or, with --target, the plan of the fewest bytes that reaches it. Every convolution
-is measured alone, integer programs propose plans, each is verified, and neighbours of the best are tried while the
-budget lasts; models of at most 12 convolutions are searched exhaustively. Ranges come from all calibration pictures
-(-i), as `sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all of --evaluate.
-Ctrl-C ends the search with the best so far; rerun the command to resume.
+is measured alone, integer programs propose plans, each is tried, and neighbours of the best are tried while the budget
+lasts; models of at most 12 convolutions are searched exhaustively. That approximation ranks the plans; the
+best of each size are then run in the hardware's integers, which choose and give every figure told. Ranges come from all
+calibration pictures (-i), as `sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all
+of --evaluate. Ctrl-C ends the search with the best so far; rerun the command to resume.
 
 examples:
   sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
@@ -86,6 +87,8 @@ RESULTS = re.compile(
 )
 # The layers of the plan to take are compared on this many pictures.
 COMPARED = 4
+# A part of an error that need not be told.
+WITHIN = 0.01
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.pareto_reports import pareto_json, pareto_table
     from sgsdump.sidecars import input_config
     from sgsdump.tuning.criteria import parse_objective
-    from sgsdump.tuning.pareto import fixed_of, in_integers, pareto
+    from sgsdump.tuning.integer_choice import IntegerScores, chosen, fixed_of
+    from sgsdump.tuning.pareto import pareto
     from sgsdump.tuning.proposals import check_solver
     from sgsdump.tuning.search import most_evaluations
     from sgsdump.tuning.setup import Judging, set_up
@@ -196,9 +200,10 @@ def run(args: argparse.Namespace) -> int:
         _print_beginning(setup, most, options.search.budget, folder / PROGRESS)
         found = _searched(setup, goal, most, left)
     pool, trial = setup.pool, setup.trial
-    result = pareto(found, pool, setup.sizes, trial, goal.metric is not None)
-    result = in_integers(result, pool, trial, side, goal.target, progress)
-    taken = fixed_of(trial, result.taken, side)
+    exact = IntegerScores(pool, trial, side, progress)
+    found = chosen(found, pool, setup.sizes, exact, goal.target)
+    result = pareto(found, pool, setup.sizes, trial, goal.metric is not None, exact)
+    taken = fixed_of(trial, result.taken.tensors, side)
     with together():
         if options.json:
             replace_text(options.json, pareto_json(result))
@@ -360,7 +365,8 @@ def _write_results(
     from sgsdump.reports.pareto_reports import pareto_csv, pareto_json
     from sgsdump.sidecars import quant_param
     from sgsdump.sidecars.input_config import with_tensor_arrays
-    from sgsdump.tuning.pareto import fixed_of, optimized, stem
+    from sgsdump.tuning.integer_choice import fixed_of
+    from sgsdump.tuning.pareto import optimized, stem
 
     def write(name: str, data: bytes) -> None:
         with replacing(folder / name) as file:
@@ -369,7 +375,7 @@ def _write_results(
     asked = [row for row in result.rows if row.asked is not None]
     names = [f"_{stem(index, row.asked or row.rate)}" for index, row in enumerate(asked)]
     for name, row in [*zip(names, asked), ("", result.taken)]:
-        fixed = fixed_of(trial, row, side)
+        fixed = fixed_of(trial, row.tensors, side)
         params = optimized(trial, fixed, options.network.model)
         quant_param.write(params, folder / f"optimized_quant_info{name}.json")
         if options.pickle:
@@ -415,14 +421,14 @@ def _print_beginning(setup: Setup, most: int, budget: str, progress: Path) -> No
         print(f"{progress}: resuming, {pool.resumed} plans are known")
 
 
-def _how_far(result: Pareto) -> str:
-    """How far the approximation that the search used is from the integers, on the plans of the table."""
-    off = result.too_hopeful
-    if off is None:
-        return "no plan could be compared with what was searched with"
-    if off <= 0:
-        return f"the approximation was never too hopeful on the {len(result.rows)} plans of the table"
-    return f"the approximation was up to {100 * off:.0f} % too hopeful on the {len(result.rows)} plans of the table"
+def how_far(result: Pareto) -> str:
+    """How far the approximation that the search used is from the integers, on the plans that were run in both."""
+    low, high = min(result.off), max(result.off)
+    plans = f"on the {len(result.off)} plans run in both"
+    if max(-low, high) < WITHIN:
+        return f"the approximation was within {100 * WITHIN:.0f} % of them {plans}"
+    below = f"{100 * -low:.0f} % below to " if low < 0 else ""
+    return f"{plans} their error is {below}{100 * max(high, 0):.0f} % above the approximation's"
 
 
 def print_ending(result: Pareto, folder: Path, level: str) -> None:
@@ -440,8 +446,8 @@ def print_ending(result: Pareto, folder: Path, level: str) -> None:
         print(f"warning: * leaves {name} worse than INT8 does (error {error:.3g}, INT8 {low:.3g}); "
               f"--objective worst or --objective {name} heeds it")  # fmt: skip
     print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
-    if result.verified is not None:
-        print(f"*: in the hardware's integers, which chose it, its error is {result.verified.error:.3g} (searched with "
-              f"{result.taken.error:.3g}); {_how_far(result)}")  # fmt: skip
+    if result.off:
+        print(f"*: chosen in the hardware's integers, where its error is {result.taken.error:.3g} (the approximation's "
+              f"{result.taken.searched:.3g}); {how_far(result)}")  # fmt: skip
     print(f"{folder}: to make its fixed model, sgsdump calibrate with --input-config {folder / 'input_config.ini'} "
           f"--quant-level {level}")  # fmt: skip

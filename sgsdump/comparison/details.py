@@ -66,6 +66,15 @@ class Details:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def largest_error(self) -> float:
+        """The error of the value that is furthest off, to the width of a bin."""
+        if not self.errors.size or not self.errors.any():
+            return 0.0
+        ends = np.linspace(*self.error_edges, self.errors.size + 1)
+        taken = np.flatnonzero(self.errors)
+        return float(max(abs(ends[taken[0]]), abs(ends[taken[-1] + 1])))
+
     def of_picture(self, name: str) -> Details:
         """The same, named as the details of this picture."""
         return replace(self, heat=replace(self.heat, picture=name))

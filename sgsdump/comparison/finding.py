@@ -13,6 +13,7 @@ KINDS = {
     "another tensor": "a pair of one name that holds different tensors",
     "not finite": "the first NaN or infinity",
     "cause": "the layer or operator where an error arises",
+    "layers": "how many layers are past the limits, and the cause that they share",
     "channel": "a channel that is wrong while its layer looks right",
     "advice": "what to change",
     "not judged": "what the comparison cannot tell, and why",

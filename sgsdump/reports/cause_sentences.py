@@ -46,13 +46,33 @@ def output_text(finding: Finding, labels: Mapping[str, str] = _NONE) -> str:
     text = f"{name} COS {number(figures['cos'])}, RMSE {number(figures['rmse'])}: {finding.facts['verdict']}"
     reason = finding.facts.get("reason")
     if reason == "resolution":
-        return f"{text} (within half a step of its own type)"
+        return (
+            f"{text} (off by at most {number(figures['largest_error'])} of the {number(figures['reaches'])} that it "
+            f"reaches over all pictures, which is what 8 bits leave)"
+        )
     if reason == "drowned":
         return (
             f"{text}, as what differs between the pictures is lost "
             f"(about the mean over the pictures COS {number(figures['cos_about_mean'])})"
         )
     return text
+
+
+def layers_text(finding: Finding, limits: Thresholds, inner: int) -> str:
+    """The layers past the limits, ``inner`` of them no outputs, and what they share."""
+    past, count = (int(finding.figures[name]) for name in ("past", "of"))
+    reason, are = finding.facts["reason"], "is" if past == 1 else "are"
+    if reason == "not reached" and inner:
+        which = "layers, inner ones, are" if inner > 1 else "layers, an inner one, is"
+        return f"{inner} of {count} compared {which} past the thresholds ({limits}), which did not reach the outputs."
+    bad = f"{past} of {count} compared layers {are} bad ({limits})"
+    if reason != "cause":
+        return f"{bad}."
+    after = int(finding.figures["after"])
+    if not after:
+        return f"{bad}."
+    which = "it" if past == 1 else "all of them" if after == past else f"{after} of them"
+    return f"{bad}; {which} {'comes' if after == 1 else 'come'} after {finding.facts['input']}."
 
 
 def _cause(finding: Finding) -> str:

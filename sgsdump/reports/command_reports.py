@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.models.graph import Graph
@@ -20,7 +22,7 @@ from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, within_a_step
 from sgsdump.reports.cause_sentences import conv_config
-from sgsdump.reports.diagnosis import Diagnosis, steps, verdict
+from sgsdump.reports.diagnosis import Diagnosis, LayerReach, steps, verdict
 from sgsdump.reports.report import BLOB, PLAIN, Context, Layer, Plan, Report, Tradeoff, report_of
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
@@ -29,7 +31,7 @@ from sgsdump.tuning.pareto import Pareto, Row
 from sgsdump.tuning.repair import Repair, Round
 
 LONGEST_ATTRIBUTE = 60
-WITHIN = "the error is within half a step of its own type"
+WITHIN = "the error is what 8 bits leave of what it reaches"
 
 
 def report_of_diagnosis(
@@ -54,13 +56,19 @@ def diagnosed(
     facts = read_facts(subject.fixed_model)
     proto = deployed(subject.float_model)
     stored = facts.tensors if facts else {}
-    within = set()
-    for row in compared.comparison.rows:
+    comparison, layers = compared.comparison, {}
+    for row in comparison.rows:
         tensor, reach = stored.get(row.name), subject.ranges.get(row.name)
-        if tensor is not None and row.sums is not None and reach is not None:
+        if tensor is not None and row.sums is not None and row.details is not None and reach is not None:
             wide = reach.at(INT16)
-            if within_a_step(row.sums, float(tensor.quant.scale), wide.high - wide.low):
-                within.add(row.name)
+            span = max(wide.high - wide.low, *(float(end) for end in np.diff(row.details.edges)))
+            largest = row.details.largest_error
+            within = within_a_step(row.sums, largest, float(tensor.quant.scale), span)
+            layers[row.name] = LayerReach(span, largest, within)
+    past = tuple(
+        row.name for row in comparison.past(limits) if row.name not in layers or not layers[row.name].resolution
+    )
+    found = advice.causes if advice is not None else ()
     labels = {name: f"{name} (for {output})" for output, name in watched_by_output(proto).items() if name != output}
     return Diagnosis(
         outputs,
@@ -70,8 +78,20 @@ def diagnosed(
         _raised_by(subject, advice),
         labels,
         left_out_outputs(proto, outputs.outputs),
-        frozenset(within),
+        layers,
+        past,
+        len(comparison.rows),
+        _fed_by(Graph(proto), found[0].facts["input"]) if found else frozenset(),
     )
+
+
+def _fed_by(graph: Graph, name: str) -> frozenset[str]:
+    """The tensors that are made of this one, itself among them."""
+    fed = {name}
+    for node in graph.nodes:
+        if fed & set(node.input):
+            fed.update(node.output)
+    return frozenset(fed)
 
 
 def _raised_by(subject: Subject, advice: MeasuredAdvice | None) -> dict[str, list[str]]:
@@ -204,8 +224,8 @@ def _tuning_verdict(result: Pareto) -> Iterator[str]:
         f"their bytes at 16 bits, and the outputs' error is {taken.error:.3g}: {low.error:.3g} with all at INT8, "
         f"{high.error:.3g} with all at INT16 ({result.effort.plans_tried} plans tried)."
     )
-    if result.verified is not None:
-        yield f"In the hardware's integers it is {result.verified.error:.3g}."
+    if result.off:
+        yield f"All figures are the hardware's integers'; the search saw {taken.searched:.3g} of this plan."
 
 
 def _tuning_step(taken: Row) -> Step:

@@ -7,20 +7,29 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text
-from sgsdump.reports.cause_sentences import cause_lines, conv_config, int16_is_not_enough, output_text, percent
+from sgsdump.quantisation.tensor_arrays import wider
+from sgsdump.reports.cause_sentences import (
+    cause_lines,
+    conv_config,
+    int16_is_not_enough,
+    layers_text,
+    output_text,
+    percent,
+)
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
 from sgsdump.reports.text import counted
 from sgsdump.tuning.advice import MAYBE
-from sgsdump.tuning.causes import output_findings
+from sgsdump.tuning.causes import layers_finding, output_findings
 from sgsdump.tuning.sensitivity_analysis import output_error
 
 if TYPE_CHECKING:
@@ -32,6 +41,16 @@ MOST_NAMED = 4
 MEASURED = ("own", "inherited", "in_all", "brings", "gives_back")
 
 
+@dataclass(frozen=True)
+class LayerReach:
+    """A layer's ``largest_error`` beside what it ``reaches`` over all pictures seen, those of calibration too, and
+    whether the error is ``resolution``: what 8 bits, or its own type, leave of that."""
+
+    reaches: float
+    largest_error: float
+    resolution: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
     """What was found of a fixed model.
@@ -40,7 +59,9 @@ class Diagnosis:
     advice      None where nothing could be measured.
     raised_by   words of tensor_arrays at INT16, by who raised them.
     left_out    outputs that are no objective, and why.
-    resolution  layers whose error is within half a step of their own type.
+    layers      what they reach and how far off their values are, by name.
+    past        layers past the limits, and not within what their type resolves; ``count`` were compared.
+    after       layers that the input of the first cause feeds.
     """
 
     outputs: PlanOutputs
@@ -50,7 +71,20 @@ class Diagnosis:
     raised_by: Mapping[str, Sequence[str]]
     labels: Mapping[str, str]
     left_out: Mapping[str, str]
-    resolution: frozenset[str] = frozenset()
+    layers: Mapping[str, LayerReach] = field(default_factory=dict)
+    past: tuple[str, ...] = ()
+    count: int = 0
+    after: frozenset[str] = frozenset()
+
+    @property
+    def resolution(self) -> frozenset[str]:
+        """Layers whose error is what their type leaves."""
+        return frozenset(name for name, layer in self.layers.items() if layer.resolution)
+
+    @property
+    def passes(self) -> bool:
+        """Whether no output and no other layer is past the limits."""
+        return (self.good or not self.outputs.outputs) and not self.past
 
     @property
     def good(self) -> bool:
@@ -61,16 +95,17 @@ class Diagnosis:
         """The outputs, the causes, what to do, and what was not judged."""
         found = [*output_findings(self.outputs.outputs, self.limits)]
         advice = self.advice
-        if advice is not None:
-            found += advice.causes
-            if advice.promise is not None:
-                promise = advice.promise
-                errors = {"error": output_error(advice.outputs.sums), "error_after": promise.error}
-                facts = {"within": "yes" if promise.outputs.good(self.limits) else "no"}
-                names = advice.config_names
-                found.append(
-                    Finding("advice", "", "", errors | {"foreseen": promise.foreseen}, "measured", names, facts)
-                )
+        causes = advice.causes if advice is not None else ()
+        found += causes
+        layers = layers_finding(self.past, self.count, causes, self.after, self.good)
+        found += [layers] if layers is not None else []
+        if advice is not None and advice.promise is not None:
+            promise = advice.promise
+            errors = {"error": output_error(advice.outputs.sums), "error_after": promise.error}
+            errors |= {"foreseen": promise.foreseen, "found_where_foreseen": promise.found}
+            facts = {"within": "yes" if promise.outputs.good(self.limits) else "no"}
+            names = advice.config_names
+            found.append(Finding("advice", "", "", errors, "measured", names, facts))
         for name, reason in self.left_out.items():
             found.append(Finding("not judged", name, facts={"reason": reason}))
         if not self.share.whole or self.share.weights is None:
@@ -132,28 +167,25 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
 
 
 def _on_layers(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
-    past = [row for row in comparison.past(diagnosis.limits) if row.name not in diagnosis.resolution]
-    count, outputs = len(comparison.rows), set(diagnosis.outputs.outputs)
-    inner = [row for row in past if row.name not in outputs]
-    within = sum(row.name in diagnosis.resolution for row in comparison.past(diagnosis.limits))
-    if not past:
-        yield f"None of {count} compared layers is bad ({diagnosis.limits})."
-    elif diagnosis.good and inner:
-        which = "layers, inner ones, are" if len(inner) > 1 else "layers, an inner one, is"
-        yield (
-            f"{len(inner)} of {count} compared {which} past the thresholds ({diagnosis.limits}), which did not reach "
-            f"the outputs."
-        )
+    outputs = set(diagnosis.outputs.outputs)
+    finding = next((finding for finding in diagnosis.findings if finding.kind == "layers"), None)
+    if finding is None:
+        yield f"None of {diagnosis.count} compared layers is bad ({diagnosis.limits})."
     else:
-        are = "is" if len(past) == 1 else "are"
-        yield f"{len(past)} of {count} compared layers {are} bad ({diagnosis.limits})."
+        yield layers_text(finding, diagnosis.limits, sum(name not in outputs for name in finding.names))
+    within = sum(row.name in diagnosis.resolution for row in comparison.rows if _is_past(row, diagnosis.limits))
     if within:
         yield (
-            f"{counted(within, 'layer')} past the thresholds by figures alone: the error is within half a step of the "
-            f"layer's own type."
+            f"{counted(within, 'layer')} past the thresholds by relative figures alone: the error is what 8 bits leave "
+            f"of what the layer reaches over all pictures."
         )
     if comparison.failed:
         yield f"{counted(len(comparison.failed), 'pair')} could not be compared."
+
+
+def _is_past(row: Row, limits: Thresholds) -> bool:
+    """By the figures, whatever the type resolves."""
+    return not row.equal and row.sums is not None and row.finite and not limits.hold(row.cos, row.rmse, row.mse)
 
 
 def _on_integers(diagnosis: Diagnosis) -> Iterator[str]:
@@ -211,9 +243,12 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
             f"Put this into input_config.ini and calibrate again: with {counted(len(advice.new), 'more input')} of "
             f"convolutions at INT16 the outputs' error goes from {before:.4f} to {promise.error:.4f}, {state} (in the "
             f"hardware's integers, {pictures}; the float approximation that ranked them foresaw "
-            f"{promise.foreseen:.4f}).",
+            f"{promise.foreseen:.4f} on {counted(len(advice.measured.pairs), 'picture')}, where the integers give "
+            f"{promise.found:.4f}).",
             conv_config(advice.config_names),
         )
+        for word, others in advice.beside.items():
+            yield Step(f"Among these: {wider(word, others)}.")
         if promise.outputs.good(limits):
             return
     if advice.all_16 is not None and not advice.all_16.outputs.good(limits):
@@ -243,8 +278,8 @@ def with_findings(text: str, diagnosis: Diagnosis) -> str:
     measured = diagnosis.measured
     for row in document["rows"]:
         row |= measured.get(row["name"], {})
-        if row["name"] in diagnosis.resolution:
-            row["resolution"] = True
+        if row["name"] in diagnosis.layers:
+            row |= asdict(diagnosis.layers[row["name"]])
     document["findings"] = [asdict_of(finding) for finding in diagnosis.findings]
     return json_text(document)
 
@@ -254,7 +289,14 @@ def with_columns(text: str, diagnosis: Diagnosis) -> str:
     lines = list(csv.DictReader(io.StringIO(text, newline="")))
     head = list(lines[0]) if lines else []
     measured = diagnosis.measured
-    return csv_text([*head, *MEASURED], [line | measured.get(line["name"], {}) for line in lines])
+
+    def beside(name: str) -> dict[str, Any]:
+        layer = diagnosis.layers.get(name)
+        reach = {} if layer is None else asdict(layer) | {"resolution": "yes" if layer.resolution else ""}
+        return measured.get(name, {}) | reach
+
+    columns = [*MEASURED, *(field.name for field in fields(LayerReach))]
+    return csv_text([*head, *columns], [line | beside(line["name"]) for line in lines])
 
 
 def asdict_of(finding: Finding) -> dict[str, Any]:

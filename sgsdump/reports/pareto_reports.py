@@ -14,8 +14,8 @@ def pareto_table(result: Pareto) -> str:
     """One line a plan, from all-INT8 to all-INT16; the marked one is the smallest that is good enough
     (``tuning.ENOUGH``, or the target)."""
     outputs = result.outputs
-    metric = any(row.metric is not None for row in result.rows)
-    head = ["", "plan", "rate", "INT16 convs", "bytes", "MACs at 16", "predicted", "error", "of the way"]
+    metric = any(row.outputs.metric is not None for row in result.rows)
+    head = ["", "plan", "rate", "INT16 convs", "bytes", "MACs at 16", "predicted", "searched", "error", "of the way"]
     head += [f"error {name}" for name in _judged(result)]
     head += [f"COS {name}" for name in outputs] + [f"RMSE {name}" for name in outputs] + ["metric"] * metric
     lines = aligned([head, *(_cells(row, result) for row in result.rows)], range(len(head)))
@@ -47,10 +47,11 @@ def _cells(row: Row, result: Pareto) -> list[str]:
         str(row.bytes),
         "?" if row.macs16 is None else f"{row.macs16:.1%}",
         f"{row.predicted:.3g}",
+        f"{row.searched:.3g}",
         f"{row.error:.3g}",
         "-" if math.isnan(row.way) else f"{row.way:.1%}",
         *(f"{row.outputs.errors[name]:.3g}" for name in _judged(result)),
         *(f"{row.outputs.cos[name]:.6f}" for name in result.outputs),
         *(f"{row.outputs.rmse[name]:.4f}" for name in result.outputs),
     ]
-    return cells if row.metric is None else [*cells, f"{row.metric:.4g}"]
+    return cells if row.outputs.metric is None else [*cells, f"{row.outputs.metric:.4g}"]

@@ -129,7 +129,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """Tune's plans: ``tried`` holds (rate, error) of every one, ``plans`` those it tells of, ``taken`` the one to take.
+    """Tune's plans: ``tried`` holds (rate, error) of every one as the search saw it, ``plans`` those told of, in the
+    hardware's integers, ``taken`` the one to take.
 
     what  what the error is of, for the axis.
     """
@@ -141,8 +142,8 @@ class Tradeoff:
 
     @property
     def envelope(self) -> list[tuple[float, float]]:
-        """(rate, error) of the plans that no other beats."""
-        return lower_envelope([*self.tried, *((plan.rate, plan.error) for plan in self.plans)])
+        """(rate, error) of the plans tried that no other beats."""
+        return lower_envelope(self.tried)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ the outputs' error back. Causes stand in the order of that.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sgsdump.comparison.finding import Finding
@@ -37,7 +37,7 @@ def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) ->
     """Each output with its figures and its verdict: good, resolution, drowned or bad."""
     findings = []
     for name, figures in outputs.items():
-        numbers = {"cos": figures.cos, "rmse": figures.rmse}
+        numbers = {"cos": figures.cos, "rmse": figures.rmse, "largest_error": figures.largest, "reaches": figures.span}
         if figures.centred is not None:
             numbers |= {"cos_about_mean": cos(figures.centred), "rmse_about_mean": rmse(figures.centred)}
         good = figures.good(limits)
@@ -54,6 +54,26 @@ def findings_of(
     """The outputs with all at 8 bits, and the causes of their error."""
     found = output_findings(exact.all_8.outputs, limits)
     return (*found, *causes(advice, measurement, exact.all_8.good(limits)))
+
+
+def layers_finding(
+    past: Sequence[str], count: int, found: Sequence[Finding], after: Container[str], good: bool
+) -> Finding | None:
+    """The layers past the limits as one finding, with the cause that they share; None where there are none.
+
+    past   their names, of ``count`` compared.
+    found  the causes; ``after``: the layers that the first one's input feeds.
+    """
+    if not past:
+        return None
+    figures = {"past": float(len(past)), "of": float(count)}
+    if good or not found:
+        reason = "not reached" if good else "many"
+        return Finding("layers", figures=figures, evidence="measured", names=tuple(past), facts={"reason": reason})
+    first = found[0]
+    figures["after"] = float(sum(name in after for name in past))
+    facts = {"reason": "cause", "input": first.facts["input"]}
+    return Finding("layers", first.layer, first.op_type, figures, "measured", tuple(past), facts)
 
 
 def causes(advice: Iterable[Advice], measurement: Measurement | None, good: bool) -> tuple[Finding, ...]:

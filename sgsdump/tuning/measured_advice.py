@@ -20,8 +20,9 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.pictures import pictures_of
 from sgsdump.quantisation.scales import INT16
-from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, outputs_of
-from sgsdump.tuning.advice import MAYBE, Advice, advise, holds, tensor_arrays
+from sgsdump.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.quantisation.trials.integer_outputs import FloatOutputs, PlanOutputs, outputs_of
+from sgsdump.tuning.advice import MAYBE, YES, Advice, advise, holds, tensor_arrays
 from sgsdump.tuning.causes import causes
 from sgsdump.tuning.rules_of_thumb import Convolution, config_names, convolutions, read_signs
 from sgsdump.tuning.sensitivity_analysis import (
@@ -68,12 +69,17 @@ class MeasuredModel:
         return advise(convs, signs, self.measurement, limits, good)
 
     def with_raised(self, advice: Iterable[Advice]) -> tuple[str, ...]:
-        """What is raised already, and what is advised."""
-        return _ordered({*self.raised, *tensor_arrays(advice, self.convolutions)}, self.convolutions)
+        """What is raised already, what is advised, and what the words for it raise besides."""
+        return self._with_words({*self.raised, *tensor_arrays(advice, self.convolutions)})
 
     def with_maybes(self, advice: Iterable[Advice]) -> tuple[str, ...]:
         maybes = {entry.convolution.input for entry in advice if entry.verdict == MAYBE}
-        return _ordered({*self.with_raised(advice), *maybes}, self.convolutions)
+        return self._with_words({*self.with_raised(advice), *maybes})
+
+    def _with_words(self, names: Iterable[str]) -> tuple[str, ...]:
+        words = config_names(_ordered(names, self.convolutions), self.convolutions)
+        raised = RaisedInputs(self.analysis).inputs_of(words) if words else ()
+        return _ordered({*names, *raised}, self.convolutions)
 
     @property
     def every(self) -> tuple[str, ...]:
@@ -84,11 +90,13 @@ class MeasuredModel:
 @dataclass(frozen=True, eq=False)
 class Promise:
     """A plan that was run in integers: ``names`` are all first inputs that it has at INT16, ``foreseen`` is the
-    outputs' error in the float approximation, on the pictures that candidates were ranked by."""
+    outputs' error in the float approximation on the pictures that candidates were ranked by, ``found`` in integers on
+    these."""
 
     names: tuple[str, ...]
     outputs: PlanOutputs
     foreseen: float
+    found: float
 
     @property
     def error(self) -> float:
@@ -126,6 +134,14 @@ class MeasuredAdvice:
     def config_names(self) -> tuple[str, ...]:
         """``names`` as ``tensor_arrays`` takes them."""
         return config_names(self.names, self.measured.convolutions)
+
+    @property
+    def beside(self) -> dict[str, tuple[str, ...]]:
+        """For each word what it raises in the SDK besides, though nothing speaks for that."""
+        have, convs = set(self.names), self.measured.convolutions
+        wanted = {entry.convolution.input for entry in self.advice if entry.verdict in (YES, MAYBE)} & have
+        words = config_names(_ordered({*self.measured.raised, *wanted}, convs), convs)
+        return RaisedInputs(self.measured.analysis).beside(words)
 
     @property
     def causes(self) -> tuple[Finding, ...]:
@@ -166,13 +182,19 @@ def judge(
     judged = watched_tensors(deployed(subject.float_model))
     spans = {name: r.at(INT16).high - r.at(INT16).low for name, r in subject.ranges.items()}
 
+    floats = FloatOutputs(subject.float_model, judged)
+
     def run(models: list[ModelProto], what: str) -> list[PlanOutputs]:
         pictures = each(progress, labelled(pairs), what, "picture", len(pairs))
-        return outputs_of(subject.float_model, models, pictures, judged, spans)
+        return outputs_of(subject.float_model, models, pictures, judged, spans, floats)
 
     def promised(names: tuple[str, ...], outputs: PlanOutputs) -> Promise:
         assert measured is not None
-        return Promise(names, outputs, output_error(measured.trial.try_plan(names, labelled(measured.pairs))))
+        few = measured.pairs.labels_in(pairs)
+        foreseen = measured.measurement.all_16
+        if names != measured.every:
+            foreseen = measured.trial.try_plan(names, labelled(measured.pairs))
+        return Promise(names, outputs, output_error(foreseen), output_error(outputs.sums_on(few)))
 
     if measured is None:
         return run([subject.fixed_model.proto], "outputs")[0], None

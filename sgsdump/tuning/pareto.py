@@ -1,54 +1,45 @@
 """The tuned plans side by side: what each costs (bytes, MACs at 16 bits) and gives (error, COS, RMSE, metric), and its
-files.
-
-The search tries plans by fake quantisation, which is quick and near, and only proposes: every plan of the table is run
-as it will be, in the hardware's own integers, on the pictures that judged the search, and these figures choose the one
-to take (``in_integers``).
+files. The figures are those in the hardware's own integers, where the plans were run so (``integer_choice``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from sgsdump.dumps.tables import data_frame
-from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
-from sgsdump.quantisation.objective import Score, score, total, watched_by_output
+from sgsdump.quantisation.fixed_model import FixedModel
+from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.quant_file import quant_params
-from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
-from sgsdump.quantisation.tensor_arrays import RaisedInputs
-from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
-from sgsdump.tuning.criteria import Target
-from sgsdump.tuning.search import ENOUGH
+from sgsdump.tuning.integer_choice import words_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from sgsdump.models.model import Model
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.sidecars.quant_param_entries import QuantParam
-    from sgsdump.tuning.criteria import Picture
+    from sgsdump.tuning.integer_choice import IntegerScores
     from sgsdump.tuning.plan_scores import PlanScores
     from sgsdump.tuning.proposals import Sizes
     from sgsdump.tuning.search import Proposed, SearchResult
 
-_FACTS = ("label", "asked", "rate", "bytes", "macs16", "predicted", "error", "way", "metric")
+_FACTS = ("label", "asked", "rate", "bytes", "macs16", "predicted", "searched", "error", "way")
 
 
 @dataclass(frozen=True)
 class OutputFigures:
-    """Of each output its own error (``Score.error``), where a Softmax makes it at its input; its COS and RMSE."""
+    """Of each output its own error (``Score.error``), where a Softmax makes it at its input; its COS and RMSE; and the
+    user's metric of them all, None without one."""
 
     errors: Mapping[str, float]
     cos: Mapping[str, float]
     rmse: Mapping[str, float]
+    metric: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +64,8 @@ class Row:
     rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
     raised     output names of the convolutions at INT16; ``tensors`` the words of tensor_arrays that raise them.
     macs16     part of all multiplications that are done at 16 bits; None where the shapes are not known.
-    predicted  the error the model of the search predicted; ``error`` the one measured (see ``combined_error``).
+    predicted  the error the model of the search predicted, ``searched`` the one that it saw by fake quantisation;
+    error      the one in the hardware's integers (see ``combined_error``), as ``outputs`` are.
     way        how far from INT8's error to INT16's, 1 = all the way.
     """
 
@@ -88,14 +80,14 @@ class Row:
     error: float
     way: float
     outputs: OutputFigures
-    metric: float | None
+    searched: float = math.nan
 
 
 @dataclass(frozen=True)
 class Pareto:
     """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take;
-    ``objective`` what the error is, ``left_out`` the outputs that cannot count, ``exact`` what each row gives in the
-    hardware's own integers, ``verified`` the one to take among these."""
+    ``objective`` what the error is, ``left_out`` the outputs that cannot count, ``off`` of each plan that was run in
+    integers how far its error is above the one that the search saw, as a part of that."""
 
     rows: tuple[Row, ...]
     cloud: tuple[tuple[float, float], ...]
@@ -105,15 +97,7 @@ class Pareto:
     objective: str
     left_out: tuple[str, ...]
     effort: Effort
-    verified: Verified | None = None
-    exact: tuple[Verified, ...] = ()
-
-    @property
-    def too_hopeful(self) -> float | None:
-        """The largest part by which a plan's error in integers is above the one it was searched with; None where
-        nothing was verified."""
-        pairs = [(v.error, row.error) for row, v in zip(self.rows, self.exact) if row.error > 0]
-        return max((exact / searched - 1 for exact, searched in pairs), default=None)
+    off: tuple[float, ...] = ()
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with one line per plan, the columns of the CSV. Raises MissingExtra without pandas."""
@@ -121,27 +105,34 @@ class Pareto:
         return data_frame(lines, columns)
 
 
-def pareto(search: SearchResult, pool: PlanScores, sizes: Sizes, trial: PlanTrial, with_metric: bool) -> Pareto:
-    """Lay the search's result out; every plan's score is in the pool."""
+def pareto(
+    search: SearchResult,
+    pool: PlanScores,
+    sizes: Sizes,
+    trial: PlanTrial,
+    with_metric: bool,
+    exact: IntegerScores | None = None,
+) -> Pareto:
+    """Lay the search's result out; every plan's score is in the pool, and its figures are those of ``exact``, without
+    it of the pool."""
     macs = macs_of(trial)
-    low, high = (pool.error(end.plan) for end in search.ends)
+    error_of = exact.error if exact is not None else pool.error
+    low, high = (error_of(end.plan) for end in search.ends)
     outputs: dict[str, str] = {}
     for output, tensor in watched_by_output(trial.proto).items():
         outputs.setdefault(tensor, output)
 
-    words = RaisedInputs(trial.analysis).words
-
     def row(label: str, asked: float | None, proposed: Proposed) -> Row:
         plan = proposed.plan
-        score, chosen = pool.scores[plan], [d for d in trial.domains if d.name in plan]
-        error = pool.error(plan)
+        score = exact.score(plan) if exact is not None else pool.scores[plan]
+        chosen, error = [d for d in trial.domains if d.name in plan], error_of(plan)
         return Row(
             label=label,
             asked=asked,
             rate=sizes.rate(plan),
             bytes=sizes.total + sizes.wide(plan),
             raised=tuple(name for domain in chosen for name in domain.convolutions),
-            tensors=tuple(dict.fromkeys(word for domain in chosen for name in domain.inputs for word in words[name])),
+            tensors=words_of(trial, plan),
             macs16=_share(macs, {name for domain in chosen for name in domain.convolutions}),
             predicted=proposed.predicted,
             error=error,
@@ -150,8 +141,9 @@ def pareto(search: SearchResult, pool: PlanScores, sizes: Sizes, trial: PlanTria
                 {outputs[name]: score.error(name) for name in pool.watched},
                 {name: score.cos(name) for name in pool.outputs},
                 {name: score.rmse(name) for name in pool.outputs},
+                score.mean_metric if with_metric else None,
             ),
-            metric=score.mean_metric if with_metric else None,
+            searched=pool.error(plan),
         )
 
     plans = [row(f"{proposed.rate:.4g}", proposed.rate, proposed) for proposed in search.plans]
@@ -169,72 +161,26 @@ def pareto(search: SearchResult, pool: PlanScores, sizes: Sizes, trial: PlanTria
         effort=Effort(
             len(pool.pictures), len(pool.scores), pool.runs, search.exhaustive, search.complete, search.unsearched
         ),
+        off=tuple(exact.off().values()) if exact is not None else (),
     )
-
-
-@dataclass(frozen=True)
-class Verified:
-    """The plan to take as it will run: ``error`` as the search counts it, then each output's own figures."""
-
-    error: float
-    cos: Mapping[str, float]
-    rmse: Mapping[str, float]
-
-
-def in_integers(
-    result: Pareto,
-    pool: PlanScores,
-    trial: PlanTrial,
-    side: SideRanges = NOTHING_BESIDE,
-    target: Target | None = None,
-    progress: Progress = SILENT,
-) -> Pareto:
-    """Every row run in integers, which decide the one to take: the smallest that goes ENOUGH of the way there, or
-    reaches the target; where none does, the one that the search took."""
-    scores = [exact_score(trial.model, fixed_of(trial, row, side), pool.pictures, progress) for row in result.rows]
-    exact = [
-        Verified(
-            pool.combined.of(score),
-            {name: score.cos(name) for name in pool.outputs},
-            {name: score.rmse(name) for name in pool.outputs},
-        )
-        for score in scores
-    ]
-    low, high = exact[0].error, exact[-1].error
-    aim = Target("error", False, low - ENOUGH * (low - high if low > high else 0.0))
-    if target is not None and target.name != "metric":
-        aim = target
-    if target is None or target.name != "metric":
-        good = [
-            (row.rate, v.error, place)
-            for place, (row, v, score) in enumerate(zip(result.rows, exact, scores))
-            if aim.reached(score, pool.outputs, v.error)
-        ]
-        if good:
-            result = replace(result, taken=result.rows[min(good)[2]])
-    taken = next(place for place, row in enumerate(result.rows) if row is result.taken)
-    return replace(result, exact=tuple(exact), verified=exact[taken])
-
-
-def exact_score(model: Model, fixed: FixedModel, pictures: Sequence[Picture], progress: Progress = SILENT) -> Score:
-    """The sums over all pictures of every tensor that ``Picture.floats`` has."""
-    graph = FixedOutputs(model, fixed.proto, list(pictures[0].floats))
-    scores = []
-    with progress.bar("verify", "picture") as advance, threadpool_limits(limits=1, user_api="blas"):
-        for number, picture in enumerate(pictures):
-            scores.append(score(graph.run(picture.raw, picture.raw), picture.floats))
-            advance(number + 1, len(pictures))
-    return total(scores)
 
 
 def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
     """The columns and a line for each plan; ``tensor_arrays`` holds names separated by blanks and commas."""
     measures = [("error", "errors", name) for name in result.taken.outputs.errors]
     measures += [(measure, measure, name) for measure in ("cos", "rmse") for name in result.outputs]
-    columns = [*_FACTS, *(f"{head}:{name}" for head, _, name in measures), "int16_convs", "tensor_arrays", "taken"]
+    columns = [
+        *_FACTS,
+        "metric",
+        *(f"{head}:{name}" for head, _, name in measures),
+        "int16_convs",
+        "tensor_arrays",
+        "taken",
+    ]
     lines = [
         [
             *(getattr(row, name) for name in _FACTS),
+            row.outputs.metric,
             *(getattr(row.outputs, measure)[name] for _, measure, name in measures),
             len(row.raised),
             ", ".join(row.tensors),
@@ -293,18 +239,9 @@ def _share(macs: Mapping[str, int], chosen: set[str]) -> float | None:
 
 def as_document(result: Pareto) -> Any:
     """Plain Python for JSON; NaN as null."""
-    exact = {id(row): v.error for row, v in zip(result.rows, result.exact)}
-    rows = [
-        {**_flat(row, "outputs"), "taken": row is result.taken, "integer_error": exact.get(id(row))}
-        for row in result.rows
-    ]
-    facts = {
-        name: value
-        for name, value in _flat(result, "effort").items()
-        if name not in ("rows", "taken", "cloud", "exact")
-    }
-    verified = None if result.verified is None else vars(result.verified)
-    return _plain({**facts, "verified": verified, "rows": rows, "cloud": result.cloud})
+    rows = [{**_flat(row, "outputs"), "taken": row is result.taken} for row in result.rows]
+    facts = {name: value for name, value in _flat(result, "effort").items() if name not in ("rows", "taken", "cloud")}
+    return _plain({**facts, "rows": rows, "cloud": result.cloud})
 
 
 def _flat(record: object, part: str) -> dict[str, Any]:
@@ -326,12 +263,6 @@ def _plain(value: object) -> object:
 def stem(index: int, rate: float) -> str:
     """``0_0.65``: the number of the plan and the rate asked for, as in optimized_quant_info_0_0.65.pkl."""
     return f"{index}_{rate:.4g}"
-
-
-def fixed_of(trial: PlanTrial, row: Row, side: SideRanges = NOTHING_BESIDE) -> FixedModel:
-    """The fixed model of a plan, in the hardware's own integers."""
-    config = replace(trial.config, tensor_arrays=row.tensors)
-    return make_fixed(trial.model, trial.ranges, config, side=side)
 
 
 def optimized(trial: PlanTrial, fixed: FixedModel, path: Path) -> list[QuantParam]:

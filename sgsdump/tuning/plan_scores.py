@@ -43,6 +43,7 @@ class PlanScores:
     best      a summary for people who read the file.
     file      where everything known is kept, or None; see ``progress_file`` for it and its ``fingerprint``.
     progress  counts the runs of the network until ``close``; ``expect`` says how many there may be.
+    metric    the user's, or None.
     elsewhere  a context open until ``close`` that answers the questions instead of threads here, with the outputs a
                metric needs.
     """
@@ -64,7 +65,7 @@ class PlanScores:
         self.resumed = 0
         self.best: dict[str, Any] = {}
         self.objective = objective or Objective(MEAN, tuple(self.watched))
-        self._judge, self._metric = judge, criteria.metric
+        self._judge, self.metric = judge, criteria.metric
         self._file, self._fingerprint, self._saved = file, fingerprint, 0.0
         self._sensitivities: dict[int, Judged] = {}
         self._stack = ExitStack()
@@ -176,12 +177,12 @@ class PlanScores:
             yield waiting.popleft().result()
 
     def _with_metric(self, judged: Judged) -> Judged:
-        if self._metric is None:
+        if self.metric is None:
             return judged
         floats = self.pictures[judged.index].floats
         golden = {name: floats[name] for name in self.outputs}
         kept = judged.outputs or {}
-        scores = {plan: replace(s, metric=self._metric(kept[plan], golden)) for plan, s in judged.scores.items()}
+        scores = {plan: replace(s, metric=self.metric(kept[plan], golden)) for plan, s in judged.scores.items()}
         return replace(judged, scores=scores, outputs=None)
 
 

@@ -1,4 +1,4 @@
-"""Search for the best quant plans, each verified by running it. Apart: knows a pool of plans, not models or files.
+"""Search for the best quant plans, each tried by fake quantisation. Apart: knows a pool of plans, not models or files.
 
 1. Every domain is measured alone, at 8 bits among INT16 and at INT16 among 8 bits (``Surrogate``).
 2. With more than EXHAUSTIVE domains the plan to take comes first: the smallest that goes ENOUGH of the way to INT16.
@@ -53,7 +53,8 @@ class Proposed:
 @dataclass(frozen=True)
 class SearchResult:
     """``plans`` by rising rate, ``smallest`` goes ENOUGH of the way (or reaches the target) in the fewest bytes known;
-    ``complete`` False when the time ran out before the search ended, ``unsearched`` what it did not look at then."""
+    ``complete`` False when the time ran out before the search ended, ``unsearched`` what it did not look at then;
+    ``predict`` the error that the model of the search foresees."""
 
     plans: tuple[Proposed, ...]
     smallest: Proposed
@@ -61,6 +62,10 @@ class SearchResult:
     exhaustive: bool
     complete: bool
     unsearched: tuple[str, ...] = ()
+    predict: Callable[[Plan], float] = lambda plan: math.nan
+
+    def proposed(self, rate: float, plan: Plan) -> Proposed:
+        return Proposed(rate, plan, self.predict(plan))
 
 
 def most_evaluations(domains: int, rates: int) -> int:
@@ -111,7 +116,7 @@ def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: L
 
 @one_blas_thread
 def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = no_limit) -> SearchResult:
-    """The plan of the fewest bytes that reaches the target. Raises ConfigError when no plan tried does."""
+    """The plan of the fewest bytes that reaches the target; where no plan tried does, the one that comes nearest."""
     search = Search(pool, sizes, pool.surrogate(_half(left)), left)
     unsearched = _unmeasured(search)
     halved = halve(search, target)
@@ -122,10 +127,8 @@ def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = n
             unsearched.append(SMALLER)
     elif not halved:
         unsearched.append("plans that may reach the target")
-    good = search.reaching(target)
-    if not good:
-        raise ConfigError(_unreached(search, target, unsearched))
-    smallest = search.proposed(sizes.rate(good[0]), good[0])
+    plan = next(iter([*search.reaching(target), search.nearest(target)]))
+    smallest = search.proposed(sizes.rate(plan), plan)
     return search.result([smallest], smallest, unsearched)
 
 
@@ -154,6 +157,12 @@ class Search:
         plans = [plan for plan in self.pool.scores if self.reaches(plan, target)]
         return sorted(plans, key=lambda plan: (self.sizes.wide(plan), self.pool.error(plan), sorted(plan)))
 
+    def nearest(self, target: Target) -> Plan:
+        """The plan of the pool that comes nearest to the target, of equals the smallest."""
+        sign = -1 if target.at_least else 1
+        values = {p: sign * target.of(s, self.pool.outputs, self.pool.error(p)) for p, s in self.pool.scores.items()}
+        return min(values, key=lambda plan: (values[plan], self.sizes.wide(plan), sorted(plan)))
+
     def reaches(self, plan: Plan, target: Target) -> bool:
         return target.reached(self.pool.scores[plan], self.pool.outputs, self.pool.error(plan))
 
@@ -178,12 +187,17 @@ class Search:
         self.pool.save(SAVE_SECONDS)
 
     def proposed(self, rate: float, plan: Plan) -> Proposed:
-        return Proposed(rate, plan, float(self.model.predict(self.sizes.mask(plan)[None])[0]))
+        return Proposed(rate, plan, self.predict(plan))
+
+    def predict(self, plan: Plan) -> float:
+        """The error that the model foresees."""
+        return float(self.model.predict(self.sizes.mask(plan)[None])[0])
 
     def result(self, plans: Iterable[Proposed], smallest: Proposed, unsearched: Sequence[str]) -> SearchResult:
         every, complete = frozenset(self.sizes.domains), not unsearched
         ends = self.proposed(0.5, frozenset()), self.proposed(self.sizes.rate(every), every)
-        return SearchResult(tuple(plans), smallest, ends, self.small and complete, complete, tuple(unsearched))
+        done = self.small and complete
+        return SearchResult(tuple(plans), smallest, ends, done, complete, tuple(unsearched), self.predict)
 
 
 def foreseen(sizes: Sizes, model: Surrogate) -> list[np.ndarray]:
@@ -300,13 +314,3 @@ def _unmeasured(search: Search) -> list[str]:
     """The plans that the surrogate did not see, where they are all there is."""
     few = 0 if search.small else search.pool.unmeasured
     return [f"each convolution alone on {few} of the {len(search.pool.pictures)} pictures"] if few else []
-
-
-def _unreached(search: Search, target: Target, unsearched: Sequence[str]) -> str:
-    pool = search.pool
-    values = [target.of(score, pool.outputs, pool.error(plan)) for plan, score in pool.scores.items()]
-    best = max(values) if target.at_least else min(values)
-    which = "none of all" if search.small and not unsearched else "none of the"
-    number = "set it lower" + ("" if target.at_least else " demands, that is a higher number")
-    rest = f", or give the search more time (not looked at: {'; '.join(unsearched)})" if unsearched else ""
-    return f"--target {target}: {which} {len(values)} plans tried reaches it, the best gives {best:.6g}; {number}{rest}"

@@ -5,7 +5,7 @@ from sgsdump.tuning.pareto import Effort, OutputFigures, Pareto, Row
 
 
 def row(label, rate, error, tensors=(), asked=None):
-    return Row(label, asked, rate, 0, tensors, tensors, None, error, error, 0.0, OutputFigures({}, {}, {}), None)
+    return Row(label, asked, rate, 0, tensors, tensors, None, error, error, 0.0, OutputFigures({}, {}, {}))
 
 
 def test_the_plan_to_take_and_every_plan_tried():

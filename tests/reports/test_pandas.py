@@ -32,7 +32,7 @@ def dump(**arrays):
 
 def plan(label, rate, asked=None, tensors=()):
     each = {"prob": 1 / 3}
-    return Row(label, asked, rate, 9, tensors, tensors, None, 0.1, 1 / 3, 0.5, OutputFigures(each, each, each), None)
+    return Row(label, asked, rate, 9, tensors, tensors, None, 0.1, 1 / 3, 0.5, OutputFigures(each, each, each))
 
 
 def pareto():

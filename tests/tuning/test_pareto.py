@@ -21,7 +21,7 @@ def laid_out(errors, monkeypatch, smallest=ONE):
     """The plans none, a, a+b with these errors; the search proposed a for the rate 0.7."""
     monkeypatch.setattr(module, "macs_of", lambda trial: {"a.out": 30, "b.out": 10})
     monkeypatch.setattr(module, "watched_by_output", lambda proto: {"y": "logits", "y2": "logits", "z": "mask"})
-    monkeypatch.setattr(module, "RaisedInputs", lambda analysis: SimpleNamespace(words={"a": ("a",), "b": ("b",)}))
+    monkeypatch.setattr(module, "words_of", lambda trial, plan: tuple(sorted(plan)))
     one = np.ones(1)
     plans = dict(zip((NONE, ONE, BOTH), errors))
     pool = SimpleNamespace(

@@ -21,6 +21,7 @@ from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.trials.plan_trial import PlanTrial, PlanWalk
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning.criteria import parse_target
+from sgsdump.tuning.integer_choice import IntegerScores, chosen
 from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, best_sum, every_plan, neighbours, proposals
 from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, search_target
 from sgsdump.tuning.setup import Judging, set_up
@@ -170,9 +171,48 @@ def test_a_target_is_reached_with_the_fewest_bytes(setup):
     assert setup.sizes.wide(found.plan) == fewest
 
 
-def test_a_target_nobody_reaches(setup):
-    with pytest.raises(ConfigError, match=r"--target error<=1e-30: none of all \d+ plans tried reaches it"):
-        search_target(setup.pool, setup.sizes, parse_target("error<=1e-30"))
+def test_where_no_plan_reaches_a_target_the_nearest_is_proposed_and_the_integers_tell(setup):
+    found = search_target(setup.pool, setup.sizes, parse_target("error<=1e-30"))
+    assert setup.pool.error(found.smallest.plan) == min(map(setup.pool.error, setup.pool.scores))
+    exact = IntegerScores(setup.pool, setup.trial)
+    with pytest.raises(ConfigError, match=r"none of all \d+ plans tried reaches it in the hardware's integers"):
+        chosen(found, setup.pool, setup.sizes, exact, parse_target("error<=1e-30"))
+
+
+@pytest.mark.parametrize("target", ["error", "output-cos", "metric"])
+def test_a_target_is_reached_in_integers_by_the_smallest_plan(setup, target, monkeypatch):
+    """The approximation is told to be far too hopeful: what it takes for good enough is not."""
+    pool, trial, sizes = setup.pool, setup.trial, setup.sizes
+    monkeypatch.setattr(pool, "metric", lambda ours, floats: -float(np.abs(ours["prob"] - floats["prob"]).sum()))
+    exact = IntegerScores(pool, trial)
+    every = [sizes.plan(mask) for mask in every_plan(sizes.weights, sizes.total)]
+    pool.measure(every)
+    figures = {
+        "error": ("<=", lambda plan: exact.error(plan)),
+        "output-cos": (">=", lambda plan: exact.score(plan).cos("prob")),
+        "metric": (">=", lambda plan: exact.score(plan).mean_metric),
+    }
+    sign, figure = figures[target]
+    values = sorted(map(figure, every), reverse=sign == ">=")
+    limit = parse_target(f"{target}{sign}{values[len(values) // 4]!r}")
+    hopeful = search_target(pool, sizes, parse_target("error<=1e9"))
+    assert hopeful.smallest.plan == frozenset()
+    taken = chosen(hopeful, pool, sizes, IntegerScores(pool, trial), limit).smallest.plan
+    assert limit.reached(exact.score(taken), pool.outputs, exact.error(taken))
+
+
+def test_each_rate_gets_the_best_that_was_run_in_integers(setup):
+    found = search_rates(setup.pool, setup.sizes, RATES)
+    exact = IntegerScores(setup.pool, setup.trial)
+    result = chosen(found, setup.pool, setup.sizes, exact)
+    errors = [exact.error(proposed.plan) for proposed in result.plans]
+    assert errors == sorted(errors, reverse=True)
+    for proposed in result.plans:
+        fitting = [p for p in exact.scores if setup.sizes.wide(p) <= setup.sizes.limit(proposed.rate)]
+        assert exact.error(proposed.plan) == min(map(exact.error, fitting))
+    low, high = (exact.error(end.plan) for end in result.ends)
+    assert exact.error(result.smallest.plan) <= low - 0.95 * (low - high)
+    assert set(exact.off()) == set(exact.scores)
 
 
 def test_no_time_gives_verified_plans_all_the_same(setup):

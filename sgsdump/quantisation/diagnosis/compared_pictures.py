@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -35,6 +35,9 @@ from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import NCHW, NHWC
 
+# Pictures are made once where they take so little; several times as fast as decoding and resizing them again.
+HELD_BYTES = 64 << 20
+Feed = Mapping[str, np.ndarray]
 # A comparison, and the records of the sample and the benchmark.
 _Sent = tuple[Comparison, list[Record], list[Record]]
 
@@ -52,10 +55,27 @@ class PicturePair:
         return {name: self.raw[name] if name in pictures else self.feed[name] for name in self.feed}
 
 
+class HeldPictures:
+    """Runs by their files, as both models are fed with them: as many as HELD_BYTES hold."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, ...], tuple[Feed, ...]] = {}
+        self._room = HELD_BYTES
+
+    def get(self, files: tuple[str, ...]) -> tuple[Feed, ...] | None:
+        return self._made.get(files)
+
+    def keep(self, files: tuple[str, ...], made: tuple[Feed, ...]) -> None:
+        self._room -= sum(array.nbytes for feed in made for array in feed.values())
+        if self._room >= 0:
+            self._made[files] = made
+
+
 @dataclass(frozen=True)
 class PicturePairs:
     """``pairs.make(i)`` makes the i-th of at most ``most`` runs, evenly chosen, or of those ``chosen``; see
-    ``feeds.feeds`` for the others. ``most`` None: all.
+    ``feeds.feeds`` for the others. ``most`` None: all. What is ``held`` is not made again, by another of the same
+    pictures either (``dataclasses.replace``).
 
     Raises what ``feeds.feeds`` raises, at once for what can be known at once.
     """
@@ -66,6 +86,7 @@ class PicturePairs:
     config: InputConfig
     most: int | None
     chosen: tuple[int, ...] = ()
+    held: HeldPictures = field(default_factory=lambda: HeldPictures(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _ = self._makers, self.runs
@@ -84,6 +105,11 @@ class PicturePairs:
         labels = [",".join(Path(file).name for file in files) for files in self.runs]
         return labels if len(set(labels)) == len(labels) else [",".join(files) for files in self.runs]
 
+    def labels_in(self, others: PicturePairs) -> list[str]:
+        """What ``others`` call these runs, which are some of theirs."""
+        names = dict(zip(others.runs, others.labels))
+        return [names[files] for files in self.runs]
+
     @cached_property
     def _makers(self) -> tuple:
         return tuple(feed_maker(self.preprocess, self.specs, self.config, normalised) for normalised in (True, False))
@@ -92,8 +118,12 @@ class PicturePairs:
         return len(self.runs)
 
     def make(self, index: int) -> PicturePair:
-        feed, raw = (maker(self.runs[index]) for maker in self._makers)
-        return PicturePair(self.labels[index], feed, raw)
+        files = self.runs[index]
+        made = self.held.get(files)
+        if made is None:
+            made = tuple(maker(files) for maker in self._makers)
+            self.held.keep(files, made)
+        return PicturePair(self.labels[index], *made)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from sgsdump.comparison.metrics import Sums, cos, merged_sums, mse, rmse
 from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.models.graph import REARRANGING, Graph
 from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
 from sgsdump.quantisation.float_model import deployed
@@ -35,6 +36,8 @@ HELD_BYTES = 64 << 20
 LEAST_COS_ABOUT_MEAN = 0.9
 # So many levels at least has what a type resolves.
 LEVELS = 100
+# A tensor is resolved in so many steps at 8 bits; no single value of it may be off by more than MOST_STEPS of them.
+STEPS, MOST_STEPS = 255, 2
 FEWEST_FOR_MEAN = 3
 
 
@@ -46,12 +49,14 @@ class OutputFigures:
              nothing differs from picture to picture.
     step     of the type it is stored in, 0 where it is stored as float.
     span     what it reaches over all pictures seen, those of calibration too.
+    largest  the error of the value that is furthest off.
     """
 
     sums: Sums
     centred: Sums | None = None
     step: float = 0.0
     span: float = 0.0
+    largest: float = 0.0
 
     @property
     def cos(self) -> float:
@@ -63,8 +68,8 @@ class OutputFigures:
 
     @property
     def is_resolution(self) -> bool:
-        """Whether the error is that of the type it is stored in, which resolves what the output reaches."""
-        return within_a_step(self.sums, self.step, self.span)
+        """Whether the error is what 8 bits, or its own type, leave of what the output reaches."""
+        return within_a_step(self.sums, self.largest, self.step, self.span)
 
     @property
     def drowned(self) -> bool:
@@ -76,22 +81,32 @@ class OutputFigures:
         return plain and not self.drowned
 
 
-def within_a_step(sums: Sums, step: float, span: float) -> bool:
-    """Whether an error is within half a step of the tensor's own type, where that has levels for what it reaches."""
-    return bool(0 < step <= span / LEVELS and sums.count and np.sqrt(sums.dd / sums.count) <= step / 2)
+def within_a_step(sums: Sums, largest: float, step: float, span: float) -> bool:
+    """Whether an error is resolution: in the mean within half a step of 8 bits over the tensor's ``span``, or of its
+    own type where that is coarser but has levels for it, and nowhere (``largest``) of more than a few steps."""
+    if not (0 < step <= span / LEVELS and sums.count):
+        return False
+    resolved = max(step, span / STEPS)
+    return bool(np.sqrt(sums.dd / sums.count) <= resolved / 2 and largest <= MOST_STEPS * resolved)
 
 
 @dataclass(frozen=True)
 class PlanOutputs:
     """outputs  of one fixed model, by the tensors the outputs are judged by.
-    pictures  the mean error of the outputs on each picture, by its label."""
+    pictures  the mean error of the outputs on each picture, by its label; ``by_picture`` the sums that it is of."""
 
     outputs: Mapping[str, OutputFigures]
     pictures: Mapping[str, float]
+    by_picture: Mapping[str, Mapping[str, Sums]] = field(default_factory=dict)
 
     @property
     def sums(self) -> dict[str, Sums]:
         return {name: figures.sums for name, figures in self.outputs.items()}
+
+    def sums_on(self, labels: Iterable[str]) -> dict[str, Sums]:
+        """The sums over these pictures alone."""
+        parts = [self.by_picture[label] for label in labels]
+        return {name: merged_sums([part[name] for part in parts if name in part]) for name in self.outputs}
 
     def good(self, limits: Thresholds) -> bool:
         return all(figures.good(limits) for figures in self.outputs.values())
@@ -112,7 +127,8 @@ class FixedOutputs:
             for name in names
             if name in facts.tensors or name in outputs or any(name in node.output for node in fixed.graph.node)
         }
-        self._graph = WholeGraph(mark_outputs(fixed, self._sources.values()))
+        # Its operators are small: one thread takes less time than several do to wait for one another.
+        self._graph = WholeGraph(mark_outputs(fixed, self._sources.values()), threads=1)
         self.pictures = {name for name, tensor in facts.tensors.items() if tensor.picture}
 
     def run(self, feed: Arrays, raw: Arrays) -> dict[str, np.ndarray]:
@@ -128,14 +144,35 @@ class FixedOutputs:
         return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
 
 
+class FloatOutputs:
+    """A float model's tensors ``names`` on one picture after another; what so many bytes hold is run once."""
+
+    def __init__(self, model: Model, names: Sequence[str]):
+        self.names = list(names)
+        self._graph = WholeGraph(mark_outputs(deployed(model), names), threads=1)
+        self._held: dict[str, Arrays] = {}
+        self._room = HELD_BYTES
+
+    def run(self, label: str, feed: Arrays) -> Arrays:
+        """``label``: another for each picture."""
+        if label in self._held:
+            return self._held[label]
+        real = self._graph.run(feed, self.names)
+        self._room -= sum(array.nbytes for array in real.values())
+        if self._room >= 0:
+            self._held[label] = real
+        return real
+
+
 @dataclass
 class _Sums:
     """Of one model: each output's sums picture by picture; ``held`` until the mean is known."""
 
-    plain: dict[str, list[Sums]] = field(default_factory=dict)
     centred: dict[str, list[Sums]] = field(default_factory=dict)
     held: list[Arrays] = field(default_factory=list)
     pictures: dict[str, float] = field(default_factory=dict)
+    largest: dict[str, float] = field(default_factory=dict)
+    by_picture: dict[str, dict[str, Sums]] = field(default_factory=dict)
 
 
 def outputs_of(
@@ -144,12 +181,15 @@ def outputs_of(
     pictures: Iterable[tuple[str, Arrays, Arrays]],
     names: Sequence[str],
     spans: Mapping[str, float] = {},
+    floats: FloatOutputs | None = None,
 ) -> list[PlanOutputs]:
     """Of each fixed model of ``model`` the tensors ``names`` over all pictures (label, feed, raw feed).
 
-    spans  what they reached while calibrating. An output whose shape depends on the values is left out.
+    spans   what they reached while calibrating; a Sigmoid's output reaches from 0 to 1 whatever was seen, as the
+            hardware draws it so: nothing below about 0.002. An output whose shape depends on the values is left out.
+    floats  those of ``model``, where they were run on these pictures before.
     """
-    floats = WholeGraph(mark_outputs(deployed(model), names))
+    floats = floats or FloatOutputs(model, names)
     graphs = [FixedOutputs(model, proto, names) for proto in fixed]
     sums = [_Sums() for _ in graphs]
     held: list[Arrays] = []
@@ -158,7 +198,7 @@ def outputs_of(
     room, odd = HELD_BYTES, set[str]()
     with threadpool_limits(limits=1, user_api="blas"):
         for number, (label, feed, raw) in enumerate(pictures):
-            real = floats.run(feed, list(names))
+            real = floats.run(label or str(number), feed)
             for name, array in real.items():
                 if array.size:
                     reach.setdefault(name, []).extend((float(array.min()), float(array.max())))
@@ -166,13 +206,12 @@ def outputs_of(
             odd |= {n for n in names for values in ours if n not in values or values[n].shape != real[n].shape}
             odd |= {n for n in names if held and n in held[0] and held[0][n].shape != real[n].shape}
             for values, each in zip(ours, sums):
-                errors = []
-                for name in names:
-                    if name not in odd:
-                        pair = pair_sums(Values(values[name]), Values(real[name]))
-                        each.plain.setdefault(name, []).append(pair)
-                        errors.append(rmse(pair) if pair.b1 and pair.d1 else 0.0)
+                pairs = {n: pair_sums(Values(values[n]), Values(real[n])) for n in names if n not in odd}
+                errors = [rmse(pair) if pair.b1 and pair.d1 else 0.0 for pair in pairs.values()]
                 each.pictures[label or str(number)] = float(np.mean(errors)) if errors else 0.0
+                each.by_picture[label or str(number)] = pairs
+                for name in pairs:
+                    each.largest[name] = max(each.largest.get(name, 0.0), _largest(values[name], real[name]))
             if means is None:
                 held.append(real)
                 for values, each in zip(ours, sums):
@@ -184,22 +223,31 @@ def outputs_of(
                 _centre(means, [(values, real) for values in ours], sums, odd)
         if means is None:
             _settle(held, sums, names, odd)
+    by_nature = dict.fromkeys(_probabilities(deployed(model), names), 1.0)
     return [
         PlanOutputs(
             {
                 name: OutputFigures(
-                    merged_sums(each.plain[name]),
+                    merged_sums([pairs[name] for pairs in each.by_picture.values()]),
                     _worth(each.centred.get(name, [])),
                     _step(graph, name),
-                    max(spans.get(name, 0.0), max(reach.get(name, [0.0])) - min(reach.get(name, [0.0]))),
+                    max(
+                        by_nature.get(name, 0.0), spans.get(name, 0.0), max(ends := reach.get(name, [0.0])) - min(ends)
+                    ),
+                    each.largest[name],
                 )
                 for name in names
-                if name not in odd and name in each.plain
+                if name not in odd and each.by_picture
             },
             each.pictures,
+            each.by_picture,
         )
         for graph, each in zip(graphs, sums)
     ]
+
+
+def _largest(values: np.ndarray, real: np.ndarray) -> float:
+    return float(np.abs(values.astype(np.float64) - real).max()) if real.size else 0.0
 
 
 def _settle(held: list[Arrays], sums: list[_Sums], names: Sequence[str], odd: set[str]) -> dict[str, np.ndarray]:
@@ -231,6 +279,18 @@ def _worth(centred: Sequence[Sums]) -> Sums | None:
         return None
     merged = merged_sums(centred)
     return merged if merged.bb > 0 else None
+
+
+def _probabilities(proto: ModelProto, names: Iterable[str]) -> list[str]:
+    """Those that a Sigmoid makes, or nodes that only rearrange its values."""
+    graph, found = Graph(proto), []
+    for name in names:
+        node = graph.producer.get(name)
+        while node is not None and node.op_type in REARRANGING:
+            node = graph.producer.get(node.input[0])
+        if node is not None and node.op_type == "Sigmoid":
+            found.append(name)
+    return found
 
 
 def _step(graph: FixedOutputs, name: str) -> float:

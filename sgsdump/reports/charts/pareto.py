@@ -45,18 +45,29 @@ def figure_of(result: Pareto) -> Figure:
 
 def envelope_of(result: Pareto) -> list[tuple[float, float]]:
     """(rate, error) of the plans with less error than all others of their size or a smaller one."""
-    return lower_envelope([*result.cloud, *((row.rate, row.error) for row in result.rows)])
+    return lower_envelope(result.cloud)
 
 
 def _draw_errors(axes: Axes, result: Pareto) -> None:
     rates = [row.rate for row in result.rows]
-    axes.plot(*_points(result.cloud), "o", markersize=3, color="0.75", label=f"{result.effort.plans_tried} plans tried")
+    axes.plot(
+        *_points(result.cloud),
+        "o",
+        markersize=3,
+        color="0.75",
+        label=f"{result.effort.plans_tried} plans tried (approximation)",
+    )
     best = envelope_of(result)
     reach = [(max(rates), best[-1][1])] if best else []
     axes.plot(
-        *_points([*best, *reach]), color="tab:blue", drawstyle="steps-post", label="the least error up to each size"
+        *_points([*best, *reach]), color="tab:blue", drawstyle="steps-post", label="the least of them up to each size"
     )
-    axes.plot(*_points((row.rate, row.error) for row in result.rows), "o", color="tab:blue", label="plans of the table")
+    axes.plot(
+        *_points((row.rate, row.error) for row in result.rows),
+        "o",
+        color="tab:blue",
+        label="plans of the table (integers)",
+    )
     predicted = ((row.rate, row.predicted) for row in result.rows if row.predicted > 0)
     axes.plot(*_points(predicted), "x", color="tab:red", markersize=7, label="predicted of them")
     _mark_taken(axes, result.taken, max(result.taken.error, LEAST), sum(rates) / len(rates))

@@ -24,7 +24,7 @@ def test_the_envelope_is_below_every_plan():
 
 def row(label, rate, error, cos=0.9):
     one = {"y": cos}
-    return Row(label, None, rate, 1, (), (), None, error * 1.1, error, 0.5, OutputFigures(one, one, one), None)
+    return Row(label, None, rate, 1, (), (), None, error * 1.1, error, 0.5, OutputFigures(one, one, one))
 
 
 def result(cloud, *rows, taken):
@@ -49,7 +49,7 @@ def line(figure, start):
 
 
 def test_the_line_passes_above_no_plan_and_through_the_one_to_take(plans):
-    steps = line(figure_of(plans), "the least error")
+    steps = line(figure_of(plans), "the least of them")
     assert steps.get_drawstyle() == "steps-post"
     rates, errors = steps.get_data()
     for rate, error in plans.cloud:

@@ -1,0 +1,157 @@
+"""Plans of a search run in the hardware's integers, which choose. Apart: ``search`` knows no fixed models.
+
+The search tries plans by fake quantisation, quick and near, and so ranks them. Of the plans that no smaller one beats
+there, halving finds the smallest that goes ENOUGH of the way from INT8's error to INT16's, or reaches the target, in
+integers; each rate gets the best of all that were run so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from threadpoolctl import threadpool_limits
+
+from sgsdump.errors import ConfigError
+from sgsdump.progress import SILENT, Progress
+from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
+from sgsdump.quantisation.objective import Score, score, total
+from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
+from sgsdump.tuning.criteria import CombinedError, Target, combined_error
+from sgsdump.tuning.search import ENOUGH, SearchResult
+
+if TYPE_CHECKING:
+    from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
+    from sgsdump.tuning.plan_scores import PlanScores
+    from sgsdump.tuning.proposals import Sizes
+
+
+def words_of(trial: PlanTrial, plan: Plan) -> tuple[str, ...]:
+    """The words of ``tensor_arrays`` that raise a plan's domains."""
+    words = RaisedInputs(trial.analysis).words
+    inputs = [name for domain in trial.domains if domain.name in plan for name in domain.inputs]
+    return tuple(dict.fromkeys(word for name in inputs for word in words[name]))
+
+
+def fixed_of(trial: PlanTrial, tensors: tuple[str, ...], side: SideRanges = NOTHING_BESIDE) -> FixedModel:
+    """The fixed model with these words in ``tensor_arrays``, in the hardware's own integers."""
+    config = replace(trial.config, tensor_arrays=tensors)
+    return make_fixed(trial.model, trial.ranges, config, side=side)
+
+
+class IntegerScores:
+    """Scores of plans in integers, on the pictures of ``pool``, measured on demand."""
+
+    def __init__(
+        self, pool: PlanScores, trial: PlanTrial, side: SideRanges = NOTHING_BESIDE, progress: Progress = SILENT
+    ):
+        self.scores: dict[Plan, Score] = {}
+        self._pool, self._trial, self._side, self._progress = pool, trial, side, progress
+
+    def score(self, plan: Plan) -> Score:
+        """The sums over all pictures of every tensor that ``Picture.floats`` has, and the user's metric."""
+        if plan not in self.scores:
+            self.scores[plan] = self._run(plan)
+        return self.scores[plan]
+
+    @cached_property
+    def combined(self) -> CombinedError:
+        """The error that counts, of the two ends in integers."""
+        ends = (frozenset[str](), frozenset(self._pool.domains))
+        return combined_error(self._pool.objective, *(self.score(plan) for plan in ends))
+
+    def error(self, plan: Plan) -> float:
+        """The ``combined`` error of a plan."""
+        return self.combined.of(self.score(plan))
+
+    def off(self) -> dict[Plan, float]:
+        """By plan that was run, its error in integers over the one that the search saw, less 1; both combined as the
+        search combines them."""
+        pool = self._pool
+        pairs = {p: (pool.combined.of(s), pool.error(p)) for p, s in self.scores.items() if p in pool.scores}
+        return {plan: exact / searched - 1 for plan, (exact, searched) in pairs.items() if searched > 0}
+
+    def _run(self, plan: Plan) -> Score:
+        pool, pictures = self._pool, self._pool.pictures
+        fixed = fixed_of(self._trial, words_of(self._trial, plan), self._side)
+        graph = FixedOutputs(self._trial.model, fixed.proto, list(pictures[0].floats))
+        scores = []
+        with self._progress.bar("verify", "picture") as advance, threadpool_limits(limits=1, user_api="blas"):
+            for number, picture in enumerate(pictures, 1):
+                values, metric = graph.run(picture.raw, picture.raw), 0.0
+                if pool.metric is not None:
+                    sides = ({name: side[name] for name in pool.outputs} for side in (values, picture.floats))
+                    metric = pool.metric(*sides)
+                scores.append(score(values, picture.floats, metric))
+                advance(number, len(pictures))
+        return total(scores)
+
+
+def chosen(
+    found: SearchResult, pool: PlanScores, sizes: Sizes, exact: IntegerScores, target: Target | None = None
+) -> SearchResult:
+    """The result with what the integers choose. Raises ConfigError where no plan reaches the target in them."""
+    low, high = (exact.error(end.plan) for end in found.ends)
+    aim = target or Target("error", False, low - ENOUGH * (low - high if low > high else 0.0))
+
+    def reaches(plan: Plan) -> bool:
+        return aim.reached(exact.score(plan), pool.outputs, exact.error(plan))
+
+    _halve(_front(pool, sizes, aim), found.smallest.plan, reaches)
+    for proposed in (found.smallest, *found.plans):
+        exact.score(proposed.plan)
+    good = [plan for plan in exact.scores if reaches(plan)]
+    if not good:
+        raise ConfigError(_unreached(found, pool, exact, aim))
+    smallest = min(good, key=lambda plan: (sizes.wide(plan), exact.error(plan), sorted(plan)))
+    if target is not None:
+        kept = found.proposed(sizes.rate(smallest), smallest)
+        return replace(found, plans=(kept,), smallest=kept)
+    plans = tuple(found.proposed(p.rate, _best_within(sizes.limit(p.rate), sizes, exact)) for p in found.plans)
+    return replace(found, plans=plans, smallest=found.proposed(sizes.rate(smallest), smallest))
+
+
+def _front(pool: PlanScores, sizes: Sizes, aim: Target) -> list[Plan]:
+    """The plans tried that no smaller one beats, by rising size."""
+    front, best = [], math.inf
+    for plan in sorted(pool.scores, key=lambda plan: (sizes.wide(plan), sorted(plan))):
+        value = aim.of(pool.scores[plan], pool.outputs, pool.error(plan))
+        value = -value if aim.at_least else value
+        if value < best:
+            front.append(plan)
+            best = value
+    return front
+
+
+def _halve(front: Sequence[Plan], first: Plan, reaches: Callable[[Plan], bool]) -> None:
+    """Run plans of the front until the smallest that reaches the aim stands beside one that does not."""
+    low, high = -1, len(front)
+    place = front.index(first) if first in front else (low + high) // 2
+    while high - low > 1:
+        if reaches(front[place]):
+            high = place
+        else:
+            low = place
+        place = (low + high) // 2
+
+
+def _best_within(limit: float, sizes: Sizes, exact: IntegerScores) -> Plan:
+    fitting = [plan for plan in exact.scores if sizes.wide(plan) <= limit]
+    return min(fitting, key=lambda plan: (exact.error(plan), sizes.wide(plan), sorted(plan)))
+
+
+def _unreached(found: SearchResult, pool: PlanScores, exact: IntegerScores, target: Target) -> str:
+    values = [target.of(score, pool.outputs, exact.error(plan)) for plan, score in exact.scores.items()]
+    best = max(values) if target.at_least else min(values)
+    number = "lower" if target.at_least else "higher"
+    rest = f", or give the search more time (not looked at: {'; '.join(found.unsearched)})" if found.unsearched else ""
+    every = "all " if found.exhaustive else "the "
+    return (
+        f"--target {target}: none of {every}{len(pool.scores)} plans tried reaches it in the hardware's integers, in "
+        f"which the {len(exact.scores)} most promising were run; the best gives {best:.6g}; set it {number}{rest}"
+    )
