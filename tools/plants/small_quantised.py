@@ -158,9 +158,10 @@ def pictures(rng: np.random.Generator, folder: Path, count: int = PICTURES) -> n
     return np.concatenate(arrays)
 
 
-def healthy_net(rng: np.random.Generator, data: np.ndarray) -> Net:
+def healthy_net(rng: np.random.Generator, data: np.ndarray, build: Callable[[Builder], None] | None = None) -> Net:
+    """A net of this kind, or of any."""
     builder = Builder(rng)
-    NETS[rng.integers(len(NETS))](builder)
+    (build or NETS[rng.integers(len(NETS))])(builder)
     net = builder.net
     for node in net.nodes:
         if node.op_type == "Conv":

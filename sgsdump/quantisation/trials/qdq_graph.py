@@ -14,10 +14,10 @@ the rest is the thirty lines below.
 weights, so trying another plan is another feed and no new model. Every stored tensor ``X`` is rounded in int16 with
 ``X#scale`` and ``X#zero_point``: what UINT8 can hold, int16 holds too. The zero point lies so that the type's largest
 integer is that of int16, which then cuts off what is above by itself; one that some plan makes UINT8 is clipped to
-``X#low`` first, the least value of its type. After a Relu there is nothing below 0, which is in every range; a Relu
-after a convolution is done by that, in com.microsoft's FusedConv. What only moves values of one scale is not rounded
-again. A convolution's weights come in already fake-quantised, as ``CONV#weight`` by the name of the convolution's
-output.
+``X#low`` first, the least value of its type. An average is rounded down, as the hardware divides. After a Relu there
+is nothing below 0, which is in every range; a Relu after a convolution is done by that, in com.microsoft's FusedConv.
+What only moves values of one scale is not rounded again. A convolution's weights come in already fake-quantised, as
+``CONV#weight`` by the name of the convolution's output.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 
 from sgsdump.models.graph import Graph, drop_unused_constants, mark_of, reading
 from sgsdump.models.passes.lift import opset_of
-from sgsdump.quantisation.analysis import Operator, sdk_name
+from sgsdump.quantisation.analysis import AVERAGE_POOLS, Operator, sdk_name
 from sgsdump.quantisation.fixed_facts import (
     DumpedOperator,
     FixedFacts,
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 CONTRIB = "com.microsoft"
 LOW, SCALE, ZERO_POINT, WEIGHT = "low", "scale", "zero_point", "weight"
 LARGEST = np.iinfo(np.int16).max
+# Of a step: less than half by so little that a whole number stays one, and more than any other average comes near.
+HALF = np.float32(0.498)
 
 
 def quantise(
@@ -130,8 +132,16 @@ class _Writer:
         last = self.emit.nodes[-1]  # storing an output adds nodes after it
         for index, name in enumerate(list(last.output)):
             if name in self.plan.tensors:
-                last.output[index] = self.emit.named(name, "float")
-                self.store(name, last.output[index], name)
+                last.output[index] = computed = self.emit.named(name, "float")
+                if last.op_type in AVERAGE_POOLS:
+                    computed = self._rounded_down(computed, name)
+                self.store(name, computed, name)
+
+    def _rounded_down(self, average: str, name: str) -> str:
+        """As the hardware divides: half a step less before it is rounded."""
+        half = HALF * np.float32(self.plan.tensors[name].scale)
+        below = self.emit.constant(half, self.emit.named(name, "half_step"))
+        return self.add("Sub", [average, below], self.emit.named(name, "below"))
 
     def store(self, name: str, computed: str, real: str) -> None:
         quant = self.plan.tensors[name]
@@ -211,11 +221,12 @@ def parametrise(
 
     Picture inputs keep their constants, as their type never changes.
     """
-    from onnx import ModelProto
+    from onnx import ModelProto, numpy_helper
 
     result = ModelProto()
     result.CopyFrom(fixed)
     stored = {tensor.stored: name for name, tensor in facts.tensors.items() if not tensor.picture}
+    below = {parameter(name, "below", mark): name for name in facts.tensors}
     fed = {parameter(weight, "real", mark): conv for conv, weight in facts.convolutions.items()}
     readers = {name: len(nodes) for name, nodes in Graph(fixed).consumers.items()}
     nodes: list[NodeProto] = []
@@ -234,6 +245,8 @@ def parametrise(
         for index, name in enumerate(copy.input):
             if name in fed and index == 1:
                 copy.input[index] = parameter(_made_by(node, facts.convolutions, mark), WEIGHT, mark)
+        if output in below:
+            copy.input[1] = _half_step(below[output], nodes, mark)
         if stored.get(output) in narrow:
             _hold(copy, stored[output], nodes, mark)
         if tensor:
@@ -245,6 +258,7 @@ def parametrise(
     result.graph.node.extend(nodes)
     if any(n.domain == CONTRIB for n in nodes):
         _import_contrib(result)
+    result.graph.initializer.append(numpy_helper.from_array(np.asarray(HALF), parameter("", "half", mark)))
     _add_inputs(result, list(stored.values()), list(facts.convolutions), mark)
     drop_unused_constants(result)
     return result
@@ -279,6 +293,17 @@ def _hold(quantise: NodeProto, name: str, nodes: list[NodeProto], mark: str) -> 
         return
     quantise.input[0] = within
     nodes.append(helper.make_node("Clip", [source, parameter(name, LOW, mark)], [within], name=within))
+
+
+def _half_step(name: str, nodes: list[NodeProto], mark: str) -> str:
+    """Half a step of a tensor, of the scale that is fed."""
+    from onnx import helper
+
+    half = parameter(name, "half", mark)
+    nodes.append(
+        helper.make_node("Mul", [parameter("", "half", mark), parameter(name, SCALE, mark)], [half], name=half)
+    )
+    return half
 
 
 def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str], mark: str) -> None:
