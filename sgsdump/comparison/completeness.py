@@ -2,8 +2,8 @@
 
 An output is a tensor that nothing reads. Where the reference does not record what reads what, the tensors after its
 last paired one count as outputs that are missing. A tensor that the sample reads, and nothing of it made, was lost; one
-that neither side's operators of the sample know was removed by fusion, as the chip does, where the sample records its
-dataflow or comes from another tool than the reference. What the user left out is not missing.
+that no operator of the sample knows was removed by fusion, as the chip does, where the sample records its dataflow or
+comes from another tool than the reference, and holds something further down. What the user left out is not missing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def completeness_of(
     else:
         missing_outputs = tuple(record.name for record in outputs if record.name in ends)
     inner = [record for record in outputs if record.name not in missing_outputs]
-    fused = tuple(record.name for record in inner if _is_fused(record, sample, benchmark))
+    beyond = {record.name for record in _after_last(inner, benchmark, whole)}
+    fused = tuple(r.name for r in inner if r.name not in beyond and _is_fused(r, sample, benchmark))
     known = tuple(name for name in benchmark.outputs if name in ends) if ends is not None else ()
     if ends is None and not missing_outputs:
         of_sample = _outputs(sample) or ()

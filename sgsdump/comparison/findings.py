@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import differs, is_rounding
@@ -45,8 +46,12 @@ def _outputs(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding
     names = set(comparison.completeness.outputs)
     for row in comparison.alike:
         if row.name in names and row.io == "out":
-            facts = {"verdict": "within" if row.passes(thresholds) else "past"}
-            yield Finding("output", row.name, row.op_type, figures_of(row), facts=facts)
+            facts = {"verdict": "good" if row.passes(thresholds) else "bad"}
+            figures = figures_of(row)
+            if row.runs is not None and row.runs.count > 1 and row.error:
+                facts["worst_run"] = row.runs.worst
+                figures |= {"worst_cos": row.runs.worst_cos, "worst_rmse": row.runs.worst_rmse}
+            yield Finding("output", row.name, row.op_type, figures, facts=facts)
 
 
 def figures_of(row: Row) -> dict[str, float]:
@@ -55,10 +60,14 @@ def figures_of(row: Row) -> dict[str, float]:
         return {"differing": float(row.indices.differing), "count": float(row.indices.count)}
     if row.statistics or row.checksums:
         return {"statistics_error": row.error}
-    figures = {"cos": row.cos, "rmse": row.rmse}
+    figures = {"cos": row.cos, "rmse": row.rmse} | _odd(row)
     if row.step and row.sums is not None and row.count:
         figures |= {"root_mean_square_error": math.sqrt(row.sums.dd / row.count), "step": row.step}
     return figures
+
+
+def _odd(row: Row) -> dict[str, float]:
+    return {name: float(getattr(row, name)) for name in _NOT_FINITE if getattr(row, name)}
 
 
 def _missing(comparison: Comparison) -> Iterator[Finding]:
@@ -71,7 +80,8 @@ def _missing(comparison: Comparison) -> Iterator[Finding]:
         yield Finding("missing", figures=figures, facts={"what": "more than half"})
     if comparison.failed:
         names = tuple(failed.pair.benchmark.name for failed in comparison.failed)
-        yield Finding("missing", names[0], names=names, facts={"what": "not comparable"})
+        facts = {"what": "not comparable", "why": comparison.failed[0].reason}
+        yield Finding("missing", names[0], names=names, facts=facts)
     if whole.missing:
         yield Finding("missing", whole.missing[0], names=whole.missing, facts={"what": "layers"})
 
@@ -86,14 +96,14 @@ def _not_finite(comparison: Comparison) -> Iterator[Finding]:
     rows = [row for row in comparison.alike if not row.finite and not row.equal]
     if rows:
         first = next((row for row in rows if row.odd_apart), rows[0])
-        figures = {name: float(getattr(first, name)) for name in _NOT_FINITE if getattr(first, name)}
-        yield Finding("not finite", first.name, first.op_type, figures, names=tuple(row.name for row in rows))
+        yield Finding("not finite", first.name, first.op_type, _odd(first), names=tuple(row.name for row in rows))
 
 
 def _causes(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]:
     """The layers where an error arises, the one first that the others may have inherited from."""
     rows = [row for row in comparison.alike if row.io == "out" and row.finite and row.error]
-    bad = [row for row in rows if not row.is_within(thresholds)]
+    whole = replace(thresholds, max_channel_rmse=None)
+    bad = [row for row in rows if not row.is_within(whole)]
     past = set(map(id, bad))
     if bad:  # what a step hid in one layer is the cause where it shows in another
         bad = [row for row in rows if id(row) in past or (row.is_resolution and _is_past_by_figures(row, thresholds))]
@@ -114,19 +124,26 @@ def _is_past_by_figures(row: Row, thresholds: Thresholds) -> bool:
 
 
 def _cause(row: Row, evidence: str) -> Finding:
-    facts = {"how": how} if (how := _how(row)) else {}
-    return Finding("cause", row.name, row.op_type, {**figures_of(row), "rise": row.rise}, evidence, facts=facts)
+    how = _how(row)
+    figures = {**figures_of(row), "rise": row.rise}
+    if how == "times" and row.sums is not None:
+        figures["factor"] = row.sums.ab / row.sums.bb
+    return Finding("cause", row.name, row.op_type, figures, evidence, facts={"how": how} if how else {})
 
 
 def _how(row: Row) -> str:
-    """What the figures alone show of the fault."""
+    """What the figures alone show of the fault: ``rearranged``, ``zero`` or ``times``, a factor; "" for nothing."""
     sums = row.sums
     if row.rearranged:
         return "rearranged"
-    if sums is None or row.statistics or row.checksums or not sums.bb or not sums.aa:
+    if sums is None or row.statistics or row.checksums or not row.finite or not row.count:
+        return ""
+    if sums.d1 == sums.b1 and not sums.aa and not sums.ab and sums.d1:
+        return "zero"
+    if not sums.bb or not sums.aa:
         return ""
     if abs(row.cos) > 1 - _LIKE and row.rmse > _LIKE and math.sqrt(1 - min(row.cos**2, 1)) < row.rmse * _LEFT:
-        return f"scaled by {sums.ab / sums.bb:.6g}"
+        return "times"
     return ""
 
 
@@ -175,12 +192,14 @@ def _is_fed_by(row: Row, names: Set[str], sources: Mapping[str, Sequence[str]]) 
 
 
 def _channels(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]:
-    """Layers within the limits of which channels are not."""
+    """Layers within the limits of which channels are not, and those that only a channel's error is past."""
+    whole = replace(thresholds, max_channel_rmse=None)
     for row in comparison.alike:
         channels = row.channels
-        if channels is not None and channels.lost and row.is_within(thresholds):
-            figures = {"lost": float(channels.lost), "count": float(channels.count), "worst_rmse": channels.worst_rmse}
-            yield Finding("channel", row.name, row.op_type, figures, facts={"worst": str(channels.worst)})
+        if channels is None or not row.is_within(whole) or not (channels.lost or not row.is_within(thresholds)):
+            continue
+        figures = {"lost": float(channels.lost), "count": float(channels.count), "worst_rmse": channels.worst_rmse}
+        yield Finding("channel", row.name, row.op_type, figures, facts={"worst": str(channels.worst)})
 
 
 def _not_judged(comparison: Comparison) -> Iterator[Finding]:

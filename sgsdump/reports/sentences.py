@@ -10,17 +10,18 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from types import MappingProxyType
 
 from sgsdump.comparison.alignment import NAME_WAYS
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference, is_rounding
-from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.finding import KINDS, Finding
 from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.row import EQUAL, LEAST, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
-from sgsdump.reports.text import counted, shortened, shown
+from sgsdump.reports.text import counted, number, shortened, shown
 
 MOST_JUMPS = 3
 MOST_ARGUMENTS = 5
@@ -39,7 +40,13 @@ UNWRITTEN = "nothing had been written to its memory yet"
 _NAMES = " " * 4  # before names that share a reason
 MOST_OUTPUTS = 4
 FEW = 3  # names in a sentence
-_HOW = {"rearranged": "the same values in another order (channels or axes permuted)"}
+MOST_CHANNELS = 3
+_REARRANGED = "the same values in another order (channels or axes permuted)"
+_HOW = {
+    "rearranged": "its values are the benchmark's in another order (channels or axes permuted)",
+    "zero": "all of the sample's values are 0",
+}
+_WHERE = ("argument", "cause", "another tensor")
 
 
 @dataclass(frozen=True)
@@ -83,14 +90,15 @@ def _beside(row: Row) -> Iterator[str]:
     if row.indices is not None:
         yield f"whole numbers: {figures_text(row)}"
     if row.rearranged:
-        yield _HOW["rearranged"]
+        yield _REARRANGED
     if row.is_resolution and row.sums is not None and row.rmse > (DOCUMENTED.max_rmse or 0.0):
         mean = math.sqrt(row.sums.dd / row.count)
         yield f"off by {mean:.3g} (root mean square), within half a step of the sample's own scale ({row.step:.3g})"
     if row.channels is not None and row.channels.lost:
         channels = row.channels
+        which = "is lost," if channels.lost == 1 else "are lost, the worst is"
         yield (
-            f"{channels.lost} of {channels.count} channels are lost, the worst is channel {channels.worst}, "
+            f"{channels.lost} of {channels.count} channels {which} channel {channels.worst}, "
             f"RMSE {channels.worst_rmse:.6g}"
         )
 
@@ -105,8 +113,8 @@ def figures_text(row: Row) -> str:
     if row.checksums and row.error in (LEAST, math.inf):
         return "statistics equal, checksums differ" if row.statistics else "checksums differ"
     if row.statistics:
-        return f"statistics apart by {row.error:.3g}"
-    return f"COS {row.cos:f}, RMSE {row.rmse:f}"
+        return f"statistics off by {row.error:.3g}"
+    return f"COS {number(row.cos)}, RMSE {number(row.rmse)}"
 
 
 def why(row: Row) -> str:
@@ -171,17 +179,19 @@ def verdict(
         why = ("The table of what was left out gives the reasons.",) if comparison.failed or not head else ()
         return (*head, "No layer could be compared.", *why)
     count, of = len(comparison.rows), comparison.completeness.of
+    if not any(row.count or row.statistics or row.checksums for row in comparison.rows):
+        return ("No compared layer holds any values.",)
     compared = f"{count} compared layers{f' (of {of})' if of > count else ''}"
     if not worst.error:
-        return (*head, *_all_equal(comparison, compared))
+        done = () if any(map(_is_by_statistics, comparison.rows)) else ("There is nothing to repair.",)
+        return (*head, *_all_equal(comparison), *done)
     first = (
         f"{len(past)} of {compared} {'is' if len(past) == 1 else 'are'} bad ({thresholds})"
         if past
         else f"None of {compared} is bad ({thresholds})"
     )
-    figures = f"RMSE {worst.rmse:f}, COS {worst.cos:f}" if _is_plain(worst) else figures_text(worst)
-    sentences = [*head, f"{first}; the worst is {label(worst)}, {figures}."]
-    jumps = comparison.jumps[:MOST_JUMPS]
+    sentences = [*head, f"{first}; the worst is {label(worst)}, {figures_text(worst)}."]
+    jumps = _rising(comparison, findings)
     if jumps:
         if comparison.completeness.by_flow:
             rises = [f"{label(row)}, from {error_before(row, comparison):.4f} to {row.error:.4f}" for row in jumps]
@@ -201,31 +211,32 @@ def verdict(
 
 def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> Iterator[str]:
     """The first sentences: the outputs, what is missing, where the error arises and which channels are lost."""
-    outputs = [finding for finding in findings if finding.kind == "output"]
-    arguments = [finding for finding in findings if finding.kind == "argument"]
-    for finding in findings:
-        if outputs and finding is outputs[0] and any(map(_is_off, outputs)):
-            yield _outputs_sentence(outputs, comparison, thresholds)
-        elif finding.kind == "missing":
-            yield _missing_sentence(finding)
-        elif finding.kind == "argument" and finding in arguments[:MOST_ARGUMENTS]:
-            yield argument_line(finding)
-        elif finding.kind == "cause":
-            yield _cause_sentence(finding)
-        elif finding.kind == "channel":
-            lost, count, worst = (finding.figures[name] for name in ("lost", "count", "worst_rmse"))
-            yield (
-                f"{_named(finding)} looks right as a whole, and {lost:.0f} of its {count:.0f} channels are lost: the "
-                f"worst is channel {finding.facts['worst']}, RMSE {worst:.6g}."
-            )
+    of = {kind: [finding for finding in findings if finding.kind == kind] for kind in KINDS}
+    if of["output"] and any(row.error for row in comparison.rows):
+        yield _outputs_sentence(of["output"], comparison, thresholds)
+    yield from map(_missing_sentence, of["missing"])
+    told = {finding.layer for finding in of["cause"]}
+    not_finite = [finding for finding in of["not finite"] if finding.layer not in told]
+    for kind, those in groupby([finding for finding in findings if finding.kind in _WHERE], lambda found: found.kind):
+        if kind == "argument":
+            yield from map(argument_line, list(those)[:MOST_ARGUMENTS])
+        elif kind == "cause":
+            yield from _cause_sentences(list(those), comparison.completeness.by_flow)
+        elif kind == "another tensor":
+            yield from map(_other_tensor_sentence, those)
+    yield from (f"NaN or Inf first at {_named(finding)}: {_odd_text(finding)}." for finding in not_finite)
+    yield from _channel_sentences(of["channel"])
+    if any(finding.facts.get("why") == "statistics only" for finding in of["not judged"]):
+        yield from _on_statistics(comparison)
 
 
 def _outputs_sentence(outputs: Sequence[Finding], comparison: Comparison, thresholds: Thresholds) -> str:
-    ranked = sorted(outputs, key=lambda finding: finding.facts["verdict"] == "within")
-    past = sum(finding.facts["verdict"] == "past" for finding in outputs)
-    texts = [f"{shortened(finding.layer, LONGEST)} {_figures_of(finding)}" for finding in ranked[:MOST_OUTPUTS]]
-    texts += [f"and {len(ranked) - MOST_OUTPUTS} more"] if len(ranked) > MOST_OUTPUTS else []
-    outcome = f"{past} of {len(outputs)} past the limits" if past else "within the limits"
+    ranked = sorted(outputs, key=lambda finding: finding.facts["verdict"] == "good")
+    past = sum(finding.facts["verdict"] == "bad" for finding in outputs)
+    texts = [f"{shortened(finding.layer, LONGEST)}{_output_text(finding)}" for finding in ranked[:MOST_OUTPUTS]]
+    if len(ranked) > MOST_OUTPUTS:
+        bad = past - sum(finding.facts["verdict"] == "bad" for finding in ranked[:MOST_OUTPUTS])
+        texts.append(f"and {len(ranked) - MOST_OUTPUTS} more, {f'{bad} of them bad' if bad else 'good'}")
     inner = 0 if past else len(comparison.past(thresholds))
     beside = (
         f"; {counted(inner, 'inner layer')} {'is' if inner == 1 else 'are'} past the thresholds, which did not reach "
@@ -233,47 +244,100 @@ def _outputs_sentence(outputs: Sequence[Finding], comparison: Comparison, thresh
         if inner
         else ""
     )
-    return f"{'Output' if len(outputs) == 1 else 'Outputs'}: {', '.join(texts)}: {outcome}{beside}."
+    return f"{'Output' if len(outputs) == 1 else 'Outputs'}: {'; '.join(texts)}{beside}."
 
 
-def _is_off(finding: Finding) -> bool:
-    return bool(
-        finding.figures.get("rmse") or finding.figures.get("differing") or finding.figures.get("statistics_error")
-    )
+def _output_text(finding: Finding) -> str:
+    is_bad = finding.facts["verdict"] == "bad"
+    by_statistics = finding.figures.get("statistics_error") == 0
+    text = _figures_of(finding)
+    if worst := finding.facts.get("worst_run", ""):
+        text += f" over all runs, RMSE {number(finding.figures['worst_rmse'])} in {worst}"
+    begin = ", " if "cos" not in finding.figures or _odd_text(finding) or not finding.figures["rmse"] else " "
+    return f"{begin}{text}" + ("" if by_statistics and not is_bad else ": bad" if is_bad else ": good")
 
 
 def _figures_of(finding: Finding) -> str:
     figures = finding.figures
+    if odd := _odd_text(finding):
+        return odd
     if "differing" in figures:
         return f"{figures['differing']:.0f} of {figures['count']:.0f} values differ"
     if "statistics_error" in figures:
-        return f"statistics apart by {figures['statistics_error']:.3g}"
+        error = figures["statistics_error"]
+        return f"statistics off by {error:.3g}" if error else "all statistics equal"
     if "cos" not in figures:
         return f"relative error {figures['error']:.3g}"
-    return f"COS {figures['cos']:f} RMSE {figures['rmse']:f}"
+    if not figures["rmse"]:
+        return "all values equal"
+    cos = "" if math.isnan(figures["cos"]) else f"COS {number(figures['cos'])}, "
+    return f"{cos}RMSE {number(figures['rmse'])}"
+
+
+def _odd_text(finding: Finding) -> str:
+    """NaN and Inf of both sides: ``5 NaN in the sample, 2 Inf in the benchmark``; "" for none."""
+    counts = (
+        (finding.figures.get(f"{side}_{odd.lower()}", 0), odd, side)
+        for side in ("sample", "benchmark")
+        for odd in ("NaN", "Inf")
+    )
+    return ", ".join(f"{count:,.0f} {odd} in the {side}" for count, odd, side in counts if count)
 
 
 def _missing_sentence(finding: Finding) -> str:
     what, names = finding.facts["what"], listed([shortened(name, LONGEST) for name in finding.names], FEW)
-    many = len(finding.names)
-    if what == "outputs":
-        return f"Missing: {counted(many, 'output')} of the benchmark that the sample lacks: {names}."
-    if what == "runs":
-        return f"Missing: {counted(many, 'run')} of the benchmark that the sample lacks: {names}."
     if what == "more than half":
         compared, of = finding.figures["compared"], finding.figures["of"]
         return f"Incomplete: only {compared:.0f} of the benchmark's {of:.0f} layers could be compared."
     if what == "not comparable":
-        return f"Not comparable: {counted(many, 'pair')}, {names}."
-    return f"Missing: {counted(many, 'layer')} of the benchmark that the sample lacks: {names}."
+        why = f" ({finding.facts['why']})" if len(finding.names) == 1 else ""
+        return f"Could not be compared: {counted(len(finding.names), 'pair')}, {names}{why}."
+    return f"Missing from the sample: {counted(len(finding.names), what.removesuffix('s'))}, {names}."
 
 
-def _cause_sentence(finding: Finding) -> str:
+def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
+    first, *others = causes
+    figures = _figures_of(first) + _how_text(first)
+    if first.evidence != "by value":
+        how = "Judging by the figures alone" + ("" if by_flow else ", in file order")
+        yield f"{how}, the error arises at {_named(first)}: {figures}."
+    elif first.facts.get("inputs") == "differ":
+        yield f"The error arises at {_named(first)}, the first to differ by more than rounding: {figures}."
+    else:
+        yield f"The error arises at {_named(first)}, which differs while all its inputs are equal: {figures}."
+    if others:
+        by = "Judging by the figures alone, also" if first.evidence == "by value" else "Also"
+        yield f"{by} at {'; '.join(f'{_named(other)}: {_figures_of(other)}{_how_text(other)}' for other in others)}."
+
+
+def _how_text(finding: Finding) -> str:
     how = finding.facts.get("how", "")
-    figures = _figures_of(finding) + (f", {_HOW.get(how, f'the benchmark {how}')}" if how else "")
-    if finding.evidence == "by value":
-        return f"The error arises at {_named(finding)}, which differs while all that feeds it is equal: {figures}."
-    return f"By its figures the error arises at {_named(finding)}: {figures}."
+    if how == "times":
+        return f"; its values are the benchmark's times {finding.figures['factor']:.6g}"
+    return f"; {_HOW[how]}" if how else ""
+
+
+def _other_tensor_sentence(finding: Finding) -> str:
+    return f"{_named(finding)} of the sample is another tensor of the same name: it matches {finding.facts['found']}."
+
+
+def _channel_sentences(channels: Sequence[Finding]) -> Iterator[str]:
+    ranked = sorted(channels, key=lambda finding: -finding.figures["lost"] / finding.figures["count"])
+    for finding in ranked[:MOST_CHANNELS]:
+        lost, count, worst = (int(finding.figures["lost"]), int(finding.figures["count"]), finding.facts["worst"])
+        rmse = number(finding.figures["worst_rmse"])
+        which = "is lost: channel" if lost == 1 else "are lost: the worst is channel"
+        text = f"{lost} of its {count} channels {which} {worst}" if lost else f"channel {worst} is past the limit"
+        yield f"{_named(finding)} looks right as a whole, but {text}, RMSE {rmse}."
+    if len(ranked) > MOST_CHANNELS:
+        yield f"The same holds for {counted(len(ranked) - MOST_CHANNELS, 'more layer')}."
+
+
+def _on_statistics(comparison: Comparison) -> Iterator[str]:
+    count, of = sum(_is_by_statistics(row) for row in comparison.rows), len(comparison.rows)
+    if any(row.error for row in comparison.rows):
+        which = "the layers" if count == of else f"{count} of {of} layers"
+        yield f"Not judged: the values of {which}; of those there are statistics only."
 
 
 def _named(finding: Finding) -> str:
@@ -281,17 +345,22 @@ def _named(finding: Finding) -> str:
     return f"{name} ({finding.op_type})" if finding.op_type else name
 
 
-def _all_equal(comparison: Comparison, compared: str) -> tuple[str, ...]:
-    by_statistics = [row for row in comparison.rows if row.statistics and not row.checksums]
-    if by_statistics:
+def _all_equal(comparison: Comparison) -> tuple[str, ...]:
+    count, of = len(comparison.rows), comparison.completeness.of
+    if not any(row.count or row.statistics or row.checksums for row in comparison.rows):
+        return ("No compared layer holds any values.",)
+    compared = f"{counted(count, 'compared layer')}{f' (of {of})' if of > count else ''}"
+    if any(map(_is_by_statistics, comparison.rows)):
         doubt = "Equal statistics do not show that values are equal: the same values in another order have them too."
-        return (f"All statistics of {len(by_statistics)} of {compared} are equal.", doubt)
+        return (f"All statistics of {sum(map(_is_by_statistics, comparison.rows))} of {compared} are equal.", doubt)
     by = ", by their checksums" if any(row.checksums for row in comparison.rows) else ""
-    return (f"All {compared} hold the same values{by}.", "There is nothing to repair.")
+    if count == 1:
+        return (f"The {'only layer' if of <= 1 else compared.removeprefix('1 ')} holds the same values{by}.",)
+    return (f"All {compared} hold the same values{by}.",)
 
 
-def _is_plain(row: Row) -> bool:
-    return not row.statistics and not row.checksums and row.indices is None
+def _is_by_statistics(row: Row) -> bool:
+    return bool(row.statistics) and not row.checksums
 
 
 def next_steps(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Step, ...]:
@@ -324,7 +393,13 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
     rows, missing_rows = comparison.rows, _not_compared(comparison)
     findings = findings_of(comparison, thresholds)
     yield from headline(findings, comparison, thresholds)
-    yield f"Compared: {len(rows)} of the benchmark's {len(rows) + missing_rows} layers."
+    worst = comparison.worst
+    if worst is not None and not worst.error:
+        yield from _all_equal(comparison)
+    of = len(rows) + missing_rows
+    yield (
+        f"Compared: {len(rows)} of the benchmark's {of} layers." if of > 1 else "Compared: the benchmark's only layer."
+    )
     if comparison.excluded:
         more = " …" if len(comparison.excluded) > MOST_EXCLUDED else ""
         yield f"Excluded: {len(comparison.excluded)} ({', '.join(comparison.excluded[:MOST_EXCLUDED])}{more})."
@@ -336,10 +411,9 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
     ways = Counter([row.paired for row in rows] + [failed.pair.how for failed in comparison.failed])
     if ways.keys() - set(NAME_WAYS):
         yield f"Paired: {', '.join(f'{number} by {how}' for how, number in ways.most_common())}."
-    worst = comparison.worst
     if worst is not None:
         by = " by RMSE" if worst.extra or worst.vendor else ""
-        equal = "statistics" if any(row.statistics and not row.checksums for row in rows) else "values"
+        equal = "statistics" if any(map(_is_by_statistics, rows)) else "values"
         yield f"Worst layer{by}: {_numbers(worst)}" if worst.error else f"Worst layer: none, all {equal} are equal."
     past = comparison.past(thresholds)
     if rows and not past:
@@ -351,15 +425,18 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
         verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": missing_rows})
         yield f"Verdicts: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}."
     yield from _integers(comparison)
-    jumps = comparison.jumps[:MOST_JUMPS]
+    jumps = _rising(comparison, findings)
     if jumps:
         yield "RMSE rises most at:" if comparison.completeness.by_flow else "RMSE rises most, in file order, at:"
     yield from (f"  {label(row)}, {_rise(row, comparison)}" for row in jumps)
     yield from _list("NaN or Inf, never within thresholds", [r for r in rows if not r.finite and not r.equal])
     yield from _list("Same name, another tensor (no threshold passes it)", comparison.suspects)
-    if comparison.completeness.fused:
-        yield f"Inside fused operators (as on the chip), so not missing: {len(comparison.completeness.fused)}"
-    unpaired = comparison.only_in_benchmark + comparison.only_in_sample
+    fused = comparison.completeness.fused
+    if fused:
+        yield f"Inside fused operators (as on the chip), so not missing: {len(fused)}"
+        yield f"{_NAMES}{listed(fused, MOST_NAMES)}"
+    unpaired = [u for u in comparison.only_in_benchmark if u.record.name not in fused]
+    unpaired += comparison.only_in_sample
     missing = [(failed.pair.benchmark.name, failed.reason) for failed in comparison.failed]
     missing += [(u.record.name, u.reason) for u in unpaired if not u.expected]
     if missing:
@@ -369,6 +446,13 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
     if expected:
         yield left_out_title(0, len(expected))
     yield from reason_lines(expected, MOST_NAMES)
+
+
+def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, ...]:
+    """The rows whose error rises most, for want of a place that is known better; not those that hold whole numbers."""
+    if any(finding.kind == "cause" and finding.evidence != "by figures" for finding in findings):
+        return ()
+    return tuple(row for row in comparison.jumps if row.indices is None and not is_rounding(row))[:MOST_JUMPS]
 
 
 def label(row: Row) -> str:
@@ -481,7 +565,8 @@ def _integers(comparison: Comparison) -> Iterator[str]:
 def _not_compared(comparison: Comparison) -> int:
     """How many of the benchmark's layers have no row though they could; of several runs, in none of them."""
     records = [failed.pair.benchmark for failed in comparison.failed]
-    records += [unpaired.record for unpaired in comparison.only_in_benchmark if not unpaired.expected]
+    fused = comparison.completeness.fused
+    records += [u.record for u in comparison.only_in_benchmark if not u.expected and u.record.name not in fused]
     if not any(row.runs for row in comparison.rows):
         return len(records)
     return len({record.name for record in records} - {row.name for row in comparison.rows})
