@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
     from sgsdump.models.model import Model, PostProcessingCut
-    from sgsdump.reports.layers.terminal import Window
+    from sgsdump.reports.window import Window
     from sgsdump.sidecars.input_config import InputConfig
 
 DELAY_SECONDS = 1.0
@@ -89,7 +89,7 @@ def _bar(what: str, unit: str, total: int | None, seconds: float) -> tqdm[NoRetu
 
 def window() -> Window | None:
     """The window that standard output goes to, None for a pipe or a file. Colours by https://no-color.org."""
-    from sgsdump.reports.layers.terminal import Window
+    from sgsdump.reports.window import Window
 
     if not sys.stdout.isatty():
         return None

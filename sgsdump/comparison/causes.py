@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.comparison.dataflow import DATA, Difference, differs, first_difference, is_rounding
+from sgsdump.comparison.dataflow import DATA, Difference, first_difference
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.naming.network import plain
-from sgsdump.comparison.row import Row
+from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator
 from sgsdump.tensors.dtypes import KNOWN, is_float
 

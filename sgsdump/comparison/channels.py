@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
-from sgsdump.comparison.details import planes_of
+from sgsdump.comparison.details import Channels, planes_of
 from sgsdump.comparison.sums.summation import judged_channels, sums_channels
 from sgsdump.comparison.sums.tiles import ChannelSums, ToSum
 
@@ -21,16 +20,6 @@ _FEWEST, _FEWEST_VALUES = 2, 8
 _FLOOR = 1e-7  # of the loudest channel, what a float32 sum over all channels may leave anywhere
 _MEDIAN = 64  # of the kernel: channels of which the median is that of all, at least
 _COMMON = 4.0  # times the median channel's mean error, what any channel may have
-
-
-@dataclass(frozen=True)
-class Channels:
-    """The channels of a layer: how many there are, how many of them are lost, the ``worst`` one and its RMSE."""
-
-    count: int
-    lost: int
-    worst: int
-    worst_rmse: float
 
 
 def channel_sums(pair: ToSum, layout: str | None) -> ChannelSums | None:

@@ -10,7 +10,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.comparison.alignment import Unpaired
-from sgsdump.comparison.completeness import UNKNOWN, Completeness
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.tables import data_frame
@@ -57,6 +56,34 @@ def _further(row: Row) -> dict[str, Any]:
 
 
 JUMP_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """Names are the benchmark's.
+
+    by_flow          it is known which layers feed which.
+    outputs          of the network, where that is known.
+    missing_outputs  those that the sample lacks.
+    missing          other layers that it lacks; ``fused`` are those inside its fused operators.
+    runs             runs, steps and ranks that the sample lacks.
+    of               how many layers the benchmark has that could have been compared, one of several runs once.
+    """
+
+    by_flow: bool = False
+    outputs: tuple[str, ...] = ()
+    missing_outputs: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    fused: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    of: int = 0
+
+    def is_half(self, compared: int) -> bool:
+        """Whether less than half of the benchmark's layers were compared."""
+        return 2 * compared < self.of
+
+
+UNKNOWN = Completeness()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a comparison lacks of its reference: outputs, layers, runs; and what only fusion removed.
+"""What a comparison lacks of its reference: outputs, layers; and what fusion removed. Apart: it reads whole dumps.
 
 An output is a tensor that nothing reads. Where the reference does not record what reads what, the tensors after its
 last paired one count as outputs that are missing. A tensor that the sample reads, and nothing of it made, was lost; one
@@ -9,39 +9,11 @@ comes from another tool than the reference, and holds something further down. Wh
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from sgsdump.comparison.alignment import Alignment
+from sgsdump.comparison.comparison import Completeness
 from sgsdump.comparison.dataflow import has_flow, has_reads, network_outputs, reads_of
 from sgsdump.dumps.dump import Dump, Record
-
-
-@dataclass(frozen=True)
-class Completeness:
-    """Names are the benchmark's.
-
-    by_flow          it is known which layers feed which.
-    outputs          of the network, where that is known.
-    missing_outputs  those that the sample lacks.
-    missing          other layers that it lacks; ``fused`` are those inside its fused operators.
-    runs             runs, steps and ranks that the sample lacks.
-    of               how many layers the benchmark has that could have been compared, one of several runs once.
-    """
-
-    by_flow: bool = False
-    outputs: tuple[str, ...] = ()
-    missing_outputs: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    fused: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
-    of: int = 0
-
-    def is_half(self, compared: int) -> bool:
-        """Whether less than half of the benchmark's layers were compared."""
-        return 2 * compared < self.of
-
-
-UNKNOWN = Completeness()
 
 
 def completeness_of(

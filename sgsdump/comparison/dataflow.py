@@ -14,18 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import ml_dtypes
-
 from sgsdump.comparison.alignment import Pair, has_own_inputs
-from sgsdump.comparison.row import LEAST, Row
+from sgsdump.comparison.row import LEAST, Row, differs, is_rounding
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.onnx_network import OnnxNetwork
 from sgsdump.errors import listed
-from sgsdump.tensors.dtypes import KNOWN, is_float
 
 _SHOWN = 3
-_UNITS_OF_16_BITS, _UNITS = 4, 128
-_LAST_DIGITS = 1e-12  # of statistics, which are float64 or text
 DATA = "Data"  # the type of what brings an input or a weight into a graph
 _NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
@@ -222,26 +217,6 @@ def _risen(row: Row, sources: tuple[str, ...], errors: dict[str, float]) -> Row:
     before = max((errors[name] for name in sources), default=0.0)
     # an error that was infinite before cannot rise
     return row.with_rise(sources, row.error - before if before < float("inf") else 0.0)
-
-
-def differs(row: Row) -> bool:
-    """Whether both sides are not equal; NaN and Inf in the same places are."""
-    return bool(row.error and (row.finite or row.odd_apart))
-
-
-def is_rounding(row: Row) -> bool:
-    """Whether the two sides differ by no more than two ways of computing the same: a few units in the last place of a
-    16-bit type, two decimal digits of a wider one, whose sums were added up in another order. What cancellation
-    leaves is rounding."""
-    dtype = KNOWN.get(row.benchmark_dtype)
-    if row.cancelled:
-        return True
-    if row.statistics and row.error <= _LAST_DIGITS:
-        return not row.checksums or row.error > LEAST
-    if not row.finite or dtype is None or not is_float(dtype):
-        return False
-    units = _UNITS_OF_16_BITS if dtype.itemsize <= 2 else _UNITS
-    return row.error <= units * float(ml_dtypes.finfo(dtype).eps)
 
 
 def first_difference(rows: Iterable[Row], beyond_rounding: bool = False) -> Difference | None:

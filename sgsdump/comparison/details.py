@@ -26,6 +26,16 @@ HEAT = 32
 BLOCK = 1 << 16
 
 
+@dataclass(frozen=True)
+class Channels:
+    """The channels of a layer: how many there are, how many of them are lost, the ``worst`` one and its RMSE."""
+
+    count: int
+    lost: int
+    worst: int
+    worst_rmse: float
+
+
 @dataclass(frozen=True, eq=False)
 class Heat:
     """Where in one picture the error is: of the worst one, where there are several.

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.dataflow import differs, is_rounding
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.row import SURE, Row
+from sgsdump.comparison.row import SURE, Row, differs, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 
 MOST = 3  # causes, and tensors of another name

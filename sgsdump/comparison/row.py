@@ -9,22 +9,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+import ml_dtypes
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.comparison.channels import Channels
-from sgsdump.comparison.details import Details
+from sgsdump.comparison.details import Channels, Details
 from sgsdump.comparison.metrics import NO_COUNTS, Counts, Sums, cos, mse, rmse
 from sgsdump.comparison.stored_integers import StoredIntegers
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.formats.sigmastar.record_header import word_of
-from sgsdump.tensors.dtypes import name_of
+from sgsdump.tensors.dtypes import KNOWN, is_float, name_of
 from sgsdump.tensors.tensor import TensorInfo
 
 SURE = 1e-3  # an RMSE that no two different tensors have; other float runtimes agree to 1e-5
 LEAST = sys.float_info.min  # what is known of an error that is not 0
 EQUAL, DIFFER = "equal", "differ"
 PRECISE = 1e-4  # a scale from which six decimals are precise enough
+_LAST_DIGITS = 1e-12  # of statistics, which are float64 or text
+_UNITS_OF_16_BITS, _UNITS = 4, 128
 T = TypeVar("T")
 
 
@@ -418,3 +420,23 @@ def _type_name(info: TensorInfo) -> str:
         return info.quant.type_name or "unknown"
     dtype = info.dtype if info.quant is None or info.quant.dtype is None else info.quant.dtype
     return word_of(dtype) or dtype.name
+
+
+def differs(row: Row) -> bool:
+    """Whether both sides are not equal; NaN and Inf in the same places are."""
+    return bool(row.error and (row.finite or row.odd_apart))
+
+
+def is_rounding(row: Row) -> bool:
+    """Whether the two sides differ by no more than two ways of computing the same: a few units in the last place of a
+    16-bit type, two decimal digits of a wider one, whose sums were added up in another order. What cancellation
+    leaves is rounding."""
+    dtype = KNOWN.get(row.benchmark_dtype)
+    if row.cancelled:
+        return True
+    if row.statistics and row.error <= _LAST_DIGITS:
+        return not row.checksums or row.error > LEAST
+    if not row.finite or dtype is None or not is_float(dtype):
+        return False
+    units = _UNITS_OF_16_BITS if dtype.itemsize <= 2 else _UNITS
+    return row.error <= units * float(ml_dtypes.finfo(dtype).eps)

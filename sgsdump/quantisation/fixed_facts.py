@@ -220,11 +220,11 @@ def _operator(entry: Any) -> DumpedOperator:
 
 def _model_input(entry: Any) -> ModelInput:
     _name(entry["name"])
-    for field, formats in (("training_format", TRAINING_FORMATS), ("input_format", INPUT_FORMATS)):
-        if _name(entry[field]) not in formats:
-            raise ValueError(f"{field} {entry[field][:40]!r}")
-    for field, kind in (("layout", str), ("quantised", bool), ("width_alignment", int), ("height_alignment", int)):
-        _of(kind, entry.get(field, getattr(ModelInput, field)))
+    for name, formats in (("training_format", TRAINING_FORMATS), ("input_format", INPUT_FORMATS)):
+        if _name(entry[name]) not in formats:
+            raise ValueError(f"{name} {entry[name][:40]!r}")
+    for name, kind in (("layout", str), ("quantised", bool), ("width_alignment", int), ("height_alignment", int)):
+        _of(kind, entry.get(name, getattr(ModelInput, name)))
     mean, std = (tuple(map(_number, _of(list, entry[key]))) for key in ("mean", "std"))
     return ModelInput(**{**entry, "mean": mean, "std": std})
 

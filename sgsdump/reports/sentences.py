@@ -15,10 +15,10 @@ from types import MappingProxyType
 
 from sgsdump.comparison.alignment import NAME_WAYS
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.dataflow import first_difference, is_rounding
+from sgsdump.comparison.dataflow import first_difference
 from sgsdump.comparison.finding import KINDS, Finding
 from sgsdump.comparison.findings import findings_of
-from sgsdump.comparison.row import EQUAL, LEAST, Row
+from sgsdump.comparison.row import EQUAL, LEAST, Row, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
 from sgsdump.reports.text import counted, number, shortened, shown
@@ -174,7 +174,8 @@ def verdict(
         return _label_in_prose(row, blobs.get(row.name, row.name))
 
     past, worst = comparison.past(thresholds), comparison.worst
-    head = tuple(headline(findings_of(comparison, thresholds), comparison, thresholds))
+    findings = findings_of(comparison, thresholds)
+    head = tuple(headline(findings, comparison, thresholds))
     if worst is None:
         why = ("The table of what was left out gives the reasons.",) if comparison.failed or not head else ()
         return (*head, "No layer could be compared.", *why)

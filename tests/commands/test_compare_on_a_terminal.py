@@ -15,8 +15,8 @@ from sgsdump.cli import main
 from sgsdump.commands import terminal
 from sgsdump.commands.compare import output
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.reports.layers.terminal import Window
 from sgsdump.reports.text import cells
+from sgsdump.reports.window import Window
 from sgsdump.tensors.tensor import Tensor
 
 fcntl = pytest.importorskip("fcntl", reason="there are no pseudo terminals")

@@ -368,8 +368,7 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
 
 def _write_missing(options: Options, run: Run) -> None:
     """The files of a run that the sample lacks, which say so."""
-    from sgsdump.comparison.comparison import Comparison
-    from sgsdump.comparison.completeness import Completeness
+    from sgsdump.comparison.comparison import Comparison, Completeness
     from sgsdump.comparison.own_metric import load_own_metrics
     from sgsdump.comparison.thresholds import DOCUMENTED
     from sgsdump.reports.layers.table import table_of
@@ -421,7 +420,8 @@ def _compare_pair(options: Options, run: Run) -> _ComparedRun:
 def _difference(comparison: Comparison) -> tuple[str, bool]:
     """Where two runs are not equal, the first layer that is not, and whether it is all by rounding; else "". NaN and
     Inf in the same places are equal."""
-    from sgsdump.comparison.dataflow import differs, first_difference, is_rounding
+    from sgsdump.comparison.dataflow import first_difference
+    from sgsdump.comparison.row import differs, is_rounding
 
     first = first_difference(comparison)
     if first is not None:

@@ -1,4 +1,4 @@
-"""The layers as a table for a terminal: as wide as the window, with bars for the error; and lines that fit into it.
+"""The layers as a table for a terminal: as wide as the window, with bars for the error. Apart: one of the tables.
 
 What does not fit is left out column by column, the least telling one first; names lose their middle. Why no library:
 rich would pad and colour the cells, a third of what is here, for 40 ms and 13 MB (its highlighter is pygments); which
@@ -8,61 +8,21 @@ columns stay, the shortening in the middle, the escapes and the bars would be ou
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from statistics import median_low
 
 from sgsdump.reports.layers.table import Entry, bar_shares, figure_names, title_of
-from sgsdump.reports.text import cells, middle_cut, padded, shown, wrapped
+from sgsdump.reports.text import cells, middle_cut, padded
+from sgsdump.reports.window import EIGHTHS, Window
 
-EIGHTHS = " ▏▎▍▌▋▊▉█"  # of a bar's last cell
-LONGEST = 72  # of a name in a line of text
 GAP = 2
 GOOD_NAME = 28  # cells that the names have before a further column comes in
 TOO_LONG = 2  # a name this many times longer than half of them widens no column
 SHORT_BAR, LONG_BAR = 6, 40
-_COLOURS = {"fail": 31, "warn": 33, "pass": 32, "faint": 2}
 # The columns, figures apart, and in which order they are given room; what is before them and the first figure have it
 # always.
 _BEFORE_FIGURES = ("verdict", "#", "layer", "type", "bar")
 _PRECEDENCE = ("figure cos", "bar", "type", "figure mse")
-
-
-@dataclass(frozen=True)
-class Window:
-    """A terminal: its width in cells, whether it shows colours, and the encoding of what is written to it."""
-
-    width: int
-    colour: bool = False
-    encoding: str = "utf-8"
-
-    @property
-    def draws(self) -> bool:
-        """Whether it can show bars, and ``…`` for what is left out."""
-        try:
-            f"{EIGHTHS}…".encode(self.encoding)
-        except UnicodeEncodeError:
-            return False
-        return True
-
-    @property
-    def mark(self) -> str:
-        """Stands for the middle of a name that is too long."""
-        return "…" if self.draws else ".."
-
-    def text(self, words: str) -> str:
-        """The words on one line without control characters, and as escapes what the encoding does not have."""
-        return shown(words).encode(self.encoding, "backslashreplace").decode(self.encoding)
-
-    def coloured(self, text: str, kind: str) -> str:
-        """As ``fail``, ``warn`` and ``pass`` are shown, and what is ``faint``."""
-        return f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if self.colour and text.strip() else text
-
-    def fitted(self, line: str) -> Iterator[str]:
-        """A line of text in lines that fit, long names without their middle."""
-        longest = max(min(self.width - 8, LONGEST), 8)
-        words = (middle_cut(word, longest, self.mark) for word in self.text(line).split(" "))
-        return wrapped(" ".join(words), self.width, self.mark)
 
 
 def render(entries: Sequence[Entry], window: Window) -> str:

@@ -14,9 +14,9 @@ from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.reports.comparison import REPORTS
 from sgsdump.reports.layers import junit, markdown
 from sgsdump.reports.layers.table import Entry, LayerTable, table_of
-from sgsdump.reports.layers.terminal import Window
 from sgsdump.reports.layers.terminal import render as terminal_table
 from sgsdump.reports.text import shown
+from sgsdump.reports.window import Window
 
 from ..hostile import NAMES, comparison
 

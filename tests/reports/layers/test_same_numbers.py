@@ -17,9 +17,9 @@ from sgsdump.reports.html import document
 from sgsdump.reports.layers import junit, markdown
 from sgsdump.reports.layers.node_notes import notes_of
 from sgsdump.reports.layers.table import table_of
-from sgsdump.reports.layers.terminal import Window
 from sgsdump.reports.layers.terminal import render as terminal_table
 from sgsdump.reports.text import number, shown
+from sgsdump.reports.window import Window
 
 from ..hostile import NAMES, comparison
 
