@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.row import SURE, Row, differs, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
 
 MOST = 3  # causes, and tensors of another name
 _NOT_FINITE = ("sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf", "odd_apart")
