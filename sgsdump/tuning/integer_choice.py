@@ -20,8 +20,8 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.objective import Score, score, total
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
-from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
+from sgsdump.quantisation.trials.plan_trial import words_of
 from sgsdump.tuning.criteria import CombinedError, Target, combined_error
 from sgsdump.tuning.search import ENOUGH, SearchResult
 
@@ -29,13 +29,6 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
     from sgsdump.tuning.plan_scores import PlanScores
     from sgsdump.tuning.proposals import Sizes
-
-
-def words_of(trial: PlanTrial, plan: Plan) -> tuple[str, ...]:
-    """The words of ``tensor_arrays`` that raise a plan's domains."""
-    words = RaisedInputs(trial.analysis).words
-    inputs = [name for domain in trial.domains if domain.name in plan for name in domain.inputs]
-    return tuple(dict.fromkeys(word for name in inputs for word in words[name]))
 
 
 def fixed_of(trial: PlanTrial, tensors: tuple[str, ...], side: SideRanges = NOTHING_BESIDE) -> FixedModel:

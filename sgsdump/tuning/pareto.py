@@ -16,7 +16,7 @@ from sgsdump.dumps.tables import data_frame
 from sgsdump.quantisation.fixed_model import FixedModel
 from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.quant_file import quant_params
-from sgsdump.tuning.integer_choice import words_of
+from sgsdump.quantisation.trials.plan_trial import words_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto

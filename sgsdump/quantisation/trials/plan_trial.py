@@ -38,6 +38,7 @@ from sgsdump.quantisation.quant_plan import (
     weight_range,
     weight_types,
 )
+from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.qdq_graph import (
     LOW,
     SCALE,
@@ -320,3 +321,10 @@ def _cuts(trial: PlanTrial) -> list[int]:
     places = sorted(set(first.values()) - {0})
     step = -(-len(places) // (MAX_STAGES - 1)) if places else 1
     return places[::step]
+
+
+def words_of(trial: PlanTrial, plan: Plan) -> tuple[str, ...]:
+    """The words of ``tensor_arrays`` that raise a plan's domains."""
+    words = RaisedInputs(trial.analysis).words
+    inputs = [name for domain in trial.domains if domain.name in plan for name in domain.inputs]
+    return tuple(dict.fromkeys(word for name in inputs for word in words[name]))
