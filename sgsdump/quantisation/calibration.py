@@ -308,7 +308,7 @@ def calibrate(
     does, fuse = level_named(options.level), options.fuse
     if config.conv_format == "ALL_INT16" and does.weights:
         does = LEVELS["L2"]
-    proto = deployed(model, fuse)
+    proto = deployed(model)
     names = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised}
     analysis = analyse(proto, names & set(Graph(proto).inputs), fuse)
     statistics = gather(model, feeds, selection(analysis, does), workers, progress)

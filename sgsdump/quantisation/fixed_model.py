@@ -87,7 +87,7 @@ def make_fixed(
     """
     config = config or InputConfig(())
     _check_names(model, config)
-    proto = deployed(model, fuse)
+    proto = deployed(model)
     float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
     ranges = {name: measured for name, measured in ranges.items() if name not in float_inputs}
     ranges = with_softmax(ranges, side.softmax)

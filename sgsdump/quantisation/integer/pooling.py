@@ -1,16 +1,23 @@
 """Pooling: the maximum is copied, the average is the sum over the window divided and truncated toward zero.
 
-Scale and zero point stay the input's; padding holds the zero point and is counted (the SDK makes it a PAD operator).
+Scale and zero point stay the input's. The sum is divided by as many values as the window has inside its input; padding
+that counts (Caffe's, which the SDK makes a PAD operator) holds the zero point.
 Source: docs/formats/fixed_arithmetic.md#moving-data. Exact.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.models.graph import attribute
 from sgsdump.quantisation.integer.emitter import DOUBLE, FLOAT, Call, Emitter, Integers, Rule, at_scale
 from sgsdump.quantisation.scales import INT16
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 # The average of whole numbers times their count is within rounding of their sum as long as the sum is below this.
 EXACT_SUM = 2.0**21
@@ -24,28 +31,62 @@ def _max_pool(call: Call) -> Integers:
 
 
 def _average_pool(call: Call) -> Integers | None:
-    """AveragePool that counts its padding; None where it does not, or where the sums do not fit float32."""
+    """None where the sums do not fit float32, and where windows end beyond an input of unknown size."""
     emit, node, (value,) = call.emit, call.node, call.operands
     if call.output.dtype != INT16:  # what goes on as UINT8 is brought there first
         value = at_scale(emit, value, call.output)
-    count = float(np.prod(attribute(node, "kernel_shape")))
-    pads = list(attribute(node, "pads", ()))
-    same = attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
-    if (any(pads) and not attribute(node, "count_include_pad", 0)) or attribute(node, "ceil_mode", 0) or same:
+    size = float(np.prod(attribute(node, "kernel_shape")))
+    windows = windows_of(node, call.graph.shapes.get(node.input[0], ()))
+    if windows is None or size * BYTE >= EXACT_SUM:
         return None
-    if count * BYTE >= EXACT_SUM:
-        return None
-    source = _padded(emit, value, pads) if any(pads) else emit.floats(value)
-    if count * np.iinfo(value.quant.dtype).max < EXACT_SUM:  # type: ignore[type-var]
-        total = _sum(call, source, count)
+    pads, counts = windows
+    source = emit.floats(value)
+    if bool(attribute(node, "count_include_pad", 0)):
+        inner = list(attribute(node, "pads") or [0] * len(pads))
+        source = _padded(emit, source, inner, value.quant.zero_point)
+        pads = [outer - own for outer, own in zip(pads, inner, strict=True)]
+    source = _padded(emit, source, pads, 0)
+    if size * np.iinfo(value.quant.dtype).max < EXACT_SUM:  # type: ignore[type-var]
+        total = _sum(call, source, size)
     else:
         # Two bytes, each of which float32 can sum.
         byte = emit.constant(np.float32(BYTE))
         high = emit.add("Floor", [emit.add("Div", [source, byte])])
         low = emit.add("Sub", [source, emit.add("Mul", [high, byte])])
-        high, low = (_sum(call, part, count) for part in (high, low))
+        high, low = (_sum(call, part, size) for part in (high, low))
         total = emit.add("Add", [emit.add("Mul", [high, emit.constant(np.float64(BYTE))]), low])
-    return _divided(emit, total, emit.constant(np.float64(count)), value)
+    return _divided(emit, total, emit.constant(counts), value)
+
+
+def windows_of(node: NodeProto, shape: Sequence[int | None]) -> tuple[list[int], np.ndarray] | None:
+    """How far an AveragePool's windows reach beyond its input (begins, then ends), and how many values each takes
+    together, of one window where that is the same for all; None where it depends on a size that is not known."""
+    kernel = list(attribute(node, "kernel_shape"))
+    count = len(kernel)
+    strides = list(attribute(node, "strides") or [1] * count)
+    pads = list(attribute(node, "pads") or [0] * 2 * count)
+    same = attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
+    up, counted = bool(attribute(node, "ceil_mode", 0)), bool(attribute(node, "count_include_pad", 0))
+    if set(attribute(node, "dilations") or [1]) != {1}:
+        return None
+    if not same and not up and (counted or not any(pads)):
+        return pads, np.array(np.prod(kernel), np.float64)
+    lengths = list(shape[2:])
+    if same or len(lengths) != count or None in lengths:
+        return None
+    reach, counts = [0] * 2 * count, np.ones([1] * (count + 2))
+    for axis, (length, size, stride) in enumerate(zip(lengths, kernel, strides, strict=True)):
+        begin, end = pads[axis], pads[axis + count]
+        beyond = length + begin + end - size
+        number = (-(-beyond // stride) if up else beyond // stride) + 1
+        if up and (number - 1) * stride >= length + begin:
+            number -= 1  # a window that begins after the input is none
+        starts = np.arange(number) * stride - begin
+        lowest, highest = (-begin, length + end) if counted else (0, length)
+        reach[axis], reach[axis + count] = begin, max(end, (number - 1) * stride + size - length - begin)
+        inside = np.minimum(starts + size, highest) - np.maximum(starts, lowest)
+        counts = counts * inside.reshape([-1 if i == axis + 2 else 1 for i in range(count + 2)])
+    return reach, counts.astype(np.float64)
 
 
 def _global_average_pool(call: Call) -> Integers:
@@ -65,17 +106,18 @@ def _global_average_pool(call: Call) -> Integers:
 MAX_POOL, AVERAGE_POOL, GLOBAL_AVERAGE_POOL = Rule(_max_pool), Rule(_average_pool), Rule(_global_average_pool)
 
 
-def _padded(emit: Emitter, value: Integers, pads: list[int]) -> str:
-    """float32 with the zero point around the spatial axes; ``pads`` as a convolution's: begins, then ends."""
+def _padded(emit: Emitter, source: str, pads: list[int], fill: int) -> str:
+    """float32 with ``fill`` around the spatial axes; ``pads`` as a convolution's: begins, then ends."""
+    if not any(pads):
+        return source
     half = len(pads) // 2
     amounts = np.array([0, 0, *pads[:half], 0, 0, *pads[half:]], np.int64)
-    source, zero_point = emit.floats(value), FLOAT.type(value.quant.zero_point)
-    return emit.add("Pad", [source, emit.constant(amounts), emit.constant(zero_point)])
+    return emit.add("Pad", [source, emit.constant(amounts), emit.constant(FLOAT.type(fill))])
 
 
 def _sum(call: Call, source: str, count: float) -> str:
     """The exact sums of a pool's windows, as doubles."""
-    emit, average = call.emit, _pooled(call, source, without=("pads",))
+    emit, average = call.emit, _pooled(call, source, without=("pads", "ceil_mode", "count_include_pad", "auto_pad"))
     total = emit.add("Round", [emit.add("Mul", [average, emit.constant(np.float32(count))])])
     return emit.cast(total, DOUBLE)
 

@@ -1,0 +1,94 @@
+"""Operators that the SDK's converter writes as others, with its names for what lies between.
+
+BatchNormalization: a factor and an offset per channel, ``b_MUL_output = x * b_scale`` and ``b = b_MUL_output +
+b_offset``; it is never folded into a convolution. A constant minus a tensor: the tensor times -1, plus the constant.
+Seen in the SDK's float dumps of such networks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.models.graph import Graph, attribute, drop_unused_constants
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+
+def as_converted(proto: ModelProto) -> ModelProto:
+    """A copy of the model (nodes in an order they can run in) with these operators as the converter writes them; one
+    whose parameters are not constants stays."""
+    from onnx import ModelProto
+
+    graph = Graph(proto)
+    result = ModelProto()
+    result.CopyFrom(proto)
+    writer = _Writer(graph, result)
+    del result.graph.node[:]
+    for node in graph.nodes:
+        result.graph.node.extend(writer.written(node) or [node])
+    drop_unused_constants(result)
+    return result
+
+
+class _Writer:
+    def __init__(self, graph: Graph, result: ModelProto) -> None:
+        self._graph, self._result = graph, result
+        self._taken = {*graph.inputs, *graph.producer, *graph.constants}
+
+    def written(self, node: NodeProto) -> list[NodeProto]:
+        """The nodes in place of one; none where it stays."""
+        graph = self._graph
+        constants = [name in graph.constants for name in node.input]
+        if node.op_type == "BatchNormalization" and all(constants[1:5]) and not any(node.output[1:]):
+            return self._normalisation(node)
+        if node.op_type == "Sub" and constants == [True, False] and graph.value(node.input[0]).dtype.kind == "f":
+            return self._subtraction(node)
+        return []
+
+    def _normalisation(self, node: NodeProto) -> list[NodeProto]:
+        """factor = gamma / sqrt(f32(variance + epsilon)), offset = beta - mean * factor, kept as float32."""
+        shape = self._graph.shapes.get(node.input[0])
+        if shape is None or len(shape) < 2:
+            return []
+        gamma, beta, mean, variance = (self._graph.value(name).astype(np.float64) for name in node.input[1:5])
+        spread = [1, -1, *[1] * (len(shape) - 2)]
+        epsilon = np.float32(attribute(node, "epsilon", 1e-5))
+        factor = gamma / np.sqrt((variance.astype(np.float32) + epsilon).astype(np.float64))
+        offset = beta - mean * factor
+        return self._line(node, node.input[0], "_MUL_output", (factor.reshape(spread), offset.reshape(spread)))
+
+    def _subtraction(self, node: NodeProto) -> list[NodeProto]:
+        constant, name = node.input
+        return self._line(node, name, "/Mul0Output", (np.array(-1.0), constant))
+
+    def _line(
+        self, node: NodeProto, source: str, between: str, line: tuple[np.ndarray, np.ndarray | str]
+    ) -> list[NodeProto]:
+        """source * factor + offset, where ``line`` is both, an offset perhaps by the name it has already."""
+        from onnx import helper
+
+        name = node.output[0]
+        product = self._free((source if between.startswith("/") else name) + between)
+        factor, offset = line
+        factor_name = self._constant(f"{name}_scale", factor)
+        offset_name = offset if isinstance(offset, str) else self._constant(f"{name}_offset", offset)
+        return [
+            helper.make_node("Mul", [source, factor_name], [product], name=product),
+            helper.make_node("Add", [product, offset_name], [name], name=node.name),
+        ]
+
+    def _constant(self, name: str, values: np.ndarray) -> str:
+        from onnx import numpy_helper
+
+        name = self._free(name)
+        self._result.graph.initializer.append(numpy_helper.from_array(np.asarray(values, np.float32), name))
+        return name
+
+    def _free(self, name: str) -> str:
+        while name in self._taken:
+            name += "'"
+        self._taken.add(name)
+        return name
