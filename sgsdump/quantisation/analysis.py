@@ -1,8 +1,9 @@
 """Operators of the fixed model, and quantisation domains: what a float model's graph alone says. ``quant_plan`` decides
 on it many times.
 
-Operators: which ONNX nodes the hardware computes as one, with one requantisation at the end. An activation, an Add or a
-Mul after a convolution joins it, so the tensors between them are never stored. A fully connected operator takes none:
+Operators: which ONNX nodes the hardware computes as one, with one requantisation at the end. What works element by
+element joins a convolution, a pool or its like before it, so the tensors between them are never stored, unless it is
+laid over a larger tensor. A fully connected operator takes none:
 the SDK makes it a convolution between two reshapes; nor does a convolution with groups, which it makes as many
 convolutions between a Split and a Concat. With ``fuse=False`` (disableDomainFuseOps) only the activation stays inside
 its convolution, as in the SDK, and every other tensor stays visible. Source: docs/formats/sigmastar.md#the-fixed-model,
@@ -29,7 +30,9 @@ CONVOLUTIONS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 POOLS = ("MaxPool", "AveragePool")
 ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "PRelu")
 FUNCTIONS = ("Sigmoid", "Tanh")
-ARITHMETIC = ("Add", "Mul")
+ARITHMETIC = ("Add", "Sub", "Mul", "Max")
+# What joins the operator before it, element by element.
+ELEMENTWISE = frozenset((*ACTIVATIONS, *FUNCTIONS, *ARITHMETIC, "Exp", "Abs"))
 SDK_NAMES = {
     "Conv": "CONV_2D",
     "ConvTranspose": "TRANSPOSE_CONV",
@@ -54,6 +57,8 @@ MOVERS = REARRANGING | {
 # They copy values where mode is "nearest" (the default), and compute new ones where it is not.
 UPSAMPLERS = ("Resize", "Upsample")
 AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
+# What others join: see ``operators``.
+HEADS = ELEMENTWISE | {"Conv", "ConvTranspose", "MaxPool", "GlobalMaxPool", *AVERAGE_POOLS}
 # An average of so many values, or more, is computed of INT16: fewer bytes' sum has 16 bits.
 MOST_UINT8 = 256
 
@@ -194,27 +199,21 @@ def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse:
     """The node that joins a chain: the only reader of what it puts out, when all else that it reads is there."""
     head, last = chain[0].op_type, chain[-1]
     following = graph.sole_consumer(last.output[0]) if len(last.output) == 1 and not is_grouped(graph, last) else None
-    if following is None or len(following.output) != 1:
+    if following is None or len(following.output) != 1 or following.op_type not in ELEMENTWISE:
         return None
     others = [name for name in graph.variables(following) if name != last.output[0]]
-    ready = all(name not in graph.producer or order[id(graph.producer[name])] < order[id(last)] for name in others)
-    return following if ready and _joins(head, last.op_type, following.op_type, bool(others), fuse) else None
-
-
-def _joins(head: str, last: str, following: str, others: bool, fuse: bool) -> bool:
-    """``others``: whether ``following`` reads a second variable."""
-    spatial = ("Conv", "ConvTranspose")
     if not fuse:
-        return following in ACTIVATIONS and last in spatial and not others
-    if following in ACTIVATIONS:
-        return head in (*spatial, "Add", "Mul", "BatchNormalization") and not others
-    if last in ACTIVATIONS:
-        # Caffe's BatchNorm or Scale after a ReLU, as factors and offsets per channel.
-        return following in ARITHMETIC and not others and head in spatial
-    if following in FUNCTIONS or others:
-        return following in (*FUNCTIONS, *ARITHMETIC) and head in spatial
-    # Caffe's Scale, a factor and an offset per channel, joins a pool as well.
-    return following in ARITHMETIC and head in (*spatial, *POOLS, "Mul")
+        spatial = last.op_type in ("Conv", "ConvTranspose")
+        return following if following.op_type in ACTIVATIONS and spatial and not others else None
+    ready = all(name not in graph.producer or order[id(graph.producer[name])] < order[id(last)] for name in others)
+    spread = _spreads(graph, last.output[0], following.output[0])
+    return following if head in HEADS and ready and not spread else None
+
+
+def _spreads(graph: Graph, source: str, output: str) -> bool:
+    """Whether a tensor is laid over a larger one."""
+    before, after = graph.shapes.get(source), graph.shapes.get(output)
+    return before is not None and after is not None and None not in (*before, *after) and before != after
 
 
 def _operator(graph: Graph, chain: list[NodeProto]) -> Operator:

@@ -28,6 +28,8 @@ from sgsdump.errors import ConfigError
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.quantisation.analysis import (
     AVERAGE_POOLS,
+    FUNCTIONS,
+    POOLS,
     Analysis,
     Operator,
     analyse,
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 # Channels whose scales are further apart than this do not fit the multipliers of one convolution: the largest holds.
 WIDEST_RATIO = 1024
 SOFTMAX_INPUT_MIN = -10.0
+CURVE_INPUT_MAX = 6.0
+# What keeps the scale of its input, so that the table's reach is its input's as well.
+POOLED = (*POOLS, "GlobalMaxPool", "GlobalAveragePool")
 
 
 @dataclass(frozen=True)
@@ -203,10 +208,19 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
         if moves_values(op) and domain[op.outputs[0]] not in bounds and op.inputs[0] in ranges:
             moved = ranges[op.inputs[0]]
             bounds[domain[op.outputs[0]]] = moved.low, moved.high
-        if op.head.op_type in ("Softmax", "LogSoftmax") and domain[op.inputs[0]] in bounds:
+        least = _least_reach(op)
+        if least is not None and domain[op.inputs[0]] in bounds:
             low, high = bounds[domain[op.inputs[0]]]
-            bounds[domain[op.inputs[0]]] = (min(low, SOFTMAX_INPUT_MIN), high)
+            bounds[domain[op.inputs[0]]] = (min(low, least[0]), max(high, least[1]))
     return bounds
+
+
+def _least_reach(op: Operator) -> tuple[float, float] | None:
+    """What the range of an operator's stored input holds at least, for the table that is looked up."""
+    head = op.nodes[1] if op.head.op_type in POOLED and len(op.nodes) > 1 else op.head
+    if head.op_type in ("Softmax", "LogSoftmax"):
+        return SOFTMAX_INPUT_MIN, 0.0
+    return (0.0, CURVE_INPUT_MAX) if head.op_type in FUNCTIONS else None
 
 
 def _quant(bounds: tuple[float, float], wide: bool) -> Quant:
@@ -230,11 +244,10 @@ def _apply_fixed_scales(
         if name not in tensors:
             continue
         lo, hi = bounds[domain[name]]
-        unit = max(abs(lo), abs(hi)) <= 1.0 and tensors[name].dtype == INT16 and len(op.nodes) == 1
-        if op.last.op_type in ("Sigmoid", "Softmax") and unit:
-            steps = 32767 if op.last.op_type == "Sigmoid" else 32768
+        unit = max(abs(lo), abs(hi)) <= 1.0 and tensors[name].dtype == INT16
+        if op.last.op_type == "Softmax" and unit:
             members = [member for member in tensors if domain[member] == domain[name]]
-            give(members, Quant(INT16, 1 / steps, 0, exact=True))
+            give(members, Quant(INT16, 1 / 32768, 0, exact=True))
         elif op.last.op_type in AVERAGE_POOLS or (moves_values(op) and domain[name] != domain[op.inputs[0]]):
             inherited = _inherited(op, tensors, ranges)
             if inherited is not None:

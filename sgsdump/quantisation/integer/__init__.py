@@ -20,6 +20,7 @@ _RULES = {
     "Mul": "arithmetic:MULTIPLY",
     "Max": "arithmetic:MAXIMUM",
     "Relu": "arithmetic:RELU",
+    "Clip": "arithmetic:CLIP",
     "LeakyRelu": "arithmetic:LEAKY_RELU",
     "PRelu": "arithmetic:PRELU",
     "Sigmoid": "curves:SIGMOID",
@@ -32,7 +33,7 @@ _RULES = {
 }
 # Element by element, of one tensor and constants of one element.
 _FUNCTIONS = (
-    "Abs Ceil Celu Clip Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sin "
+    "Abs Ceil Celu Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sin "
     "Softplus Softsign Sqrt Swish ThresholdedRelu".split()
 )
 RULES = Registry(

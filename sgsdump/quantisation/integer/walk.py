@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgsdump.errors import ConfigError
 from sgsdump.models.graph import REARRANGING, Graph, mark_of, needs, reading
 from sgsdump.models.passes.lift import opset_of
 from sgsdump.quantisation.analysis import Operator, is_convolution, moves_values, sdk_name
@@ -213,7 +214,7 @@ class Walk:
         *inner, last = _steps(self.graph, operator)
         for link, following in pairwise([*inner, last]):
             # The scale between two operators is INT16 over the tensor's own range, or what the following one needs.
-            bounds, rule = self.ranges[link.name].at(INT16), rule_of(following.node.op_type)
+            bounds, rule = self._inner_range(link.name), rule_of(following.node.op_type)
             quant = int16_quant(bounds.low, max(bounds.high, rule.reach if rule else 0.0))
             outcome = link.limited(self._compute(link.node, quant, link.name), quant)
             # What a pool puts out keeps the scale of its input.
@@ -224,6 +225,11 @@ class Walk:
         whole = quant.dtype == UINT8 and low <= 0 and high == np.inf
         outcome = self._compute(last.node, quant, name, self.emit.stored(name) if whole else "")
         self._keep(last.limited(outcome, quant), quant, name)
+
+    def _inner_range(self, name: str) -> Range:
+        if name not in self.ranges:
+            raise ConfigError(f"there is no range of {name!r}, which lies inside an operator; calibrate the model again")
+        return self.ranges[name].at(INT16)
 
     def _compute(self, node: NodeProto, quant: Quant, name: str, stored: str = "") -> Integers | Unrounded:
         """One node by its rule, or in float32. ``stored``: see ``Weighting``."""
