@@ -30,6 +30,8 @@ CONVOLUTIONS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 POOLS = ("MaxPool", "AveragePool")
 ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "PRelu")
 FUNCTIONS = ("Sigmoid", "Tanh")
+# What is looked up in a table of 16-bit values, and put out as one.
+TABLES = ("Sigmoid", "Softmax", "LogSoftmax")
 ARITHMETIC = ("Add", "Sub", "Mul", "Max")
 # What joins the operator before it, element by element.
 ELEMENTWISE = frozenset((*ACTIVATIONS, *FUNCTIONS, *ARITHMETIC, "Exp", "Abs"))
@@ -57,6 +59,8 @@ MOVERS = REARRANGING | {
 # They copy values where mode is "nearest" (the default), and compute new ones where it is not.
 UPSAMPLERS = ("Resize", "Upsample")
 AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
+# What keeps the scale of its input, in a chain as well.
+POOLED = (*POOLS, "GlobalMaxPool", "GlobalAveragePool")
 # What others join: see ``operators``.
 HEADS = ELEMENTWISE | {"Conv", "ConvTranspose", "MaxPool", "GlobalMaxPool", *AVERAGE_POOLS}
 # An average of so many values, or more, is computed of INT16: fewer bytes' sum has 16 bits.
@@ -131,26 +135,37 @@ class Analysis:
         return {self.domain[name] for name in self.forced} - self.picture_domains
 
 
-def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) -> Analysis:
-    """Operators and domains of a float model whose nodes are in topological order."""
+def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool = True) -> Analysis:
+    """Operators and domains of a float model whose nodes are in topological order.
+
+    pictures  inputs that are UINT8; all others are INT16, but where None is given as if it were not known.
+    """
     graph = Graph(proto)
     ops = tuple(operators(graph, fuse))
     first_inputs: dict[str, tuple[NodeProto, ...]] = {}
     for node in graph.nodes:
         if is_convolution(graph, node):
             first_inputs[node.input[0]] = (*first_inputs.get(node.input[0], ()), node)
-    pictures, forced = frozenset(pictures), _always_int16(graph, ops, first_inputs)
+    raw, pictures = pictures is not None, frozenset(pictures or ())
+    forced = _always_int16(graph, ops, first_inputs)
+    if raw:
+        forced |= set(graph.inputs) - pictures  # values as they are, in 16 bits
     domain = _domains(graph, ops, {*pictures, *first_inputs}, forced)
     return Analysis(graph, ops, domain, first_inputs, pictures, forced)
 
 
 def moves_values(op: Operator) -> bool:
-    """Whether an operator other than Concat only moves its first input's values."""
+    """Whether an operator, other than Concat, only moves its first input's values."""
     return (
-        (op.head.op_type in MOVERS or _is_nearest(op.head))
+        (op.head.op_type in MOVERS - {"Concat"} or _is_nearest(op.head))
         and len(op.nodes) == 1
         and op.inputs[:1] == tuple(op.head.input[:1])
     )
+
+
+def keeps_scale(graph: Graph, node: NodeProto) -> bool:
+    """Whether what is computed has its input's scale: averages, interpolations, maxima along an axis."""
+    return is_average(graph, node) or is_interpolation(node) or is_maximum_along(graph, node)
 
 
 def is_convolution(graph: Graph, node: NodeProto) -> bool:
@@ -259,19 +274,28 @@ class _Domains(dict):
 
 
 def _always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) -> frozenset[str]:
-    """The graph's outputs, what a sigmoid puts out, what an average pool of 256 values or more reads and puts out, and
-    every Concat that cannot be UINT8. ``read``: what convolutions read."""
+    """The graph's outputs; what a table is looked up with (a sigmoid's or a softmax's input) and what it gives; what
+    an average of 256 values or more and a bilinear Resize read and put out; every Concat that cannot be UINT8.
+
+    read  what convolutions read.
+    """
     names: set[str] = set(graph.outputs)
     for op in ops:
-        if op.last.op_type == "Sigmoid":
+        if op.last.op_type in TABLES:
             names.update(op.outputs[:1])
-        elif op.head.op_type in AVERAGE_POOLS and _averaged(graph, op.head) >= MOST_UINT8:
+        if looked_up(op) or is_interpolation(op.head):
+            names.update(op.inputs[:1])
+        if is_interpolation(op.head) and len(op.nodes) == 1:
+            names.update(op.outputs[:1])
+        if is_average(graph, op.head) and _averaged(graph, op.head) >= MOST_UINT8:
             names.update([*op.inputs[:1], *op.outputs[:1]])
     concats = {op.outputs[0]: op for op in ops if op.head.op_type == "Concat" and len(op.nodes) == 1}
     # Of Concats of Concats the last one decides for all.
-    inner = {name for op in concats.values() if len(op.inputs) > 1 for name in op.inputs}
+    inner = {name for op in concats.values() if len(op.head.input) > 1 for name in op.inputs}
     pending = [
-        op for name, op in concats.items() if name not in inner and len(op.inputs) > 1 and not _fits_uint8(graph, op)
+        op
+        for name, op in concats.items()
+        if name not in inner and len(op.head.input) > 1 and not _fits_uint8(graph, op)
     ]
     while pending:
         op = pending.pop()
@@ -284,8 +308,44 @@ def _always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) -
     return frozenset(names)
 
 
+def looked_up(op: Operator) -> NodeProto | None:
+    """The node that looks an operator's stored input up in a table, perhaps after a pool, which keeps its scale."""
+    head = op.nodes[1] if op.head.op_type in POOLED and len(op.nodes) > 1 else op.head
+    return head if head.op_type in TABLES else None
+
+
+def is_interpolation(node: NodeProto) -> bool:
+    """A Resize that computes new values."""
+    return node.op_type in UPSAMPLERS and not _is_nearest(node)
+
+
+def is_average(graph: Graph, node: NodeProto) -> bool:
+    """A pool of averages, or the mean over both spatial axes, which the SDK computes alike."""
+    if node.op_type in AVERAGE_POOLS:
+        return True
+    shape = graph.shapes.get(node.input[0], ()) if node.op_type == "ReduceMean" else ()
+    return len(shape) == 4 and reduced_axes(graph, node, 4) == (2, 3)
+
+
+def is_maximum_along(graph: Graph, node: NodeProto) -> bool:
+    """A ReduceMax, which moves values, as a pool of maxima does."""
+    return node.op_type == "ReduceMax" and reduced_axes(graph, node, len(graph.shapes.get(node.input[0], ()))) is not None
+
+
+def reduced_axes(graph: Graph, node: NodeProto, rank: int) -> tuple[int, ...] | None:
+    """The axes that a reduction goes over, by its attribute or its second input; None where they are not known."""
+    axes = attribute(node, "axes")
+    if axes is None and len(node.input) > 1 and node.input[1]:
+        if node.input[1] not in graph.constants:
+            return None
+        axes = graph.value(node.input[1]).reshape(-1).tolist()
+    if not rank:
+        return None
+    return tuple(range(rank)) if axes is None else tuple(sorted(int(axis) % rank for axis in axes))
+
+
 def _averaged(graph: Graph, node: NodeProto) -> int:
-    """How many values an average pool takes together; of a global one whose input's size is not known, too many."""
+    """How many values an average takes together; of a global one whose input's size is not known, too many."""
     if node.op_type == "AveragePool":
         return math.prod(attribute(node, "kernel_shape"))
     lengths = graph.shapes.get(node.input[0], (None, None, None))[2:]
@@ -294,14 +354,17 @@ def _averaged(graph: Graph, node: NodeProto) -> int:
 
 def _fits_uint8(graph: Graph, op: Operator, aligned: bool = False) -> bool:
     """Whether a Concat can be UINT8: of maps along the channels it can where each input has a multiple of 16 channels
-    (of 8 where it is upsampled), or all but the last one have a multiple of 8 and the last one, not upsampled, has not.
+    (of 8 where it is upsampled), or all but the last one have a multiple of 8 and the last one, not upsampled, has not;
+    along rows and columns it can unless they have an odd multiple of 8.
 
     aligned  as the SDK's converter aligns them: up to a multiple of 8 channels.
     """
     shapes = [graph.shapes.get(name, ()) for name in op.head.input if name]
-    if any(len(shape) != 4 for shape in shapes) or attribute(op.head, "axis", 0) not in (1, -3):
+    if any(len(shape) != 4 for shape in shapes) or attribute(op.head, "axis", 0) in (0, -4):
         return True
     channels = [_channels(graph, name) for name in op.head.input if name]
+    if attribute(op.head, "axis", 0) not in (1, -3):
+        return all(channel % 8 != 0 or channel % 16 == 0 for channel in channels)
     channels = [-(-channel // 8) * 8 for channel in channels] if aligned else channels
     units = [8 if _upsampled(graph, name) else 16 for name in op.head.input if name]
     return all(channel % unit == 0 for channel, unit in zip(channels, units, strict=True)) or (
@@ -335,7 +398,8 @@ def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], force
                 names = [*op.inputs, *op.outputs]
             for index in range(len(names)):
                 domain.join(names[index:])
-        elif moves_values(op) or (op.head.op_type in AVERAGE_POOLS and len(op.nodes) == 1):
-            # Second outputs are indices or masks, but a Split's are further pieces.
-            domain.join([op.inputs[0], *(op.outputs if op.head.op_type == "Split" else op.outputs[:1])])
+        elif moves_values(op) or (keeps_scale(graph, op.head) and len(op.nodes) == 1):
+            # Second outputs are indices or masks, but a Split's are further pieces, and one that is UINT8 decides.
+            pieces = [name for name in op.outputs if name] if op.head.op_type == "Split" else op.outputs[:1]
+            domain.join([op.inputs[0], *sorted(pieces, key=lambda name: name in forced)])
     return domain

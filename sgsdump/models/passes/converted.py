@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import Graph, attribute, drop_unused_constants
+from sgsdump.models.graph import Graph, attribute, drop_unused_constants, needs
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -27,10 +27,21 @@ def as_converted(proto: ModelProto) -> ModelProto:
     result.CopyFrom(proto)
     writer = _Writer(graph, result)
     del result.graph.node[:]
-    for node in graph.nodes:
+    for node in _read(graph):
         result.graph.node.extend(writer.written(node) or [node])
     drop_unused_constants(result)
     return result
+
+
+def _read(graph: Graph) -> list[NodeProto]:
+    """The nodes that an output of the graph depends on, in order: the converter leaves out the others."""
+    needed = set(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.output):
+            needed |= needs(node)
+            kept.append(node)
+    return kept[::-1]
 
 
 class _Writer:
@@ -44,6 +55,8 @@ class _Writer:
         constants = [name in graph.constants for name in node.input]
         if node.op_type == "BatchNormalization" and all(constants[1:5]) and not any(node.output[1:]):
             return self._normalisation(node)
+        if node.op_type == "ReduceMean":
+            return self._mean(node)
         if node.op_type == "Sub" and constants == [True, False] and graph.value(node.input[0]).dtype.kind == "f":
             return self._subtraction(node)
         return []
@@ -59,6 +72,22 @@ class _Writer:
         factor = gamma / np.sqrt((variance.astype(np.float32) + epsilon).astype(np.float64))
         offset = beta - mean * factor
         return self._line(node, node.input[0], "_MUL_output", (factor.reshape(spread), offset.reshape(spread)))
+
+    def _mean(self, node: NodeProto) -> list[NodeProto]:
+        """Over one axis: the sum, and that times 1 / n; over both spatial axes it is a pool and stays."""
+        from onnx import helper
+
+        shape, axes = self._graph.shapes.get(node.input[0], ()), attribute(node, "axes")
+        if axes is None or len(axes) != 1 or not shape or shape[axes[0]] is None:
+            return []
+        total = self._free(f"{node.output[0]}_reduceSum_output")
+        along = self._constant(f"{node.output[0]}_axis", np.array(axes, np.int64))
+        factor = self._constant("division_to_multiplication_inpu1_tensor_0", np.array([1 / shape[axes[0]]]))
+        keepdims = attribute(node, "keepdims", 1)
+        return [
+            helper.make_node("ReduceSum", [node.input[0], along], [total], name=total, keepdims=keepdims),
+            helper.make_node("Mul", [total, factor], [node.output[0]], name=node.name),
+        ]
 
     def _subtraction(self, node: NodeProto) -> list[NodeProto]:
         constant, name = node.input
@@ -84,7 +113,7 @@ class _Writer:
         from onnx import numpy_helper
 
         name = self._free(name)
-        self._result.graph.initializer.append(numpy_helper.from_array(np.asarray(values, np.float32), name))
+        self._result.graph.initializer.append(numpy_helper.from_array(values if values.dtype == np.int64 else np.asarray(values, np.float32), name))
         return name
 
     def _free(self, name: str) -> str:

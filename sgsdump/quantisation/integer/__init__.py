@@ -30,6 +30,10 @@ _RULES = {
     "GlobalMaxPool": "pooling:MAX_POOL",
     "AveragePool": "pooling:AVERAGE_POOL",
     "GlobalAveragePool": "pooling:GLOBAL_AVERAGE_POOL",
+    "ReduceMean": "pooling:MEAN",
+    "ReduceMax": "pooling:MAXIMUM_ALONG",
+    "ReduceSum": "pooling:SUM_ALONG",
+    **dict.fromkeys(("Resize", "Upsample"), "pooling:INTERPOLATION"),
 }
 # Element by element, of one tensor and constants of one element.
 _FUNCTIONS = (

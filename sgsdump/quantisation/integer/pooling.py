@@ -8,12 +8,27 @@ Source: docs/formats/fixed_arithmetic.md#moving-data. Exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.models.graph import attribute
-from sgsdump.quantisation.integer.emitter import DOUBLE, FLOAT, Call, Emitter, Integers, Rule, at_scale
+from sgsdump.quantisation.analysis import is_average, reduced_axes
+from sgsdump.quantisation.integer.emitter import (
+    DOUBLE,
+    FLOAT,
+    REDUCES_BY_INPUT,
+    Call,
+    Emitter,
+    Integers,
+    Rule,
+    Unrounded,
+    at_scale,
+    half_up,
+    shift,
+    step,
+)
 from sgsdump.quantisation.scales import INT16
 
 if TYPE_CHECKING:
@@ -22,6 +37,10 @@ if TYPE_CHECKING:
 # The average of whole numbers times their count is within rounding of their sum as long as the sum is below this.
 EXACT_SUM = 2.0**21
 BYTE = 256
+SUM_BITS = 14
+# A fraction of a position between two values has 15 bits.
+FRACTION = 2.0**15
+POSITION_SLACK = 1e-9
 
 
 def _max_pool(call: Call) -> Integers:
@@ -103,7 +122,98 @@ def _global_average_pool(call: Call) -> Integers:
     return _divided(emit, emit.add("ReduceSum", [source, axes], keepdims=1), count, value)
 
 
+def _mean(call: Call) -> Integers | None:
+    """ReduceMean over both spatial axes, as a global average pool; None for other axes."""
+    if not is_average(call.graph, call.node):
+        return None
+    pooled = _global_average_pool(call)
+    if attribute(call.node, "keepdims", 1):
+        return pooled
+    return replace(pooled, name=call.emit.add("Squeeze", [pooled.name, call.emit.constant(np.array([2, 3]))]))
+
+
+def _maximum_along(call: Call) -> Integers | None:
+    """ReduceMax: copies."""
+    emit, node, (value,) = call.emit, call.node, call.operands
+    axes = reduced_axes(call.graph, node, len(call.graph.shapes.get(node.input[0], ())))
+    if axes is None:
+        return None
+    inputs, keepdims = [emit.floats(value)], attribute(node, "keepdims", 1)
+    if emit.opset < REDUCES_BY_INPUT:
+        return Integers(emit.add("ReduceMax", inputs, axes=list(axes), keepdims=keepdims), FLOAT, value.quant)
+    inputs.append(emit.constant(np.array(axes, np.int64)))
+    return Integers(emit.add("ReduceMax", inputs, keepdims=keepdims), FLOAT, value.quant)
+
+
+def _sum_along(call: Call) -> Unrounded | None:
+    """ReduceSum: the sum's low bits are dropped first, as those of a product are.
+
+    P = max |range of out| / s;  h = floor(log2 P) - 14;  n = shift(s / s_o)
+    out = clip(half_up(half_up(sum / 2^h) * half_up(s / s_o * 2^n) / 2^(n - h)))
+    """
+    emit, node, (value,), output = call.emit, call.node, call.operands, call.output
+    axes = reduced_axes(call.graph, node, len(call.graph.shapes.get(node.input[0], ())))
+    if axes is None or value.quant.zero_point:
+        return None
+    s = step(value.quant)
+    largest = max(abs(call.range.low), abs(call.range.high)) / s
+    h, n = int(np.floor(np.log2(largest or 1.0))) - SUM_BITS, shift(s / step(output))
+    along = emit.constant(np.array(axes, np.int64))
+    total = emit.add("ReduceSum", [emit.doubles(value), along], keepdims=attribute(node, "keepdims", 1))
+    shortened = emit.add("Mul", [total, emit.constant(np.float64(2.0**-h))])
+    whole = emit.add("Floor", [emit.add("Add", [shortened, emit.constant(np.float64(0.5))])])
+    multiplier = float(half_up(s / step(output) * 2.0**n)) * 2.0 ** (h - n)
+    return Unrounded(emit.add("Mul", [whole, emit.constant(np.float64(multiplier))]), output.zero_point)
+
+
+def _interpolation(call: Call) -> Integers | Unrounded | None:
+    """Bilinear Resize of maps, first along the rows, then along the columns; None for another kind."""
+    emit, node, (value,) = call.emit, call.node, call.operands
+    before, after = (call.graph.shapes.get(name, ()) for name in (node.input[0], node.output[0]))
+    if attribute(node, "mode", b"nearest") != b"linear" or len(before) != 4 or len(after) != 4:
+        return None
+    if None in (*before[2:], *after[2:]) or before[:2] != after[:2]:
+        return None
+    mode = attribute(node, "coordinate_transformation_mode", b"half_pixel")
+    if mode not in (b"asymmetric", b"align_corners"):
+        return None
+    source, whole = emit.doubles(value), mode == b"asymmetric"
+    for axis in (3, 2):
+        source = _along_axis(emit, source, axis, before[axis], _positions(before[axis], after[axis], mode), whole)
+    return Integers(source if whole else emit.add("Floor", [source]), DOUBLE, value.quant)
+
+
+def _positions(size: int, count: int, mode: bytes) -> np.ndarray:
+    """Where each output lies between its inputs."""
+    if mode == b"asymmetric":
+        return np.arange(count) * (size / count)
+    return np.arange(count) * ((size - 1) / max(count - 1, 1))
+
+
+def _along_axis(emit: Emitter, source: str, axis: int, size: int, positions: np.ndarray, whole: bool) -> str:
+    """The values between neighbours, rounded half up where ``whole``, then with fractions of 15 bits."""
+    low = np.floor(positions + POSITION_SLACK)
+    fraction = np.maximum(positions - low, 0)
+    fraction = half_up(fraction * FRACTION) / FRACTION if whole else fraction
+    high = np.minimum(low + 1, size - 1)
+    spread = [-1 if index == axis else 1 for index in range(4)]
+    terms = [
+        emit.add(
+            "Mul",
+            [
+                emit.add("Gather", [source, emit.constant(index.astype(np.int64))], axis=axis),
+                emit.constant(weight.reshape(spread)),
+            ],
+        )
+        for index, weight in ((low, 1 - fraction), (high, fraction))
+    ]
+    total = emit.add("Add", terms)
+    return emit.add("Floor", [emit.add("Add", [total, emit.constant(np.float64(0.5))])]) if whole else total
+
+
 MAX_POOL, AVERAGE_POOL, GLOBAL_AVERAGE_POOL = Rule(_max_pool), Rule(_average_pool), Rule(_global_average_pool)
+MEAN, MAXIMUM_ALONG, SUM_ALONG = Rule(_mean), Rule(_maximum_along), Rule(_sum_along)
+INTERPOLATION = Rule(_interpolation)
 
 
 def _padded(emit: Emitter, source: str, pads: list[int], fill: int) -> str:

@@ -34,7 +34,7 @@ import numpy as np
 from sgsdump.errors import ConfigError
 from sgsdump.models.graph import REARRANGING, Graph, mark_of, needs, reading
 from sgsdump.models.passes.lift import opset_of
-from sgsdump.quantisation.analysis import Operator, is_convolution, moves_values, sdk_name
+from sgsdump.quantisation.analysis import POOLED, Operator, is_convolution, moves_values, sdk_name
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, write_facts
 from sgsdump.quantisation.integer import rule_of
 from sgsdump.quantisation.integer.emitter import (
@@ -180,8 +180,12 @@ class Walk:
         if any(name not in self.values for name in names):
             self._keep(self._in_float(node, quant, name), quant, name)
             return
+        if node.op_type == "Split":
+            self._split(node)
+            return
         values = tuple(at_scale(self.emit, self.values[name], quant) for name in names)
-        if rule := rule_of(node.op_type):  # a max pool
+        rule = rule_of(node.op_type) if node.op_type in POOLED else None
+        if rule is not None:
             outcome = rule.compute(Call(self.emit, self.graph, node, name, values, quant, self._bounds(name, quant)))
             assert outcome is not None, "a pool of maxima has a rule"
             self._keep(outcome, quant, name)
@@ -191,6 +195,21 @@ class Walk:
         for name in stored:
             assert quant.dtype is not None, "a plan knows every type"
             self.values[name] = Integers(self.emit.stored(name), quant.dtype, quant)
+
+    def _split(self, node: NodeProto) -> None:
+        """Its pieces have the input's scale, and are requantised after it where they are of another domain."""
+        names, quants = [name for name in node.output if name], self.plan.tensors
+        value = self.values[node.input[0]]
+        if all(quants[name] == quants[names[0]] for name in names if name in quants):
+            value = at_scale(self.emit, value, quants[names[0]])
+        assert value.quant.dtype is not None, "what is stored has a type"
+        same = {name: name in quants and quants[name] == value.quant for name in names}
+        pieces = {name: self.emit.stored(name) if same[name] else self.emit.fresh("piece") for name in names}
+        self._copy(node, (value,), [pieces.get(name, "") for name in node.output])
+        for name in names:
+            piece = Integers(pieces[name], value.quant.dtype, value.quant)
+            if name in quants:
+                self._keep(piece if same[name] else requantise(self.emit, piece, quants[name]), quants[name], name)
 
     def _copy(self, node: NodeProto, values: tuple[Integers, ...], outputs: list[str]) -> None:
         """The node on stored integers: its inputs that are ``values``, in order, replaced by them.
@@ -227,6 +246,8 @@ class Walk:
         self._keep(last.limited(outcome, quant), quant, name)
 
     def _inner_range(self, name: str) -> Range:
+        if name in self.plan.bounds:
+            return self.plan.bounds[name]
         if name not in self.ranges:
             raise ConfigError(f"there is no range of {name!r}, which lies inside an operator; calibrate the model again")
         return self.ranges[name].at(INT16)
