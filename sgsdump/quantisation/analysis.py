@@ -396,8 +396,7 @@ def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], force
             if op.outputs[0] in forced and _fits_uint8(graph, op, aligned=True):
                 # It can be put together as its inputs are, and be requantised after that.
                 names = [*op.inputs, *op.outputs]
-            for index in range(len(names)):
-                domain.join(names[index:])
+            domain.join(names)
         elif moves_values(op) or (keeps_scale(graph, op.head) and len(op.nodes) == 1):
             # Second outputs are indices or masks, but a Split's are further pieces, and one that is UINT8 decides.
             pieces = [name for name in op.outputs if name] if op.head.op_type == "Split" else op.outputs[:1]

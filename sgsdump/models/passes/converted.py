@@ -1,7 +1,8 @@
 """Operators that the SDK's converter writes as others, with its names for what lies between.
 
 BatchNormalization: a factor and an offset per channel, ``b_MUL_output = x * b_scale`` and ``b = b_MUL_output +
-b_offset``; it is never folded into a convolution. A constant minus a tensor: the tensor times -1, plus the constant.
+b_offset``; it is never folded into a convolution. Constants per channel minus a tensor: the tensor times -1, plus the
+constants. A division by a constant: a product. A mean along one axis: a sum, and that times 1 / n.
 Seen in the SDK's float dumps of such networks.
 """
 
@@ -57,8 +58,10 @@ class _Writer:
             return self._normalisation(node)
         if node.op_type == "ReduceMean":
             return self._mean(node)
-        if node.op_type == "Sub" and constants == [True, False] and graph.value(node.input[0]).dtype.kind == "f":
+        if node.op_type == "Sub" and constants == [True, False] and graph.value(node.input[0]).size > 1:
             return self._subtraction(node)
+        if node.op_type == "Div" and constants == [False, True] and graph.value(node.input[1]).dtype.kind == "f":
+            return self._division(node)
         return []
 
     def _normalisation(self, node: NodeProto) -> list[NodeProto]:
@@ -72,6 +75,15 @@ class _Writer:
         factor = gamma / np.sqrt((variance.astype(np.float32) + epsilon).astype(np.float64))
         offset = beta - mean * factor
         return self._line(node, node.input[0], "_MUL_output", (factor.reshape(spread), offset.reshape(spread)))
+
+    def _division(self, node: NodeProto) -> list[NodeProto]:
+        from onnx import helper
+
+        divisor = self._graph.value(node.input[1]).astype(np.float32)
+        if not divisor.all():
+            return []
+        factor = self._constant("division_to_multiplication_inpu1_tensor_0", np.float32(1) / divisor)
+        return [helper.make_node("Mul", [node.input[0], factor], [node.output[0]], name=node.name)]
 
     def _mean(self, node: NodeProto) -> list[NodeProto]:
         """Over one axis: the sum, and that times 1 / n; over both spatial axes it is a pool and stays."""

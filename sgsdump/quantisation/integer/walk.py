@@ -120,9 +120,15 @@ class Walk:
     convolutions: dict[str, StoredConvolution] = field(default_factory=dict)
 
     def input(self, name: str, picture: Picture | None) -> None:
-        """A picture's bytes as they are, when that is what its mean, std and range mean; any other input rounded."""
+        """A picture's bytes as they are, when that is what its mean, std and range mean; any other input cut to whole
+        steps, toward zero."""
         quant, self.emit.scope = self.plan.tensors[name], name
-        source = self._nearest(name, quant) if picture is None else steps_of_bytes(self.emit, name, picture, quant)
+        if picture is None:
+            steps = self.emit.add("Div", [name, self.emit.constant(np.float32(quant.scale))])
+            whole = self.emit.cast(self.emit.cast(steps, np.dtype(np.int32)), DOUBLE)
+            source = Unrounded(whole, quant.zero_point)
+        else:
+            source = steps_of_bytes(self.emit, name, picture, quant)
         self.values[name] = self.emit.store(source, quant, self.emit.stored(name))
 
     def operator(self, operator: Operator) -> None:
