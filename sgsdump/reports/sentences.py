@@ -211,7 +211,11 @@ def verdict(
 
 
 def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> Iterator[str]:
-    """The first sentences: the outputs, what is missing, where the error arises and which channels are lost."""
+    """The first sentences: the outputs, what is missing, where the error arises and which channels are lost; ahead of
+    them an argument, type or weight that differs where nothing does before it."""
+    leads = findings[:1] if findings and findings[0].kind == "argument" else ()
+    yield from map(argument_line, leads)
+    findings = findings[len(leads) :]
     of = {kind: [finding for finding in findings if finding.kind == kind] for kind in KINDS}
     if of["output"] and any(row.error for row in comparison.rows):
         yield _outputs_sentence(of["output"], comparison, thresholds)
