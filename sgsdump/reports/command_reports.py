@@ -46,7 +46,7 @@ def report_of_diagnosis(
     report = report_of(comparison, diagnosis.limits, context, steps(diagnosis))
     layers = _with_measured(report.layers, diagnosis)
     good = diagnosis.good and bool(diagnosis.share.convolutions)
-    return replace(report, verdict=verdict(diagnosis, comparison), layers=layers, good=good)
+    return replace(report, verdict=verdict(diagnosis, comparison), layers=layers, good=good, first="")
 
 
 def diagnosed(
@@ -65,8 +65,11 @@ def diagnosed(
             largest = row.details.largest_error
             within = within_a_step(row.sums, largest, float(tensor.quant.scale), span)
             layers[row.name] = LayerReach(span, largest, within)
+    left_out = left_out_outputs(proto, outputs.outputs)
     past = tuple(
-        row.name for row in comparison.past(limits) if row.name not in layers or not layers[row.name].resolution
+        row.name
+        for row in comparison.past(limits)
+        if row.name not in left_out and (row.name not in layers or not layers[row.name].resolution)
     )
     found = advice.causes if advice is not None else ()
     labels = {name: f"{name} (for {output})" for output, name in watched_by_output(proto).items() if name != output}
@@ -77,10 +80,10 @@ def diagnosed(
         integer_share(subject.float_model, facts),
         _raised_by(subject, advice),
         labels,
-        left_out_outputs(proto, outputs.outputs),
+        left_out,
         layers,
         past,
-        len(comparison.rows),
+        sum(row.name not in left_out for row in comparison.rows),
         _fed_by(Graph(proto), found[0].facts["input"]) if found else frozenset(),
     )
 

@@ -380,8 +380,9 @@ def next_steps(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> t
     if not comparison.past(thresholds):
         return (Step("Nothing has to be raised to INT16: every layer is within the thresholds."),)
     tune = "Let sgsdump find, by simulation, the convolutions that deserve INT16; it writes the [CONV_CONFIG] for them."
+    below = ", all below them inherit it" if comparison.completeness.by_flow else " most, in the order of the file"
     return (
-        Step("Select the layers marked with a triangle: there the error rises, all below them inherit it."),
+        Step(f"Select the layers marked with a triangle: there the error rises{below}."),
         Step(tune, "sgsdump tune -m float.onnx -i pictures --input-config input_config.ini -o tuned"),
     )
 
