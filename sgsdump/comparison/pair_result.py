@@ -64,6 +64,7 @@ from sgsdump.tensors.types import NHWC
 
 _DECIMALS = 6
 _ROUNDED = 1e-4  # of Σ|b|: what other runtimes may differ by
+_NEAR = 10  # times as much, relatively, the squares of such values may differ by
 _SORTED = 0.1  # of Σ|a-b|: what sorting leaves of an error that is one of order
 COMPARED = ("min", "max", "mean", "l2norm")
 
@@ -253,10 +254,11 @@ class Measures:
         return row.replaced(retried=True) if retried else row
 
     def _channels(self, started: Started, share: ChannelSums) -> Channels | None:
-        """How the channels differ: by all values where a share of them shows some that are lost."""
+        """How the channels differ: by all values where a share of them shows some that are lost, and others that are
+        not."""
         fit, step = started.fit, step_of(started.pair)
         channels = channels_of(share, fit.a.array.size, step)
-        if channels is None or not channels.lost or share.skip == 1:
+        if channels is None or channels.lost in (0, channels.count) or share.skip == 1:
             return channels
         of_all = ChannelSums(fit.a.array.shape, share.axis, skip=1)
         [sums] = sums_of_each([ToSum(fit.a, fit.b, started.by_kernel, None, of_all)], self.threads)
@@ -327,6 +329,19 @@ class Measures:
         )
 
 
+def may_be_rearranged(row: Row) -> bool:
+    """Whether the sums of squares are near enough for both sides to hold the same values in another order."""
+    sums = row.sums
+    if sums is None or not sums.d1 or not row.finite:
+        return False
+    return abs(sums.aa - sums.bb) * sums.b1 <= _NEAR * _left_by_sorting(row, sums) * (sums.aa + sums.bb)
+
+
+def _left_by_sorting(row: Row, sums: Sums) -> float:
+    """The Σ|a-b| of sorted values that is rounding, or a quantised side's step."""
+    return max(_ROUNDED * sums.b1, row.step * row.count)
+
+
 def is_rearranged(pair: Pair, row: Row, measures: Measures) -> bool:
     """Whether both sides of a measured pair hold the same values in another order: sorted, they agree to rounding or to
     the step of a quantised side."""
@@ -340,7 +355,7 @@ def is_rearranged(pair: Pair, row: Row, measures: Measures) -> bool:
         return False
     apart = float(np.abs(sides[0] - sides[1]).sum())
     sums = row.sums
-    return sums is not None and apart <= max(_ROUNDED * sums.b1, row.step * row.count) and apart <= _SORTED * sums.d1
+    return sums is not None and apart <= _left_by_sorting(row, sums) and apart <= _SORTED * sums.d1
 
 
 # Layouts.

@@ -302,8 +302,10 @@ def _missing_sentence(finding: Finding) -> str:
 
 def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     first, *others = causes
-    figures = _figures_of(first) + _how_text(first)
-    if first.evidence != "by value":
+    figures = first.facts.get("unlike") or _figures_of(first) + _how_text(first)
+    if "unlike" in first.facts:
+        yield f"The error arises at {_named(first)}, which the two sides have quantised in another way: {figures}."
+    elif first.evidence != "by value":
         how = "Judging by the figures alone" + ("" if by_flow else ", in file order")
         yield f"{how}, the error arises at {_named(first)}: {figures}."
     elif first.facts.get("inputs") == "differ":
