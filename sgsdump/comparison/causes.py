@@ -17,6 +17,7 @@ from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.dataflow import DATA, Difference, first_difference
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.naming.network import plain
+from sgsdump.comparison.naming.pairs_by_network import OneSided
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator
 from sgsdump.tensors.dtypes import KNOWN, is_float
@@ -46,9 +47,14 @@ class _Call(NamedTuple):
 
 
 def argument_findings(
-    rows: Sequence[Row], pairs: Iterable[Pair], sample: Network, benchmark: Network
+    rows: Sequence[Row],
+    pairs: Sequence[Pair],
+    sample: Network,
+    benchmark: Network,
+    maker_of: Callable[[Pair], OneSided | None] = lambda pair: None,
 ) -> tuple[Finding, ...]:
-    """Arguments, types and weights that differ, in the order in which their operators ran."""
+    """Arguments, types and weights that differ, in the order in which their operators ran; before them an operator that
+    only one side has, where what it made is the first that differs."""
     if not (sample and benchmark) and not any(row.dtype_note for row in rows) and _first_outside(rows) is None:
         return ()
     partners = {pair.benchmark.op_index: pair.sample.op_index for pair in pairs}
@@ -65,7 +71,7 @@ def argument_findings(
             found += [(call.place, finding) for finding in _weights(call, theirs)]
     found += _types(calls.values())
     found.sort(key=lambda item: item[0])
-    outside = _from_outside(rows, calls)
+    outside = _from_one_side(rows, pairs, maker_of) or _from_outside(rows, calls)
     if outside is not None and all(finding.layer != outside.layer for _, finding in found):
         return (outside, *_each_weight_once(finding for _, finding in found))
     return tuple(_each_weight_once(finding for _, finding in found))
@@ -117,6 +123,8 @@ def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, 
     if first is None or not first.is_placed:
         return tuple(arguments)
     places = {row.name: place for place, row in reversed([*enumerate(rows)])}
+    if arguments and arguments[0].kind == "cause":
+        return tuple(arguments)
     before = [f for f in arguments if places.get(f.layer, len(rows)) <= places[first.output.name]]
     if before:
         return tuple(arguments)
@@ -166,6 +174,26 @@ def _of_weight(call: _Call, row: Row, what: str, name: str) -> Finding:
     figures = {"error": row.error, "rmse": row.rmse, "cos": row.cos}
     layer = call.layer
     return Finding("argument", layer.name, layer.op_type, figures, "by value", names=(row.name,), facts=facts)
+
+
+def _from_one_side(
+    rows: Sequence[Row], pairs: Iterable[Pair], maker_of: Callable[[Pair], OneSided | None]
+) -> Finding | None:
+    first = _first_outside(rows)
+    if first is None or first.io != "in":
+        return None
+    place = first.op_index, first.slot, first.name
+    makers = (
+        maker_of(pair)
+        for pair in pairs
+        if pair.benchmark.io == "in" and place == (pair.benchmark.op_index, pair.benchmark.slot, pair.benchmark.name)
+    )
+    maker = next(makers, None)
+    if maker is None:
+        return None
+    facts = {"module": maker.module, "only_in": maker.side, "inputs": "differ"}
+    figures = {"error": first.error, "rmse": first.rmse, "cos": first.cos}
+    return Finding("cause", maker.name, maker.kind, figures, "by value", names=(first.name,), facts=facts)
 
 
 def _from_outside(rows: Sequence[Row], calls: Mapping[int, _Call]) -> Finding | None:

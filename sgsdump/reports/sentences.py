@@ -303,7 +303,10 @@ def _missing_sentence(finding: Finding) -> str:
 def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     first, *others = causes
     figures = first.facts.get("unlike") or _figures_of(first) + _how_text(first)
-    if "unlike" in first.facts:
+    if "only_in" in first.facts:
+        side, read = first.facts["only_in"], f"what reads it, {listed(first.names, FEW)}, differs by {figures}"
+        yield f"The error arises at {_named(first)}, an operator that only the {side} has; {read}."
+    elif "unlike" in first.facts:
         yield f"The error arises at {_named(first)}, which the two sides have quantised in another way: {figures}."
     elif first.evidence != "by value":
         how = "Judging by the figures alone" + ("" if by_flow else ", in file order")

@@ -122,3 +122,12 @@ def test_runs_of_one_library_are_not_turned_to_fit() -> None:
     x = np.random.default_rng(0).normal(size=(1, 4, 4, 4)).astype(np.float32)
     good, bad = (program(("t", [x], y, {})) for y in (x, np.ascontiguousarray(x.transpose(0, 3, 1, 2))))
     assert compare(bad, good)["t/output"].rmse > 0.1
+
+
+def test_an_operator_that_only_one_side_has_is_the_cause_of_what_reads_it() -> None:
+    turned = np.ascontiguousarray((X + 1)[::-1])
+    good = program(("a", [X], X + 1, {}), ("turn", [X + 1], turned, {}), ("b", [turned], turned * 2, {}))
+    comparison = compare(program(("a", [X], X + 1, {}), ("b", [X + 1], (X + 1) * 2, {})), good)
+    [finding] = found(comparison)
+    assert (finding.kind, finding.layer, finding.facts["only_in"]) == ("cause", "turn/output", "benchmark")
+    assert "turn/output (turn), an operator that only the benchmark has" in first_line(comparison)
