@@ -11,6 +11,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from sgsdump.comparison.alignment import Pair
@@ -115,8 +116,11 @@ def _size(row: Row, of_sides: Callable[..., float] = min) -> float:
     return math.sqrt(of_sides(sums.aa, sums.bb) / sums.count)
 
 
-def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The ``arguments``, after the first operator that differs by more than rounding where none explains it."""
+def causes(
+    rows: Sequence[Row], arguments: Sequence[Finding], network: Network = MappingProxyType({})
+) -> tuple[Finding, ...]:
+    """The ``arguments``, after the first operator that differs by more than rounding where none explains it; the
+    benchmark's ``network`` may know the line of the program."""
     if not any(row.by_flow or row.module or row.io == "in" for row in rows):
         return tuple(arguments)  # nothing is placed
     first = first_difference(rows, beyond_rounding=True)
@@ -128,13 +132,15 @@ def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, 
     before = [f for f in arguments if places.get(f.layer, len(rows)) <= places[first.output.name]]
     if before:
         return tuple(arguments)
-    return (_by_value(first), *arguments)
+    operator = network.get(first.output.op_index)
+    return (_by_value(first, operator.source if operator else ""), *arguments)
 
 
-def _by_value(first: Difference) -> Finding:
+def _by_value(first: Difference, source: str) -> Finding:
     row = first.output
     figures = {"error": row.error, "own": first.own}
-    facts = {"module": row.module, "inputs": "differ" if any(map(differs, first.inputs)) else "equal"}
+    inputs = "differ" if any(map(differs, first.inputs)) else "equal" if first.inputs else "unknown"
+    facts = {"module": row.module, "inputs": inputs} | ({"source": source} if source else {})
     return Finding("cause", row.name, row.op_type, figures, "by value", facts=facts)
 
 

@@ -187,7 +187,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         excluded,
         unwritten,
         completeness,
-        causes=causes(rows, argument_findings(rows, pairs, *networks, places.maker_of)),
+        causes=causes(rows, argument_findings(rows, pairs, *networks, places.maker_of), networks[1]),
     )
 
 

@@ -131,3 +131,10 @@ def test_an_operator_that_only_one_side_has_is_the_cause_of_what_reads_it() -> N
     [finding] = found(comparison)
     assert (finding.kind, finding.layer, finding.facts["only_in"]) == ("cause", "turn/output", "benchmark")
     assert "turn/output (turn), an operator that only the benchmark has" in first_line(comparison)
+
+
+def test_the_first_that_differs_has_its_line_of_the_program_and_inputs_are_equal_only_where_there_are_some() -> None:
+    good, bad = (program(("a", [X], X, {"n": 1}), ("b", [], X * factor, {})) for factor in (1, 2))
+    [finding] = found(compare(bad, good))
+    assert (finding.layer, finding.facts["inputs"], finding.facts["source"]) == ("b/output", "unknown", "net.py:1")
+    assert "called at net.py:1, the first to differ by more than rounding" in first_line(compare(bad, good))
