@@ -270,9 +270,12 @@ def _figures_of(finding: Finding) -> str:
         return f"{figures['differing']:.0f} of {figures['count']:.0f} values differ"
     if "statistics_error" in figures:
         error = figures["statistics_error"]
+        if error == LEAST:
+            return "statistics equal, checksums differ"
         return f"statistics off by {error:.3g}" if error else "all statistics equal"
     if "cos" not in figures:
-        return f"relative error {figures['error']:.3g}"
+        error = figures["error"]
+        return "checksums differ" if error == LEAST else f"relative error {error:.3g}"
     if not figures["rmse"]:
         return "all values equal"
     cos = "" if math.isnan(figures["cos"]) else f"COS {number(figures['cos'])}, "
@@ -302,14 +305,21 @@ def _missing_sentence(finding: Finding) -> str:
 
 def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     first, *others = causes
-    figures = _figures_of(first) + _how_text(first)
-    if first.evidence != "by value":
+    figures = first.facts.get("unlike") or _figures_of(first) + _how_text(first)
+    if "only_in" in first.facts:
+        side, read = first.facts["only_in"], f"what reads it, {listed(first.names, FEW)}, differs by {figures}"
+        yield f"The error arises at {_named(first)}, an operator that only the {side} has; {read}."
+    elif "unlike" in first.facts:
+        yield f"The error arises at {_named(first)}, which the two sides have quantised in another way: {figures}."
+    elif first.evidence != "by value":
         how = "Judging by the figures alone" + ("" if by_flow else ", in file order")
         yield f"{how}, the error arises at {_named(first)}: {figures}."
-    elif first.facts.get("inputs") == "differ":
-        yield f"The error arises at {_named(first)}, the first to differ by more than rounding: {figures}."
     else:
-        yield f"The error arises at {_named(first)}, which differs while all its inputs are equal: {figures}."
+        which = "which differs while all its inputs are equal"
+        if first.facts.get("inputs") in ("differ", "unknown"):
+            which = "the first to differ by more than rounding"
+        called = f", called at {first.facts['source']}" if first.facts.get("source") else ""
+        yield f"The error arises at {_named(first)}{called}, {which}: {figures}."
     if others:
         by = "Judging by the figures alone, also" if first.evidence == "by value" else "Also"
         yield f"{by} at {'; '.join(f'{_named(other)}: {_figures_of(other)}{_how_text(other)}' for other in others)}."
