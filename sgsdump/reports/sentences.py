@@ -211,7 +211,11 @@ def verdict(
 
 
 def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> Iterator[str]:
-    """The first sentences: the outputs, what is missing, where the error arises and which channels are lost."""
+    """The first sentences: the outputs, what is missing, where the error arises and which channels are lost; ahead of
+    them an argument, type or weight that differs where nothing does before it."""
+    leads = findings[:1] if findings and findings[0].kind == "argument" else ()
+    yield from map(argument_line, leads)
+    findings = findings[len(leads) :]
     of = {kind: [finding for finding in findings if finding.kind == kind] for kind in KINDS}
     if of["output"] and any(row.error for row in comparison.rows):
         yield _outputs_sentence(of["output"], comparison, thresholds)
@@ -343,7 +347,7 @@ def _on_statistics(comparison: Comparison) -> Iterator[str]:
 
 def _named(finding: Finding) -> str:
     name = shortened(finding.layer, LONGEST)
-    return f"{name} ({finding.op_type})" if finding.op_type else name
+    return f"{name} ({finding.op_type})" if finding.op_type not in ("", finding.layer) else name
 
 
 def _all_equal(comparison: Comparison) -> tuple[str, ...]:
@@ -458,7 +462,7 @@ def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, .
 
 def label(row: Row) -> str:
     """``3.conv1 (CONV_2D)``: the layer's place in the network, its name and its operator."""
-    return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type else "")
+    return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type not in ("", row.name) else "")
 
 
 def argument_lines(comparison: Comparison) -> Iterator[str]:
@@ -505,7 +509,7 @@ def _left_out(row: Row) -> str:
 def _label_in_prose(row: Row, blob: str) -> str:
     """The layer, by its Caffe blob where it is a stage of one; then its stage and its operator."""
     name, stage = (row.name, row.stage) if blob == row.name else (blob, row.name)
-    beside = [shortened(text, LONGEST) for text in (stage, row.op_type) if text]
+    beside = [shortened(text, LONGEST) for text in (stage, row.op_type) if text and text != name]
     return f"{shortened(name, LONGEST)} ({', '.join(beside)})" if beside else shortened(name, LONGEST)
 
 

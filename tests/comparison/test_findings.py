@@ -37,7 +37,7 @@ def test_what_stands_after_the_last_pair_is_missing_and_less_than_half_is_incomp
     comparison = sgsdump.compare(dump(a=x), dump(a=x, b=x, c=x))
     assert comparison.completeness.missing_outputs == ("b", "c") and not comparison.is_complete
     assert verdict(comparison)[:2] == (
-        "Missing: 2 outputs of the benchmark that the sample lacks: b, c.",
+        "Missing from the sample: 2 outputs, b, c.",
         "Incomplete: only 1 of the benchmark's 3 layers could be compared.",
     )
     assert sgsdump.compare(dump(a=x), dump(a=x, b=x), exclude=["b"]).is_complete
