@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from sgsdump.tuning.measured_advice import MeasuredAdvice
 
 MOST_NAMED = 4
+# Who raised an input.
+YOU, LEVEL, FIXED, PLAN = "you", "the calibration level", "the fixed model", "the plan of types"
 MEASURED = ("own", "inherited", "in_all", "brings", "gives_back")
 
 
@@ -219,10 +221,10 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
         names = advice.config_names if advice is not None else ()
         has = f"; the fixed model has {listed(names, MOST_NAMED)} at INT16 already" if names else ""
         of = "" if share.whole else " of what became integers"
-        copy = conv_config(names) if names else ""
-        yield Step(
-            f"Nothing{' more' if names else ''} has to be raised to INT16{of}: no output has {limits}{has}.", copy
-        )
+        of_others = any(raised for who, raised in diagnosis.raised_by.items() if who not in (YOU, PLAN))
+        copy = conv_config(names) if names and of_others else ""  # what you wrote is there already
+        more = " more" if names else ""
+        yield Step(f"Nothing{more} has to be raised to INT16{of}: no output has {limits}{has}.", copy)
         return
     if advice is None:
         yield Step(f"An output has {limits}, and there is no convolution that could be raised to INT16.")

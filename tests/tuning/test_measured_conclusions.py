@@ -146,6 +146,9 @@ def test_bad_layers_are_one_finding_with_the_cause_that_they_share(folder, capsy
     (said,) = [text for text in out if "compared layers are bad" in text]
     which = "all" if after == past else str(after)
     assert f"; {which} of them come after {cause['facts']['input']}." in said
+    figures = cause["figures"]
+    own = f"(its own error is {figures['own']:.3g}, what it inherits {figures['inherited']:.3g})."
+    assert [text for text in out if text.startswith(("Most of it", "The largest part")) and text.endswith(own)]
     assert said in (folder / "d/report.html").read_text().replace("&lt;", "<").replace("&gt;", ">")
 
 
@@ -235,7 +238,13 @@ def test_nothing_is_advised_twice_or_where_it_is_so_already(folder, capsys):
     (folder / "input_config.ini").write_text(ini + "\n[CONV_CONFIG]\ninput_format=ALL_INT16;\n")
     assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
     out = capsys.readouterr().out
-    assert "Put this into input_config.ini and calibrate again" not in out
+    assert "Put this into input_config.ini and calibrate again" not in out and "tensor_arrays" not in out
+    assert "at INT16 already" in out
+    ranges = "advise d/log/tensor_min_max.txt -m digits.onnx --input-config input_config.ini"
+    assert main(ranges.split()) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("input_config.ini has input_format=ALL_INT16: nothing is left to raise.")
+    assert out[-1] == "To raise these alone, take input_format=ALL_INT16 out of input_config.ini."
     (folder / "input_config.ini").write_text(ini)
     assert main([*line, "--quant-level", "L1", "-o", "e"]) == 0
     out = capsys.readouterr().out
