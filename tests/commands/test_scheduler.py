@@ -65,8 +65,8 @@ def test_tune_writes_the_files_of_one_process(folder, dask_cluster, words):
     command = ["tune", *GIVEN, *words]
     assert main([*command, "-o", "one_process"]) == 0
     assert main([*command, "-o", "many", "--scheduler", dask_cluster.scheduler_address]) == 0
-    assert contents(folder / "alone") == contents(folder / "many")
-    alone, many = (json.loads((folder / name / "progress.json").read_text()) for name in ("alone", "many"))
+    assert contents(folder / "one_process") == contents(folder / "many")
+    alone, many = (json.loads((folder / name / "progress.json").read_text()) for name in ("one_process", "many"))
     assert alone["plans"] == many["plans"] and alone["sensitivities"] == many["sensitivities"]
 
 
@@ -87,7 +87,7 @@ def test_tune_goes_on_when_a_worker_is_killed(folder, mortal_cluster, monkeypatc
     monkeypatch.setattr(PlanScores, "measure", killing)
     assert main([*command, "-o", "many", "--scheduler", mortal_cluster.scheduler_address]) == 0
     assert victims
-    assert contents(folder / "alone") == contents(folder / "many")
+    assert contents(folder / "one_process") == contents(folder / "many")
 
 
 def _pids(dask_cluster):
