@@ -2,6 +2,7 @@
 
     python tools/culprits.py --group dumps --plants 60 --seed 1
     python tools/culprits.py --group quantisation --kind outlier_channel --plants 10 --seed 7 --verbose
+    python tools/culprits.py --group dumps --healthy --plants 300 --seed 11    # false alarms only
 
 A group is a module of tools/plants with ``PLANTS``: kind -> function(rng, folder) -> Outcome. Kinds whose name begins
 with ``healthy`` plant nothing; those in ``FURTHER`` are drawn only when they are asked for.
@@ -30,13 +31,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--group", choices=GROUPS, action="append", help="default: all")
     parser.add_argument("--kind", help="only plants of this kind")
+    parser.add_argument("--healthy", action="store_true", help="only the kinds that plant nothing")
     parser.add_argument("--plants", type=int, default=60, help="per group (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--verbose", action="store_true", help="print each plant that was not named first")
     args = parser.parse_args()
     print("| group | kind | plants | first | among three |\n|---|---|---|---|---|")
     for group in args.group or GROUPS:
-        outcomes = run_group(group, args.plants, args.seed, args.kind, args.verbose)
+        outcomes = run_group(group, args.plants, args.seed, args.kind, args.verbose, args.healthy)
         for kind, those in sorted(outcomes.items()):
             _print_line(group, kind, those)
         for title, healthy in (("all plants", False), ("all healthy", True)):
@@ -47,12 +49,12 @@ def main() -> int:
 
 
 def run_group(
-    group: str, count: int, seed: int, kind: str | None = None, verbose: bool = False
+    group: str, count: int, seed: int, kind: str | None = None, verbose: bool = False, healthy: bool = False
 ) -> dict[str, list[Outcome]]:
     """The outcomes of ``count`` plants by kind, each plant with a generator and a folder of its own."""
     module = importlib.import_module(f"plants.{group}")
     plants = {**module.PLANTS, **getattr(module, "FURTHER", {})}
-    kinds = [kind] if kind else list(module.PLANTS)
+    kinds = [kind] if kind else [name for name in module.PLANTS if not healthy or name.startswith("healthy")]
     outcomes = defaultdict(list)
     for number, name in enumerate(drawn(kinds, np.random.default_rng(seed), count)):
         with tempfile.TemporaryDirectory() as folder:

@@ -11,12 +11,14 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.dataflow import DATA, Difference, first_difference
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.naming.network import plain
+from sgsdump.comparison.naming.pairs_by_network import OneSided
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator
 from sgsdump.tensors.dtypes import KNOWN, is_float
@@ -46,9 +48,14 @@ class _Call(NamedTuple):
 
 
 def argument_findings(
-    rows: Sequence[Row], pairs: Iterable[Pair], sample: Network, benchmark: Network
+    rows: Sequence[Row],
+    pairs: Sequence[Pair],
+    sample: Network,
+    benchmark: Network,
+    maker_of: Callable[[Pair], OneSided | None] = lambda pair: None,
 ) -> tuple[Finding, ...]:
-    """Arguments, types and weights that differ, in the order in which their operators ran."""
+    """Arguments, types and weights that differ, in the order in which their operators ran; before them an operator that
+    only one side has, where what it made is the first that differs."""
     if not (sample and benchmark) and not any(row.dtype_note for row in rows) and _first_outside(rows) is None:
         return ()
     partners = {pair.benchmark.op_index: pair.sample.op_index for pair in pairs}
@@ -65,7 +72,7 @@ def argument_findings(
             found += [(call.place, finding) for finding in _weights(call, theirs)]
     found += _types(calls.values())
     found.sort(key=lambda item: item[0])
-    outside = _from_outside(rows, calls)
+    outside = _from_one_side(rows, pairs, maker_of) or _from_outside(rows, calls)
     if outside is not None and all(finding.layer != outside.layer for _, finding in found):
         return (outside, *_each_weight_once(finding for _, finding in found))
     return tuple(_each_weight_once(finding for _, finding in found))
@@ -109,24 +116,31 @@ def _size(row: Row, of_sides: Callable[..., float] = min) -> float:
     return math.sqrt(of_sides(sums.aa, sums.bb) / sums.count)
 
 
-def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The ``arguments``, after the first operator that differs by more than rounding where none explains it."""
+def causes(
+    rows: Sequence[Row], arguments: Sequence[Finding], network: Network = MappingProxyType({})
+) -> tuple[Finding, ...]:
+    """The ``arguments``, after the first operator that differs by more than rounding where none explains it; the
+    benchmark's ``network`` may know the line of the program."""
     if not any(row.by_flow or row.module or row.io == "in" for row in rows):
         return tuple(arguments)  # nothing is placed
     first = first_difference(rows, beyond_rounding=True)
     if first is None or not first.is_placed:
         return tuple(arguments)
     places = {row.name: place for place, row in reversed([*enumerate(rows)])}
+    if arguments and arguments[0].kind == "cause":
+        return tuple(arguments)
     before = [f for f in arguments if places.get(f.layer, len(rows)) <= places[first.output.name]]
     if before:
         return tuple(arguments)
-    return (_by_value(first), *arguments)
+    operator = network.get(first.output.op_index)
+    return (_by_value(first, operator.source if operator else ""), *arguments)
 
 
-def _by_value(first: Difference) -> Finding:
+def _by_value(first: Difference, source: str) -> Finding:
     row = first.output
     figures = {"error": row.error, "own": first.own}
-    facts = {"module": row.module, "inputs": "differ" if any(map(differs, first.inputs)) else "equal"}
+    inputs = "differ" if any(map(differs, first.inputs)) else "equal" if first.inputs else "unknown"
+    facts = {"module": row.module, "inputs": inputs} | ({"source": source} if source else {})
     return Finding("cause", row.name, row.op_type, figures, "by value", facts=facts)
 
 
@@ -166,6 +180,26 @@ def _of_weight(call: _Call, row: Row, what: str, name: str) -> Finding:
     figures = {"error": row.error, "rmse": row.rmse, "cos": row.cos}
     layer = call.layer
     return Finding("argument", layer.name, layer.op_type, figures, "by value", names=(row.name,), facts=facts)
+
+
+def _from_one_side(
+    rows: Sequence[Row], pairs: Iterable[Pair], maker_of: Callable[[Pair], OneSided | None]
+) -> Finding | None:
+    first = _first_outside(rows)
+    if first is None or first.io != "in":
+        return None
+    place = first.op_index, first.slot, first.name
+    makers = (
+        maker_of(pair)
+        for pair in pairs
+        if pair.benchmark.io == "in" and place == (pair.benchmark.op_index, pair.benchmark.slot, pair.benchmark.name)
+    )
+    maker = next(makers, None)
+    if maker is None:
+        return None
+    facts = {"module": maker.module, "only_in": maker.side, "inputs": "differ"}
+    figures = {"error": first.error, "rmse": first.rmse, "cos": first.cos}
+    return Finding("cause", maker.name, maker.kind, figures, "by value", names=(first.name,), facts=facts)
 
 
 def _from_outside(rows: Sequence[Row], calls: Mapping[int, _Call]) -> Finding | None:

@@ -8,7 +8,7 @@ of another one went through the processor's cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.pairs_by_network import Placed, placed
 from sgsdump.comparison.naming.pairs_by_stage import with_stages
 from sgsdump.comparison.own_metric import Asked
-from sgsdump.comparison.pair_result import Measures, Started, is_rearranged
+from sgsdump.comparison.pair_result import Measures, Started, is_rearranged, may_be_rearranged
 from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
 from sgsdump.comparison.same_values import WORTH, Mapper, Probes, find_misnamed, may_be_renamed
 from sgsdump.comparison.sums.summation import sums_of_each
@@ -163,7 +163,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
             held = {"benchmark": compared(benchmark, options.inputs), "sample": compared(sample, options.inputs)}
             with kept_open():
                 misnamed = find_misnamed(pairs, results, held, probes, pool.map)
-    _mark_rearranged(pairs, results, options.measures)
+    _mark_rearranged(pairs, results, options.measures, misnamed)
     outputs = network_outputs(sample) | network_outputs(benchmark) if misnamed else frozenset()
     rows: list[Row] = []
     failed: list[Failed] = []
@@ -187,15 +187,18 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         excluded,
         unwritten,
         completeness,
-        causes=causes(rows, argument_findings(rows, pairs, *networks)),
+        causes=causes(rows, argument_findings(rows, pairs, *networks, places.maker_of), networks[1]),
     )
 
 
-def _mark_rearranged(pairs: Sequence[Pair], results: list[Row | Failed], measures: Measures) -> None:
-    """Mark the first bad rows of which both sides hold the same values in another order."""
+def _mark_rearranged(
+    pairs: Sequence[Pair], results: list[Row | Failed], measures: Measures, misnamed: Container[int]
+) -> None:
+    """Mark the first bad rows of which both sides hold the same values in another order; not those of which another
+    tensor does."""
     looked = 0
     for i, (pair, row) in enumerate(zip(pairs, results)):
-        if not isinstance(row, Row) or row.cos > RETRY_BELOW or not (row.sums and row.sums.d1 and row.finite):
+        if not isinstance(row, Row) or row.cos > RETRY_BELOW or i in misnamed or not may_be_rearranged(row):
             continue
         looked += row.count
         if looked > MOST_SORTED:

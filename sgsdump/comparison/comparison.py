@@ -109,9 +109,10 @@ class Comparison:
 
     @property
     def is_complete(self) -> bool:
-        """True when no output and no run of the benchmark is missing, and at least half of its layers were compared."""
+        """True when no output, other layer or run of the benchmark is missing, as what fused operators hold is not, and
+        at least half of its layers were compared."""
         whole = self.completeness
-        return not (whole.missing_outputs or whole.runs or whole.is_half(len(self.rows)))
+        return not (whole.missing_outputs or whole.missing or whole.runs or whole.is_half(len(self.rows)))
 
     @property
     def suspects(self) -> tuple[Row, ...]:

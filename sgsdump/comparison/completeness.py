@@ -52,7 +52,7 @@ def _outputs(dump: Dump) -> Collection[str] | None:
     operators = dump.network()
     read = {value for node in operators.values() for (io, _), value in node.values.items() if io == "in"}
     if not read:
-        return network_outputs(dump) if has_reads(dump) else None
+        return None
     made = {
         record.name: operators[record.op_index].values.get(("out", 0))
         for record in dump.records

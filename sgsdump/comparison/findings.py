@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.row import SURE, Row, differs, is_rounding
+from sgsdump.comparison.row import SURE, Failed, Row, differs, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 
 if TYPE_CHECKING:
@@ -110,8 +110,14 @@ def _causes(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]
     if bad:  # what a step hid in one layer is the cause where it shows in another
         bad = [row for row in rows if id(row) in past or (row.is_resolution and _is_past_by_figures(row, thresholds))]
     by_value = _first_by_value(comparison)
-    if by_value is not None and (by_value in bad or not bad):
-        yield _cause(by_value, "by value")
+    unlike = _first_unlike(comparison, [by_value] if by_value is not None else bad)
+    if unlike is not None:
+        record = unlike.pair.benchmark
+        facts = {"how": "unlike", "inputs": "differ", "unlike": unlike.unlike}
+        yield Finding("cause", record.name, record.op_type, {}, "by value", facts=facts)
+        return
+    if by_value is not None and (by_value in bad or not bad or by_value.integers is not None):
+        yield _cause(by_value, "by value", inputs=_inputs_of(by_value, comparison))
     chosen = [by_value] if by_value is not None else []
     for row in _arising(comparison, bad):
         if row not in chosen:
@@ -125,12 +131,29 @@ def _is_past_by_figures(row: Row, thresholds: Thresholds) -> bool:
     return not thresholds.of_layer(*row.names).hold(row.cos, row.rmse, row.mse, row.extra)
 
 
-def _cause(row: Row, evidence: str) -> Finding:
+def _cause(row: Row, evidence: str, inputs: str = "") -> Finding:
     how = _how(row)
     figures = {**figures_of(row), "rise": row.rise}
     if how == "times" and row.sums is not None:
         figures["factor"] = row.sums.ab / row.sums.bb
-    return Finding("cause", row.name, row.op_type, figures, evidence, facts={"how": how} if how else {})
+    facts = {name: value for name, value in (("how", how), ("inputs", inputs)) if value}
+    return Finding("cause", row.name, row.op_type, figures, evidence, facts=facts)
+
+
+def _inputs_of(row: Row, comparison: Comparison) -> str:
+    """``differ`` where one of the rows that feed it does, be it by rounding; else ""."""
+    return "differ" if any(other.name in row.sources and differs(other) for other in comparison.alike) else ""
+
+
+def _first_unlike(comparison: Comparison, before: Sequence[Row]) -> Failed | None:
+    """The first layer that both sides have quantised in another way and so could not be compared, where it runs before
+    the first of these rows."""
+    if not before:
+        return None
+    place = min(row.op_index for row in before)
+    unlike = [failed for failed in comparison.failed if failed.unlike and failed.pair.benchmark.io == "out"]
+    first = min(unlike, key=lambda failed: failed.pair.benchmark.op_index, default=None)
+    return first if first is not None and first.pair.benchmark.op_index < place else None
 
 
 def _how(row: Row) -> str:
@@ -162,6 +185,10 @@ def _first_by_value(comparison: Comparison) -> Row | None:
 
 
 def _is_beyond_rounding(row: Row) -> bool:
+    """Of two fixed models, integers off by more than a step, or of another type or scale."""
+    if row.integers is not None and not row.integers.is_hidden:
+        integers = row.integers
+        return bool(integers.unlike) or (integers.differing > 0 and (integers.largest is None or integers.largest > 1))
     return differs(row) and not is_rounding(row) and row.error > SURE
 
 

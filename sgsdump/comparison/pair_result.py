@@ -64,6 +64,12 @@ from sgsdump.tensors.types import NHWC
 
 _DECIMALS = 6
 _ROUNDED = 1e-4  # of Σ|b|: what other runtimes may differ by
+_NEAR = 10  # times as much, relatively, the squares of such values may differ by
+_COLOURS, _PIXELS = 3, 16  # of a picture, and the fewest that tell what is in its bytes
+RGBA_STREAM = (
+    "holds the first three quarters of an RGBA picture (an error of the SDK with eliminateGarbage); dump it again "
+    "without eliminateGarbage"
+)
 _SORTED = 0.1  # of Σ|a-b|: what sorting leaves of an error that is one of order
 COMPARED = ("min", "max", "mean", "l2norm")
 
@@ -246,17 +252,19 @@ class Measures:
             in_steps = extras.integers and not extras.integers.identical and measured_in_steps(pair)
             notes.append(IN_STEPS if in_steps else "")
         retried, sums = measured.cos_untried is not None, measured.sums
-        if started.channels is not None and started.channels.whole and sums.d1 and not retried:
+        has_channels = started.channels is not None and started.channels.whole and not _is_near_nothing(pair, sums)
+        if started.channels is not None and has_channels and sums.d1 and not retried:
             channels = self._channels(started, started.channels)
             extras = Extras(channels=channels) if extras is NO_EXTRAS else replace(extras, channels=channels)
         row = row_of(pair, sums, "; ".join(filter(None, notes)), extras, bool(equality))
         return row.replaced(retried=True) if retried else row
 
     def _channels(self, started: Started, share: ChannelSums) -> Channels | None:
-        """How the channels differ: by all values where a share of them shows some that are lost."""
+        """How the channels differ: by all values where a share of them shows some that are lost, and others that are
+        not."""
         fit, step = started.fit, step_of(started.pair)
         channels = channels_of(share, fit.a.array.size, step)
-        if channels is None or not channels.lost or share.skip == 1:
+        if channels is None or channels.lost in (0, channels.count) or share.skip == 1:
             return channels
         of_all = ChannelSums(fit.a.array.shape, share.axis, skip=1)
         [sums] = sums_of_each([ToSum(fit.a, fit.b, started.by_kernel, None, of_all)], self.threads)
@@ -287,6 +295,8 @@ class Measures:
             a, b = without_alignment(a, b, pair.parts)
             notes.append(f"without the zeros that align its {len(pair.parts)} parts")
         if pair.benchmark.io == "in" and self.crop:
+            if _is_rgba_stream(a, sample) and not _is_rgba_stream(b, benchmark):
+                raise ValuesError(RGBA_STREAM, tensor=pair.sample.name)
             a, b, cropped = without_overallocation(a, b)
             notes.append(cropped)
         notes += [_flat_note(pair, a, b), _saturation_note(a, b)]
@@ -327,6 +337,37 @@ class Measures:
         )
 
 
+def _is_rgba_stream(values: Values, tensor: Tensor) -> bool:
+    """Whether a quantised picture of three channels is the beginning of one of four, the fourth of each pixel 0: what
+    the SDK writes of an RGBA input with eliminateGarbage."""
+    array, quant = values.array, tensor.info.quant
+    if quant is None or quant.dtype is None or tensor.info.shape is None or len(tensor.info.shape) != 4:
+        return False
+    count = math.prod(tensor.info.shape)
+    if tensor.info.shape[-1] != _COLOURS or not count // (_COLOURS + 1) >= _PIXELS or array.size < count:
+        return False
+    flat = np.ravel(array)[:count]
+    return bool((flat[3::4] == flat[3]).all() and (flat[:3] != flat[3]).any())
+
+
+def _is_near_nothing(pair: Pair, sums: Sums) -> bool:
+    """Whether the benchmark's values are within a step of the quantised sample, which has nothing to tell of them."""
+    return sums.count > 0 and sums.bb <= sums.count * step_of(pair) ** 2
+
+
+def may_be_rearranged(row: Row) -> bool:
+    """Whether the sums of squares are near enough for both sides to hold the same values in another order."""
+    sums = row.sums
+    if sums is None or not sums.d1 or not row.finite:
+        return False
+    return abs(sums.aa - sums.bb) * sums.b1 <= _NEAR * _left_by_sorting(row, sums) * (sums.aa + sums.bb)
+
+
+def _left_by_sorting(row: Row, sums: Sums) -> float:
+    """The Σ|a-b| of sorted values that is rounding, or a quantised side's step."""
+    return max(_ROUNDED * sums.b1, row.step * row.count)
+
+
 def is_rearranged(pair: Pair, row: Row, measures: Measures) -> bool:
     """Whether both sides of a measured pair hold the same values in another order: sorted, they agree to rounding or to
     the step of a quantised side."""
@@ -340,7 +381,7 @@ def is_rearranged(pair: Pair, row: Row, measures: Measures) -> bool:
         return False
     apart = float(np.abs(sides[0] - sides[1]).sum())
     sums = row.sums
-    return sums is not None and apart <= max(_ROUNDED * sums.b1, row.step * row.count) and apart <= _SORTED * sums.d1
+    return sums is not None and apart <= _left_by_sorting(row, sums) and apart <= _SORTED * sums.d1
 
 
 # Layouts.

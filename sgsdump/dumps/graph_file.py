@@ -139,9 +139,12 @@ def _network(file: Path, records: Sequence[Record]) -> OnnxNetwork:
 
 
 def _found(file: Path) -> tuple[Tie, bytes] | None:
-    """The graph tied to a file: of its own name, else one of the folder."""
+    """The graph tied to a file: of its own name, else one of the folder. None for a file that is gone."""
     named = _path_of(file)
-    size = b'"size": %d,' % file.stat().st_size
+    try:
+        size = b'"size": %d,' % file.stat().st_size
+    except OSError:
+        return None
     for path in (named, *_others(named)):
         graph = _read(path) if size in _end_of(path) else None
         if isinstance(graph, tuple) and _is_tied(graph[0], file):

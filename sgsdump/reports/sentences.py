@@ -211,7 +211,11 @@ def verdict(
 
 
 def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> Iterator[str]:
-    """The first sentences: the outputs, what is missing, where the error arises and which channels are lost."""
+    """The first sentences: the outputs, what is missing, where the error arises and which channels are lost; ahead of
+    them an argument, type or weight that differs where nothing does before it."""
+    leads = findings[:1] if findings and findings[0].kind == "argument" else ()
+    yield from map(argument_line, leads)
+    findings = findings[len(leads) :]
     of = {kind: [finding for finding in findings if finding.kind == kind] for kind in KINDS}
     if of["output"] and any(row.error for row in comparison.rows):
         yield _outputs_sentence(of["output"], comparison, thresholds)
@@ -266,9 +270,12 @@ def _figures_of(finding: Finding) -> str:
         return f"{figures['differing']:.0f} of {figures['count']:.0f} values differ"
     if "statistics_error" in figures:
         error = figures["statistics_error"]
+        if error == LEAST:
+            return "statistics equal, checksums differ"
         return f"statistics off by {error:.3g}" if error else "all statistics equal"
     if "cos" not in figures:
-        return f"relative error {figures['error']:.3g}"
+        error = figures["error"]
+        return "checksums differ" if error == LEAST else f"relative error {error:.3g}"
     if not figures["rmse"]:
         return "all values equal"
     cos = "" if math.isnan(figures["cos"]) else f"COS {number(figures['cos'])}, "
@@ -298,14 +305,21 @@ def _missing_sentence(finding: Finding) -> str:
 
 def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     first, *others = causes
-    figures = _figures_of(first) + _how_text(first)
-    if first.evidence != "by value":
+    figures = first.facts.get("unlike") or _figures_of(first) + _how_text(first)
+    if "only_in" in first.facts:
+        side, read = first.facts["only_in"], f"what reads it, {listed(first.names, FEW)}, differs by {figures}"
+        yield f"The error arises at {_named(first)}, an operator that only the {side} has; {read}."
+    elif "unlike" in first.facts:
+        yield f"The error arises at {_named(first)}, which the two sides have quantised in another way: {figures}."
+    elif first.evidence != "by value":
         how = "Judging by the figures alone" + ("" if by_flow else ", in file order")
         yield f"{how}, the error arises at {_named(first)}: {figures}."
-    elif first.facts.get("inputs") == "differ":
-        yield f"The error arises at {_named(first)}, the first to differ by more than rounding: {figures}."
     else:
-        yield f"The error arises at {_named(first)}, which differs while all its inputs are equal: {figures}."
+        which = "which differs while all its inputs are equal"
+        if first.facts.get("inputs") in ("differ", "unknown"):
+            which = "the first to differ by more than rounding"
+        called = f", called at {first.facts['source']}" if first.facts.get("source") else ""
+        yield f"The error arises at {_named(first)}{called}, {which}: {figures}."
     if others:
         by = "Judging by the figures alone, also" if first.evidence == "by value" else "Also"
         yield f"{by} at {'; '.join(f'{_named(other)}: {_figures_of(other)}{_how_text(other)}' for other in others)}."
@@ -343,7 +357,7 @@ def _on_statistics(comparison: Comparison) -> Iterator[str]:
 
 def _named(finding: Finding) -> str:
     name = shortened(finding.layer, LONGEST)
-    return f"{name} ({finding.op_type})" if finding.op_type else name
+    return f"{name} ({finding.op_type})" if finding.op_type not in ("", finding.layer) else name
 
 
 def _all_equal(comparison: Comparison) -> tuple[str, ...]:
@@ -376,8 +390,9 @@ def next_steps(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> t
     if not comparison.past(thresholds):
         return (Step("Nothing has to be raised to INT16: every layer is within the thresholds."),)
     tune = "Let sgsdump find, by simulation, the convolutions that deserve INT16; it writes the [CONV_CONFIG] for them."
+    below = ", all below them inherit it" if comparison.completeness.by_flow else " most, in the order of the file"
     return (
-        Step("Select the layers marked with a triangle: there the error rises, all below them inherit it."),
+        Step(f"Select the layers marked with a triangle: there the error rises{below}."),
         Step(tune, "sgsdump tune -m float.onnx -i pictures --input-config input_config.ini -o tuned"),
     )
 
@@ -458,7 +473,7 @@ def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, .
 
 def label(row: Row) -> str:
     """``3.conv1 (CONV_2D)``: the layer's place in the network, its name and its operator."""
-    return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type else "")
+    return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type not in ("", row.name) else "")
 
 
 def argument_lines(comparison: Comparison) -> Iterator[str]:
@@ -505,7 +520,7 @@ def _left_out(row: Row) -> str:
 def _label_in_prose(row: Row, blob: str) -> str:
     """The layer, by its Caffe blob where it is a stage of one; then its stage and its operator."""
     name, stage = (row.name, row.stage) if blob == row.name else (blob, row.name)
-    beside = [shortened(text, LONGEST) for text in (stage, row.op_type) if text]
+    beside = [shortened(text, LONGEST) for text in (stage, row.op_type) if text and text != name]
     return f"{shortened(name, LONGEST)} ({', '.join(beside)})" if beside else shortened(name, LONGEST)
 
 

@@ -60,7 +60,8 @@ def test_files_and_rules_together(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_an_ambiguous_name_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ours, theirs = dumped(tmp_path / "a.npz", "a1", "a2", "b"), dumped(tmp_path / "b.npz", "a", "b")
-    assert main(["compare", ours, theirs, "--name-rule", r"\d=", "--min-cos", "0.5"]) == 0
+    command = ["compare", ours, theirs, "--name-rule", r"\d=", "--min-cos", "0.5"]
+    assert main(command) == 1 and main([*command, "--allow-missing"]) == 0
     assert "a: ambiguous: rule \\d= would pair it with 'a1', 'a2' of the sample" in capsys.readouterr().out
 
 

@@ -61,7 +61,7 @@ def test_a_limit_holds_for_all_runs_together(folders):
 def test_a_missing_run_is_said_first_and_is_a_failure(folders, capsys):
     assert main("compare fixed float --runs --junit j.xml --json c.json".split()) == 0
     names = [path.stem for path in (folders / "float").iterdir() if path.stem not in _stems(folders / "fixed")]
-    assert f"Missing: 1 run of the benchmark that the sample lacks: {names[0]}.\n" in capsys.readouterr().out
+    assert f"Missing from the sample: 1 run, {names[0]}.\n" in capsys.readouterr().out
     document = json.loads(Path("c.json").read_text(encoding="utf-8"))
     assert document["completeness"]["runs"] == names and document["findings"][0]["facts"] == {"what": "runs"}
     assert 'message="a run that the sample lacks"' in Path("j.xml").read_text(encoding="utf-8")

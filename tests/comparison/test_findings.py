@@ -9,7 +9,7 @@ from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.sentences import verdict
 from sgsdump.tensors.statistics import Statistics
-from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.tensor import Quant, Tensor
 
 
 def dump(**arrays):
@@ -37,7 +37,7 @@ def test_what_stands_after_the_last_pair_is_missing_and_less_than_half_is_incomp
     comparison = sgsdump.compare(dump(a=x), dump(a=x, b=x, c=x))
     assert comparison.completeness.missing_outputs == ("b", "c") and not comparison.is_complete
     assert verdict(comparison)[:2] == (
-        "Missing: 2 outputs of the benchmark that the sample lacks: b, c.",
+        "Missing from the sample: 2 outputs, b, c.",
         "Incomplete: only 1 of the benchmark's 3 layers could be compared.",
     )
     assert sgsdump.compare(dump(a=x), dump(a=x, b=x), exclude=["b"]).is_complete
@@ -65,3 +65,21 @@ def test_without_dataflow_nothing_is_said_of_the_input():
     comparison = sgsdump.compare(dump(a=x * 2, b=x), dump(a=x, b=x))
     assert not any("from" in sentence for sentence in verdict(comparison))
     assert findings_of(comparison)[-1].facts == {"why": "no dataflow"}
+
+
+def test_what_is_near_nothing_beside_its_own_step_has_no_lost_channels():
+    values = (np.random.default_rng(0).random((1, 8, 8, 4)) * 6e-4).astype(np.float32)
+    stored = np.zeros(values.shape, np.uint8)
+    stored[0, 0, 0, 0] = 1
+    quant = Quant(stored.dtype, 1 / 256, 0, exact=True)
+    sample = Dump([Record("out", 0, 0, "LOGISTIC", Tensor.of("prob", stored, quant=quant, layout="NHWC"))])
+    comparison = sgsdump.compare(
+        sample, Dump([Record("out", 0, 0, "LOGISTIC", Tensor.of("prob", values, layout="NHWC"))])
+    )
+    assert comparison["prob"].rmse > 0.9 and comparison.passes(Thresholds(max_rmse=0.1))
+    assert {finding.kind for finding in findings_of(comparison)} <= {"not judged"}
+
+
+def test_checksums_that_differ_are_said_first_not_a_number():
+    lines = verdict(sgsdump.compare(of_statistics("md5:a"), of_statistics("md5:b")), Thresholds(max_rmse=0))
+    assert any("checksums differ" in line for line in lines) and not any("e-308" in line for line in lines)

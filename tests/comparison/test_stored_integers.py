@@ -10,6 +10,7 @@ import pytest
 
 import sgsdump
 from sgsdump.cli import main
+from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.merge import merge
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.comparison.worst_values import worst_values
@@ -207,3 +208,40 @@ def test_at_the_command_line(tmp_path, capsys, monkeypatch):
 def test_the_sdks_own_integer_dump_is_identical_to_itself(shared):
     path = shared / "sigmastar/dumps/tiny_fixed_b_elim/sigma_outtensor_dump.bin"
     assert closing(sgsdump.compare(path, path)) == ["integers: 13 of 13 layers identical"]
+
+
+def in_a_chain(*layers):
+    """A dump of operators each of which reads what the one before it made."""
+    records = []
+    for index, (name, stored, quant) in enumerate(layers):
+        if index:
+            before, values, of = layers[index - 1]
+            records.append(layer(before, values, of, index, io="in"))
+        records.append(layer(name, stored, quant, index))
+    return records
+
+
+@pytest.mark.parametrize("as_dumped", [lambda record: record, dequantised])
+def test_the_error_arises_at_a_layer_stored_in_another_type_not_after_it(as_dumped):
+    stored, far = integers(), integers(seed=9)
+    other = replace(QUANT, scale=0.027202)
+    sides = (
+        [("a", stored, QUANT), ("c1", stored, other), ("d1", far, QUANT)],
+        [(n, stored, QUANT) for n in ("a", "c1", "d1")],
+    )
+    comparison = sgsdump.compare(*(Dump(list(map(as_dumped, in_a_chain(*side)))) for side in sides))
+    cause = next(finding for finding in findings_of(comparison) if finding.kind == "cause")
+    assert cause.layer == "c1"
+    if comparison.failed:
+        said = REPORTS["verdict"](comparison, DOCUMENTED)
+        assert "arises at c1 (CONV_2D), which the two sides have quantised in another way: sample uint8" in said
+
+
+def test_integers_off_by_more_than_a_step_are_not_rounding():
+    stored = integers(dtype=S16)
+    quant = replace(QUANT, dtype=S16)
+    k, d = changed(stored, 90, 3), changed(stored, 900, 60)
+    sides = [[("a", stored, quant), ("k", one, quant), ("d", two, quant)] for one, two in ((k, d), (stored, stored))]
+    comparison = sgsdump.compare(*(Dump(in_a_chain(*side)) for side in sides))
+    cause = next(finding for finding in findings_of(comparison) if finding.kind == "cause")
+    assert (cause.layer, cause.evidence) == ("k", "by value")

@@ -59,7 +59,7 @@ def test_verdict_names_the_layers_and_every_one_not_compared(comparison):
         "Compared: 3 of the benchmark's 5 layers.",
         "Worst layer: 7.odd (CONV_2D), COS nan, RMSE nan.",
         "Past COS < 0.99 or RMSE > 0.1: 2 of 3, the first is 6.bad (CONV_2D), COS 1.000000, RMSE 0.500000.",
-        "Missing: 1 output of the benchmark that the sample lacks: yours.",
+        "Missing from the sample: 1 output, yours.",
         "RMSE rises most, in file order, at:",
         "  7.odd (CONV_2D), to inf",
         "  7.odd (CONV_2D): NaN: 1 in sample, 0 in benchmark; Inf: 1 in sample, 0 in benchmark",
@@ -74,7 +74,8 @@ def test_verdict_names_the_layers_and_every_one_not_compared(comparison):
 def test_equal_dumps_have_no_worst_layer():
     dump = Dump([out(0, "a", [1, 2])])
     assert render("verdict", sgsdump.compare(dump, dump)) == (
-        "Compared: 1 of the benchmark's 1 layers.\n"
+        "The only layer holds the same values.\n"
+        "Compared: the benchmark's only layer.\n"
         "Worst layer: none, all values are equal.\n"
         "Past COS < 0.99 or RMSE > 0.1: none.\n"
     )

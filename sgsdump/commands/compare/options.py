@@ -234,7 +234,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--allow-missing",
         action="store_true",
-        help="with limits or --golden, do not exit 1 as outputs, runs, golden's or most layers are missing",
+        help="with limits or --golden, do not exit 1 as outputs, other layers or runs are missing",
     )
     parser.add_argument(
         "--exclude",

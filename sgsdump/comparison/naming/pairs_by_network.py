@@ -30,6 +30,15 @@ _FOLDED = (*_NORMALISATIONS, "add", "mul", "identity")
 Couple = tuple[Node, Node]  # of sample and benchmark
 
 
+class OneSided(NamedTuple):
+    """An operator that only one side has: its first output, its kind and module, and the side."""
+
+    name: str
+    kind: str
+    module: str
+    side: str
+
+
 @dataclass(frozen=True)
 class Placed:
     """The pairs that two networks make, and where tensors stand in them.
@@ -37,6 +46,7 @@ class Placed:
     settled  the pairs, and what must not be paired by its name, which may be another operator's.
     modules  the module of each record, by ``id``.
     origins  what an input is that no paired operator made, by ``id``.
+    makers   the operators without a partner that made the inputs of paired ones, by ``id`` of the inputs.
     sources  by name of a benchmark's output the outputs that feed it, where the dumps have no inputs to tell it by.
     """
 
@@ -44,6 +54,10 @@ class Placed:
     modules: Mapping[int, str] = field(default_factory=dict)
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     origins: Mapping[int, str] = field(default_factory=dict)
+    makers: Mapping[int, OneSided] = field(default_factory=dict)
+
+    def maker_of(self, pair: Pair) -> OneSided | None:
+        return self.makers.get(id(pair.benchmark)) or self.makers.get(id(pair.sample))
 
     def module_of(self, pair: Pair) -> str:
         return self.modules.get(id(pair.benchmark)) or self.modules.get(id(pair.sample), "")
@@ -94,8 +108,10 @@ def placed(
     unmatched = {**settled.unmatched, **{record: reason for record, reason in reasons.items() if record in unpaired}}
     by_inputs = any(pair.benchmark.io == "in" for pair in pairs)
     sources = {} if by_inputs else dict(_sources(networks, nodes, pairs))
-    origins = {**dict(_one_sided(networks, nodes)), **dict(_weights(networks))}
-    return Placed(Settled(tuple(pairs), unmatched, settled.reasons), modules, sources, origins)
+    makers = dict(_one_sided(networks, nodes))
+    origins = {record: f"made by {maker.name}, which only the {maker.side} has" for record, maker in makers.items()}
+    origins |= _weights(networks)
+    return Placed(Settled(tuple(pairs), unmatched, settled.reasons), modules, sources, origins, makers)
 
 
 def _other_operators(networks: tuple[Nodes, Nodes]) -> set[tuple[str, str]]:
@@ -138,7 +154,7 @@ def _weights(networks: Iterable[Nodes]) -> Iterator[tuple[int, str]]:
                 yield id(record), f"the weight {name}"
 
 
-def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iterator[tuple[int, str]]:
+def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iterator[tuple[int, OneSided]]:
     """The inputs of paired operators that an operator made which has no partner."""
     paired = {node for both in nodes for node in both[:2]}
     for side, name in zip(networks, ("sample", "benchmark")):
@@ -147,7 +163,7 @@ def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iter
                 maker = side.maker(node, slot)
                 if maker is not None and maker not in paired and maker.outputs:
                     output = next(iter(maker.outputs.values()))
-                    yield id(record), f"made by {output.name}, which only the {name} has"
+                    yield id(record), OneSided(output.name, maker.word, maker.module, name)
 
 
 def _records(node: Node) -> Iterator[Record]:

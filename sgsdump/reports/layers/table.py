@@ -141,10 +141,11 @@ def left_out_of(comparison: Comparison) -> Iterator[Entry]:
     for failed in comparison.failed:
         yield _not_compared(failed.pair.benchmark, "failed", failed.reason, failed.pair.sample.name)
     whole = comparison.completeness
+    lacking = {*whole.missing_outputs, *whole.missing}
     for unpaired in comparison.only_in_benchmark:
         is_without = unpaired.expected or unpaired.record.name in whole.fused
         status: Status = "without counterpart" if is_without else "only in benchmark"
-        if unpaired.record.name in whole.missing_outputs:
+        if unpaired.record.io == "out" and unpaired.record.name in lacking:
             status = "missing"
         yield _not_compared(unpaired.record, status, unpaired.reason)
     for unpaired in comparison.only_in_sample:

@@ -131,7 +131,9 @@ def test_an_empty_report():
 def test_the_verdict_is_two_sentences_that_name_the_layer():
     comparison, *_ = compared([f"layer{i}" for i in range(40)])
     outputs, missing, cause, first, second, *more = verdict(comparison)
-    assert "layer39" in outputs and "lacks: <i>alone</i>" in missing and "arises at" in cause
+    assert (
+        "layer39" in outputs and missing == "Missing from the sample: 1 output, <i>alone</i>." and "arises at" in cause
+    )
     assert comparison.worst.name in first and comparison.jumps[0].name in second and not more
 
 
