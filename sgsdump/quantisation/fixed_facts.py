@@ -3,14 +3,14 @@
 They are kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
 
     {"version": 1,
-     "tensors": {NAME: {"dtype", "scale", "zero_point", "stored", "real", "picture"}},
+     "tensors": {NAME: {"dtype", "scale", "zero_point", "stored", "real", "picture", "model_order"}},
      "weights": {STORED NAME: {"name", "dtype", "scale", "axis"}},
      "convolutions": {OUTPUT NAME: STORED NAME},
      "biases": {STORED NAME: NAME},
      "operators": [{"in", "out", "inputs", "constants", "outputs"}],
      "inputs": [the fields of ModelInput], "ranges", "channels": {NAME: [[min …], [max …]]}}
 
-Models of earlier versions lack ``convolutions``, ``biases``, ``ranges`` or ``channels``.
+Models of earlier versions lack ``model_order``, ``convolutions``, ``biases``, ``ranges`` or ``channels``.
 Models are untrusted input: every type is checked.
 """
 
@@ -48,6 +48,7 @@ class StoredTensor:
     dtype   uint8 or int16.
     stored  name of the integers in the fixed model's graph; ``real`` of the float32 they mean, where it is there.
     picture  a picture input, which takes raw bytes.
+    model_order  of four dimensions, and dumped in the model's own order of axes.
     """
 
     dtype: np.dtype
@@ -56,6 +57,7 @@ class StoredTensor:
     stored: str
     real: str | None
     picture: bool = False
+    model_order: bool = False
 
     @property
     def quant(self) -> Quant:
@@ -201,7 +203,8 @@ def _tensor(entry: Any) -> StoredTensor:
     zero_point, picture = _of(int, entry["zero_point"]), _of(bool, entry["picture"])
     if not np.iinfo(dtype).min <= zero_point <= np.iinfo(dtype).max:
         raise ValueError(f"zero point {zero_point} of type {dtype}")
-    return StoredTensor(dtype, _step(entry["scale"]), zero_point, _name(entry["stored"]), real, picture)
+    turned = _of(bool, entry.get("model_order", False))
+    return StoredTensor(dtype, _step(entry["scale"]), zero_point, _name(entry["stored"]), real, picture, turned)
 
 
 def _weights(entry: Any) -> StoredWeights:

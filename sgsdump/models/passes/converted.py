@@ -8,14 +8,18 @@ Seen in the SDK's float dumps of such networks.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import Graph, attribute, drop_unused_constants, needs
+from sgsdump.models.graph import BROUGHT_BACK, Graph, attribute, drop_unused_constants, in_model_order, needs
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
+
+# What puts out INT16 whatever reads it.
+WIDE = ("Sigmoid", "Softmax", "ReduceMean")
 
 
 def as_converted(proto: ModelProto) -> ModelProto:
@@ -23,13 +27,15 @@ def as_converted(proto: ModelProto) -> ModelProto:
     whose parameters are not constants stays."""
     from onnx import ModelProto
 
-    graph = Graph(proto)
     result = ModelProto()
     result.CopyFrom(proto)
+    graph = Graph(proto)
     writer = _Writer(graph, result)
     del result.graph.node[:]
+    turned = in_model_order(graph)
     for node in _read(graph):
-        result.graph.node.extend(writer.written(node) or [node])
+        copies = [*writer.brought_back(node, turned), *(writer.written(node) or [node])]
+        result.graph.node.extend(copies)
     drop_unused_constants(result)
     return result
 
@@ -63,6 +69,29 @@ class _Writer:
         if node.op_type == "Div" and constants == [False, True] and graph.value(node.input[1]).dtype.kind == "f":
             return self._division(node)
         return []
+
+    def brought_back(self, node: NodeProto, turned: Container[str]) -> list[NodeProto]:
+        """What comes before a convolution whose input is in the model's order of axes, and before a fully connected
+        operator whose input is INT16 whatever reads it: a move of its own, which the operator then reads."""
+        from onnx import helper
+
+        if node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul") or node.input[1] not in self._graph.constants:
+            return []
+        source = node.input[0]
+        if node.op_type in ("Conv", "ConvTranspose"):
+            if source not in turned:
+                return []
+            moved = self._free(f"{node.output[0]}{BROUGHT_BACK}")
+            move = helper.make_node("Identity", [source], [moved], name=moved)
+        else:
+            made = self._graph.producer.get(source)
+            wide = source in (*self._graph.inputs, *self._graph.outputs) or (made and made.op_type in WIDE)
+            if not wide or len(self._graph.shapes.get(source, ())) != 2:
+                return []
+            moved = self._free(f"{source}_reshape")
+            move = helper.make_node("Flatten", [source], [moved], name=moved, axis=1)
+        node.input[0] = moved
+        return [move]
 
     def _normalisation(self, node: NodeProto) -> list[NodeProto]:
         """factor = gamma / sqrt(f32(variance + epsilon)), offset = beta - mean * factor, kept as float32."""

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.models.graph import REARRANGING, Graph, mark_of, needs, reading
+from sgsdump.models.graph import REARRANGING, Graph, in_model_order, mark_of, needs, reading
 from sgsdump.models.passes.lift import opset_of
 from sgsdump.quantisation.analysis import POOLED, Operator, is_convolution, moves_values, sdk_name
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, write_facts
@@ -148,9 +148,16 @@ class Walk:
 
     def facts(self, pictures: Mapping[str, Picture], origin: Origin, constants: Container[str]) -> FixedFacts:
         """``constants``: those that are in the fixed model."""
+        turned = in_model_order(self.graph)
         tensors = {
             name: StoredTensor(
-                quant.dtype, float(quant.scale), quant.zero_point, self.emit.stored(name), None, name in pictures
+                quant.dtype,
+                float(quant.scale),
+                quant.zero_point,
+                self.emit.stored(name),
+                None,
+                name in pictures,
+                name in turned,
             )
             for name, quant in self.plan.tensors.items()
             if name in self.values and quant.dtype is not None
