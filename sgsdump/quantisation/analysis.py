@@ -149,7 +149,8 @@ def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool
     raw, pictures = pictures is not None, frozenset(pictures or ())
     forced = _always_int16(graph, ops, first_inputs)
     if raw:
-        forced |= set(graph.inputs) - pictures  # values as they are, in 16 bits
+        forced |= set(graph.inputs)  # values as they are, in 16 bits
+    forced -= pictures
     domain = _domains(graph, ops, {*pictures, *first_inputs}, forced)
     return Analysis(graph, ops, domain, first_inputs, pictures, forced)
 

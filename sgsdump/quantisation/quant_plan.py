@@ -288,10 +288,12 @@ def _apply_fixed_scales(
 
 def _is_index(graph: Graph, name: str) -> bool:
     """Whether a tensor of floats holds whole numbers, an ArgMax's places: stored as they are."""
-    node = graph.producer.get(name)
-    while node is not None and node.op_type in REARRANGING:
-        node = graph.producer.get(node.input[0])
-    return node is not None and node.op_type == "Cast"
+    node, cast = graph.producer.get(name), False
+    while node is not None and node.op_type in (*REARRANGING, "Cast", "Sub"):
+        cast = cast or node.op_type == "Cast"
+        name = next(iter(graph.variables(node)), "")
+        node = graph.producer.get(name)
+    return cast and node is not None and (node.op_type == "ArgMax" or (node.op_type == "TopK" and name in node.output[1:]))
 
 
 def _inherited(op: Operator, tensors: Mapping[str, Quant], ranges: Mapping[str, Range]) -> Quant | None:
@@ -302,8 +304,10 @@ def _inherited(op: Operator, tensors: Mapping[str, Quant], ranges: Mapping[str, 
         return None
     if source.dtype == quant.dtype:
         return source
-    if source.dtype != INT16 or op.inputs[0] not in ranges:
+    if op.inputs[0] not in ranges:
         return None
+    if source.dtype != INT16:  # the picture, interpolated
+        return int16_quant(ranges[op.inputs[0]].low, ranges[op.inputs[0]].high)
     measured = ranges[op.inputs[0]].at(UINT8)
     return uint8_quant(measured.low, measured.high)
 

@@ -177,6 +177,8 @@ def _interpolation(call: Call) -> Integers | Unrounded | None:
     mode = attribute(node, "coordinate_transformation_mode", b"half_pixel")
     if mode not in (b"asymmetric", b"align_corners"):
         return None
+    if value.quant.dtype != call.output.dtype:
+        value = at_scale(emit, value, call.output)
     source, whole = emit.doubles(value), mode == b"asymmetric"
     for axis in (3, 2):
         source = _along_axis(emit, source, axis, before[axis], _positions(before[axis], after[axis], mode), whole)
