@@ -449,4 +449,6 @@ def in_model_order(graph: Graph) -> frozenset[str]:
         spread = shape in shapes and not any(graph.shapes.get(name) == shape for name in turned)
         if leaves or (turned and not spread and node.op_type not in _TAKES_ORDER_BACK):
             found.update(name for name in node.output if name and not name.endswith(BROUGHT_BACK))
-    return frozenset(name for name in found if len(shape := graph.shapes.get(name, (0,) * 4)) == 4 and set(shape[2:]) != {1})
+    return frozenset(
+        name for name in found if len(shape := graph.shapes.get(name, (0,) * 4)) == 4 and set(shape[2:]) != {1}
+    )

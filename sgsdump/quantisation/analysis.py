@@ -330,7 +330,9 @@ def is_average(graph: Graph, node: NodeProto) -> bool:
 
 def is_maximum_along(graph: Graph, node: NodeProto) -> bool:
     """A ReduceMax, which moves values, as a pool of maxima does."""
-    return node.op_type == "ReduceMax" and reduced_axes(graph, node, len(graph.shapes.get(node.input[0], ()))) is not None
+    return (
+        node.op_type == "ReduceMax" and reduced_axes(graph, node, len(graph.shapes.get(node.input[0], ()))) is not None
+    )
 
 
 def reduced_axes(graph: Graph, node: NodeProto, rank: int) -> tuple[int, ...] | None:

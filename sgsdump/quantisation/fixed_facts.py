@@ -138,7 +138,7 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
     """Add the facts to a model's metadata."""
     document: dict[str, Any] = {
         "version": VERSION,
-        "tensors": {name: {**vars(tensor), "dtype": str(tensor.dtype)} for name, tensor in facts.tensors.items()},
+        "tensors": {name: _tensor_entry(tensor) for name, tensor in facts.tensors.items()},
         "weights": {name: {**vars(weights), "dtype": str(weights.dtype)} for name, weights in facts.weights.items()},
         "convolutions": facts.convolutions,
         "biases": facts.biases,
@@ -159,6 +159,14 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
             document[key] = {name: (r.min.tolist(), r.max.tolist()) for name, r in ranges.items()}
     entry = proto.metadata_props.add()
     entry.key, entry.value = METADATA_KEY, json.dumps(document)
+
+
+def _tensor_entry(tensor: StoredTensor) -> dict[str, Any]:
+    """Without ``model_order`` where it says nothing, so that earlier versions read most models."""
+    entry = {**vars(tensor), "dtype": str(tensor.dtype)}
+    if not tensor.model_order:
+        del entry["model_order"]
+    return entry
 
 
 def read_facts(model: Model) -> FixedFacts | None:

@@ -46,8 +46,8 @@ def conversion_notes(model: Model) -> list[str]:
 
 
 def simplify(model: Model) -> Model:
-    """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away, in float32, and
-    what the SDK's converter writes as other operators as those (``as_converted``).
+    """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away, in float32,
+    and what the SDK's converter writes as other operators as those (``as_converted``).
 
     Layer names stay as they are. Raises ModelError for a graph that cannot be sorted, and for a fixed model.
     """

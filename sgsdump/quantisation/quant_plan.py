@@ -33,6 +33,7 @@ from sgsdump.quantisation.analysis import (
     Operator,
     analyse,
     is_depthwise,
+    is_interpolation,
     keeps_scale,
     moves_values,
     output_axis,
@@ -293,7 +294,9 @@ def _is_index(graph: Graph, name: str) -> bool:
         cast = cast or node.op_type == "Cast"
         name = next(iter(graph.variables(node)), "")
         node = graph.producer.get(name)
-    return cast and node is not None and (node.op_type == "ArgMax" or (node.op_type == "TopK" and name in node.output[1:]))
+    return (
+        cast and node is not None and (node.op_type == "ArgMax" or (node.op_type == "TopK" and name in node.output[1:]))
+    )
 
 
 def _inherited(op: Operator, tensors: Mapping[str, Quant], ranges: Mapping[str, Range]) -> Quant | None:
@@ -306,7 +309,9 @@ def _inherited(op: Operator, tensors: Mapping[str, Quant], ranges: Mapping[str, 
         return source
     if op.inputs[0] not in ranges:
         return None
-    if source.dtype != INT16:  # the picture, interpolated
+    if source.dtype != INT16:
+        if not is_interpolation(op.last):
+            return None
         return int16_quant(ranges[op.inputs[0]].low, ranges[op.inputs[0]].high)
     measured = ranges[op.inputs[0]].at(UINT8)
     return uint8_quant(measured.low, measured.high)

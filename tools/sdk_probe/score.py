@@ -58,8 +58,8 @@ class TensorScore:
 
 @dataclass(frozen=True)
 class Score:
-    """One network. ``absent``: the SDK's tensors of the network's own names that ours has not; ``refused``: why there is
-    nothing to compare, else ""; ``notes``: what ours says of its own rules."""
+    """One network. ``absent``: the SDK's tensors of the network's own names that ours has not; ``refused``: why nothing
+    is compared, else ""; ``notes``: what ours says of its own rules."""
 
     name: str
     tensors: tuple[TensorScore, ...] = ()
@@ -75,11 +75,15 @@ class Score:
         if self.refused:
             return f"{self.name:24} REFUSED {self.refused}"
         wrong = [tensor for tensor in self.tensors if not tensor.equal]
-        head = f"{self.name:24} {len(self.tensors) - len(wrong):2}/{len(self.tensors):2} {'equal' if self.equal else ''}"
+        head = (
+            f"{self.name:24} {len(self.tensors) - len(wrong):2}/{len(self.tensors):2} {'equal' if self.equal else ''}"
+        )
         for tensor in wrong[:4]:
             types = "" if tensor.types[0] == tensor.types[1] else f" {tensor.types[1]} for {tensor.types[0]}"
             scales = "" if types or tensor.same_plan else f" scale {tensor.scales[1]:.6g} for {tensor.scales[0]:.6g}"
-            head += f" | {tensor.name}[{tensor.operator}] {tensor.wrong}/{tensor.size} by {tensor.steps:g}{types}{scales}"
+            head += (
+                f" | {tensor.name}[{tensor.operator}] {tensor.wrong}/{tensor.size} by {tensor.steps:g}{types}{scales}"
+            )
         return head + (f" | absent {','.join(self.absent[:4])}" if self.absent else "")
 
 
@@ -131,7 +135,9 @@ def _tensor_score(record: Record, own: Record, scales: dict[str, float]) -> Tens
         wrong, steps = int(np.count_nonzero(apart)), float(apart.max(initial=0))
     scale = float(quant.scale) if quant is not None else 0.0
     types = (str(theirs.dtype), str(mine.dtype))
-    return TensorScore(record.name, record.op_type, theirs.size, wrong, steps, types, (scales.get(record.name, 0.0), scale))
+    return TensorScore(
+        record.name, record.op_type, theirs.size, wrong, steps, types, (scales.get(record.name, 0.0), scale)
+    )
 
 
 def our_records(folder: Path) -> tuple[list[Record], FixedModel]:
@@ -189,7 +195,9 @@ def vendor_scales(folder: Path) -> dict[str, float]:
         return {name: float(scale) for name, scale, *_ in lines}
     if not (folder / "fixed_dequant.bin").exists():
         return {}
-    found = re.findall(rb"s: ([\d.e+-]+) z: \S+ type: \S+ name: (.*?) bConstant:", (folder / "fixed_dequant.bin").read_bytes())
+    found = re.findall(
+        rb"s: ([\d.e+-]+) z: \S+ type: \S+ name: (.*?) bConstant:", (folder / "fixed_dequant.bin").read_bytes()
+    )
     return {name.decode(): float(scale) for scale, name in found}
 
 

@@ -75,7 +75,10 @@ class _Writer:
         operator whose input is INT16 whatever reads it: a move of its own, which the operator then reads."""
         from onnx import helper
 
-        if node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul") or node.input[1] not in self._graph.constants:
+        if (
+            node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul")
+            or node.input[1] not in self._graph.constants
+        ):
             return []
         source = node.input[0]
         if node.op_type in ("Conv", "ConvTranspose"):
@@ -154,7 +157,9 @@ class _Writer:
         from onnx import numpy_helper
 
         name = self._free(name)
-        self._result.graph.initializer.append(numpy_helper.from_array(values if values.dtype == np.int64 else np.asarray(values, np.float32), name))
+        self._result.graph.initializer.append(
+            numpy_helper.from_array(values if values.dtype == np.int64 else np.asarray(values, np.float32), name)
+        )
         return name
 
     def _free(self, name: str) -> str:

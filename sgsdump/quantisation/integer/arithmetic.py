@@ -106,7 +106,10 @@ def _relu(call: Call) -> Unrounded:
 
 def _clip(call: Call) -> Integers | Unrounded | None:
     """ReLU6, which is a ReLU and a higher limit; any other by a table."""
-    ends = [float(call.graph.value(name).reshape(-1)[0]) if name in call.graph.constants else np.nan for name in call.node.input[1:3]]
+    ends = [
+        float(call.graph.value(name).reshape(-1)[0]) if name in call.graph.constants else np.nan
+        for name in call.node.input[1:3]
+    ]
     if len(ends) < 2 or ends[0] != 0 or not ends[1] > 0:
         return None
     outcome = relu(call, 0.0)

@@ -90,11 +90,11 @@ def windows_of(node: NodeProto, shape: Sequence[int | None]) -> tuple[list[int],
         return None
     if not same and not up and (counted or not any(pads)):
         return pads, np.array(np.prod(kernel), np.float64)
-    lengths = list(shape[2:])
-    if same or len(lengths) != count or None in lengths:
+    sizes = [length for length in shape[2:] if length is not None]
+    if same or len(shape) != count + 2 or len(sizes) != count:
         return None
     reach, counts = [0] * 2 * count, np.ones([1] * (count + 2))
-    for axis, (length, size, stride) in enumerate(zip(lengths, kernel, strides, strict=True)):
+    for axis, (length, size, stride) in enumerate(zip(sizes, kernel, strides, strict=True)):
         begin, end = pads[axis], pads[axis + count]
         beyond = length + begin + end - size
         number = (-(-beyond // stride) if up else beyond // stride) + 1
@@ -172,7 +172,8 @@ def _interpolation(call: Call) -> Integers | Unrounded | None:
     before, after = (call.graph.shapes.get(name, ()) for name in (node.input[0], node.output[0]))
     if attribute(node, "mode", b"nearest") != b"linear" or len(before) != 4 or len(after) != 4:
         return None
-    if None in (*before[2:], *after[2:]) or before[:2] != after[:2]:
+    sizes = [(size, count) for size, count in zip(before, after, strict=True) if size is not None and count is not None]
+    if len(sizes) != 4 or before[:2] != after[:2]:
         return None
     mode = attribute(node, "coordinate_transformation_mode", b"half_pixel")
     if mode not in (b"asymmetric", b"align_corners"):
@@ -181,7 +182,7 @@ def _interpolation(call: Call) -> Integers | Unrounded | None:
         value = at_scale(emit, value, call.output)
     source, whole = emit.doubles(value), mode == b"asymmetric"
     for axis in (3, 2):
-        source = _along_axis(emit, source, axis, before[axis], _positions(before[axis], after[axis], mode), whole)
+        source = _along_axis(emit, source, axis, sizes[axis][0], _positions(*sizes[axis], mode), whole)
     return Integers(source if whole else emit.add("Floor", [source]), DOUBLE, value.quant)
 
 

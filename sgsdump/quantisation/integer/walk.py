@@ -262,7 +262,9 @@ class Walk:
         if name in self.plan.bounds:
             return self.plan.bounds[name]
         if name not in self.ranges:
-            raise ConfigError(f"there is no range of {name!r}, which lies inside an operator; calibrate the model again")
+            raise ConfigError(
+                f"there is no range of {name!r}, which lies inside an operator; calibrate the model again"
+            )
         return self.ranges[name].at(INT16)
 
     def _compute(self, node: NodeProto, quant: Quant, name: str, stored: str = "") -> Integers | Unrounded:
