@@ -14,24 +14,29 @@ Domains: tensors that share one type and one range, because operators only move 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.models.graph import REARRANGING, Graph, attribute
+from sgsdump.quantisation.type_rules import (
+    AVERAGE_POOLS,
+    RAW_INPUT,
+    Operator,
+    always_int16,
+    fits_uint8,
+    is_nearest,
+    keeps_scale,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 CONVOLUTIONS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-POOLS = ("MaxPool", "AveragePool")
 ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "PRelu")
 FUNCTIONS = ("Sigmoid", "Tanh")
-# What is looked up in a table of 16-bit values, and put out as one.
-TABLES = ("Sigmoid", "Softmax", "LogSoftmax")
 ARITHMETIC = ("Add", "Sub", "Mul", "Max")
 # What joins the operator before it, element by element.
 ELEMENTWISE = frozenset((*ACTIVATIONS, *FUNCTIONS, *ARITHMETIC, "Exp", "Abs"))
@@ -56,32 +61,8 @@ MOVERS = REARRANGING | {
     *("MaxPool", "GlobalMaxPool", "Dropout"),
     *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
 }
-# They copy values where mode is "nearest" (the default), and compute new ones where it is not.
-UPSAMPLERS = ("Resize", "Upsample")
-AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
-# What keeps the scale of its input, in a chain as well.
-POOLED = (*POOLS, "GlobalMaxPool", "GlobalAveragePool")
 # What others join: see ``operators``.
 HEADS = ELEMENTWISE | {"Conv", "ConvTranspose", "MaxPool", "GlobalMaxPool", *AVERAGE_POOLS}
-# An average of so many values, or more, is computed of INT16: fewer bytes' sum has 16 bits.
-MOST_UINT8 = 256
-
-
-@dataclass(frozen=True, eq=False)
-class Operator:
-    """Nodes computed as one; ``inputs`` are the variable tensors read from outside, ``outputs`` those stored."""
-
-    nodes: tuple[NodeProto, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-
-    @property
-    def head(self) -> NodeProto:
-        return self.nodes[0]
-
-    @property
-    def last(self) -> NodeProto:
-        return self.nodes[-1]
 
 
 def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
@@ -110,7 +91,7 @@ class Analysis:
     domain        tensor name -> its domain's representative.
     first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
     pictures      graph inputs that are pictures (always UINT8).
-    forced        tensors that are INT16 whatever reads them.
+    forced        tensors that are INT16 whatever reads them, each with the rule that says so.
     """
 
     graph: Graph
@@ -118,7 +99,7 @@ class Analysis:
     domain: Mapping[str, str]
     first_inputs: Mapping[str, tuple[NodeProto, ...]]
     pictures: frozenset[str]
-    forced: frozenset[str] = frozenset()
+    forced: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def stored(self) -> list[str]:
@@ -147,10 +128,10 @@ def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool
         if is_convolution(graph, node):
             first_inputs[node.input[0]] = (*first_inputs.get(node.input[0], ()), node)
     raw, pictures = pictures is not None, frozenset(pictures or ())
-    forced = _always_int16(graph, ops, first_inputs)
+    forced = dict(always_int16(graph, ops, first_inputs))
     if raw:
-        forced |= set(graph.inputs)  # values as they are, in 16 bits
-    forced -= pictures
+        forced |= dict.fromkeys(graph.inputs, RAW_INPUT)
+    forced = {name: rule for name, rule in forced.items() if name not in pictures}
     domain = _domains(graph, ops, {*pictures, *first_inputs}, forced)
     return Analysis(graph, ops, domain, first_inputs, pictures, forced)
 
@@ -158,15 +139,10 @@ def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool
 def moves_values(op: Operator) -> bool:
     """Whether an operator, other than Concat, only moves its first input's values."""
     return (
-        (op.head.op_type in MOVERS - {"Concat"} or _is_nearest(op.head))
+        (op.head.op_type in MOVERS - {"Concat"} or is_nearest(op.head))
         and len(op.nodes) == 1
         and op.inputs[:1] == tuple(op.head.input[:1])
     )
-
-
-def keeps_scale(graph: Graph, node: NodeProto) -> bool:
-    """Whether what is computed has its input's scale: averages, interpolations, maxima along an axis."""
-    return is_average(graph, node) or is_interpolation(node) or is_maximum_along(graph, node)
 
 
 def is_convolution(graph: Graph, node: NodeProto) -> bool:
@@ -239,10 +215,6 @@ def _operator(graph: Graph, chain: list[NodeProto]) -> Operator:
     return Operator(tuple(chain), tuple(dict.fromkeys(inputs)), tuple(outputs))
 
 
-def _is_nearest(node: NodeProto) -> bool:
-    return node.op_type in UPSAMPLERS and attribute(node, "mode", b"nearest") == b"nearest"
-
-
 class _Domains(dict):
     """Union-find over tensor names; ``self[name]`` is the domain's representative. ``wide``: whether a tensor whose
     type is settled is INT16."""
@@ -274,119 +246,7 @@ class _Domains(dict):
                 self._wide[root] = wide
 
 
-def _always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) -> frozenset[str]:
-    """The graph's outputs; what a table is looked up with (a sigmoid's or a softmax's input) and what it gives; what
-    an average of 256 values or more and a bilinear Resize read and put out; every Concat that cannot be UINT8.
-
-    read  what convolutions read.
-    """
-    names: set[str] = set(graph.outputs)
-    for op in ops:
-        if op.last.op_type in TABLES:
-            names.update(op.outputs[:1])
-        if looked_up(op) or is_interpolation(op.head):
-            names.update(op.inputs[:1])
-        if is_interpolation(op.head) and len(op.nodes) == 1:
-            names.update(op.outputs[:1])
-        if is_average(graph, op.head) and _averaged(graph, op.head) >= MOST_UINT8:
-            names.update([*op.inputs[:1], *op.outputs[:1]])
-    concats = {op.outputs[0]: op for op in ops if op.head.op_type == "Concat" and len(op.nodes) == 1}
-    # Of Concats of Concats the last one decides for all.
-    inner = {name for op in concats.values() if len(op.head.input) > 1 for name in op.inputs}
-    pending = [
-        op
-        for name, op in concats.items()
-        if name not in inner and len(op.head.input) > 1 and not _fits_uint8(graph, op)
-    ]
-    while pending:
-        op = pending.pop()
-        if _fits_uint8(graph, op, aligned=True):
-            # Once aligned its inputs fit; only the convolution that reads it takes INT16.
-            names.update(op.outputs if op.outputs[0] in read else ())
-            continue
-        pending.extend(concats[name] for name in op.inputs if name in concats and name not in names)
-        names.update([*op.outputs, *(name for name in op.inputs if _channels(graph, name) % 8 == 0)])
-    return frozenset(names)
-
-
-def looked_up(op: Operator) -> NodeProto | None:
-    """The node that looks an operator's stored input up in a table, perhaps after a pool, which keeps its scale."""
-    head = op.nodes[1] if op.head.op_type in POOLED and len(op.nodes) > 1 else op.head
-    return head if head.op_type in TABLES else None
-
-
-def is_interpolation(node: NodeProto) -> bool:
-    """A Resize that computes new values."""
-    return node.op_type in UPSAMPLERS and not _is_nearest(node)
-
-
-def is_average(graph: Graph, node: NodeProto) -> bool:
-    """A pool of averages, or the mean over both spatial axes, which the SDK computes alike."""
-    if node.op_type in AVERAGE_POOLS:
-        return True
-    shape = graph.shapes.get(node.input[0], ()) if node.op_type == "ReduceMean" else ()
-    return len(shape) == 4 and reduced_axes(graph, node, 4) == (2, 3)
-
-
-def is_maximum_along(graph: Graph, node: NodeProto) -> bool:
-    """A ReduceMax, which moves values, as a pool of maxima does."""
-    return (
-        node.op_type == "ReduceMax" and reduced_axes(graph, node, len(graph.shapes.get(node.input[0], ()))) is not None
-    )
-
-
-def reduced_axes(graph: Graph, node: NodeProto, rank: int) -> tuple[int, ...] | None:
-    """The axes that a reduction goes over, by its attribute or its second input; None where they are not known."""
-    axes = attribute(node, "axes")
-    if axes is None and len(node.input) > 1 and node.input[1]:
-        if node.input[1] not in graph.constants:
-            return None
-        axes = graph.value(node.input[1]).reshape(-1).tolist()
-    if not rank:
-        return None
-    return tuple(range(rank)) if axes is None else tuple(sorted(int(axis) % rank for axis in axes))
-
-
-def _averaged(graph: Graph, node: NodeProto) -> int:
-    """How many values an average takes together; of a global one whose input's size is not known, too many."""
-    if node.op_type == "AveragePool":
-        return math.prod(attribute(node, "kernel_shape"))
-    lengths = graph.shapes.get(node.input[0], (None, None, None))[2:]
-    return MOST_UINT8 if None in lengths else math.prod(length for length in lengths if length is not None)
-
-
-def _fits_uint8(graph: Graph, op: Operator, aligned: bool = False) -> bool:
-    """Whether a Concat can be UINT8: of maps along the channels it can where each input has a multiple of 16 channels
-    (of 8 where it is upsampled), or all but the last one have a multiple of 8 and the last one, not upsampled, has not;
-    along rows and columns it can unless they have an odd multiple of 8.
-
-    aligned  as the SDK's converter aligns them: up to a multiple of 8 channels.
-    """
-    shapes = [graph.shapes.get(name, ()) for name in op.head.input if name]
-    if any(len(shape) != 4 for shape in shapes) or attribute(op.head, "axis", 0) in (0, -4):
-        return True
-    channels = [_channels(graph, name) for name in op.head.input if name]
-    if attribute(op.head, "axis", 0) not in (1, -3):
-        return all(channel % 8 != 0 or channel % 16 == 0 for channel in channels)
-    channels = [-(-channel // 8) * 8 for channel in channels] if aligned else channels
-    units = [8 if _upsampled(graph, name) else 16 for name in op.head.input if name]
-    return all(channel % unit == 0 for channel, unit in zip(channels, units, strict=True)) or (
-        all(channel % 8 == 0 for channel in channels[:-1]) and channels[-1] % 8 != 0 and units[-1] == 16
-    )
-
-
-def _upsampled(graph: Graph, name: str) -> bool:
-    """Whether a tensor is what the SDK's converter makes a TILE of."""
-    return name in graph.producer and (graph.producer[name].op_type == "Tile" or _is_nearest(graph.producer[name]))
-
-
-def _channels(graph: Graph, name: str) -> int:
-    """How many channels a tensor has; 0 where that is not known."""
-    shape = graph.shapes.get(name, ())
-    return shape[1] or 0 if len(shape) > 1 else 0
-
-
-def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], forced: frozenset[str]) -> _Domains:
+def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], forced: Mapping[str, str]) -> _Domains:
     """Operators in the order in which they run join what they read to what they put out, where neither has the other
     type already; where they differ, values are requantised in between (the SDK's converter inserts a MUL there).
 
@@ -396,7 +256,7 @@ def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], force
     for op in ops:
         if op.head.op_type in ("Concat", "Max", "Min") and len(op.nodes) == 1:
             names = [*op.outputs, *op.inputs]
-            if op.outputs[0] in forced and _fits_uint8(graph, op, aligned=True):
+            if op.outputs[0] in forced and fits_uint8(graph, op, aligned=True):
                 # It can be put together as its inputs are, and be requantised after that.
                 names = [*op.inputs, *op.outputs]
             domain.join(names)

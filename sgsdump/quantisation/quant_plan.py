@@ -26,20 +26,10 @@ import numpy as np
 
 from sgsdump.errors import ConfigError
 from sgsdump.models.graph import REARRANGING, Graph, attribute
-from sgsdump.quantisation.analysis import (
-    FUNCTIONS,
-    POOLED,
-    Analysis,
-    Operator,
-    analyse,
-    is_depthwise,
-    is_interpolation,
-    keeps_scale,
-    moves_values,
-    output_axis,
-)
+from sgsdump.quantisation.analysis import FUNCTIONS, Analysis, analyse, is_depthwise, moves_values, output_axis
 from sgsdump.quantisation.scales import INT8, INT16, TINIEST_SCALE, UINT8, int16_quant, joined, uint8_quant
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.quantisation.type_rules import POOLED, Operator, is_interpolation, keeps_scale
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 

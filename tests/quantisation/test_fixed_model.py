@@ -9,7 +9,7 @@ import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.errors import ConfigError, InputError
-from sgsdump.quantisation.analysis import Analysis, Operator
+from sgsdump.quantisation.analysis import Analysis
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.float_model import serialise, simplify
 from sgsdump.quantisation.pictures import Picture, pictures_of
@@ -17,6 +17,7 @@ from sgsdump.quantisation.quant_file import Imported
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.ranges.statistics import Statistics
 from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.type_rules import Operator
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.types import Range
 

@@ -1,4 +1,5 @@
-"""Operators that the SDK's converter writes as others, with its names for what lies between.
+"""Operators that the SDK's converter writes as others, with its names for what lies between. Apart: a table of rewrites
+with tests of its own, which ``simplify`` applies.
 
 BatchNormalization: a factor and an offset per channel, ``b_MUL_output = x * b_scale`` and ``b = b_MUL_output +
 b_offset``; it is never folded into a convolution. Constants per channel minus a tensor: the tensor times -1, plus the

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.models.graph import attribute
-from sgsdump.quantisation.analysis import is_average, reduced_axes
 from sgsdump.quantisation.integer.emitter import (
     DOUBLE,
     FLOAT,
@@ -30,6 +29,7 @@ from sgsdump.quantisation.integer.emitter import (
     step,
 )
 from sgsdump.quantisation.scales import INT16
+from sgsdump.quantisation.type_rules import is_average, reduced_axes
 
 if TYPE_CHECKING:
     from onnx import NodeProto

@@ -34,7 +34,7 @@ import numpy as np
 from sgsdump.errors import ConfigError
 from sgsdump.models.graph import REARRANGING, Graph, in_model_order, mark_of, needs, reading
 from sgsdump.models.passes.lift import opset_of
-from sgsdump.quantisation.analysis import POOLED, Operator, is_convolution, moves_values, sdk_name
+from sgsdump.quantisation.analysis import is_convolution, moves_values, sdk_name
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, write_facts
 from sgsdump.quantisation.integer import rule_of
 from sgsdump.quantisation.integer.emitter import (
@@ -55,6 +55,7 @@ from sgsdump.quantisation.integer.emitter import (
     step,
 )
 from sgsdump.quantisation.scales import INT16, UINT8, int16_quant
+from sgsdump.quantisation.type_rules import POOLED, Operator
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
