@@ -16,7 +16,7 @@ EXCEPTIONS = {
     **dict.fromkeys(("cf_axpy", "cf_crelu", "cf_reorg", "cf_threshold", "cf_scale2"), NO_LAYER),
     **dict.fromkeys(("cf_eltcoeff2", "ox_rmax_hw", "ox_rsum_hw", "ox_d2s", "ox_d2s_crd"), ANOTHER_FUNCTION),
     **dict.fromkeys(("ox_slice", "ox_slice_step", "ox_softmax_w", "ox_softmax_conv", "ox_lsoftmax"), ANOTHER_FUNCTION),
-    **dict.fromkeys(("ox_exp_out", "ox_convout_out", "zp_resize"), UNKNOWN),
+    **dict.fromkeys(("ox_exp_out", "zp_resize"), UNKNOWN),
     "ox_yuv": "YUV input",
     "w_seg_ac": UNKNOWN,  # bilinear, corners aligned: one step
     "w_yolov5": "the SDK dumps a tensor in the model's order under a wrong shape",
