@@ -102,7 +102,10 @@ def read_log(path: Path, model: Model, weights: bool) -> tuple[list[QuantParam],
     graph = Graph(model.proto)
     model_names = {*graph.inputs, *graph.producer, *graph.constants}
     side = read_side_ranges(path)
-    side = SideRanges(_renamed(side.channels, model_names), _renamed(side.softmax, model_names))
+    # A fully connected layer whose own stage a Dropout's has the place of stands there by its own name.
+    layers = {node.name: node.output[0] for node in graph.nodes if is_convolution(graph, node) and node.name}
+    channels = {layers.get(name, name): each for name, each in _renamed(side.channels, {*model_names, *layers}).items()}
+    side = SideRanges({**channels, **_renamed(side.channels, model_names)}, _renamed(side.softmax, model_names))
     return read_weight_params(path, model_names) if weights else [], side
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from onnx import helper
 from small_nets import conv, model, node, weights
 
 from sgsdump.errors import FormatError
@@ -246,3 +247,14 @@ def test_groups_are_joined_in_their_order():
     assert found.min.tolist() == [0, 0, -1, 0, -2, 0] and found.max.tolist() == [1, 0, 1, 1, 1, 2]
     assert joined({"g0": Range.of(1, 2), "g1": Range.of(3, 4)}, "g{0}", 2, 2).min.tolist() == [1, 1, 3, 3]
     assert joined(ranges, "c_conv#{0}_output#{0}", 4, 1) is None
+
+
+def test_the_channels_of_a_layer_stand_by_its_name_where_its_stage_has_another(tmp_path):
+    """As after a Dropout in place, whose stage has the place of the InnerProduct's."""
+    gemm = helper.make_node("Gemm", ["x", "w"], ["fc_xx"], name="fc")
+    net = model([gemm], {"w": np.ones((3, 2), np.float32)}, {"x": (1, 3)}, ["fc_xx"])
+    path = tmp_path / "tensor_min_max.txt"
+    path.write_text("Name:fc_xx, min: -1.0, max: 1.0;\n")
+    (tmp_path / "tensor_chn.txt").write_text(CHN.replace("f1#22", "fc#53"))
+    _, side = read_log(path, net, weights=False)
+    assert side.channels["fc_xx"].max.tolist() == [1.0, 3.0]
