@@ -339,16 +339,11 @@ class Measures:
 
 def _is_rgba_stream(values: Values, tensor: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether a quantised picture of three channels is the beginning of one of four, the fourth of each pixel 0: what
-    the SDK writes of an RGBA input with eliminateGarbage."""
+    the SDK writes of an RGBA input with eliminateGarbage. A flat one may be a picture."""
     array, quant = values.array, tensor.info.quant
     count = math.prod(shape)
-    if (
-        quant is None
-        or len(shape) != 4
-        or shape[-1] != _COLOURS
-        or not count // (_COLOURS + 1) >= _PIXELS
-        or array.size < count
-    ):
+    is_picture = (len(shape) == 4 and shape[-1] == _COLOURS) or (len(shape) == 1 and count % _COLOURS == 0)
+    if quant is None or not is_picture or not (_COLOURS + 1) * _PIXELS <= count <= array.size:
         return False
     flat = np.ravel(array)[:count]
     return bool((flat[3::4] == flat[3]).all() and (flat[:3] != flat[3]).any())
