@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from sgsdump.comparison.metrics import Sums
     from sgsdump.models.model import Model
     from sgsdump.quantisation.calibration import Calibration
-    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, SensitivityAnalysis
+    from sgsdump.quantisation.trials.plan_trial import Domain
+    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, LayerSensitivity, SensitivityAnalysis, Totals
 
 MEASURED = 16
 # The demo's trained net, with another channel of another tensor made loud in each.
@@ -120,10 +121,24 @@ def ranked(net: Net, level: str, runs: int, seed: int) -> tuple[int, list[Run]]:
             (Path(folder) / f"{number:03}{Path(path).suffix}").symlink_to(Path(path).resolve())
         calibration = calibrate(model, PictureFeeds(folder, None, specs, config), config, level)
         feeds = list(labelled(PicturePairs(folder, None, specs, config, None)))
-    trial = SensitivityAnalysis(model, calibration.ranges, config, per_channel=level != "L1")
+
+    class Kept(SensitivityAnalysis):
+        """Keeps the sums of the outputs with each domain alone at 8 bits, so that a picture is measured once for all
+        draws."""
+
+        def _sensitivity(self, domain: Domain, lowered: Totals, *others: Any) -> LayerSensitivity:
+            alone[-1].append({name: lowered[name] for name in self.judged})
+            return super()._sensitivity(domain, lowered, *others)
+
+    alone: list[list[dict[str, Sums]]] = []
+    trial = Kept(model, calibration.ranges, config, per_channel=level != "L1")
+    for feed in feeds:
+        alone.append([])
+        trial.measure([feed])
+    brings = [list(of_domain) for of_domain in zip(*alone)]
     truth = intervened(model, calibration, trial, feeds)
     rng = np.random.default_rng((seed, 1))
-    return len(trial.trial.domains), [_run(trial, truth, feeds, rng) for _ in range(runs)]
+    return len(trial.trial.domains), [_run(brings, truth, rng.permutation(len(feeds))) for _ in range(runs)]
 
 
 def intervened(
@@ -155,15 +170,10 @@ def intervened(
 
 
 def _run(
-    trial: SensitivityAnalysis,
-    truth: Sequence[Sequence[dict[str, Sums]]],
-    feeds: Sequence[LabelledPictureFeed],
-    rng: np.random.Generator,
+    measured: Sequence[Sequence[dict[str, Sums]]], truth: Sequence[Sequence[dict[str, Sums]]], order: np.ndarray
 ) -> Run:
-    order = rng.permutation(len(feeds))
     drawn, held_out = order[:MEASURED], order[MEASURED:]
-    measurement = trial.measure([feeds[index] for index in drawn])
-    brings = np.array([sensitivity.brings for sensitivity in measurement.sensitivities])
+    brings = _errors(measured, drawn)
     true = _errors(truth, held_out)
     halves = [_errors(truth, half) for half in (held_out[::2], held_out[1::2])]
     return Run(

@@ -142,6 +142,9 @@ def run(args: argparse.Namespace) -> int:
     found = findings_of(verdicts, measurement, exact, limits) if exact else ()
     if options.json:
         replace_text(options.json, advice_json(verdicts, written, measurement, exact, found))
+    all_wide = config.conv_format == "ALL_INT16"
+    if all_wide:
+        print(f"{options.input_config} has input_format=ALL_INT16: nothing is left to raise. From all at 8 bits:")
     for line in first_lines(found):
         print(line)
     print(advice_table(verdicts))
@@ -149,7 +152,9 @@ def run(args: argparse.Namespace) -> int:
     print(advice_verdict(verdicts, written, limits, measurement, exact, rows), end="")
     for word, others in RaisedInputs(analysis).beside(written).items():
         print(f"warning: {wider(word, others)}")
-    if config.conv_format or config.tensor_arrays:
+    if all_wide and written:
+        print(f"To raise these alone, take input_format=ALL_INT16 out of {options.input_config}.")
+    elif config.conv_format or config.tensor_arrays:
         print(
             f"{options.input_config} has a [CONV_CONFIG] already: the advice starts from all at 8 bits and replaces it."
         )

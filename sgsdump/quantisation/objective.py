@@ -63,7 +63,7 @@ def left_out_outputs(proto: ModelProto, judged: Container[str]) -> dict[str, str
     reasons = {}
     for name in graph.outputs:
         if name in picked:
-            reasons[name] = "of indices or picked by them, which is no objective"
+            reasons[name] = "which holds indices, or what they pick"
         elif watched.get(name, name) not in judged:
             reasons[name] = "whose error cannot be measured (its shape changes with the values, or it is no number)"
     return reasons

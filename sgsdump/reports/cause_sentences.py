@@ -93,7 +93,8 @@ def _cause(finding: Finding) -> str:
     return (
         f"{'Most' if part else 'The largest part'} of it arises {at}: at 16 bits alone it gives back "
         f"{percent(max(figures['gives_back'], 0.0))} of the output error, at 8 bits alone it brings "
-        f"{percent(figures['brings'])}"
+        f"{percent(figures['brings'])} (its own error is {figures['own']:.3g}, what it inherits "
+        f"{figures['inherited']:.3g})"
     )
 
 
@@ -101,7 +102,11 @@ def _short_cause(finding: Finding) -> str:
     figures = finding.figures
     if finding.facts["reason"] == "picture":
         return f"{finding.layer} ({finding.op_type}), which reads the picture, {percent(figures['brings'])}"
-    return f"the input {finding.facts['input']} of {finding.layer} ({finding.op_type}), {percent(figures['brings'])}"
+    back = f"gives back {percent(figures['gives_back'])}, " if figures["gives_back"] > 0 else ""
+    return (
+        f"the input {finding.facts['input']} of {finding.layer} ({finding.op_type}), which alone {back}"
+        f"brings {percent(figures['brings'])}"
+    )
 
 
 def percent(share: float) -> str:

@@ -22,7 +22,7 @@ from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, within_a_step
 from sgsdump.reports.cause_sentences import conv_config
-from sgsdump.reports.diagnosis import Diagnosis, LayerReach, steps, verdict
+from sgsdump.reports.diagnosis import FIXED, LEVEL, PLAN, YOU, Diagnosis, LayerReach, steps, verdict
 from sgsdump.reports.report import BLOB, PLAIN, Context, Layer, Plan, Report, Tradeoff, report_of
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
@@ -46,7 +46,7 @@ def report_of_diagnosis(
     report = report_of(comparison, diagnosis.limits, context, steps(diagnosis))
     layers = _with_measured(report.layers, diagnosis)
     good = diagnosis.good and bool(diagnosis.share.convolutions)
-    return replace(report, verdict=verdict(diagnosis, comparison), layers=layers, good=good)
+    return replace(report, verdict=verdict(diagnosis, comparison), layers=layers, good=good, first="")
 
 
 def diagnosed(
@@ -65,8 +65,11 @@ def diagnosed(
             largest = row.details.largest_error
             within = within_a_step(row.sums, largest, float(tensor.quant.scale), span)
             layers[row.name] = LayerReach(span, largest, within)
+    left_out = left_out_outputs(proto, outputs.outputs)
     past = tuple(
-        row.name for row in comparison.past(limits) if row.name not in layers or not layers[row.name].resolution
+        row.name
+        for row in comparison.past(limits)
+        if row.name not in left_out and (row.name not in layers or not layers[row.name].resolution)
     )
     found = advice.causes if advice is not None else ()
     labels = {name: f"{name} (for {output})" for output, name in watched_by_output(proto).items() if name != output}
@@ -77,10 +80,10 @@ def diagnosed(
         integer_share(subject.float_model, facts),
         _raised_by(subject, advice),
         labels,
-        left_out_outputs(proto, outputs.outputs),
+        left_out,
         layers,
         past,
-        len(comparison.rows),
+        sum(row.name not in left_out for row in comparison.rows),
         _fed_by(Graph(proto), found[0].facts["input"]) if found else frozenset(),
     )
 
@@ -102,12 +105,12 @@ def _raised_by(subject: Subject, advice: MeasuredAdvice | None) -> dict[str, lis
     words = RaisedInputs(analysis).inputs_of(subject.config.tensor_arrays) if subject.config.tensor_arrays else ()
     users = {analysis.domain[name] for name in words}
     everything = (subject.config.conv_format or "") not in ("", "ALL_UINT8")
-    by: dict[str, list[str]] = {"you": [], "the calibration level": [], "the fixed model": []}
+    by: dict[str, list[str]] = {YOU: [], LEVEL: [], FIXED: []}
     for name in raised:
         of_user = everything or analysis.domain[name] in users
-        by["you" if of_user else "the calibration level" if subject.made else "the fixed model"].append(name)
+        by[YOU if of_user else LEVEL if subject.made else FIXED].append(name)
     forced = [name for name in analysis.first_inputs if analysis.domain[name] in analysis.forced_domains]
-    return {**by, "the plan of types": forced}
+    return {**by, PLAN: forced}
 
 
 def report_of_repair(

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from sgsdump.tuning.measured_advice import MeasuredAdvice
 
 MOST_NAMED = 4
+# Who raised an input.
+YOU, LEVEL, FIXED, PLAN = "you", "the calibration level", "the fixed model", "the plan of types"
 MEASURED = ("own", "inherited", "in_all", "brings", "gives_back")
 
 
@@ -194,7 +196,7 @@ def _on_integers(diagnosis: Diagnosis) -> Iterator[str]:
         yield "Not judged: no weight became an integer, so all of the network runs in float32 here."
     elif not share.whole:
         kinds = listed([f"{count} {kind}" for kind, count in share.floats.items()], MOST_NAMED)
-        macs = f" and {percent(share.macs)} of its multiplications" if share.macs is not None else ""
+        macs = f" and {percent(share.macs)} of the multiplications" if share.macs is not None else ""
         yield (
             f"Judged: {percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32, which "
             f"says nothing of the chip."
@@ -219,8 +221,10 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
         names = advice.config_names if advice is not None else ()
         has = f"; the fixed model has {listed(names, MOST_NAMED)} at INT16 already" if names else ""
         of = "" if share.whole else " of what became integers"
-        copy = conv_config(names) if names else ""
-        yield Step(f"Nothing more has to be raised to INT16{of}: no output has {limits}{has}.", copy)
+        of_others = any(raised for who, raised in diagnosis.raised_by.items() if who not in (YOU, PLAN))
+        copy = conv_config(names) if names and of_others else ""  # what you wrote is there already
+        more = " more" if names else ""
+        yield Step(f"Nothing{more} has to be raised to INT16{of}: no output has {limits}{has}.", copy)
         return
     if advice is None:
         yield Step(f"An output has {limits}, and there is no convolution that could be raised to INT16.")
@@ -238,9 +242,10 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
     limits, promise = diagnosis.limits, advice.promise
     before, pictures = output_error(advice.outputs.sums), counted(len(advice.outputs.pictures), "picture")
     if promise is not None:
+        more = "more " if advice.measured.raised else ""
         state = "within the limits" if promise.outputs.good(limits) else f"still {_past(promise.outputs, limits)}"
         yield Step(
-            f"Put this into input_config.ini and calibrate again: with {counted(len(advice.new), 'more input')} of "
+            f"Put this into input_config.ini and calibrate again: with {counted(len(advice.new), f'{more}input')} of "
             f"convolutions at INT16 the outputs' error goes from {before:.4f} to {promise.error:.4f}, {state} (in the "
             f"hardware's integers, {pictures}; the float approximation that ranked them foresaw "
             f"{promise.foreseen:.4f} on {counted(len(advice.measured.pairs), 'picture')}, where the integers give "

@@ -12,6 +12,7 @@ import numpy as np
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.details import Details
 from sgsdump.comparison.distribution import pair_ranges
+from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.metrics import sqnr
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
@@ -21,6 +22,7 @@ from sgsdump.reports.sentences import Step, next_steps, trouble, verdict, why
 from sgsdump.tensors.tensor import Quant, TensorInfo
 from sgsdump.tensors.types import Range
 
+_WHERE = ("argument", "cause", "another tensor", "not finite", "channel")
 BLOB = "Caffe blob"  # among the attributes of an operator: the blob that its tensor is a stage of
 
 
@@ -155,6 +157,8 @@ class Report:
     left_out  the layers that were not compared, and why.
     limits    thresholds by metric (``cos``, ``rmse``, ``mse``, ``sqnr``), for the lines in the chart.
     good      the verdict in one word; None: whether no layer fails.
+    first     the layer to show first, that of the first finding; "" for the steepest one.
+    by_flow   it is known which layers feed which; else layers stand in the order of the file.
     """
 
     title: str
@@ -167,6 +171,8 @@ class Report:
     limits: Mapping[str, float] = field(default_factory=dict)
     facts: Sequence[tuple[str, str]] = ()
     good: bool | None = None
+    first: str = ""
+    by_flow: bool = True
 
 
 def report_of(
@@ -194,7 +200,15 @@ def report_of(
             for side, notes in (("sample", comparison.sample_notes), ("benchmark", comparison.benchmark_notes))
             for note in notes
         ),
+        first=_first(comparison, thresholds),
+        by_flow=comparison.completeness.by_flow,
     )
+
+
+def _first(comparison: Comparison, thresholds: Thresholds) -> str:
+    """The layer of the first finding that says where."""
+    where = (finding.layer for finding in findings_of(comparison, thresholds) if finding.kind in _WHERE)
+    return next((name for name in where if name), "")
 
 
 def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) -> tuple[Layer, ...]:

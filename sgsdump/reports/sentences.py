@@ -357,7 +357,7 @@ def _on_statistics(comparison: Comparison) -> Iterator[str]:
 
 def _named(finding: Finding) -> str:
     name = shortened(finding.layer, LONGEST)
-    return f"{name} ({finding.op_type})" if finding.op_type else name
+    return f"{name} ({finding.op_type})" if finding.op_type not in ("", finding.layer) else name
 
 
 def _all_equal(comparison: Comparison) -> tuple[str, ...]:
@@ -390,8 +390,9 @@ def next_steps(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> t
     if not comparison.past(thresholds):
         return (Step("Nothing has to be raised to INT16: every layer is within the thresholds."),)
     tune = "Let sgsdump find, by simulation, the convolutions that deserve INT16; it writes the [CONV_CONFIG] for them."
+    below = ", all below them inherit it" if comparison.completeness.by_flow else " most, in the order of the file"
     return (
-        Step("Select the layers marked with a triangle: there the error rises, all below them inherit it."),
+        Step(f"Select the layers marked with a triangle: there the error rises{below}."),
         Step(tune, "sgsdump tune -m float.onnx -i pictures --input-config input_config.ini -o tuned"),
     )
 
@@ -472,7 +473,7 @@ def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, .
 
 def label(row: Row) -> str:
     """``3.conv1 (CONV_2D)``: the layer's place in the network, its name and its operator."""
-    return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type else "")
+    return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type not in ("", row.name) else "")
 
 
 def argument_lines(comparison: Comparison) -> Iterator[str]:
@@ -519,7 +520,7 @@ def _left_out(row: Row) -> str:
 def _label_in_prose(row: Row, blob: str) -> str:
     """The layer, by its Caffe blob where it is a stage of one; then its stage and its operator."""
     name, stage = (row.name, row.stage) if blob == row.name else (blob, row.name)
-    beside = [shortened(text, LONGEST) for text in (stage, row.op_type) if text]
+    beside = [shortened(text, LONGEST) for text in (stage, row.op_type) if text and text != name]
     return f"{shortened(name, LONGEST)} ({', '.join(beside)})" if beside else shortened(name, LONGEST)
 
 

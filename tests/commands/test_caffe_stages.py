@@ -9,6 +9,7 @@ from picture_folder import write_pictures
 
 from sgsdump.cli import main
 from sgsdump.commands.sdk.files import find
+from sgsdump.comparison.compare import compare
 from sgsdump.comparison.distribution import distributions, layers, pair_ranges
 from sgsdump.dumps.io import open_dump
 from sgsdump.models.model import open_model, read_stages
@@ -16,6 +17,8 @@ from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
+from sgsdump.reports.command_reports import attributes_of
+from sgsdump.reports.report import Context, report_of
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges
 
@@ -175,6 +178,13 @@ def test_a_blob_that_no_tensor_is_called_is_its_last_stage(net, capsys):
     assert find(dump, "conv2_xx").name == "conv2_xx"
 
 
-def test_the_verdict_names_the_blob_and_its_stage(net, capsys):
-    assert main(["diagnose", *NET, "--quant-level", "L1", "-o", "found"]) == 0
-    assert "conv1 (conv1_xx_xx_xx, RELU)" in capsys.readouterr().out
+def test_the_verdict_names_the_blob_and_its_stage(net):
+    assert main(["calibrate", *NET, "-o", "fixed.onnx"]) == 0
+    (net / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
+    assert main(["simulate", "-m", "fixed.onnx", "-t", "Fixed", "-i", "pictures/0.png"]) == 0
+    assert main(["dump", *DUMP]) == 0
+    fixed, reference = open_dump("sigma_outtensor_dump.bin"), open_dump("ref.bin")
+    attributes = attributes_of(open_model(net / "net.prototxt", net / "net.caffemodel"))
+    context = Context(fixed, reference, attributes=attributes)
+    lines = report_of(compare(fixed, reference, details=True), context=context).verdict
+    assert any("conv1 (conv1_xx_xx_xx)" in line for line in lines), lines

@@ -63,10 +63,10 @@ def test_calibrate_writes_the_files_of_one_process(folder, dask_cluster):
 @pytest.mark.parametrize("words", [["--rates", "0.6,0.8"], ["--metric", "metric.py:same", "--target", "error<=0.01"]])
 def test_tune_writes_the_files_of_one_process(folder, dask_cluster, words):
     command = ["tune", *GIVEN, *words]
-    assert main([*command, "-o", "alone"]) == 0
+    assert main([*command, "-o", "one_process"]) == 0
     assert main([*command, "-o", "many", "--scheduler", dask_cluster.scheduler_address]) == 0
-    assert contents(folder / "alone") == contents(folder / "many")
-    alone, many = (json.loads((folder / name / "progress.json").read_text()) for name in ("alone", "many"))
+    assert contents(folder / "one_process") == contents(folder / "many")
+    alone, many = (json.loads((folder / name / "progress.json").read_text()) for name in ("one_process", "many"))
     assert alone["plans"] == many["plans"] and alone["sensitivities"] == many["sensitivities"]
 
 
@@ -75,7 +75,7 @@ def test_tune_goes_on_when_a_worker_is_killed(folder, mortal_cluster, monkeypatc
     from sgsdump.tuning.plan_scores import PlanScores
 
     command = ["tune", *GIVEN, "--rates", "0.6,0.8"]
-    assert main([*command, "-o", "alone"]) == 0
+    assert main([*command, "-o", "one_process"]) == 0
     measure, victims = PlanScores.measure, []
 
     def killing(self, plans):
@@ -87,7 +87,7 @@ def test_tune_goes_on_when_a_worker_is_killed(folder, mortal_cluster, monkeypatc
     monkeypatch.setattr(PlanScores, "measure", killing)
     assert main([*command, "-o", "many", "--scheduler", mortal_cluster.scheduler_address]) == 0
     assert victims
-    assert contents(folder / "alone") == contents(folder / "many")
+    assert contents(folder / "one_process") == contents(folder / "many")
 
 
 def _pids(dask_cluster):
@@ -205,13 +205,13 @@ def test_diagnose_writes_the_files_of_one_process(tmp_path, monkeypatch, dask_cl
     command = (
         "diagnose -m digits.onnx -i pictures --input-config input_config.ini --pictures 3 --quant-level L3".split()
     )
-    assert main([*command, "-o", "alone"]) == 0
+    assert main([*command, "-o", "one_process"]) == 0
     alone = capsys.readouterr().out
     assert main([*command, "-o", "many", "--scheduler", dask_cluster.scheduler_address]) == 0
-    assert capsys.readouterr().out == alone.replace("alone", "many")
-    assert contents(tmp_path / "alone" / "log") == contents(tmp_path / "many" / "log")
+    assert capsys.readouterr().out == alone.replace("one_process", "many")
+    assert contents(tmp_path / "one_process" / "log") == contents(tmp_path / "many" / "log")
     for name in ("report.html", "layers.csv", "layers.json", "fixed.onnx", "input_config.ini"):
-        assert (tmp_path / "alone" / name).read_bytes() == (tmp_path / "many" / name).read_bytes(), name
+        assert (tmp_path / "one_process" / name).read_bytes() == (tmp_path / "many" / name).read_bytes(), name
 
 
 def test_histogram_draws_the_pictures_of_one_process(dumps, dask_cluster, capsys):

@@ -19,10 +19,15 @@ def test_where_a_softmax_makes_an_output_its_input_is_judged(softmax, behind):
     assert watched_tensors(net.proto) == ["logits"]
 
 
-@pytest.mark.parametrize("behind", ["Relu", "Mul", "ArgMax"])
+@pytest.mark.parametrize("behind", ["Relu", "Mul"])
 def test_what_computes_behind_a_softmax_is_judged_itself(behind):
     nodes = [node("Softmax", ["x"], "prob"), node(behind, ["prob"], "out")]
     assert watched_tensors(model(nodes, {}, {"x": (1, 4)}, ["out"]).proto) == ["out"]
+
+
+def test_places_are_no_objective_and_what_they_are_picked_from_is_judged():
+    nodes = [node("Softmax", ["x"], "prob"), node("ArgMax", ["prob"], "out")]
+    assert watched_tensors(model([node("Relu", ["d"], "x"), *nodes], {}, {"d": (1, 4)}, ["out"]).proto) == ["x"]
 
 
 def test_each_tensor_is_judged_once():

@@ -39,7 +39,8 @@ def figure_of(result: Pareto) -> Figure:
         axes.set_xlabel("bytes of the weights, 1 = all at 16 bits")
         axes.grid(True, which="major", color="0.92")
         axes.set_axisbelow(True)
-        axes.legend(fontsize=9)
+    left.legend(fontsize=9, loc="lower left")  # small plans have large errors
+    right.legend(fontsize=9)
     return figure
 
 

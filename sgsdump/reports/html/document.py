@@ -45,6 +45,7 @@ MANY_LAYERS = 200
 CHANNELS = 32
 MOST_TRIED = 3000
 MOST_SCALES = 4
+_RISES = {True: "the error rises here", False: "the error rises here, in the order of the file"}
 # What would end the script element, or a line of it in old readers of JSON.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
@@ -54,10 +55,12 @@ def render(report: Report) -> str:
     style, script = "".join(map(_part, STYLES)), _script()
     figures = [layer.figures for layer in report.layers]
     expected = sum(entry.expected for entry in report.left_out)
+    measured = any(f.gives_back is not None for f in figures)
     return _template().render(
         report=report,
         bars=[round(share * BAR, 1) for share in bar_shares([f.rmse for f in figures])],
-        measured=any(f.gives_back is not None for f in figures),
+        measured=measured,
+        here="the outputs' error arises here" if measured else _RISES[report.by_flow],
         counts=Counter(layer.verdict for layer in report.layers),
         long_numbers=any(len(number(v)) > ROOM for f in figures for v in (f.rmse, f.mse, f.rise)),
         op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
@@ -73,7 +76,8 @@ def render(report: Report) -> str:
 
 def document(report: Report) -> dict[str, Any]:
     """The script's data: ``layers`` in depth order, each with its figures in full precision (NaN and infinity as
-    texts), and ``details``, whose counts and curves are rounded to what can be seen: three or four digits."""
+    texts), and ``details``, whose counts and curves are rounded to what can be seen: three or four digits; ``flow``
+    tells whether it is known what feeds what, ``first`` which layer is shown first."""
     indices: dict[str, int] = {}
     for index, layer in enumerate(report.layers):
         indices.setdefault(layer.name, index)
@@ -82,6 +86,8 @@ def document(report: Report) -> dict[str, Any]:
         "layers": [_layer(layer, indices, bins) for layer in report.layers],
         "limits": {name: _figure(limit) for name, limit in report.limits.items()},
         "tradeoff": _tradeoff(report.tradeoff) if report.tradeoff else None,
+        "flow": report.by_flow,
+        "first": indices.get(report.first),
     }
 
 

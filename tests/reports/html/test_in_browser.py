@@ -204,3 +204,26 @@ PIXELS = """
 const canvas = document.querySelector("canvas");
 return new Set(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data).size;
 """
+
+
+def test_without_a_dataflow_nothing_is_inherited(opened):
+    page = opened(replace(report(NAMES), by_flow=False))
+    titles = " ".join(title.text for title in page.find_elements("css selector", "#selected h3"))
+    assert "Values" in titles and "Where" not in titles.replace("Where it sits", "")
+    assert "nherited" not in find(page, "#selected").text and "Fed by" not in find(page, "#selected").text
+    assert "in the order of the file" in find(page, "#depth .legend").text
+    assert not page.find_elements("css selector", ".walk")
+
+
+def test_the_layer_that_the_headline_names_is_shown_first(opened):
+    assert selected(opened(replace(report(NAMES), first=NAMES[7]))) == NAMES[7]
+
+
+def test_names_can_be_read_beside_what_was_measured(opened):
+    shown_report = report(NAMES)
+    figures = replace(shown_report.layers[0].figures, own_error=0.1, inherited=0.2, brings=0.3, gives_back=0.4)
+    page = opened(
+        replace(shown_report, layers=(replace(shown_report.layers[0], figures=figures), *shown_report.layers[1:]))
+    )
+    assert find(page, "#table tbody .name").size["width"] > 60
+    assert find(page, "th[data-key=gives_back]").is_displayed()

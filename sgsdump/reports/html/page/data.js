@@ -22,5 +22,6 @@ for (const layer of layers) for (const source of layer.sources) layers[source].f
 // Where the error arises: measured, or by figures alone.
 const measuredHere = layers.some((layer) => layer.known.has("gives_back"));
 const WHERE = measuredHere ? "gives_back" : "rise";
-const HERE = measuredHere ? "the outputs' error arises here" : "the error rises here";
+const RISES = data.flow ? "the error rises here" : "the error rises here, in the order of the file";
+const HERE = measuredHere ? "the outputs' error arises here" : RISES;
 const limits = Object.fromEntries(Object.entries(data.limits).map(([name, limit]) => [name, number(limit)]));

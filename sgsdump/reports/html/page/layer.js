@@ -3,8 +3,9 @@ function drawLayer(layer) {
   const box = $("selected"),
     d = layer.details,
     focus = box.contains(document.activeElement) ? document.activeElement.dataset.walk : null;
-  box.replaceChildren(headingOf(layer), typeOf(layer), figuresOf(layer), ...shareOf(layer));
-  drawNeighbours(box, layer);
+  // Where it is not known what feeds what, nothing is inherited from anywhere.
+  box.replaceChildren(headingOf(layer), typeOf(layer), figuresOf(layer), ...(data.flow ? shareOf(layer) : []));
+  if (data.flow) drawNeighbours(box, layer);
   box.append(factsOf(layer));
   if (d) drawDetails(box, layer, d);
   else box.append(el("p", { class: "legend" }, "Of this layer the report has no more than these figures."));

@@ -2,8 +2,8 @@
 const MOST_NEIGHBOURS = 4;
 
 function drawNeighbours(box, layer) {
-  const before = neighbours(layer.sources, "the net's input"),
-    after = neighbours(layer.feeds, "nothing that was compared");
+  const before = neighbours(layer.sources, "no compared layer"),
+    after = neighbours(layer.feeds, "no compared layer");
   const here = el("div", {}, el("div", { class: `here is-${layer.verdict}` }, ...labelOf(layer)));
   const links = svg("svg", { "aria-hidden": "true" });
   const graph = el(

@@ -17,10 +17,11 @@ function select(place, asked = false) {
   }
 }
 
-// The address may name a layer; else the worst that fails and in which the error rises.
+// The address may name a layer; else the one that the first finding names; else the worst in which the error rises.
 function selectFirst() {
   const asked = /^#layer-(\d+)$/.exec(location.hash);
   if (asked && layers[asked[1]]) return select(Number(asked[1]));
+  if (layers[data.first]) return select(data.first);
   const unknown = measuredHere ? -1 : Infinity;
   const rise = (layer) => (Number.isFinite(layer[WHERE]) ? layer[WHERE] : unknown);
   const worst = (a, b) =>
