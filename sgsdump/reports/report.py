@@ -213,7 +213,7 @@ def _first(comparison: Comparison, thresholds: Thresholds) -> str:
 
 def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) -> tuple[Layer, ...]:
     """A layer of each row, in the rows' order."""
-    jumps = {id(row) for row in comparison.jumps}
+    jumps = {id(row) for row in comparison.jumps} if len(comparison.rows) > 1 else set()
     range_names = pair_ranges([row.names[-1] for row in comparison.rows], context.ranges)
     layers = []
     for row in comparison.rows:

@@ -191,7 +191,10 @@ def verdict(
         if past
         else f"None of {compared} is bad ({thresholds})"
     )
-    sentences = [*head, f"{first}; the worst is {label(worst)}, {figures_text(worst)}."]
+    which = "; the worst is"
+    if count == 1:
+        first, which = f"The only compared layer is {f'bad ({thresholds})' if past else 'good'}", ":"
+    sentences = [*head, f"{first}{which} {label(worst)}, {figures_text(worst)}."]
     jumps = _rising(comparison, findings)
     if jumps:
         if comparison.completeness.by_flow:
@@ -466,7 +469,7 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
 
 def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, ...]:
     """The rows whose error rises most, for want of a place that is known better; not those that hold whole numbers."""
-    if any(finding.kind == "cause" and finding.evidence != "by figures" for finding in findings):
+    if len(comparison.rows) < 2 or any(f.kind == "cause" and f.evidence != "by figures" for f in findings):
         return ()
     return tuple(row for row in comparison.jumps if row.indices is None and not is_rounding(row))[:MOST_JUMPS]
 
