@@ -167,5 +167,5 @@ def test_one_layer_is_spoken_of_as_one():
     values = np.random.default_rng(0).normal(0, 1, (4, 8, 8)).astype(np.float32)
     sides = [Dump([Record("out", 0, 0, "Conv", Tensor.of("only", v))]) for v in (values, values + np.float32(0.01))]
     lines = verdict(sgsdump.compare(*sides))
-    assert lines[-1].startswith("The only compared layer is good: only, COS 0.99")
+    assert lines[-1].startswith("The only compared layer is good: only (Conv), COS 0.99")
     assert not any("rises" in line for line in lines)
