@@ -200,6 +200,7 @@ def report_of(
             for side, notes in (("sample", comparison.sample_notes), ("benchmark", comparison.benchmark_notes))
             for note in notes
         ),
+        good=None if comparison.is_complete else False,
         first=_first(comparison, thresholds),
         by_flow=comparison.completeness.by_flow,
     )

@@ -184,7 +184,8 @@ def verdict(
         return ("No compared layer holds any values.",)
     compared = f"{count} compared layers{f' (of {of})' if of > count else ''}"
     if not worst.error:
-        done = () if any(map(_is_by_statistics, comparison.rows)) else ("There is nothing to repair.",)
+        told = comparison.is_complete and not any(map(_is_by_statistics, comparison.rows))
+        done = ("There is nothing to repair.",) if told else ()
         return (*head, *_all_equal(comparison), *done)
     first = (
         f"{len(past)} of {compared} {'is' if len(past) == 1 else 'are'} bad ({thresholds})"
