@@ -147,7 +147,10 @@ def _by_value(first: Difference, source: str) -> Finding:
 def _arguments(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[Finding]:
     if plain(sample.kind) != plain(benchmark.kind) or (call.outputs and not any(map(differs, call.outputs))):
         return
-    for name in dict.fromkeys([*benchmark.arguments, *sample.arguments]):
+    both = [name for name in benchmark.arguments if name in sample.arguments]
+    # Another tool's words for the operator, Relu and ReLU, come with arguments of that tool's own.
+    names = dict.fromkeys([*benchmark.arguments, *sample.arguments]) if sample.kind == benchmark.kind else both
+    for name in names:
         values = [side.arguments.get(name) for side in (sample, benchmark)]
         if name.rpartition(".")[2] in _NO_EFFECT or _are_equal(*values):
             continue

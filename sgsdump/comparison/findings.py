@@ -118,13 +118,8 @@ def _causes(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]
         return
     if by_value is not None and (by_value in bad or not bad or by_value.integers is not None):
         yield _cause(by_value, "by value", inputs=_inputs_of(by_value, comparison))
-    chosen = [by_value] if by_value is not None else []
-    for row in _arising(comparison, bad):
-        if row not in chosen:
-            chosen.append(row)
-            yield _cause(row, "by figures")
-        if len(chosen) == MOST:
-            return
+    explained = by_value is not None or any(finding.kind == "argument" for finding in comparison.causes[:1])
+    yield from (_cause(row, "by figures") for row in ([] if explained else _arising(comparison, bad)[:MOST]))
 
 
 def _is_past_by_figures(row: Row, thresholds: Thresholds) -> bool:

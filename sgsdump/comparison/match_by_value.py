@@ -65,12 +65,15 @@ def pairs_by_value(
     for _, a, b in equal.values():
         holders.setdefault(id(a.record), b.record)
         holders.setdefault(id(b.record), a.record)
-    reasons = {**settled.reasons, **unclear}
+    reasons, expected = {**settled.reasons, **unclear}, set(settled.expected)
     for held, side in ((sample_groups, "benchmark"), (benchmark_groups, "sample")):
         for item in (item for group in held.values() for item in group):
             if id(item.record) not in paired:
-                reasons[id(item.record)] = _why(item.record, holders.get(id(item.record)), side)
-    return replace(settled, pairs=(*settled.pairs, *pairs), reasons=reasons)
+                holder = holders.get(id(item.record))
+                reasons[id(item.record)] = _why(item.record, holder, side)
+                if holder is not None:  # its values were compared
+                    expected.add(id(item.record))
+    return replace(settled, pairs=(*settled.pairs, *pairs), reasons=reasons, expected=frozenset(expected))
 
 
 def _held(dump: Dump, inputs: bool, settled: Settled, side: str, unclear: dict[int, str]) -> dict[int, list[Held]]:

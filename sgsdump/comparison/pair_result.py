@@ -295,7 +295,7 @@ class Measures:
             a, b = without_alignment(a, b, pair.parts)
             notes.append(f"without the zeros that align its {len(pair.parts)} parts")
         if pair.benchmark.io == "in" and self.crop:
-            if _is_rgba_stream(a, sample) and not _is_rgba_stream(b, benchmark):
+            if _is_rgba_stream(a, sample, b.array.shape):
                 raise ValuesError(RGBA_STREAM, tensor=pair.sample.name)
             a, b, cropped = without_overallocation(a, b)
             notes.append(cropped)
@@ -337,14 +337,13 @@ class Measures:
         )
 
 
-def _is_rgba_stream(values: Values, tensor: Tensor) -> bool:
+def _is_rgba_stream(values: Values, tensor: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether a quantised picture of three channels is the beginning of one of four, the fourth of each pixel 0: what
-    the SDK writes of an RGBA input with eliminateGarbage."""
+    the SDK writes of an RGBA input with eliminateGarbage. A flat one may be a picture."""
     array, quant = values.array, tensor.info.quant
-    if quant is None or quant.dtype is None or tensor.info.shape is None or len(tensor.info.shape) != 4:
-        return False
-    count = math.prod(tensor.info.shape)
-    if tensor.info.shape[-1] != _COLOURS or not count // (_COLOURS + 1) >= _PIXELS or array.size < count:
+    count = math.prod(shape)
+    is_picture = (len(shape) == 4 and shape[-1] == _COLOURS) or (len(shape) == 1 and count % _COLOURS == 0)
+    if quant is None or not is_picture or not (_COLOURS + 1) * _PIXELS <= count <= array.size:
         return False
     flat = np.ravel(array)[:count]
     return bool((flat[3::4] == flat[3]).all() and (flat[:3] != flat[3]).any())

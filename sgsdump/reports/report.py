@@ -200,6 +200,7 @@ def report_of(
             for side, notes in (("sample", comparison.sample_notes), ("benchmark", comparison.benchmark_notes))
             for note in notes
         ),
+        good=None if comparison.is_complete else False,
         first=_first(comparison, thresholds),
         by_flow=comparison.completeness.by_flow,
     )
@@ -213,7 +214,7 @@ def _first(comparison: Comparison, thresholds: Thresholds) -> str:
 
 def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) -> tuple[Layer, ...]:
     """A layer of each row, in the rows' order."""
-    jumps = {id(row) for row in comparison.jumps}
+    jumps = {id(row) for row in comparison.jumps} if len(comparison.rows) > 1 else set()
     range_names = pair_ranges([row.names[-1] for row in comparison.rows], context.ranges)
     layers = []
     for row in comparison.rows:

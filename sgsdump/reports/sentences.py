@@ -184,14 +184,18 @@ def verdict(
         return ("No compared layer holds any values.",)
     compared = f"{count} compared layers{f' (of {of})' if of > count else ''}"
     if not worst.error:
-        done = () if any(map(_is_by_statistics, comparison.rows)) else ("There is nothing to repair.",)
+        told = comparison.is_complete and not any(map(_is_by_statistics, comparison.rows))
+        done = ("There is nothing to repair.",) if told else ()
         return (*head, *_all_equal(comparison), *done)
     first = (
         f"{len(past)} of {compared} {'is' if len(past) == 1 else 'are'} bad ({thresholds})"
         if past
         else f"None of {compared} is bad ({thresholds})"
     )
-    sentences = [*head, f"{first}; the worst is {label(worst)}, {figures_text(worst)}."]
+    which = "; the worst is"
+    if count == 1:
+        first, which = f"The only compared layer is {f'bad ({thresholds})' if past else 'good'}", ":"
+    sentences = [*head, f"{first}{which} {label(worst)}, {figures_text(worst)}."]
     jumps = _rising(comparison, findings)
     if jumps:
         if comparison.completeness.by_flow:
@@ -466,7 +470,7 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
 
 def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, ...]:
     """The rows whose error rises most, for want of a place that is known better; not those that hold whole numbers."""
-    if any(finding.kind == "cause" and finding.evidence != "by figures" for finding in findings):
+    if len(comparison.rows) < 2 or any(f.kind == "cause" and f.evidence != "by figures" for f in findings):
         return ()
     return tuple(row for row in comparison.jumps if row.indices is None and not is_rounding(row))[:MOST_JUMPS]
 

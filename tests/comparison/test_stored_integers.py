@@ -245,3 +245,14 @@ def test_integers_off_by_more_than_a_step_are_not_rounding():
     comparison = sgsdump.compare(*(Dump(in_a_chain(*side)) for side in sides))
     cause = next(finding for finding in findings_of(comparison) if finding.kind == "cause")
     assert (cause.layer, cause.evidence) == ("k", "by value")
+
+
+def test_the_beginning_of_an_rgba_picture_is_not_held_against_one_of_three_channels():
+    picture = np.random.default_rng(0).integers(1, 250, (1, 8, 8, 4)).astype(U8)
+    picture[..., 3] = 0
+    stored = picture.reshape(-1)[:192].reshape(1, 8, 8, 3)
+    sample = Dump([layer("data", stored, replace(QUANT, exact=True), io="in"), layer("a", integers())])
+    real = Tensor.of("data", picture[..., :3].astype(np.float32) / 128, layout="NHWC")
+    benchmark = Dump([Record("in", 0, 0, "CONV_2D", real), layer("a", integers())])
+    (failed,) = sgsdump.compare(sample, benchmark, inputs=True).failed
+    assert "first three quarters of an RGBA picture" in failed.reason

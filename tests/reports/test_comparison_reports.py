@@ -12,6 +12,8 @@ import sgsdump
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.comparison import REPORTS
+from sgsdump.reports.report import report_of
+from sgsdump.reports.sentences import verdict
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor
 
@@ -160,3 +162,20 @@ def test_cells_that_a_spreadsheet_would_run_are_escaped(name):
     opposite = sgsdump.compare(Dump([out(0, "x", [-1, -2])]), Dump([out(0, "x", [1, 2])]), compatible="msaccucmp")
     (row,) = csv.DictReader(io.StringIO(render("csv", opposite)))
     assert row["vendor CosineSimilarity"] == "-1.000000"
+
+
+def test_one_layer_is_spoken_of_as_one():
+    values = np.random.default_rng(0).normal(0, 1, (4, 8, 8)).astype(np.float32)
+    sides = [Dump([Record("out", 0, 0, "Conv", Tensor.of("only", v))]) for v in (values, values + np.float32(0.01))]
+    lines = verdict(sgsdump.compare(*sides))
+    assert lines[-1].startswith("The only compared layer is good: only (Conv), COS 0.99")
+    assert not any("rises" in line for line in lines)
+
+
+def test_what_is_missing_is_not_good():
+    values = np.random.default_rng(0).normal(0, 1, (4, 8, 8)).astype(np.float32)
+    records = [Record("out", 0, n, "Conv", Tensor.of(name, values)) for n, name in enumerate(("inner", "end"))]
+    comparison = sgsdump.compare(Dump(records[:1]), Dump(records))
+    assert not any("nothing to repair" in line for line in verdict(comparison))
+    assert report_of(comparison).good is False
+    assert report_of(sgsdump.compare(Dump(records), Dump(records))).good is None

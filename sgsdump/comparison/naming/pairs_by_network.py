@@ -111,7 +111,8 @@ def placed(
     makers = dict(_one_sided(networks, nodes))
     origins = {record: f"made by {maker.name}, which only the {maker.side} has" for record, maker in makers.items()}
     origins |= _weights(networks)
-    return Placed(Settled(tuple(pairs), unmatched, settled.reasons), modules, sources, origins, makers)
+    expected = settled.expected | (frozenset() if of_models else _of_no_counterpart(networks))
+    return Placed(Settled(tuple(pairs), unmatched, settled.reasons, expected), modules, sources, origins, makers)
 
 
 def _other_operators(networks: tuple[Nodes, Nodes]) -> set[tuple[str, str]]:
@@ -231,6 +232,20 @@ def _reasons(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> dict[i
             if not has_inputs:
                 reasons |= {id(record): f"an input; the {other} has outputs alone" for record in node.inputs.values()}
     return reasons
+
+
+def _of_no_counterpart(networks: tuple[Nodes, Nodes]) -> frozenset[int]:
+    """The ``id`` of inputs where the other side records outputs alone, and of what modules have where it records
+    operators alone."""
+    without: set[int] = set()
+    for side, opposite in (networks, networks[::-1]):
+        has_inputs, has_modules = _has_inputs(opposite), any(node.is_outer for node in opposite)
+        for node in side:
+            if node.is_outer and not has_modules:
+                without |= {id(record) for record in _records(node)}
+            if not has_inputs:
+                without |= {id(record) for record in node.inputs.values()}
+    return frozenset(without)
 
 
 def _own_sources(network: Nodes) -> dict[str, tuple[str, ...]]:

@@ -69,8 +69,8 @@ function shareOf(layer) {
   const before = Math.max(0, ...layer.sources.map((place) => layers[place].rmse));
   const [from, own] = measured ? [layer.inherited, layer.own_error] : [before, layer.rise];
   const parts = [
-    ["inherited", from, "from"],
-    ["own", own, "own"],
+    [measured ? "inherited" : "before", from, "from"],
+    [measured ? "own" : "rise", own, "own"],
     ["in all", measured && layer.known.has("in_all") ? layer.in_all : layer.rmse, "all"],
   ];
   const most = Math.max(...parts.map(([, value]) => Math.abs(value)).filter(Number.isFinite)) || 1;
@@ -82,7 +82,7 @@ function shareOf(layer) {
   });
   const how = measured ? "Measured: own with this convolution alone at 8 bits, inherited with it alone at 16, in all as it is." : "";
   return [
-    el("h3", {}, "Error (RMSE), inherited and own"),
+    el("h3", {}, measured ? "Error (RMSE), inherited and own" : "Error (RMSE), before it and here"),
     el("dl", { class: "share" }, ...rows),
     el("p", { class: "legend" }, how),
   ];
