@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 WIDEST_RATIO = 1024
 SOFTMAX_INPUT_MIN = -10.0
 CURVE_INPUT_MAX = 6.0
+# What has one range with its operands.
+SHARING = ("Max", "Abs")
 
 
 @dataclass(frozen=True)
@@ -212,9 +214,9 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
 def _share_range(
     analysis: Analysis, op: Operator, ranges: Mapping[str, Range], bounds: dict[str, tuple[float, float]]
 ) -> None:
-    """One range for all operands of a Max and for what it puts out, whatever their types are."""
+    """One range for all operands of a Max or Abs and for what it puts out, whatever their types are."""
     domain = analysis.domain
-    if not any(node.op_type == "Max" for node in op.nodes):
+    if not any(node.op_type in SHARING for node in op.nodes):
         return
     names = [name for name in (*op.inputs, *op.outputs) if name in op.outputs or _meets_max(op, name)]
     inner = [ranges[name].at(INT16) for name in inner_of_max(op) if name in ranges]
@@ -225,15 +227,15 @@ def _share_range(
 
 
 def _meets_max(op: Operator, name: str) -> bool:
-    """Whether an operator's input is an operand of its Max, perhaps after the pool that begins it."""
+    """Whether an operator's input is an operand of its Max or Abs, perhaps after the pool that begins it."""
     pooled = op.head.output[0] if op.head.op_type in POOLED and name == op.inputs[0] else name
-    return any(node.op_type == "Max" and pooled in node.input for node in op.nodes)
+    return any(node.op_type in SHARING and pooled in node.input for node in op.nodes)
 
 
 def inner_of_max(op: Operator) -> list[str]:
-    """The tensors inside a chain of nodes that a Max reads."""
+    """The tensors inside a chain of nodes that a Max or Abs reads."""
     inner = {node.output[0] for node in op.nodes[:-1]}
-    return [name for node in op.nodes if node.op_type == "Max" for name in node.input if name in inner]
+    return [name for node in op.nodes if node.op_type in SHARING for name in node.input if name in inner]
 
 
 def _least_reach(op: Operator) -> tuple[float, float] | None:

@@ -248,8 +248,9 @@ class Walk:
         for link, following in pairwise([*inner, last]):
             # The scale between two operators is INT16 over the tensor's own range, or what the following one needs.
             bounds, rule = self._inner_range(link.name), rule_of(following.node.op_type)
-            quant = int16_quant(bounds.low, max(bounds.high, rule.reach if rule else 0.0))
-            outcome = link.limited(self._compute(link.node, quant, link.name), quant)
+            bounds = Range.of(bounds.low, max(bounds.high, rule.reach if rule else 0.0))
+            quant = int16_quant(bounds.low, bounds.high)
+            outcome = link.limited(self._compute(link.node, quant, link.name, bounds=bounds), quant)
             # What a pool puts out keeps the scale of its input.
             self.values[link.name] = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
         name = operator.outputs[0]
@@ -298,8 +299,13 @@ class Walk:
             )
         return self.ranges[name].at(INT16)
 
-    def _compute(self, node: NodeProto, quant: Quant, name: str, stored: str = "") -> Integers | Unrounded:
-        """One node by its rule, or in float32. ``stored``: see ``Weighting``."""
+    def _compute(
+        self, node: NodeProto, quant: Quant, name: str, stored: str = "", bounds: Range | None = None
+    ) -> Integers | Unrounded:
+        """One node by its rule, or in float32.
+
+        stored  see ``Weighting``; ``bounds``: of what it puts out, where they are not the calibrated ones.
+        """
         rule = rule_of(node.op_type)
         constant = self._spread(node, rule.constants) if rule else None
         operands = self._operands(node, rule, constant)
@@ -313,7 +319,7 @@ class Walk:
                 name,
                 operands,
                 quant,
-                self._bounds(name, quant),
+                bounds or self._bounds(name, quant),
                 None if constant is None else self.graph.value(constant),
                 self._weighting(node, quant, stored),
             )
