@@ -29,6 +29,7 @@ from sgsdump.commands.options import (
     add_model,
     add_pictures,
     add_quant_level,
+    add_strict_sdk,
     record,
 )
 from sgsdump.commands.terminal import print_cut
@@ -59,6 +60,7 @@ class Options:
     min_cos: float | None
     max_rmse: float | None
     json: Path | None
+    strict_sdk: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     network = parser.add_argument_group("model")
     add_model(network)
     add_input_config(network)
+    add_strict_sdk(network)
     dumps = parser.add_argument_group("dumps")
     dumps.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
     dumps.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, same picture")
@@ -105,8 +108,9 @@ def run(args: argparse.Namespace) -> int:
     model = open_float_model(options.model, options.weight_file, config)
     proto = deployed(model)
     _check_inputs(Graph(proto), config)
+    refused = conversion_notes(model, config, options.strict_sdk)
     config, notes = with_raised_inputs(config, proto)
-    for note in [*board_notes(config), *conversion_notes(model), *notes]:
+    for note in [*board_notes(config), *refused, *notes]:
         print(f"warning: {note}")
     all_ranges = read_ranges(options.ranges)
     ranges = rules_of_thumb.ranges_of_model(Graph(proto), all_ranges, str(options.ranges))

@@ -65,6 +65,7 @@ from sgsdump.commands.options import (
     add_pictures,
     add_quant_level,
     add_scheduler,
+    add_strict_sdk,
     not_negative,
     open_network,
     record,
@@ -94,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(network)
     add_pictures(network)
     add_input_config(network)
+    add_strict_sdk(network)
     quantising = parser.add_argument_group("quantising")
     add_quant_level(quantising, "see below")
     quantising.add_argument("-sth", "--sensitivity-threshold", type=not_negative, default=0.002, metavar="X",

@@ -39,6 +39,7 @@ from sgsdump.commands.options import (
     add_pictures,
     add_quant_level,
     add_scheduler,
+    add_strict_sdk,
     record,
     whole_number,
 )
@@ -76,6 +77,7 @@ class Options:
     quant_level: str
     scheduler: str | None
     limits: Thresholds
+    strict_sdk: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(network)
     add_pictures(network)
     add_input_config(network, "input_config.ini (default: assumed, and printed)", required=False)
+    add_strict_sdk(network)
     quantising = parser.add_argument_group("the fixed model")
     source = quantising.add_mutually_exclusive_group()
     source.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
@@ -189,7 +192,7 @@ def _setting(options: Options) -> Setting:
 
     config = input_config.read(options.input_config) if options.input_config else None
     model = open_float_model(options.model, options.weight_file, config or input_config.InputConfig(()))
-    notes = conversion_notes(model)
+    notes = conversion_notes(model, config, options.strict_sdk)
     if config is not None:
         config, wide_words = with_raised_inputs(config, model.proto)
         notes += wide_words
