@@ -412,8 +412,8 @@ _KEY_ERRORS = {
 TAKEN = frozenset(
     "Abs Add ArgMax ArgMin AveragePool BatchNormalization Clip Concat Constant Conv ConvTranspose DepthToSpace Div "
     "Dropout Exp Flatten Gemm GlobalAveragePool GlobalMaxPool Identity LeakyRelu LogSoftmax MatMul Max MaxPool Mul "
-    "PRelu Pad ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize Sigmoid Slice Softmax SpaceToDepth "
-    "Split Squeeze Sub Sum Tile Transpose Unsqueeze Upsample".split()
+    "PRelu Pad ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize Sigmoid Slice Softmax "
+    "SpaceToDepth Split Squeeze Sub Sum Tile Transpose Unsqueeze Upsample".split()
 )
 NEWEST_OPSET = 18
 _REDUCING = ("ReduceMean", "ReduceMax", "ReduceSum", "ReduceMin", "ReduceProd")

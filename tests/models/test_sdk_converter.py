@@ -81,10 +81,14 @@ def test_forms_met_in_public_networks_are_refused(nodes, opset, constants):
         ([node("Upsample", ["r", "scales"], "y")], 9, {"scales": np.array([1, 1, 2, 2], np.float32)}),
         ([node("Add", ["r", "each"], "y")], 11, {"each": np.ones((8, 1, 1), np.float32)}),
         ([node("Relu", ["c"], "n" * 246), node("Relu", ["n" * 246], "y")], 11, {}),
-        ([node("Shape", ["r"], "s"), node("Gather", ["s", "i"], "g"), node("Relu", ["r"], "y")], 11, {"i": np.zeros(1, int)}),
+        (
+            [node("Shape", ["r"], "s"), node("Gather", ["s", "i"], "g"), node("Relu", ["r"], "y")],
+            11,
+            {"i": np.zeros(1, int)},
+        ),
     ],
     ids=["Clip 0..6", "Upsample", "per channel", "a name of 246", "Gather of a shape"],
-)  # fmt: skip
+)
 def test_forms_that_it_takes_are_not(nodes, opset, constants):
     assert facts(*nodes, opset=opset, constants=constants).refused == ()
 
