@@ -1,9 +1,10 @@
-"""Whether a board's raw output buffer is the simulator's, and where it is not, which of the usual causes it looks like.
-
-The board's file has no header. Shape, type and scale come from the fixed model's dump of the same picture: the network's
-outputs. The hardware aligns channels to 16 bytes, and the whole to 64; a buffer in the aligned shape is as good as one
-without. A cause is named where undoing it makes every integer equal, never by likeness alone, but for another picture.
+"""Whether a board's raw output buffer is the simulator's, and if not, which of the usual causes it looks like.
 Apart: bytes without a header, which no reader of dumps takes.
+
+The board's file has no header: shape, type and scale come from the fixed model's dump of the same picture, from the
+outputs of the network. The hardware aligns channels to 16 bytes, and the whole to 64; a buffer in the aligned shape is
+as good as one without. A cause is named where undoing it makes every integer equal, never by likeness alone, but for
+another picture.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from sgsdump.tensors.sdk_buffers import pad_channels
 
 # Where fewer integers than these agree, the two look like two pictures.
 FEW = 0.5
+ANOTHER = (
+    "another picture, a buffer left over from one, or an input with its channels swapped: compare the file that the "
+    "board reads with that of simulate --dump-rawdata"
+)
 _CHANNEL_BYTES = 16
 
 
@@ -72,16 +77,17 @@ def judged(data: bytes, output: Output, others: Mapping[str, Output]) -> BoardRe
         expected = (stored.astype(np.float32) - output.zero_point) * np.float32(output.scale)
         if np.allclose(real, expected, rtol=1e-6, atol=0):
             return BoardResult(name, True, "dequantised floats", count=stored.size)
-    values = next((array for _, array in _readings(data, stored)), None)
+    readings = [array for _, array in _readings(data, stored)]
     cause = next(_causes(data, output, others), "")
-    if values is None:
+    if not readings:
         size = f"the file has {len(data)} bytes, the output {stored.nbytes}, aligned {aligned(stored).nbytes}"
         return BoardResult(name, False, cause=cause or size, differing=stored.size, count=stored.size)
+    values = readings[0]
     wrong = values != stored
     index = tuple(int(axis) for axis in np.argwhere(wrong)[0])
     share = 1 - wrong.mean()
     if not cause:
-        cause = _another(values, stored) if share < FEW else "no usual cause explains all of it"
+        cause = ANOTHER if share < FEW else "no usual cause explains all of it"
     first = (index, float(values[index]), float(stored[index]))
     return BoardResult(name, False, "", cause, first, int(wrong.sum()), stored.size)
 
@@ -114,9 +120,9 @@ def _causes(data: bytes, output: Output, others: Mapping[str, Output]) -> Iterat
         written = _written(values, stored)
         if written:
             yield f"a stale buffer: nothing was written after the first {written} values"
-    if len(data) == stored.nbytes and aligned(stored).nbytes > stored.nbytes:
-        if data == aligned(stored).tobytes()[: len(data)]:
-            yield "the alignment is not stripped: this is the beginning of the aligned buffer, read in the plain shape"
+    wide = aligned(stored).tobytes()
+    if len(data) == stored.nbytes < len(wide) and data == wide[: len(data)]:
+        yield "the alignment is not stripped: this is the beginning of the aligned buffer, read in the plain shape"
     if len(data) == stored.size * 4:
         real = np.frombuffer(data, "<f4").reshape(stored.shape)
         if np.array_equal(real, stored.astype(np.float32)):
@@ -124,13 +130,15 @@ def _causes(data: bytes, output: Output, others: Mapping[str, Output]) -> Iterat
         elif output.zero_point and output.scale and np.allclose(real, stored * np.float32(output.scale), rtol=1e-6):
             yield "the zero point is not taken off"
     for name, other in others.items():
-        if name != output.name and any(np.array_equal(values, other.stored) for _, values in _readings(data, other.stored)):
+        if name != output.name and any(
+            np.array_equal(values, other.stored) for _, values in _readings(data, other.stored)
+        ):
             yield f"this is the output {name}: the order of the outputs differs"
 
 
 def _reordered(values: np.ndarray, stored: np.ndarray) -> Iterator[str]:
-    if stored.ndim == 4:
-        planes = stored.transpose(0, 3, 1, 2).reshape(stored.shape)
+    if stored.ndim > 1 and min(stored.shape[-1], stored.size // stored.shape[-1]) > 1:
+        planes = np.stack([sample.reshape(-1, stored.shape[-1]).T for sample in _samples(stored)]).reshape(stored.shape)
         if np.array_equal(values, planes):
             yield "NCHW where the simulator has NHWC"
     if stored.ndim and stored.shape[-1] > 1:
@@ -142,10 +150,16 @@ def _reordered(values: np.ndarray, stored: np.ndarray) -> Iterator[str]:
         yield "the bytes of each integer are swapped (big endian)"
 
 
+def _samples(stored: np.ndarray) -> np.ndarray:
+    return stored if stored.ndim == 4 else stored[None]
+
+
 def _channels_of(values: np.ndarray, stored: np.ndarray) -> list[int]:
     """Which of the simulator's channels each of the board's is; [] where one is none."""
     theirs = {stored[..., channel].tobytes(): channel for channel in reversed(range(stored.shape[-1]))}
-    order = [theirs.get(np.ascontiguousarray(values[..., channel]).tobytes(), -1) for channel in range(values.shape[-1])]
+    order = [
+        theirs.get(np.ascontiguousarray(values[..., channel]).tobytes(), -1) for channel in range(values.shape[-1])
+    ]
     return [] if -1 in order or len(set(order)) != len(set(theirs.values())) else order
 
 
@@ -154,10 +168,3 @@ def _written(values: np.ndarray, stored: np.ndarray) -> int:
     flat, expected = values.reshape(-1), stored.reshape(-1)
     first = int(np.argmax(flat != expected))
     return first if first and not flat[first:].any() else 0
-
-
-def _another(values: np.ndarray, stored: np.ndarray) -> str:
-    return (
-        "another picture, a buffer left over from one, or an input with its channels swapped: compare the file that the "
-        "board reads with that of simulate --dump-rawdata"
-    )

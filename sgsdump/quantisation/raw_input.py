@@ -9,7 +9,8 @@ GRAY               the plane of Y alone, and zeros for the rest of such a buffer
 RAWDATA_S16_NHWC   x / scale cut off towards zero, channels up to 8, the whole up to 64 bytes
 
 Channels are in the order that the preprocess file gives. Seen on inputs of SDK 1.1.5, byte for byte
-(tests/golden/raw_inputs.npz; in the padding of rows the SDK may leave leftovers); input_width_alignment and input_height_alignment of input_config.ini change nothing there.
+(tests/golden/raw_inputs.npz; in the padding of rows the SDK may leave leftovers); input_width_alignment and
+input_height_alignment of input_config.ini change nothing there.
 """
 
 from __future__ import annotations
