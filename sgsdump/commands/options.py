@@ -221,9 +221,19 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
     )
 
 
+class Told(argparse.Action):
+    """An option that also says, as ``DEST_told``, that the user gave it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
+        setattr(namespace, self.dest, values)
+        setattr(namespace, f"{self.dest}_told", True)
+
+
 def add_quant_level(parser: argparse._ActionsContainer, text: str = "see calibrate") -> None:
-    """``--quant-level``."""
-    parser.add_argument("--quant-level", choices=QUANT_LEVELS, default="L5", help=f"{text} (default: %(default)s)")
+    """``--quant-level``; ``quant_level_told`` is there where the user gave it."""
+    parser.add_argument(
+        "--quant-level", action=Told, choices=QUANT_LEVELS, default="L5", help=f"{text} (default: %(default)s)"
+    )
 
 
 def add_limits(parser: argparse._ActionsContainer, subject: str) -> None:
