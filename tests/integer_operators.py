@@ -8,7 +8,7 @@ from integer_reference import Scale
 from vendor_probes import Probe
 
 from sgsdump.models.graph import attribute
-from sgsdump.quantisation.analysis import Operator
+from sgsdump.quantisation.type_rules import Operator
 
 CONVOLUTIONS = ("Conv", "ConvTranspose", "Gemm")
 

@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.models.graph import Graph
     from sgsdump.quantisation.analysis import analyse
     from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
-    from sgsdump.quantisation.pictures import pictures_of
+    from sgsdump.quantisation.pictures import uint8_inputs
     from sgsdump.quantisation.tensor_arrays import RaisedInputs, wider, with_raised_inputs
     from sgsdump.reports.advice_reports import advice_json, advice_table, advice_verdict
     from sgsdump.reports.cause_sentences import first_lines
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     for entry in config.inputs:
         if not entry.quantised:
             ranges.pop(entry.name, None)
-    analysis = analyse(proto, pictures_of(model, config, ranges))
+    analysis = analyse(proto, uint8_inputs(model, config, ranges))
     convolutions = rules_of_thumb.convolutions(analysis)
     if not convolutions:
         raise ModelError(

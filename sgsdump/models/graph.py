@@ -430,3 +430,25 @@ def _copy_attribute(item: onnx.AttributeProto, copy: onnx.AttributeProto) -> Non
     for field in ("floats", "ints"):
         if len(getattr(item, field)) <= SMALL_WEIGHT:
             getattr(copy, field).extend(getattr(item, field))
+
+
+# How the name of a tensor ends that the SDK's converter brings back into its own order for a convolution.
+BROUGHT_BACK = "_transpose_output"
+_LEAVES_ORDER = ("Transpose", "Reshape", "DepthToSpace")
+_TAKES_ORDER_BACK = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Resize")
+
+
+def in_model_order(graph: Graph) -> frozenset[str]:
+    """Tensors of four dimensions that the SDK keeps in the model's own order of axes, all others being N, H, W, C: what
+    a Transpose or Reshape puts out, and what is computed from that before the next convolution."""
+    found: set[str] = set()
+    for node in graph.nodes:
+        shape, shapes = graph.shapes.get(node.output[0]), [graph.shapes.get(name) for name in node.input]
+        leaves = node.op_type in _LEAVES_ORDER and (node.op_type != "Reshape" or shape is None or shapes[0] != shape)
+        turned = found.intersection(node.input)
+        spread = shape in shapes and not any(graph.shapes.get(name) == shape for name in turned)
+        if leaves or (turned and not spread and node.op_type not in _TAKES_ORDER_BACK):
+            found.update(name for name in node.output if name and not name.endswith(BROUGHT_BACK))
+    return frozenset(
+        name for name in found if len(shape := graph.shapes.get(name, (0,) * 4)) == 4 and set(shape[2:]) != {1}
+    )

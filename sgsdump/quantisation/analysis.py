@@ -1,8 +1,9 @@
 """Operators of the fixed model, and quantisation domains: what a float model's graph alone says. ``quant_plan`` decides
 on it many times.
 
-Operators: which ONNX nodes the hardware computes as one, with one requantisation at the end. An activation, an Add or a
-Mul after a convolution joins it, so the tensors between them are never stored. A fully connected operator takes none:
+Operators: which ONNX nodes the hardware computes as one, with one requantisation at the end. What works element by
+element joins a convolution, a pool or its like before it, so the tensors between them are never stored, unless it is
+laid over a larger tensor. A fully connected operator takes none:
 the SDK makes it a convolution between two reshapes; nor does a convolution with groups, which it makes as many
 convolutions between a Split and a Concat. With ``fuse=False`` (disableDomainFuseOps) only the activation stays inside
 its convolution, as in the SDK, and every other tensor stays visible. Source: docs/formats/sigmastar.md#the-fixed-model,
@@ -13,23 +14,32 @@ Domains: tensors that share one type and one range, because operators only move 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.models.graph import REARRANGING, Graph, attribute
+from sgsdump.quantisation.type_rules import (
+    AVERAGE_POOLS,
+    RAW_INPUT,
+    Operator,
+    always_int16,
+    fits_uint8,
+    is_nearest,
+    keeps_scale,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 CONVOLUTIONS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-POOLS = ("MaxPool", "AveragePool")
 ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "PRelu")
 FUNCTIONS = ("Sigmoid", "Tanh")
-ARITHMETIC = ("Add", "Mul")
+ARITHMETIC = ("Add", "Sub", "Mul", "Max")
+# What joins the operator before it, element by element.
+ELEMENTWISE = frozenset((*ACTIVATIONS, *FUNCTIONS, *ARITHMETIC, "Exp", "Abs"))
 SDK_NAMES = {
     "Conv": "CONV_2D",
     "ConvTranspose": "TRANSPOSE_CONV",
@@ -51,28 +61,8 @@ MOVERS = REARRANGING | {
     *("MaxPool", "GlobalMaxPool", "Dropout"),
     *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
 }
-# They copy values where mode is "nearest" (the default), and compute new ones where it is not.
-UPSAMPLERS = ("Resize", "Upsample")
-AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
-# An average of so many values, or more, is computed of INT16: fewer bytes' sum has 16 bits.
-MOST_UINT8 = 256
-
-
-@dataclass(frozen=True, eq=False)
-class Operator:
-    """Nodes computed as one; ``inputs`` are the variable tensors read from outside, ``outputs`` those stored."""
-
-    nodes: tuple[NodeProto, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-
-    @property
-    def head(self) -> NodeProto:
-        return self.nodes[0]
-
-    @property
-    def last(self) -> NodeProto:
-        return self.nodes[-1]
+# What others join: see ``operators``.
+HEADS = ELEMENTWISE | {"Conv", "ConvTranspose", "MaxPool", "GlobalMaxPool", *AVERAGE_POOLS}
 
 
 def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
@@ -101,7 +91,7 @@ class Analysis:
     domain        tensor name -> its domain's representative.
     first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
     pictures      graph inputs that are pictures (always UINT8).
-    forced        tensors that are INT16 whatever reads them.
+    forced        tensors that are INT16 whatever reads them, each with the rule that says so.
     """
 
     graph: Graph
@@ -109,7 +99,7 @@ class Analysis:
     domain: Mapping[str, str]
     first_inputs: Mapping[str, tuple[NodeProto, ...]]
     pictures: frozenset[str]
-    forced: frozenset[str] = frozenset()
+    forced: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def stored(self) -> list[str]:
@@ -126,23 +116,30 @@ class Analysis:
         return {self.domain[name] for name in self.forced} - self.picture_domains
 
 
-def analyse(proto: ModelProto, pictures: Iterable[str] = (), fuse: bool = True) -> Analysis:
-    """Operators and domains of a float model whose nodes are in topological order."""
+def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool = True) -> Analysis:
+    """Operators and domains of a float model whose nodes are in topological order.
+
+    pictures  inputs that are UINT8; all others are INT16, but where None is given as if it were not known.
+    """
     graph = Graph(proto)
     ops = tuple(operators(graph, fuse))
     first_inputs: dict[str, tuple[NodeProto, ...]] = {}
     for node in graph.nodes:
         if is_convolution(graph, node):
             first_inputs[node.input[0]] = (*first_inputs.get(node.input[0], ()), node)
-    pictures, forced = frozenset(pictures), _always_int16(graph, ops, first_inputs)
+    raw, pictures = pictures is not None, frozenset(pictures or ())
+    forced = dict(always_int16(graph, ops, first_inputs))
+    if raw:
+        forced |= dict.fromkeys(graph.inputs, RAW_INPUT)
+    forced = {name: rule for name, rule in forced.items() if name not in pictures}
     domain = _domains(graph, ops, {*pictures, *first_inputs}, forced)
     return Analysis(graph, ops, domain, first_inputs, pictures, forced)
 
 
 def moves_values(op: Operator) -> bool:
-    """Whether an operator other than Concat only moves its first input's values."""
+    """Whether an operator, other than Concat, only moves its first input's values."""
     return (
-        (op.head.op_type in MOVERS or _is_nearest(op.head))
+        (op.head.op_type in MOVERS - {"Concat"} or is_nearest(op.head))
         and len(op.nodes) == 1
         and op.inputs[:1] == tuple(op.head.input[:1])
     )
@@ -194,27 +191,21 @@ def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse:
     """The node that joins a chain: the only reader of what it puts out, when all else that it reads is there."""
     head, last = chain[0].op_type, chain[-1]
     following = graph.sole_consumer(last.output[0]) if len(last.output) == 1 and not is_grouped(graph, last) else None
-    if following is None or len(following.output) != 1:
+    if following is None or len(following.output) != 1 or following.op_type not in ELEMENTWISE:
         return None
     others = [name for name in graph.variables(following) if name != last.output[0]]
-    ready = all(name not in graph.producer or order[id(graph.producer[name])] < order[id(last)] for name in others)
-    return following if ready and _joins(head, last.op_type, following.op_type, bool(others), fuse) else None
-
-
-def _joins(head: str, last: str, following: str, others: bool, fuse: bool) -> bool:
-    """``others``: whether ``following`` reads a second variable."""
-    spatial = ("Conv", "ConvTranspose")
     if not fuse:
-        return following in ACTIVATIONS and last in spatial and not others
-    if following in ACTIVATIONS:
-        return head in (*spatial, "Add", "Mul", "BatchNormalization") and not others
-    if last in ACTIVATIONS:
-        # Caffe's BatchNorm or Scale after a ReLU, as factors and offsets per channel.
-        return following in ARITHMETIC and not others and head in spatial
-    if following in FUNCTIONS or others:
-        return following in (*FUNCTIONS, *ARITHMETIC) and head in spatial
-    # Caffe's Scale, a factor and an offset per channel, joins a pool as well.
-    return following in ARITHMETIC and head in (*spatial, *POOLS, "Mul")
+        spatial = last.op_type in ("Conv", "ConvTranspose")
+        return following if following.op_type in ACTIVATIONS and spatial and not others else None
+    ready = all(name not in graph.producer or order[id(graph.producer[name])] < order[id(last)] for name in others)
+    spread = _spreads(graph, last.output[0], following.output[0])
+    return following if head in HEADS and ready and not spread else None
+
+
+def _spreads(graph: Graph, source: str, output: str) -> bool:
+    """Whether a tensor is laid over a larger one."""
+    before, after = graph.shapes.get(source), graph.shapes.get(output)
+    return before is not None and after is not None and None not in (*before, *after) and before != after
 
 
 def _operator(graph: Graph, chain: list[NodeProto]) -> Operator:
@@ -222,10 +213,6 @@ def _operator(graph: Graph, chain: list[NodeProto]) -> Operator:
     inputs = [name for node in chain for name in graph.variables(node) if name not in inner]
     outputs = [name for name in chain[-1].output if name]
     return Operator(tuple(chain), tuple(dict.fromkeys(inputs)), tuple(outputs))
-
-
-def _is_nearest(node: NodeProto) -> bool:
-    return node.op_type in UPSAMPLERS and attribute(node, "mode", b"nearest") == b"nearest"
 
 
 class _Domains(dict):
@@ -259,69 +246,7 @@ class _Domains(dict):
                 self._wide[root] = wide
 
 
-def _always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) -> frozenset[str]:
-    """The graph's outputs, what a sigmoid puts out, what an average pool of 256 values or more reads and puts out, and
-    every Concat that cannot be UINT8. ``read``: what convolutions read."""
-    names: set[str] = set(graph.outputs)
-    for op in ops:
-        if op.last.op_type == "Sigmoid":
-            names.update(op.outputs[:1])
-        elif op.head.op_type in AVERAGE_POOLS and _averaged(graph, op.head) >= MOST_UINT8:
-            names.update([*op.inputs[:1], *op.outputs[:1]])
-    concats = {op.outputs[0]: op for op in ops if op.head.op_type == "Concat" and len(op.nodes) == 1}
-    # Of Concats of Concats the last one decides for all.
-    inner = {name for op in concats.values() if len(op.inputs) > 1 for name in op.inputs}
-    pending = [
-        op for name, op in concats.items() if name not in inner and len(op.inputs) > 1 and not _fits_uint8(graph, op)
-    ]
-    while pending:
-        op = pending.pop()
-        if _fits_uint8(graph, op, aligned=True):
-            # Once aligned its inputs fit; only the convolution that reads it takes INT16.
-            names.update(op.outputs if op.outputs[0] in read else ())
-            continue
-        pending.extend(concats[name] for name in op.inputs if name in concats and name not in names)
-        names.update([*op.outputs, *(name for name in op.inputs if _channels(graph, name) % 8 == 0)])
-    return frozenset(names)
-
-
-def _averaged(graph: Graph, node: NodeProto) -> int:
-    """How many values an average pool takes together; of a global one whose input's size is not known, too many."""
-    if node.op_type == "AveragePool":
-        return math.prod(attribute(node, "kernel_shape"))
-    lengths = graph.shapes.get(node.input[0], (None, None, None))[2:]
-    return MOST_UINT8 if None in lengths else math.prod(length for length in lengths if length is not None)
-
-
-def _fits_uint8(graph: Graph, op: Operator, aligned: bool = False) -> bool:
-    """Whether a Concat can be UINT8: of maps along the channels it can where each input has a multiple of 16 channels
-    (of 8 where it is upsampled), or all but the last one have a multiple of 8 and the last one, not upsampled, has not.
-
-    aligned  as the SDK's converter aligns them: up to a multiple of 8 channels.
-    """
-    shapes = [graph.shapes.get(name, ()) for name in op.head.input if name]
-    if any(len(shape) != 4 for shape in shapes) or attribute(op.head, "axis", 0) not in (1, -3):
-        return True
-    channels = [_channels(graph, name) for name in op.head.input if name]
-    channels = [-(-channel // 8) * 8 for channel in channels] if aligned else channels
-    units = [8 if _upsampled(graph, name) else 16 for name in op.head.input if name]
-    return all(channel % unit == 0 for channel, unit in zip(channels, units, strict=True)) or (
-        all(channel % 8 == 0 for channel in channels[:-1]) and channels[-1] % 8 != 0 and units[-1] == 16
-    )
-
-
-def _upsampled(graph: Graph, name: str) -> bool:
-    """Whether a tensor is what the SDK's converter makes a TILE of."""
-    return name in graph.producer and (graph.producer[name].op_type == "Tile" or _is_nearest(graph.producer[name]))
-
-
-def _channels(graph: Graph, name: str) -> int:
-    """How many channels a tensor has; 0 where that is not known."""
-    shape = graph.shapes.get(name, ())
-    return shape[1] or 0 if len(shape) > 1 else 0
-
-
-def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], forced: frozenset[str]) -> _Domains:
+def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], forced: Mapping[str, str]) -> _Domains:
     """Operators in the order in which they run join what they read to what they put out, where neither has the other
     type already; where they differ, values are requantised in between (the SDK's converter inserts a MUL there).
 
@@ -331,12 +256,12 @@ def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], force
     for op in ops:
         if op.head.op_type in ("Concat", "Max", "Min") and len(op.nodes) == 1:
             names = [*op.outputs, *op.inputs]
-            if op.outputs[0] in forced and _fits_uint8(graph, op, aligned=True):
+            if op.outputs[0] in forced and fits_uint8(graph, op, aligned=True):
                 # It can be put together as its inputs are, and be requantised after that.
                 names = [*op.inputs, *op.outputs]
-            for index in range(len(names)):
-                domain.join(names[index:])
-        elif moves_values(op) or (op.head.op_type in AVERAGE_POOLS and len(op.nodes) == 1):
-            # Second outputs are indices or masks, but a Split's are further pieces.
-            domain.join([op.inputs[0], *(op.outputs if op.head.op_type == "Split" else op.outputs[:1])])
+            domain.join(names)
+        elif moves_values(op) or (keeps_scale(graph, op.head) and len(op.nodes) == 1):
+            # Second outputs are indices or masks, but a Split's are further pieces, and one that is UINT8 decides.
+            pieces = [name for name in op.outputs if name] if op.head.op_type == "Split" else op.outputs[:1]
+            domain.join([op.inputs[0], *sorted(pieces, key=lambda name: name in forced)])
     return domain

@@ -308,9 +308,9 @@ def calibrate(
     does, fuse = level_named(options.level), options.fuse
     if config.conv_format == "ALL_INT16" and does.weights:
         does = LEVELS["L2"]
-    proto = deployed(model, fuse)
+    proto = deployed(model)
     names = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised}
-    analysis = analyse(proto, names & set(Graph(proto).inputs), fuse)
+    analysis = analyse(proto, names & set(Graph(proto).inputs) if config.inputs else None, fuse)
     statistics = gather(model, feeds, selection(analysis, does), workers, progress)
     ranges = plain_ranges(model, statistics, analysis.graph)
     fits: tuple[RangeFit, ...] = ()
@@ -320,8 +320,7 @@ def calibrate(
         ranges = _with_zero(analysis, ranges, config)
     if does.activations or does.bits:
         chosen = [feeds[i] for i in sorted({*np.linspace(0, len(feeds) - 1, min(TRIALS, len(feeds))).astype(int)})]
-        # Trials fold BatchNormalization, whose weights these are not when every layer stays visible.
-        usable = ranges if fuse else {n: each for n, each in ranges.items() if n not in analysis.graph.constants}
+        usable = ranges
         with progress.bar("measure", "run") as advance:
             trials = Trials(model, usable, config, chosen, advance)
             if does.activations:

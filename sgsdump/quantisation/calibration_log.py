@@ -74,7 +74,7 @@ def write_log(
     options: LogOptions = LogOptions(),
 ) -> Path:
     """Fill an empty folder; returns the tensor_min_max file."""
-    graph = Graph(deployed(model, options.fuse))
+    graph = Graph(deployed(model))
     ranges = used_ranges(graph, calibration.ranges, plan)
     path = folder / ("tensor_min_max.json" if options.form == "json" else "tensor_min_max.txt")
     write_ranges(ranges, path, options.form)

@@ -3,14 +3,14 @@
 They are kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
 
     {"version": 1,
-     "tensors": {NAME: {"dtype", "scale", "zero_point", "stored", "real", "picture"}},
+     "tensors": {NAME: {"dtype", "scale", "zero_point", "stored", "real", "picture", "model_order"}},
      "weights": {STORED NAME: {"name", "dtype", "scale", "axis"}},
      "convolutions": {OUTPUT NAME: STORED NAME},
      "biases": {STORED NAME: NAME},
      "operators": [{"in", "out", "inputs", "constants", "outputs"}],
      "inputs": [the fields of ModelInput], "ranges", "channels": {NAME: [[min …], [max …]]}}
 
-Models of earlier versions lack ``convolutions``, ``biases``, ``ranges`` or ``channels``.
+Models of earlier versions lack ``model_order``, ``convolutions``, ``biases``, ``ranges`` or ``channels``.
 Models are untrusted input: every type is checked.
 """
 
@@ -48,6 +48,7 @@ class StoredTensor:
     dtype   uint8 or int16.
     stored  name of the integers in the fixed model's graph; ``real`` of the float32 they mean, where it is there.
     picture  a picture input, which takes raw bytes.
+    model_order  of four dimensions, and dumped in the model's own order of axes.
     """
 
     dtype: np.dtype
@@ -56,6 +57,7 @@ class StoredTensor:
     stored: str
     real: str | None
     picture: bool = False
+    model_order: bool = False
 
     @property
     def quant(self) -> Quant:
@@ -136,7 +138,7 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
     """Add the facts to a model's metadata."""
     document: dict[str, Any] = {
         "version": VERSION,
-        "tensors": {name: {**vars(tensor), "dtype": str(tensor.dtype)} for name, tensor in facts.tensors.items()},
+        "tensors": {name: _tensor_entry(tensor) for name, tensor in facts.tensors.items()},
         "weights": {name: {**vars(weights), "dtype": str(weights.dtype)} for name, weights in facts.weights.items()},
         "convolutions": facts.convolutions,
         "biases": facts.biases,
@@ -157,6 +159,14 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
             document[key] = {name: (r.min.tolist(), r.max.tolist()) for name, r in ranges.items()}
     entry = proto.metadata_props.add()
     entry.key, entry.value = METADATA_KEY, json.dumps(document)
+
+
+def _tensor_entry(tensor: StoredTensor) -> dict[str, Any]:
+    """Without ``model_order`` where it says nothing, so that earlier versions read most models."""
+    entry = {**vars(tensor), "dtype": str(tensor.dtype)}
+    if not tensor.model_order:
+        del entry["model_order"]
+    return entry
 
 
 def read_facts(model: Model) -> FixedFacts | None:
@@ -201,7 +211,8 @@ def _tensor(entry: Any) -> StoredTensor:
     zero_point, picture = _of(int, entry["zero_point"]), _of(bool, entry["picture"])
     if not np.iinfo(dtype).min <= zero_point <= np.iinfo(dtype).max:
         raise ValueError(f"zero point {zero_point} of type {dtype}")
-    return StoredTensor(dtype, _step(entry["scale"]), zero_point, _name(entry["stored"]), real, picture)
+    turned = _of(bool, entry.get("model_order", False))
+    return StoredTensor(dtype, _step(entry["scale"]), zero_point, _name(entry["stored"]), real, picture, turned)
 
 
 def _weights(entry: Any) -> StoredWeights:

@@ -87,7 +87,7 @@ def make_fixed(
     """
     config = config or InputConfig(())
     _check_names(model, config)
-    proto = deployed(model, fuse)
+    proto = deployed(model)
     float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
     ranges = {name: measured for name, measured in ranges.items() if name not in float_inputs}
     ranges = with_softmax(ranges, side.softmax)
@@ -95,7 +95,7 @@ def make_fixed(
         raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
     pictures = pictures_of(model, config, ranges)
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel)
-    decided = plan(proto, ranges, choice, pictures, fuse)
+    decided = plan(proto, ranges, choice, pictures if config.inputs else None, fuse)
     integer = frozenset(output.name for output in config.outputs if not output.dequantised)
     origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)), side.channels)
     written = write_integers(proto, decided, ranges, pictures, integer, origin)

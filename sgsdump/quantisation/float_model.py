@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from sgsdump.errors import ConfigError, ModelError
 from sgsdump.models.graph import sorted_nodes
 from sgsdump.models.model import Model, open_model
-from sgsdump.models.passes.fold import fold_batchnorm, fold_constants
+from sgsdump.models.passes.converted import as_converted
+from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
 from sgsdump.models.sdk_converter import SDK, ConverterFacts, config_facts, facts_of
@@ -59,7 +60,8 @@ def conversion_notes(model: Model, config: InputConfig | None = None, strict: bo
 
 
 def simplify(model: Model) -> Model:
-    """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away, in float32.
+    """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away, in float32,
+    and what the SDK's converter writes as other operators as those (``as_converted``).
 
     Layer names stay as they are. Raises ModelError for a graph that cannot be sorted, and for a fixed model.
     """
@@ -71,14 +73,12 @@ def simplify(model: Model) -> Model:
         _load_external_data(ordered, model)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
-    return replace(model, proto=single_precision(fold_constants(ordered)), folder=None)
+    return replace(model, proto=as_converted(single_precision(fold_constants(ordered))), folder=None)
 
 
-def deployed(model: Model, fuse: bool = True) -> ModelProto:
-    """The float model as the hardware computes it: BatchNormalization folded, unless every layer stays visible; at an
-    opset that can be quantised (``lift``)."""
-    proto = lift(model.proto)
-    return fold_batchnorm(proto) if fuse else proto
+def deployed(model: Model) -> ModelProto:
+    """The float model at an opset that can be quantised (``lift``)."""
+    return lift(model.proto)
 
 
 def serialise(proto: ModelProto) -> bytes:

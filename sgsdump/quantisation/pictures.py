@@ -39,6 +39,11 @@ def pictures_of(model: Model, config: InputConfig, ranges: Container[str]) -> di
     return {entry.name: _picture(model, entry) for entry in config.inputs if entry.is_picture and entry.name in ranges}
 
 
+def uint8_inputs(model: Model, config: InputConfig, ranges: Container[str]) -> frozenset[str] | None:
+    """The inputs that are UINT8, for ``analyse``: pictures; None where the config says nothing of any input."""
+    return frozenset(pictures_of(model, config, ranges)) if config.inputs else None
+
+
 def raw_bytes(array: np.ndarray, picture: Picture) -> np.ndarray:
     """The bytes of a normalised picture [N, C, H, W], as float32: what a fixed model's picture input takes."""
     mean, std = _channels(picture)

@@ -80,9 +80,9 @@ def import_params(
     check_names((param.name for param in params), model.proto, where)
     params = with_model_names(params, {*graph_of_model.inputs, *graph_of_model.producer, *graph_of_model.constants})
     model = _with_data(model, params, fuse, where)
-    graph = Graph(deployed(model, fuse))
+    graph = Graph(deployed(model))
     pictures = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised} & set(graph.inputs)
-    analysis = analyse(graph.proto, pictures, fuse)
+    analysis = analyse(graph.proto, pictures if config.inputs else None, fuse)
     graph_of_model = Graph(model.proto)
     existing = {
         *graph_of_model.inputs,
@@ -210,9 +210,9 @@ def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: st
     from onnx import ModelProto, numpy_helper
 
     proto = ModelProto()
-    proto.CopyFrom(deployed(model, fuse))
+    proto.CopyFrom(deployed(model))
     graph = Graph(proto)
-    weights = {node.input[1] for nodes in analyse(proto, (), fuse).first_inputs.values() for node in nodes}
+    weights = {node.input[1] for nodes in analyse(proto, None, fuse).first_inputs.values() for node in nodes}
     for name, data in new_weights.items():
         if name not in graph.constants:
             continue

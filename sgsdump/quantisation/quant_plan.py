@@ -25,18 +25,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.models.graph import Graph, attribute
-from sgsdump.quantisation.analysis import (
-    AVERAGE_POOLS,
-    Analysis,
-    Operator,
-    analyse,
-    is_depthwise,
-    moves_values,
-    output_axis,
-)
+from sgsdump.models.graph import REARRANGING, Graph, attribute
+from sgsdump.quantisation.analysis import FUNCTIONS, Analysis, analyse, is_depthwise, moves_values, output_axis
 from sgsdump.quantisation.scales import INT8, INT16, TINIEST_SCALE, UINT8, int16_quant, joined, uint8_quant
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.quantisation.type_rules import POOLED, Operator, is_interpolation, keeps_scale
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -46,6 +39,7 @@ if TYPE_CHECKING:
 # Channels whose scales are further apart than this do not fit the multipliers of one convolution: the largest holds.
 WIDEST_RATIO = 1024
 SOFTMAX_INPUT_MIN = -10.0
+CURVE_INPUT_MAX = 6.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ class QuantPlan:
 
     Tensors without a calibrated range (integers, and what the ranges leave out) are in none and keep the float
     model's type. ``weights`` is keyed by the name of the convolution node's output; ``bounds`` has the range of every
-    stored tensor's domain.
+    stored tensor's domain, and of what a Max reads inside an operator.
     """
 
     operators: tuple[Operator, ...]
@@ -81,7 +75,7 @@ def plan(
     proto: ModelProto,
     ranges: Mapping[str, Range],
     choice: Choice = Choice(),
-    pictures: Iterable[str] = (),
+    pictures: Iterable[str] | None = None,
     fuse: bool = True,
 ) -> QuantPlan:
     """``decide`` on a model that is analysed for this one plan."""
@@ -102,6 +96,9 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
         for node, dtype in weight_types(analysis, tensors)
     }
     tensor_bounds = {name: Range.of(*bounds[analysis.domain[name]]) for name in tensors}
+    for op in analysis.operators:
+        if op.outputs[:1] and op.outputs[0] in tensor_bounds:
+            tensor_bounds |= dict.fromkeys(inner_of_max(op), tensor_bounds[op.outputs[0]])
     return QuantPlan(analysis.operators, tensors, weights, tensor_bounds)
 
 
@@ -203,10 +200,48 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
         if moves_values(op) and domain[op.outputs[0]] not in bounds and op.inputs[0] in ranges:
             moved = ranges[op.inputs[0]]
             bounds[domain[op.outputs[0]]] = moved.low, moved.high
-        if op.head.op_type in ("Softmax", "LogSoftmax") and domain[op.inputs[0]] in bounds:
+        _share_range(analysis, op, ranges, bounds)
+    for op in ops:
+        least = _least_reach(op)
+        if least is not None and domain[op.inputs[0]] in bounds:
             low, high = bounds[domain[op.inputs[0]]]
-            bounds[domain[op.inputs[0]]] = (min(low, SOFTMAX_INPUT_MIN), high)
+            bounds[domain[op.inputs[0]]] = (min(low, least[0]), max(high, least[1]))
     return bounds
+
+
+def _share_range(
+    analysis: Analysis, op: Operator, ranges: Mapping[str, Range], bounds: dict[str, tuple[float, float]]
+) -> None:
+    """One range for all operands of a Max and for what it puts out, whatever their types are."""
+    domain = analysis.domain
+    if not any(node.op_type == "Max" for node in op.nodes):
+        return
+    names = [name for name in (*op.inputs, *op.outputs) if name in op.outputs or _meets_max(op, name)]
+    inner = [ranges[name].at(INT16) for name in inner_of_max(op) if name in ranges]
+    shared = [bounds[domain[name]] for name in names if domain[name] in bounds]
+    shared += [(measured.low, measured.high) for measured in inner]
+    whole = min(low for low, _ in shared), max(high for _, high in shared)
+    bounds.update((domain[name], whole) for name in names if domain[name] in bounds)
+
+
+def _meets_max(op: Operator, name: str) -> bool:
+    """Whether an operator's input is an operand of its Max, perhaps after the pool that begins it."""
+    pooled = op.head.output[0] if op.head.op_type in POOLED and name == op.inputs[0] else name
+    return any(node.op_type == "Max" and pooled in node.input for node in op.nodes)
+
+
+def inner_of_max(op: Operator) -> list[str]:
+    """The tensors inside a chain of nodes that a Max reads."""
+    inner = {node.output[0] for node in op.nodes[:-1]}
+    return [name for node in op.nodes if node.op_type == "Max" for name in node.input if name in inner]
+
+
+def _least_reach(op: Operator) -> tuple[float, float] | None:
+    """What the range of an operator's stored input holds at least, for the table that is looked up."""
+    head = op.nodes[1] if op.head.op_type in POOLED and len(op.nodes) > 1 else op.head
+    if head.op_type in ("Softmax", "LogSoftmax"):
+        return SOFTMAX_INPUT_MIN, 0.0
+    return (0.0, CURVE_INPUT_MAX) if head.op_type in FUNCTIONS else None
 
 
 def _quant(bounds: tuple[float, float], wide: bool) -> Quant:
@@ -230,15 +265,28 @@ def _apply_fixed_scales(
         if name not in tensors:
             continue
         lo, hi = bounds[domain[name]]
-        unit = max(abs(lo), abs(hi)) <= 1.0 and tensors[name].dtype == INT16 and len(op.nodes) == 1
-        if op.last.op_type in ("Sigmoid", "Softmax") and unit:
-            steps = 32767 if op.last.op_type == "Sigmoid" else 32768
+        unit = max(abs(lo), abs(hi)) <= 1.0 and tensors[name].dtype == INT16
+        if op.last.op_type == "Softmax" and unit:
             members = [member for member in tensors if domain[member] == domain[name]]
-            give(members, Quant(INT16, 1 / steps, 0, exact=True))
-        elif op.last.op_type in AVERAGE_POOLS or (moves_values(op) and domain[name] != domain[op.inputs[0]]):
+            give(members, Quant(INT16, 1 / 32768, 0, exact=True))
+        elif _is_index(analysis.graph, name):
+            give([name], Quant(tensors[name].dtype, 1.0, 0, exact=True))
+        elif keeps_scale(analysis.graph, op.last) or (moves_values(op) and domain[name] != domain[op.inputs[0]]):
             inherited = _inherited(op, tensors, ranges)
             if inherited is not None:
                 give(_moved_from(analysis, name), inherited)
+
+
+def _is_index(graph: Graph, name: str) -> bool:
+    """Whether a tensor of floats holds whole numbers, an ArgMax's places: stored as they are."""
+    node, cast = graph.producer.get(name), False
+    while node is not None and node.op_type in (*REARRANGING, "Cast", "Sub"):
+        cast = cast or node.op_type == "Cast"
+        name = next(iter(graph.variables(node)), "")
+        node = graph.producer.get(name)
+    return (
+        cast and node is not None and (node.op_type == "ArgMax" or (node.op_type == "TopK" and name in node.output[1:]))
+    )
 
 
 def _inherited(op: Operator, tensors: Mapping[str, Quant], ranges: Mapping[str, Range]) -> Quant | None:
@@ -249,8 +297,12 @@ def _inherited(op: Operator, tensors: Mapping[str, Quant], ranges: Mapping[str, 
         return None
     if source.dtype == quant.dtype:
         return source
-    if source.dtype != INT16 or op.inputs[0] not in ranges:
+    if op.inputs[0] not in ranges:
         return None
+    if source.dtype != INT16:
+        if not is_interpolation(op.last):
+            return None
+        return int16_quant(ranges[op.inputs[0]].low, ranges[op.inputs[0]].high)
     measured = ranges[op.inputs[0]].at(UINT8)
     return uint8_quant(measured.low, measured.high)
 

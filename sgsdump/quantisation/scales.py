@@ -20,11 +20,12 @@ TINIEST_SCALE = float(np.finfo(np.float32).tiny)
 
 
 def uint8_quant(lo: float, hi: float) -> Quant:
-    """Asymmetric: scale = (hi - lo) / 255 with the range extended to include 0."""
+    """Asymmetric: scale = (hi - lo) / 255 with the range extended to include 0; of a tensor that is always zero
+    -0.5 to 0.5."""
     lo, hi = min(_single(lo), 0.0), max(_single(hi), 0.0)
     scale = (hi - lo) / 255
     if scale < TINIEST_SCALE:
-        return Quant(UINT8, 1.0, 0, exact=True)
+        return Quant(UINT8, 1 / 255, 128, exact=True)
     return Quant(UINT8, scale, round(-lo / scale), exact=True)
 
 

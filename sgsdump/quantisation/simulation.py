@@ -1,6 +1,7 @@
 """Simulate: run one input through a float or fixed model and give its tensors as the SDK's simulators dump them.
 
-Per operator, in execution order, first all inputs (constants included), then all outputs; 4-D tensors as NHWC. A
+Per operator, in execution order, first all inputs (constants included), then all outputs; 4-D tensors as NHWC, but for
+what a Transpose or Reshape puts out, until the next convolution (``in_model_order``). A
 tensor stands once as an output and again as the input of each consumer. A view says what a model's operators are, and
 in which form each of their tensors is dumped.
 """
@@ -16,7 +17,7 @@ import numpy as np
 from sgsdump.dumps.dump import Record
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import Layer
-from sgsdump.models.graph import Graph
+from sgsdump.models.graph import Graph, in_model_order
 from sgsdump.models.model import Model
 from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.analysis import operators, sdk_name
@@ -141,6 +142,7 @@ class FloatView:
 
     def __init__(self, model: Model):
         self.graph = Graph(model.proto)
+        self.turned = in_model_order(self.graph)
         self.operators = [
             DumpedOperator(
                 sdk_name(self.graph, op.head),
@@ -156,7 +158,9 @@ class FloatView:
         return name
 
     def variable(self, name: str, op_type: str, array: np.ndarray) -> Tensor:
-        return _tensor(name, op_type, to_nhwc(array).astype(np.float32, copy=False))
+        turned = name in self.turned
+        values = array if turned else to_nhwc(array)
+        return _tensor(name, op_type, values.astype(np.float32, copy=False), turned=turned)
 
     def constant(self, name: str, op_type: str) -> Tensor:
         quant = None if self.graph.value(name).dtype.kind == "f" else Quant(np.dtype(np.int32))
@@ -183,19 +187,20 @@ class FixedView:
         return tensor.real if self.dequantise and tensor.real is not None else tensor.stored
 
     def variable(self, name: str, op_type: str, array: np.ndarray) -> Tensor:
-        array = to_nhwc(array)
         stored = self.tensors.get(name)
+        turned = stored is not None and stored.model_order
+        array = array if turned else to_nhwc(array)
         if stored is None:
             return _tensor(name, op_type, array.astype(np.float32, copy=False))
         if self.dequantise:
-            return _tensor(name, op_type, _real(array, stored.quant), stored.quant)
+            return _tensor(name, op_type, _real(array, stored.quant), stored.quant, turned)
         if stored.picture:
             # The SDK dumps the picture's bytes, also where what is computed with is rescaled (level L5 may do that).
             array = np.clip(np.floor(array + 0.5), 0, 255).astype(stored.dtype)
         if self.strip:
-            return _tensor(name, op_type, array, stored.quant)
+            return _tensor(name, op_type, array, stored.quant, turned)
         padded = _PADDED[self.orders[name] if array.ndim == 4 else "NHWC"](array)
-        return Tensor(_info(name, op_type, array, stored.quant), lambda: padded)
+        return Tensor(_info(name, op_type, array, stored.quant, turned), lambda: padded)
 
     def constant(self, name: str, op_type: str) -> Tensor:
         constant = self._plain_constant(name, op_type)
@@ -221,12 +226,13 @@ def _real(array: np.ndarray, quant: Quant) -> np.ndarray:
     return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
 
 
-def _info(name: str, op_type: str, array: np.ndarray, quant: Quant | None) -> TensorInfo:
-    return TensorInfo(name, array.shape, array.dtype, NHWC if array.ndim == 4 else None, quant, op_type)
+def _info(name: str, op_type: str, array: np.ndarray, quant: Quant | None, turned: bool = False) -> TensorInfo:
+    """``turned``: in the model's own order of axes."""
+    return TensorInfo(name, array.shape, array.dtype, NHWC if array.ndim == 4 and not turned else None, quant, op_type)
 
 
-def _tensor(name: str, op_type: str, array: np.ndarray, quant: Quant | None = None) -> Tensor:
-    return Tensor(_info(name, op_type, array, quant), lambda: array)
+def _tensor(name: str, op_type: str, array: np.ndarray, quant: Quant | None = None, turned: bool = False) -> Tensor:
+    return Tensor(_info(name, op_type, array, quant, turned), lambda: array)
 
 
 def _lazy(graph: Graph, initializer: str, name: str, op_type: str, dtype: np.dtype, quant: Quant | None) -> Tensor:

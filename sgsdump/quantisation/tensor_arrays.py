@@ -16,6 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ConfigError, hint, listed
+from sgsdump.models.graph import BROUGHT_BACK
 from sgsdump.models.model import read_stages
 from sgsdump.quantisation.analysis import (
     Analysis,
@@ -45,9 +46,21 @@ class RaisedInputs:
     def sdk_names(self) -> dict[str, tuple[str, ...]]:
         """For each first input the names that the SDK has for it: its own, and one for each InnerProduct reading it."""
         reshaped = ("Gemm", "MatMul") if self.blobs else ()
+        producer = self.analysis.graph.producer
+        # What the converter moves for a convolution is raised by the name of what it is moved from, too.
+        moved = {
+            name: (producer[name].input[0],)
+            for name in self.analysis.first_inputs
+            if name.endswith(BROUGHT_BACK) and name in producer and producer[name].op_type == "Identity"
+        }
         return {
             name: tuple(
-                dict.fromkeys(f"{node.name}{_RESHAPED}" if node.op_type in reshaped else name for node in nodes)
+                dict.fromkeys(
+                    [
+                        *(f"{node.name}{_RESHAPED}" if node.op_type in reshaped else name for node in nodes),
+                        *moved.get(name, ()),
+                    ]
+                )
             )
             for name, nodes in self.analysis.first_inputs.items()
         }

@@ -18,7 +18,7 @@ from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import watched_tensors
-from sgsdump.quantisation.pictures import pictures_of
+from sgsdump.quantisation.pictures import uint8_inputs
 from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.integer_outputs import FloatOutputs, PlanOutputs, outputs_of
@@ -153,7 +153,7 @@ def measure(subject: Subject, pairs: PicturePairs, progress: Progress = SILENT) 
 
     pairs  the pictures to measure on; a few will do. Raises ValuesError where the outputs cannot be measured.
     """
-    analysis = analyse(deployed(subject.float_model), pictures_of(subject.float_model, subject.config, subject.ranges))
+    analysis = analyse(deployed(subject.float_model), uint8_inputs(subject.float_model, subject.config, subject.ranges))
     convs = convolutions(analysis)
     if not subject.ranges or all(conv.reads_picture for conv in convs):
         return None

@@ -21,7 +21,7 @@ from sgsdump.files.atomic_write import make_folder
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.analysis import Analysis, analyse
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.pictures import pictures_of
+from sgsdump.quantisation.pictures import uint8_inputs
 from sgsdump.sidecars.input_config import with_tensor_arrays
 from sgsdump.tuning.advice import MAYBE, NO, YES, Advice, advise, holds, rules_text
 from sgsdump.tuning.dump_trial import Calibrated, DumpRun, DumpTrial
@@ -87,7 +87,7 @@ class Repair:
         self.ranges = {name: measured for name, measured in calibrated.ranges.items() if name not in float_inputs}
         self._model, self._config, self._pictures, self._limits = model, config, pictures, limits
         self._folder, self._progress = folder, progress
-        self._analysis = analyse(deployed(model), pictures_of(model, config, self.ranges))
+        self._analysis = analyse(deployed(model), uint8_inputs(model, config, self.ranges))
         self._candidates = Candidates(self._analysis, config.tensor_arrays)
         self._dumps = DumpTrial(replace(calibrated, ranges=self.ranges), pictures, folder / "float.bin", progress)
         self.measured: Measurement | None = None

@@ -9,7 +9,7 @@ import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.errors import ConfigError, InputError
-from sgsdump.quantisation.analysis import Analysis, Operator
+from sgsdump.quantisation.analysis import Analysis
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.float_model import serialise, simplify
 from sgsdump.quantisation.pictures import Picture, pictures_of
@@ -17,6 +17,7 @@ from sgsdump.quantisation.quant_file import Imported
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.ranges.statistics import Statistics
 from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.type_rules import Operator
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.types import Range
 
@@ -97,7 +98,7 @@ def test_bgr_takes_its_means_in_the_order_of_its_channels():
     np.testing.assert_allclose([blue, green, red], (110 - np.array([104.0, 117.0, 123.0])) / 58, atol=0.02)
 
 
-def test_batchnorm_is_fused_unless_every_layer_shall_stay_visible():
+def test_batchnorm_is_a_factor_and_an_offset_that_join_the_convolution():
     rng = np.random.default_rng(0)
     constants = weights("c", (4, 3, 3, 3)) | {
         name: rng.uniform(0.5, 1.5, 4).astype(np.float32) for name in ("gamma", "beta", "mean", "var")
@@ -112,10 +113,9 @@ def test_batchnorm_is_fused_unless_every_layer_shall_stay_visible():
     plain = InputConfig((ModelInput("data", "RGB", "RGB"),))
     fixed = make_fixed(simple, ranges, plain)
     assert set(fixed.plan.tensors) == {"data", "r"}
-    gain = constants["gamma"] / np.sqrt(constants["var"] + 1e-5)
-    top = (np.abs(constants["c.w"]) * np.abs(gain).reshape(-1, 1, 1, 1)).max()
-    assert fixed.plan.weights["bn"].scale == pytest.approx(top / 127, rel=1e-5)
-    assert set(make_fixed(simple, visible, plain, fuse=False).plan.tensors) == {"data", "c", "bn", "r"}
+    assert fixed.plan.weights["c"].scale == pytest.approx(np.abs(constants["c.w"]).max() / 127, rel=1e-5)
+    unfused = make_fixed(simple, visible, plain, fuse=False)
+    assert set(unfused.plan.tensors) == {"data", "c", "bn_MUL_output", "bn", "r"}
 
 
 def test_an_input_that_is_not_quantised_stays_float():

@@ -20,6 +20,7 @@ _RULES = {
     "Mul": "arithmetic:MULTIPLY",
     "Max": "arithmetic:MAXIMUM",
     "Relu": "arithmetic:RELU",
+    "Clip": "arithmetic:CLIP",
     "LeakyRelu": "arithmetic:LEAKY_RELU",
     "PRelu": "arithmetic:PRELU",
     "Sigmoid": "curves:SIGMOID",
@@ -29,10 +30,14 @@ _RULES = {
     "GlobalMaxPool": "pooling:MAX_POOL",
     "AveragePool": "pooling:AVERAGE_POOL",
     "GlobalAveragePool": "pooling:GLOBAL_AVERAGE_POOL",
+    "ReduceMean": "pooling:MEAN",
+    "ReduceMax": "pooling:MAXIMUM_ALONG",
+    "ReduceSum": "pooling:SUM_ALONG",
+    **dict.fromkeys(("Resize", "Upsample"), "pooling:INTERPOLATION"),
 }
 # Element by element, of one tensor and constants of one element.
 _FUNCTIONS = (
-    "Abs Ceil Celu Clip Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sin "
+    "Abs Ceil Celu Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sin "
     "Softplus Softsign Sqrt Swish ThresholdedRelu".split()
 )
 RULES = Registry(

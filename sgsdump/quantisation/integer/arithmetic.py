@@ -37,6 +37,8 @@ Source: docs/formats/fixed_arithmetic.md#fused-chains. Exact.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from sgsdump.models.graph import attribute
@@ -102,6 +104,18 @@ def _relu(call: Call) -> Unrounded:
     return relu(call, 0.0)
 
 
+def _clip(call: Call) -> Integers | Unrounded | None:
+    """ReLU6, which is a ReLU and a higher limit; any other by a table."""
+    ends = [
+        float(call.graph.value(name).reshape(-1)[0]) if name in call.graph.constants else np.nan
+        for name in call.node.input[1:3]
+    ]
+    if len(ends) < 2 or ends[0] != 0 or not ends[1] > 0:
+        return None
+    outcome = relu(call, 0.0)
+    return replace(outcome, highest=float(half_up(ends[1] / step(call.output))) + call.output.zero_point)
+
+
 def _leaky_relu(call: Call) -> Unrounded:
     return relu(call, attribute(call.node, "alpha", 0.01))
 
@@ -115,7 +129,7 @@ ADD = Rule(_add, operands=2, constants=(0, 1))
 SUBTRACT = Rule(_subtract, operands=2, constants=(1,))
 MULTIPLY = Rule(_multiply, operands=2, constants=(0, 1))
 MAXIMUM = Rule(_maximum, operands=None)
-RELU, LEAKY_RELU, PRELU = Rule(_relu), Rule(_leaky_relu), Rule(_prelu)
+RELU, CLIP, LEAKY_RELU, PRELU = Rule(_relu), Rule(_clip), Rule(_leaky_relu), Rule(_prelu)
 
 
 def multiply_by(emit: Emitter, value: Integers, factor: np.ndarray, output: Quant) -> Unrounded:

@@ -84,7 +84,7 @@ def _convolution(call: Call) -> Integers | Unrounded | None:
     if len(graph.consumers[node.input[1]]) > 1:
         kernel = replace(kernel, name=f"{kernel.name}:{name}")
     sums = kernel.sums()
-    groups = 1 if kernel.depthwise else kernel.group
+    groups = 1 if kernel.depthwise or kernel.op_type == "ConvTranspose" else kernel.group
     parts = joined(weighting.channels, f"{name}_conv#{{0}}_output#{{0}}", groups, 1)
     channels = weighting.channels.get(name) or parts or weighting.whole
     quants = Quants(value.quant, weighting.quant, call.output)

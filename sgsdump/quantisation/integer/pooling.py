@@ -1,20 +1,46 @@
 """Pooling: the maximum is copied, the average is the sum over the window divided and truncated toward zero.
 
-Scale and zero point stay the input's; padding holds the zero point and is counted (the SDK makes it a PAD operator).
+Scale and zero point stay the input's. The sum is divided by as many values as the window has inside its input; padding
+that counts (Caffe's, which the SDK makes a PAD operator) holds the zero point.
 Source: docs/formats/fixed_arithmetic.md#moving-data. Exact.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from sgsdump.models.graph import attribute
-from sgsdump.quantisation.integer.emitter import DOUBLE, FLOAT, Call, Emitter, Integers, Rule, at_scale
+from sgsdump.quantisation.integer.emitter import (
+    DOUBLE,
+    FLOAT,
+    REDUCES_BY_INPUT,
+    Call,
+    Emitter,
+    Integers,
+    Rule,
+    Unrounded,
+    at_scale,
+    half_up,
+    shift,
+    step,
+)
 from sgsdump.quantisation.scales import INT16
+from sgsdump.quantisation.type_rules import is_average, reduced_axes
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 # The average of whole numbers times their count is within rounding of their sum as long as the sum is below this.
 EXACT_SUM = 2.0**21
 BYTE = 256
+SUM_BITS = 14
+# A fraction of a position between two values has 15 bits.
+FRACTION = 2.0**15
+POSITION_SLACK = 1e-9
 
 
 def _max_pool(call: Call) -> Integers:
@@ -24,28 +50,62 @@ def _max_pool(call: Call) -> Integers:
 
 
 def _average_pool(call: Call) -> Integers | None:
-    """AveragePool that counts its padding; None where it does not, or where the sums do not fit float32."""
+    """None where the sums do not fit float32, and where windows end beyond an input of unknown size."""
     emit, node, (value,) = call.emit, call.node, call.operands
     if call.output.dtype != INT16:  # what goes on as UINT8 is brought there first
         value = at_scale(emit, value, call.output)
-    count = float(np.prod(attribute(node, "kernel_shape")))
-    pads = list(attribute(node, "pads", ()))
-    same = attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
-    if (any(pads) and not attribute(node, "count_include_pad", 0)) or attribute(node, "ceil_mode", 0) or same:
+    size = float(np.prod(attribute(node, "kernel_shape")))
+    windows = windows_of(node, call.graph.shapes.get(node.input[0], ()))
+    if windows is None or size * BYTE >= EXACT_SUM:
         return None
-    if count * BYTE >= EXACT_SUM:
-        return None
-    source = _padded(emit, value, pads) if any(pads) else emit.floats(value)
-    if count * np.iinfo(value.quant.dtype).max < EXACT_SUM:  # type: ignore[type-var]
-        total = _sum(call, source, count)
+    pads, counts = windows
+    source = emit.floats(value)
+    if bool(attribute(node, "count_include_pad", 0)):
+        inner = list(attribute(node, "pads") or [0] * len(pads))
+        source = _padded(emit, source, inner, value.quant.zero_point)
+        pads = [outer - own for outer, own in zip(pads, inner, strict=True)]
+    source = _padded(emit, source, pads, 0)
+    if size * np.iinfo(value.quant.dtype).max < EXACT_SUM:  # type: ignore[type-var]
+        total = _sum(call, source, size)
     else:
         # Two bytes, each of which float32 can sum.
         byte = emit.constant(np.float32(BYTE))
         high = emit.add("Floor", [emit.add("Div", [source, byte])])
         low = emit.add("Sub", [source, emit.add("Mul", [high, byte])])
-        high, low = (_sum(call, part, count) for part in (high, low))
+        high, low = (_sum(call, part, size) for part in (high, low))
         total = emit.add("Add", [emit.add("Mul", [high, emit.constant(np.float64(BYTE))]), low])
-    return _divided(emit, total, emit.constant(np.float64(count)), value)
+    return _divided(emit, total, emit.constant(counts), value)
+
+
+def windows_of(node: NodeProto, shape: Sequence[int | None]) -> tuple[list[int], np.ndarray] | None:
+    """How far an AveragePool's windows reach beyond its input (begins, then ends), and how many values each takes
+    together, of one window where that is the same for all; None where it depends on a size that is not known."""
+    kernel = list(attribute(node, "kernel_shape"))
+    count = len(kernel)
+    strides = list(attribute(node, "strides") or [1] * count)
+    pads = list(attribute(node, "pads") or [0] * 2 * count)
+    same = attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
+    up, counted = bool(attribute(node, "ceil_mode", 0)), bool(attribute(node, "count_include_pad", 0))
+    if set(attribute(node, "dilations") or [1]) != {1}:
+        return None
+    if not same and not up and (counted or not any(pads)):
+        return pads, np.array(np.prod(kernel), np.float64)
+    sizes = [length for length in shape[2:] if length is not None]
+    if same or len(shape) != count + 2 or len(sizes) != count:
+        return None
+    reach, counts = [0] * 2 * count, np.ones([1] * (count + 2))
+    for axis, (length, size, stride) in enumerate(zip(sizes, kernel, strides, strict=True)):
+        begin, end = pads[axis], pads[axis + count]
+        beyond = length + begin + end - size
+        number = (-(-beyond // stride) if up else beyond // stride) + 1
+        if up and (number - 1) * stride >= length + begin:
+            number -= 1  # a window that begins after the input is none
+        starts = np.arange(number) * stride - begin
+        lowest, highest = (-begin, length + end) if counted else (0, length)
+        reach[axis], reach[axis + count] = begin, max(end, (number - 1) * stride + size - length - begin)
+        inside = np.minimum(starts + size, highest) - np.maximum(starts, lowest)
+        counts = counts * inside.reshape([-1 if i == axis + 2 else 1 for i in range(count + 2)])
+    return reach, counts.astype(np.float64)
 
 
 def _global_average_pool(call: Call) -> Integers:
@@ -62,20 +122,115 @@ def _global_average_pool(call: Call) -> Integers:
     return _divided(emit, emit.add("ReduceSum", [source, axes], keepdims=1), count, value)
 
 
+def _mean(call: Call) -> Integers | None:
+    """ReduceMean over both spatial axes, as a global average pool; None for other axes."""
+    if not is_average(call.graph, call.node):
+        return None
+    pooled = _global_average_pool(call)
+    if attribute(call.node, "keepdims", 1):
+        return pooled
+    return replace(pooled, name=call.emit.add("Squeeze", [pooled.name, call.emit.constant(np.array([2, 3]))]))
+
+
+def _maximum_along(call: Call) -> Integers | None:
+    """ReduceMax: copies."""
+    emit, node, (value,) = call.emit, call.node, call.operands
+    axes = reduced_axes(call.graph, node, len(call.graph.shapes.get(node.input[0], ())))
+    if axes is None:
+        return None
+    inputs, keepdims = [emit.floats(value)], attribute(node, "keepdims", 1)
+    if emit.opset < REDUCES_BY_INPUT:
+        return Integers(emit.add("ReduceMax", inputs, axes=list(axes), keepdims=keepdims), FLOAT, value.quant)
+    inputs.append(emit.constant(np.array(axes, np.int64)))
+    return Integers(emit.add("ReduceMax", inputs, keepdims=keepdims), FLOAT, value.quant)
+
+
+def _sum_along(call: Call) -> Unrounded | None:
+    """ReduceSum: the sum's low bits are dropped first, as those of a product are.
+
+    P = max |range of out| / s;  h = floor(log2 P) - 14;  n = shift(s / s_o)
+    out = clip(half_up(half_up(sum / 2^h) * half_up(s / s_o * 2^n) / 2^(n - h)))
+    """
+    emit, node, (value,), output = call.emit, call.node, call.operands, call.output
+    axes = reduced_axes(call.graph, node, len(call.graph.shapes.get(node.input[0], ())))
+    if axes is None or value.quant.zero_point:
+        return None
+    s = step(value.quant)
+    largest = max(abs(call.range.low), abs(call.range.high)) / s
+    h, n = int(np.floor(np.log2(largest or 1.0))) - SUM_BITS, shift(s / step(output))
+    along = emit.constant(np.array(axes, np.int64))
+    total = emit.add("ReduceSum", [emit.doubles(value), along], keepdims=attribute(node, "keepdims", 1))
+    shortened = emit.add("Mul", [total, emit.constant(np.float64(2.0**-h))])
+    whole = emit.add("Floor", [emit.add("Add", [shortened, emit.constant(np.float64(0.5))])])
+    multiplier = float(half_up(s / step(output) * 2.0**n)) * 2.0 ** (h - n)
+    return Unrounded(emit.add("Mul", [whole, emit.constant(np.float64(multiplier))]), output.zero_point)
+
+
+def _interpolation(call: Call) -> Integers | Unrounded | None:
+    """Bilinear Resize of maps, first along the rows, then along the columns; None for another kind."""
+    emit, node, (value,) = call.emit, call.node, call.operands
+    before, after = (call.graph.shapes.get(name, ()) for name in (node.input[0], node.output[0]))
+    if attribute(node, "mode", b"nearest") != b"linear" or len(before) != 4 or len(after) != 4:
+        return None
+    sizes = [(size, count) for size, count in zip(before, after, strict=True) if size is not None and count is not None]
+    if len(sizes) != 4 or before[:2] != after[:2]:
+        return None
+    mode = attribute(node, "coordinate_transformation_mode", b"half_pixel")
+    if mode not in (b"asymmetric", b"align_corners"):
+        return None
+    if value.quant.dtype != call.output.dtype:
+        value = at_scale(emit, value, call.output)
+    source, whole = emit.doubles(value), mode == b"asymmetric"
+    for axis in (3, 2):
+        source = _along_axis(emit, source, axis, sizes[axis][0], _positions(*sizes[axis], mode), whole)
+    return Integers(source if whole else emit.add("Floor", [source]), DOUBLE, value.quant)
+
+
+def _positions(size: int, count: int, mode: bytes) -> np.ndarray:
+    """Where each output lies between its inputs."""
+    if mode == b"asymmetric":
+        return np.arange(count) * (size / count)
+    return np.arange(count) * ((size - 1) / max(count - 1, 1))
+
+
+def _along_axis(emit: Emitter, source: str, axis: int, size: int, positions: np.ndarray, whole: bool) -> str:
+    """The values between neighbours, rounded half up where ``whole``, then with fractions of 15 bits."""
+    low = np.floor(positions + POSITION_SLACK)
+    fraction = np.maximum(positions - low, 0)
+    fraction = half_up(fraction * FRACTION) / FRACTION if whole else fraction
+    high = np.minimum(low + 1, size - 1)
+    spread = [-1 if index == axis else 1 for index in range(4)]
+    terms = [
+        emit.add(
+            "Mul",
+            [
+                emit.add("Gather", [source, emit.constant(index.astype(np.int64))], axis=axis),
+                emit.constant(weight.reshape(spread)),
+            ],
+        )
+        for index, weight in ((low, 1 - fraction), (high, fraction))
+    ]
+    total = emit.add("Add", terms)
+    return emit.add("Floor", [emit.add("Add", [total, emit.constant(np.float64(0.5))])]) if whole else total
+
+
 MAX_POOL, AVERAGE_POOL, GLOBAL_AVERAGE_POOL = Rule(_max_pool), Rule(_average_pool), Rule(_global_average_pool)
+MEAN, MAXIMUM_ALONG, SUM_ALONG = Rule(_mean), Rule(_maximum_along), Rule(_sum_along)
+INTERPOLATION = Rule(_interpolation)
 
 
-def _padded(emit: Emitter, value: Integers, pads: list[int]) -> str:
-    """float32 with the zero point around the spatial axes; ``pads`` as a convolution's: begins, then ends."""
+def _padded(emit: Emitter, source: str, pads: list[int], fill: int) -> str:
+    """float32 with ``fill`` around the spatial axes; ``pads`` as a convolution's: begins, then ends."""
+    if not any(pads):
+        return source
     half = len(pads) // 2
     amounts = np.array([0, 0, *pads[:half], 0, 0, *pads[half:]], np.int64)
-    source, zero_point = emit.floats(value), FLOAT.type(value.quant.zero_point)
-    return emit.add("Pad", [source, emit.constant(amounts), emit.constant(zero_point)])
+    return emit.add("Pad", [source, emit.constant(amounts), emit.constant(FLOAT.type(fill))])
 
 
 def _sum(call: Call, source: str, count: float) -> str:
     """The exact sums of a pool's windows, as doubles."""
-    emit, average = call.emit, _pooled(call, source, without=("pads",))
+    emit, average = call.emit, _pooled(call, source, without=("pads", "ceil_mode", "count_include_pad", "auto_pad"))
     total = emit.add("Round", [emit.add("Mul", [average, emit.constant(np.float32(count))])])
     return emit.cast(total, DOUBLE)
 

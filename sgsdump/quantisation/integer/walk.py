@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import REARRANGING, Graph, mark_of, needs, reading
+from sgsdump.errors import ConfigError
+from sgsdump.models.graph import REARRANGING, Graph, in_model_order, mark_of, needs, reading
 from sgsdump.models.passes.lift import opset_of
-from sgsdump.quantisation.analysis import Operator, is_convolution, moves_values, sdk_name
+from sgsdump.quantisation.analysis import is_convolution, moves_values, sdk_name
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, write_facts
 from sgsdump.quantisation.integer import rule_of
 from sgsdump.quantisation.integer.emitter import (
@@ -54,6 +55,7 @@ from sgsdump.quantisation.integer.emitter import (
     step,
 )
 from sgsdump.quantisation.scales import INT16, UINT8, int16_quant
+from sgsdump.quantisation.type_rules import POOLED, Operator
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -119,9 +121,15 @@ class Walk:
     convolutions: dict[str, StoredConvolution] = field(default_factory=dict)
 
     def input(self, name: str, picture: Picture | None) -> None:
-        """A picture's bytes as they are, when that is what its mean, std and range mean; any other input rounded."""
+        """A picture's bytes as they are, when that is what its mean, std and range mean; any other input cut to whole
+        steps, toward zero."""
         quant, self.emit.scope = self.plan.tensors[name], name
-        source = self._nearest(name, quant) if picture is None else steps_of_bytes(self.emit, name, picture, quant)
+        if picture is None:
+            steps = self.emit.add("Div", [name, self.emit.constant(np.float32(quant.scale))])
+            whole = self.emit.cast(self.emit.cast(steps, np.dtype(np.int32)), DOUBLE)
+            source = Unrounded(whole, quant.zero_point)
+        else:
+            source = steps_of_bytes(self.emit, name, picture, quant)
         self.values[name] = self.emit.store(source, quant, self.emit.stored(name))
 
     def operator(self, operator: Operator) -> None:
@@ -141,9 +149,16 @@ class Walk:
 
     def facts(self, pictures: Mapping[str, Picture], origin: Origin, constants: Container[str]) -> FixedFacts:
         """``constants``: those that are in the fixed model."""
+        turned = in_model_order(self.graph)
         tensors = {
             name: StoredTensor(
-                quant.dtype, float(quant.scale), quant.zero_point, self.emit.stored(name), None, name in pictures
+                quant.dtype,
+                float(quant.scale),
+                quant.zero_point,
+                self.emit.stored(name),
+                None,
+                name in pictures,
+                name in turned,
             )
             for name, quant in self.plan.tensors.items()
             if name in self.values and quant.dtype is not None
@@ -179,8 +194,12 @@ class Walk:
         if any(name not in self.values for name in names):
             self._keep(self._in_float(node, quant, name), quant, name)
             return
+        if node.op_type == "Split":
+            self._split(node)
+            return
         values = tuple(at_scale(self.emit, self.values[name], quant) for name in names)
-        if rule := rule_of(node.op_type):  # a max pool
+        rule = rule_of(node.op_type) if node.op_type in POOLED else None
+        if rule is not None:
             outcome = rule.compute(Call(self.emit, self.graph, node, name, values, quant, self._bounds(name, quant)))
             assert outcome is not None, "a pool of maxima has a rule"
             self._keep(outcome, quant, name)
@@ -190,6 +209,21 @@ class Walk:
         for name in stored:
             assert quant.dtype is not None, "a plan knows every type"
             self.values[name] = Integers(self.emit.stored(name), quant.dtype, quant)
+
+    def _split(self, node: NodeProto) -> None:
+        """Its pieces have the input's scale, and are requantised after it where they are of another domain."""
+        names, quants = [name for name in node.output if name], self.plan.tensors
+        value = self.values[node.input[0]]
+        if all(quants[name] == quants[names[0]] for name in names if name in quants):
+            value = at_scale(self.emit, value, quants[names[0]])
+        assert value.quant.dtype is not None, "what is stored has a type"
+        same = {name: name in quants and quants[name] == value.quant for name in names}
+        pieces = {name: self.emit.stored(name) if same[name] else self.emit.fresh("piece") for name in names}
+        self._copy(node, (value,), [pieces.get(name, "") for name in node.output])
+        for name in names:
+            piece = Integers(pieces[name], value.quant.dtype, value.quant)
+            if name in quants:
+                self._keep(piece if same[name] else requantise(self.emit, piece, quants[name]), quants[name], name)
 
     def _copy(self, node: NodeProto, values: tuple[Integers, ...], outputs: list[str]) -> None:
         """The node on stored integers: its inputs that are ``values``, in order, replaced by them.
@@ -213,7 +247,7 @@ class Walk:
         *inner, last = _steps(self.graph, operator)
         for link, following in pairwise([*inner, last]):
             # The scale between two operators is INT16 over the tensor's own range, or what the following one needs.
-            bounds, rule = self.ranges[link.name].at(INT16), rule_of(following.node.op_type)
+            bounds, rule = self._inner_range(link.name), rule_of(following.node.op_type)
             quant = int16_quant(bounds.low, max(bounds.high, rule.reach if rule else 0.0))
             outcome = link.limited(self._compute(link.node, quant, link.name), quant)
             # What a pool puts out keeps the scale of its input.
@@ -224,6 +258,15 @@ class Walk:
         whole = quant.dtype == UINT8 and low <= 0 and high == np.inf
         outcome = self._compute(last.node, quant, name, self.emit.stored(name) if whole else "")
         self._keep(last.limited(outcome, quant), quant, name)
+
+    def _inner_range(self, name: str) -> Range:
+        if name in self.plan.bounds:
+            return self.plan.bounds[name]
+        if name not in self.ranges:
+            raise ConfigError(
+                f"there is no range of {name!r}, which lies inside an operator; calibrate the model again"
+            )
+        return self.ranges[name].at(INT16)
 
     def _compute(self, node: NodeProto, quant: Quant, name: str, stored: str = "") -> Integers | Unrounded:
         """One node by its rule, or in float32. ``stored``: see ``Weighting``."""

@@ -50,7 +50,7 @@ Feed = tuple[str, Mapping[str, np.ndarray]]
 
 def measure_ranges(model: Model, feeds: Iterable[Feed], fuse: bool = True) -> dict[str, Range]:
     """Running min and max over all feeds (level L1); see ``gather`` and ``plain_ranges``."""
-    return plain_ranges(model, gather(model, feeds), Graph(deployed(model, fuse)))
+    return plain_ranges(model, gather(model, feeds), Graph(deployed(model)))
 
 
 def gather(

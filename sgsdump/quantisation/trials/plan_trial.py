@@ -99,7 +99,7 @@ class PlanTrial:
         self.proto = deployed(model)
         self.mark = mark_of(self.proto)
         pictures = pictures_of(model, config, ranges)
-        self.analysis: Analysis = analyse(self.proto, pictures)
+        self.analysis: Analysis = analyse(self.proto, pictures if config.inputs else None)
         self._choice = Choice(per_channel=per_channel)
         widest = decide(self.analysis, ranges, replace(self._choice, input_format="ALL_INT16"))
         fixed = quantise(self.proto, widest, pictures)

@@ -29,7 +29,7 @@ import numpy as np
 
 from sgsdump.models.graph import Graph, drop_unused_constants, mark_of, reading
 from sgsdump.models.passes.lift import opset_of
-from sgsdump.quantisation.analysis import AVERAGE_POOLS, Operator, sdk_name
+from sgsdump.quantisation.analysis import sdk_name
 from sgsdump.quantisation.fixed_facts import (
     DumpedOperator,
     FixedFacts,
@@ -39,6 +39,7 @@ from sgsdump.quantisation.fixed_facts import (
     write_facts,
 )
 from sgsdump.quantisation.integer.emitter import Emitter, store_weight
+from sgsdump.quantisation.type_rules import AVERAGE_POOLS, Operator
 from sgsdump.tensors.tensor import Quant
 
 if TYPE_CHECKING:

@@ -134,10 +134,10 @@ def test_of_several_layers_of_one_name_the_first_counts(tmp_path: Path) -> None:
     assert blob.values.tolist() == [1, 1]
 
 
-def test_batch_norm_and_scale_are_folded_into_the_convolution(folder: Path) -> None:
+def test_batch_norm_and_scale_are_factors_and_offsets(folder: Path) -> None:
     from models.caffe.nets import opened
 
-    from sgsdump.models.passes.fold import fold_batchnorm
+    from sgsdump.models.passes.converted import as_converted
 
     text = """
     layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 6 dim: 6 } } }
@@ -155,6 +155,6 @@ def test_batch_norm_and_scale_are_folded_into_the_convolution(folder: Path) -> N
     }
     model = opened(folder, text, weights)
     feed = {"data": rng.normal(0, 1, (1, 3, 6, 6)).astype(np.float32)}
-    folded = Model(fold_batchnorm(model.proto), model.path)
-    assert [node.op_type for node in folded.proto.graph.node] == ["Conv", "Relu"]
-    np.testing.assert_allclose(run(folded, feed)["conv"], run(model, feed)["conv"], rtol=1e-4, atol=1e-5)
+    written = Model(as_converted(model.proto), model.path)
+    assert [node.op_type for node in written.proto.graph.node] == ["Conv", "Mul", "Add", "Mul", "Add", "Relu"]
+    np.testing.assert_allclose(run(written, feed)["conv"], run(model, feed)["conv"], rtol=1e-4, atol=1e-5)

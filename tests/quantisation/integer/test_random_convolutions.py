@@ -143,7 +143,7 @@ def check(case):
     ranges = {"x": Range.of(*ends), "y": Range.of(*bounds), "r": Range.of(*bounds), "z": Range.of(-1, 1)}
     own = tops[: case.outputs // case.group] if case.kind == "ConvTranspose" else tops
     ranges["w"] = Range(-own, own) if np.ptp(tops) else Range.of(-tops[0], tops[0])
-    groups = 1 if depthwise else case.group
+    groups = 1 if depthwise or case.kind == "ConvTranspose" else case.group
     arrays = ("x",) if case.source == "int16" else ()
     fixed = make_fixed(net, ranges, InputConfig((), tensor_arrays=arrays), side=SideRanges({"y": Range(low, high)}))
     quant = fixed.plan.tensors[name]

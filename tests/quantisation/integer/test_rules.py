@@ -141,10 +141,22 @@ def test_an_average_pool_counts_its_padding_as_zero_points(dtype):
 
 @pytest.mark.parametrize(
     "attributes",
-    [{"pads": [1, 1, 1, 1]}, {"pads": [0, 0, 0, 1], "count_include_pad": 0}, {"auto_pad": "SAME_UPPER"}],
-    ids=["by default", "not counted", "auto_pad"],
+    [
+        {"pads": [1, 1, 1, 1]},
+        {"pads": [0, 0, 0, 1], "count_include_pad": 0},
+        {"ceil_mode": 1, "strides": [2, 2]},
+        {"auto_pad": "SAME_UPPER"},
+    ],
+    ids=["by default", "not counted", "ceil", "auto_pad"],
 )
-def test_an_average_pool_that_does_not_count_its_padding_has_no_rule(attributes):
-    net = model([node("AveragePool", ["x"], "y", kernel_shape=[2, 2], **attributes)], {}, {"x": (1, 2, 5, 5)}, ["y"])
+def test_an_average_pool_divides_by_what_is_inside_its_input(attributes):
+    net = model([node("AveragePool", ["x"], "y", kernel_shape=[3, 3], **attributes)], {}, {"x": (1, 2, 8, 8)}, ["y"])
     fixed = make_fixed(net, {name: Range.of(-1, 1) for name in "xy"})
-    assert fixed.approximate == {"y": "AveragePool: computed in float32"}
+    if "auto_pad" in attributes:
+        assert fixed.approximate == {"y": "AveragePool: computed in float32"}
+        return
+    assert not fixed.approximate
+    x = np.random.default_rng(0).integers(-32767, 32768, (1, 2, 8, 8)).astype(np.int16)
+    (got,) = part_outputs(fixed.proto, {STORED.format("x"): x}, [STORED.format("y")])
+    whole = onnx.reference.ReferenceEvaluator(net.proto).run(None, {"x": x.astype(np.float32)})[0].astype(np.float64)
+    np.testing.assert_array_equal(got, np.trunc(whole + np.sign(whole) * 0.01))

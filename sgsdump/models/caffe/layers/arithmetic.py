@@ -143,6 +143,8 @@ def eltwise(builder: LayerBuilder) -> list[Value]:
     names = [value.name for value in builder.inputs]
     if operation == "MAX":
         return builder.top("Max", *names)
+    if list(param.coeff) == [1.0, -1.0]:
+        return builder.top("Sub", *names)
     weighted = [
         name if factor == 1 else builder.node("Mul", name, factor)
         for name, factor in zip(names, param.coeff or [1.0] * len(names))
@@ -150,7 +152,10 @@ def eltwise(builder: LayerBuilder) -> list[Value]:
     op = "Mul" if operation == "PROD" else "Add"
     result = weighted[0]
     for index, name in enumerate(weighted[1:], 2):
-        result = builder.node(op, result, name, to=builder.tops[0] if index == len(weighted) else None)
+        # The SDK's converter calls what lies between after the second of the two.
+        between = f"{name}_addn_output_tensor" if op == "Add" else f"{name}_muln_output_tensor"
+        to = builder.tops[0] if index == len(weighted) else builder.names[0].fresh(between)
+        result = builder.node(op, result, name, to=to)
     return [Value(result, builder.shape)]
 
 

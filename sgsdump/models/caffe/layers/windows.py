@@ -106,7 +106,8 @@ def _average(builder: LayerBuilder, rows: Axis, columns: Axis) -> str:
         )
     source: Value | str = builder.inputs[0]
     if rows.pad or columns.pad:
-        source = builder.node("Pad", source, [0, 0, rows.pad, columns.pad] * 2)
+        padded = builder.names[0].fresh(f"{builder.tops[0]}_pad_output")  # as the SDK's converter calls it
+        source = builder.node("Pad", source, [0, 0, rows.pad, columns.pad] * 2, to=padded)
     pads = [0, 0, *(max(0, b - axis.pad) for b, axis in zip(beyond, (rows, columns)))]
     return builder.node("AveragePool", source, to=builder.tops[0], pads=pads, count_include_pad=0, **attributes)
 

@@ -1,0 +1,170 @@
+"""Operators that the SDK's converter writes as others, with its names for what lies between. Apart: a table of rewrites
+with tests of its own, which ``simplify`` applies.
+
+BatchNormalization: a factor and an offset per channel, ``b_MUL_output = x * b_scale`` and ``b = b_MUL_output +
+b_offset``; it is never folded into a convolution. Constants per channel minus a tensor: the tensor times -1, plus the
+constants. A division by a constant: a product. A mean along one axis: a sum, and that times 1 / n.
+Seen in the SDK's float dumps of such networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.models.graph import BROUGHT_BACK, Graph, attribute, drop_unused_constants, in_model_order, needs
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+# What puts out INT16 whatever reads it.
+WIDE = ("Sigmoid", "Softmax", "ReduceMean")
+
+
+def as_converted(proto: ModelProto) -> ModelProto:
+    """A copy of the model (nodes in an order they can run in) with these operators as the converter writes them; one
+    whose parameters are not constants stays."""
+    from onnx import ModelProto
+
+    result = ModelProto()
+    result.CopyFrom(proto)
+    graph = Graph(proto)
+    writer = _Writer(graph, result)
+    del result.graph.node[:]
+    turned = in_model_order(graph)
+    for node in _read(graph):
+        copies = [*writer.brought_back(node, turned), *(writer.written(node) or [node])]
+        result.graph.node.extend(copies)
+    drop_unused_constants(result)
+    return result
+
+
+def _read(graph: Graph) -> list[NodeProto]:
+    """The nodes that an output of the graph depends on, in order: the converter leaves out the others."""
+    needed = set(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.output):
+            needed |= needs(node)
+            kept.append(node)
+    return kept[::-1]
+
+
+class _Writer:
+    def __init__(self, graph: Graph, result: ModelProto) -> None:
+        self._graph, self._result = graph, result
+        self._taken = {*graph.inputs, *graph.producer, *graph.constants}
+
+    def written(self, node: NodeProto) -> list[NodeProto]:
+        """The nodes in place of one; none where it stays."""
+        graph = self._graph
+        constants = [name in graph.constants for name in node.input]
+        if node.op_type == "BatchNormalization" and all(constants[1:5]) and not any(node.output[1:]):
+            return self._normalisation(node)
+        if node.op_type == "ReduceMean":
+            return self._mean(node)
+        if node.op_type == "Sub" and constants == [True, False] and graph.value(node.input[0]).size > 1:
+            return self._subtraction(node)
+        if node.op_type == "Div" and constants == [False, True] and graph.value(node.input[1]).dtype.kind == "f":
+            return self._division(node)
+        return []
+
+    def brought_back(self, node: NodeProto, turned: Container[str]) -> list[NodeProto]:
+        """What comes before a convolution whose input is in the model's order of axes, and before a fully connected
+        operator whose input is INT16 whatever reads it: a move of its own, which the operator then reads."""
+        from onnx import helper
+
+        if (
+            node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul")
+            or node.input[1] not in self._graph.constants
+        ):
+            return []
+        source = node.input[0]
+        if node.op_type in ("Conv", "ConvTranspose"):
+            if source not in turned:
+                return []
+            moved = self._free(f"{node.output[0]}{BROUGHT_BACK}")
+            move = helper.make_node("Identity", [source], [moved], name=moved)
+        else:
+            made = self._graph.producer.get(source)
+            wide = source in (*self._graph.inputs, *self._graph.outputs) or (made and made.op_type in WIDE)
+            if not wide or len(self._graph.shapes.get(source, ())) != 2:
+                return []
+            moved = self._free(f"{source}_reshape")
+            move = helper.make_node("Flatten", [source], [moved], name=moved, axis=1)
+        node.input[0] = moved
+        return [move]
+
+    def _normalisation(self, node: NodeProto) -> list[NodeProto]:
+        """factor = gamma / sqrt(f32(variance + epsilon)), offset = beta - mean * factor, kept as float32."""
+        shape = self._graph.shapes.get(node.input[0])
+        if shape is None or len(shape) < 2:
+            return []
+        gamma, beta, mean, variance = (self._graph.value(name).astype(np.float64) for name in node.input[1:5])
+        spread = [1, -1, *[1] * (len(shape) - 2)]
+        epsilon = np.float32(attribute(node, "epsilon", 1e-5))
+        factor = gamma / np.sqrt((variance.astype(np.float32) + epsilon).astype(np.float64))
+        offset = beta - mean * factor
+        return self._line(node, node.input[0], "_MUL_output", (factor.reshape(spread), offset.reshape(spread)))
+
+    def _division(self, node: NodeProto) -> list[NodeProto]:
+        from onnx import helper
+
+        divisor = self._graph.value(node.input[1]).astype(np.float32)
+        if not divisor.all():
+            return []
+        factor = self._constant("division_to_multiplication_inpu1_tensor_0", np.float32(1) / divisor)
+        return [helper.make_node("Mul", [node.input[0], factor], [node.output[0]], name=node.name)]
+
+    def _mean(self, node: NodeProto) -> list[NodeProto]:
+        """Over one axis: the sum, and that times 1 / n; over both spatial axes it is a pool and stays."""
+        from onnx import helper
+
+        shape, axes = self._graph.shapes.get(node.input[0], ()), attribute(node, "axes")
+        if axes is None or len(axes) != 1 or not shape or shape[axes[0]] is None:
+            return []
+        total = self._free(f"{node.output[0]}_reduceSum_output")
+        along = self._constant(f"{node.output[0]}_axis", np.array(axes, np.int64))
+        factor = self._constant("division_to_multiplication_inpu1_tensor_0", np.array([1 / shape[axes[0]]]))
+        keepdims = attribute(node, "keepdims", 1)
+        return [
+            helper.make_node("ReduceSum", [node.input[0], along], [total], name=total, keepdims=keepdims),
+            helper.make_node("Mul", [total, factor], [node.output[0]], name=node.name),
+        ]
+
+    def _subtraction(self, node: NodeProto) -> list[NodeProto]:
+        constant, name = node.input
+        return self._line(node, name, "/Mul0Output", (np.array(-1.0), constant))
+
+    def _line(
+        self, node: NodeProto, source: str, between: str, line: tuple[np.ndarray, np.ndarray | str]
+    ) -> list[NodeProto]:
+        """source * factor + offset, where ``line`` is both, an offset perhaps by the name it has already."""
+        from onnx import helper
+
+        name = node.output[0]
+        product = self._free((source if between.startswith("/") else name) + between)
+        factor, offset = line
+        factor_name = self._constant(f"{name}_scale", factor)
+        offset_name = offset if isinstance(offset, str) else self._constant(f"{name}_offset", offset)
+        return [
+            helper.make_node("Mul", [source, factor_name], [product], name=product),
+            helper.make_node("Add", [product, offset_name], [name], name=node.name),
+        ]
+
+    def _constant(self, name: str, values: np.ndarray) -> str:
+        from onnx import numpy_helper
+
+        name = self._free(name)
+        self._result.graph.initializer.append(
+            numpy_helper.from_array(values if values.dtype == np.int64 else np.asarray(values, np.float32), name)
+        )
+        return name
+
+    def _free(self, name: str) -> str:
+        while name in self._taken:
+            name += "'"
+        self._taken.add(name)
+        return name
