@@ -1,20 +1,20 @@
-"""networks.py PROBES [NAME...]: makes folders of small networks with pictures to calibrate on. Each function is one network.
+"""networks.py PROBES [NAME...]: makes folders of small networks with pictures to calibrate on, a function each.
 
-A folder: net.onnx, or net.prototxt and net.caffemodel; input.npy and calib/c0..c2.npy (H x W x C, 0..255 before normalising; RAWDATA: as it
-is, N,H,W,C); input_config.ini; meta.json (shapes, and [mean, std] of each input). Run by the environment that setup.sh makes.
+A folder: net.onnx, or net.prototxt and net.caffemodel; input.npy and calib/c0..c2.npy (H x W x C, 0..255 before
+normalising; RAWDATA: as it is, N,H,W,C); input_config.ini; meta.json (shapes, and [mean, std] of each input).
 """
 
 import json
-import os
 import shutil
 import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-ROOT = ""
+ROOT = Path()
 NETWORKS = {}
 
 
@@ -37,9 +37,9 @@ def picture(rng, height, width, channels=3):
 
 def folder(name, inputs, outputs, formats=None, conv_config=""):
     """``inputs``: {name: N,C,H,W}; ``formats``: RGB, BGR, RAWDATA_S16_NHWC … of each; mean 127, std 128."""
-    path = os.path.join(ROOT, name)
+    path = ROOT / name
     shutil.rmtree(path, ignore_errors=True)
-    os.makedirs(path + "/calib")
+    (path / "calib").mkdir(parents=True)
     formats = formats or ["RGB"] * len(inputs)
     raw = [format.startswith("RAWDATA") for format in formats]
     meta = {"shapes": ":".join(",".join(map(str, s)) for s in inputs.values()), "norm": {}}
@@ -51,7 +51,7 @@ def folder(name, inputs, outputs, formats=None, conv_config=""):
                 values = np.ascontiguousarray(values.transpose(0, 2, 3, 1)) if len(shape) == 4 else values
             else:
                 values = picture(rng, shape[2], shape[3], shape[1])
-            np.save(f"{path}/{where}" + ("" if len(inputs) == 1 else f"_{i}") + ".npy", values)
+            np.save(path / f"{where}{'' if len(inputs) == 1 else f'_{i}'}.npy", values)
             meta["norm"][tensor] = None if raw[i] else [[127] * shape[1], 128]
     ini = f"[INPUT_CONFIG]\ninputs = {','.join(inputs)};\ntraining_input_formats = {','.join(formats)};\n"
     ini += f"input_formats = {','.join(formats)};\nquantizations = {','.join(['TRUE'] * len(inputs))};\n"
@@ -62,8 +62,8 @@ def folder(name, inputs, outputs, formats=None, conv_config=""):
     )
     if conv_config:
         ini += f"\n[CONV_CONFIG]\n{conv_config}\n"
-    open(path + "/input_config.ini", "w").write(ini)
-    json.dump(meta, open(path + "/meta.json", "w"))
+    (path / "input_config.ini").write_text(ini)
+    (path / "meta.json").write_text(json.dumps(meta))
     return path
 
 
@@ -94,12 +94,12 @@ class Onnx:
         return self.op("Conv", inputs, output, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=pads, group=group)
 
     def done(self, name, outputs, **options):
-        value = lambda n, shape: helper.make_tensor_value_info(n, TensorProto.FLOAT, shape)
-        ins, outs = [value(n, s) for n, s in self.inputs.items()], [value(o, None) for o in outputs]
+        ins = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in self.inputs.items()]
+        outs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
         graph = helper.make_graph(self.nodes, name, ins, outs, self.constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)])
         model.ir_version = 6
-        onnx.save(onnx.shape_inference.infer_shapes(model), folder(name, self.inputs, outputs, **options) + "/net.onnx")
+        onnx.save(onnx.shape_inference.infer_shapes(model), folder(name, self.inputs, outputs, **options) / "net.onnx")
 
 
 def _varint(number):
@@ -114,7 +114,7 @@ def _field(number, payload):
 
 
 class Caffe:
-    """A Caffe network being written, text and weights; a layer whose top is its bottom is in place, as in published prototxts."""
+    """A Caffe network being written, text and weights; a layer whose top is its bottom is in place, as published."""
 
     def __init__(self, shape=(1, 3, 16, 16), seed=0):
         self.shape, self.rng, self.text, self.weights = shape, np.random.RandomState(seed), "", b""
@@ -161,8 +161,8 @@ class Caffe:
     def done(self, name, outputs, **options):
         path = folder(name, {"data": list(self.shape)}, outputs, **options)
         head = f'name: "{name}"\ninput: "data"\n' + "".join(f"input_dim: {size}\n" for size in self.shape)
-        open(path + "/net.prototxt", "w").write(head + self.text)
-        open(path + "/net.caffemodel", "wb").write(_field(1, name.encode()) + self.weights)
+        (path / "net.prototxt").write_text(head + self.text)
+        (path / "net.caffemodel").write_bytes(_field(1, name.encode()) + self.weights)
 
 
 @network
@@ -199,6 +199,6 @@ def caffe_in_place(name):
 
 
 if __name__ == "__main__":
-    ROOT = os.path.abspath(sys.argv[1])
+    ROOT = Path(sys.argv[1]).resolve()
     for name in sys.argv[2:] or NETWORKS:
         NETWORKS[name](name)
