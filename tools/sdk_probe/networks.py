@@ -1,3 +1,4 @@
+# ruff: noqa
 """networks.py PROBES [NAME...]: makes folders of small networks with pictures to calibrate on. Each function is one network.
 
 A folder: net.onnx, or net.prototxt and net.caffemodel; input.npy and calib/c0..c2.npy (H x W x C, 0..255 before normalising; RAWDATA: as it
