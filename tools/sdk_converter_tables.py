@@ -55,8 +55,7 @@ def page() -> str:
             "",
             "## Refused: Caffe",
             *_table(head, caffe),
-            "Taken by the SDK and not computed by sgsdump, which says so: "
-            f"{', '.join(sorted(facts.CAFFE_TAKEN))}, and a Scale whose second bottom is not (N, C).",
+            f"Taken by the SDK and not computed by sgsdump, which says so: {', '.join(sorted(facts.CAFFE_TAKEN))}.",
             "",
             "## Refused: training_input_formats",
             *_table(("format", "form", "stage", "the SDK's last words", "seen on"), formats),

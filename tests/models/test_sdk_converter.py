@@ -153,3 +153,31 @@ def test_strict_ends_before_anything_is_written(net_with_elu, command, capsys):
 def test_without_strict_it_is_a_warning(net_with_elu, capsys):
     assert main(["calibrate", *net_with_elu, "--quant-level", "L1"]) == 0
     assert capsys.readouterr().out.startswith("warning: SDK 1.1.5 refuses Elu (")
+
+
+HEAD = """input: "data" input_shape { dim: 1 dim: 4 dim: 8 dim: 8 }
+layer { name: "p" type: "Pooling" bottom: "data" top: "p" pooling_param { pool: AVE global_pooling: true } }
+"""
+
+
+def test_a_pooled_second_bottom_scales_the_channels(tmp_path):
+    from sgsdump.models.model import open_model
+
+    net = tmp_path / "net.prototxt"
+    net.write_text(
+        HEAD + 'layer { name: "s" type: "Scale" bottom: "data" bottom: "p" top: "s" scale_param { axis: 0 } }'
+    )
+    proto = open_model(net, staged_outputs=["s"]).proto
+    assert [entry.op_type for entry in proto.graph.node] == ["GlobalAveragePool", "Mul"]
+    assert [size.dim_value for size in proto.graph.output[0].type.tensor_type.shape.dim] == [1, 4, 8, 8]
+
+
+@pytest.mark.parametrize("kind", ["Axpy", "CReLU", "Reorg", "Threshold"])
+def test_what_the_sdk_takes_and_this_does_not_is_one_line(tmp_path, kind):
+    from sgsdump.errors import ModelError
+    from sgsdump.models.model import open_model
+
+    net = tmp_path / "net.prototxt"
+    net.write_text(HEAD + f'layer {{ name: "x" type: "{kind}" bottom: "data" top: "x" }}')
+    with pytest.raises(ModelError, match=rf"\({kind}\) is of a type that is not known; SDK 1.1.5 takes it"):
+        open_model(net, staged_outputs=["x"])
