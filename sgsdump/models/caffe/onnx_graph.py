@@ -117,7 +117,10 @@ class _Graph:
         products = (step.product for step in named if step.product)
         self._names = Names({*net.inputs, *products, *(top for step in named for top in step.tops)}), Names()
         _check_weight_names(net, weights)
+        self._sizes: set[str] = set()  # what gives a Crop its size, and is read for nothing else
         for step in named:
+            if step.layer.type == "Crop" and len(step.layer.bottoms) == 2 and step.layer.bottoms[1] in self.current:
+                self._sizes.add(self.current[step.layer.bottoms[1]].name)
             self._add(step)
 
     def declare(self, blobs: Sequence[str]) -> None:
@@ -125,7 +128,7 @@ class _Graph:
         graph = self.proto.graph
         read = {name for node in graph.node for name in node.input}
         produced = {name for node in graph.node for name in node.output}
-        outputs = [name for name in self._shapes if name in produced - read]
+        outputs = [name for name in self._shapes if name in produced - read - self._sizes]
         further = [self.current[blob].name for blob in blobs if blob in self.current]
         outputs += [name for name in further if name in produced & read and name not in outputs]
         if not outputs:

@@ -123,6 +123,7 @@ class Emitter:
         self.scope = ""
         self._count = 0
         self._casts: dict[tuple[str, np.dtype], str] = {}
+        self._given: set[str] = set()
         self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def add(self, op_type: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
@@ -155,6 +156,9 @@ class Emitter:
         if name is None and key[2] and key in self._known:
             return self._known[key]
         unique = name or self.fresh("constant")
+        if unique in self._given:
+            return unique  # weights that two convolutions share
+        self._given.add(unique)
         self.constants.append(numpy_helper.from_array(array, unique))
         if name is None and key[2]:
             self._known[key] = unique
@@ -305,14 +309,18 @@ class Rule:
     operands     how many of the inputs are tensors (None: all); the others are parameters.
     constants    the inputs of which one may be a constant spread over the tensor: ``Call.constant``.
     reach        an input from inside a fused chain has a range that goes up to this at least.
-    approximate  what is done in place of a rule of the hardware; "" for its own.
+    approximate  what is done in place of a rule of the hardware, perhaps for some nodes only; "" for its own.
     """
 
     compute: Callable[[Call], Integers | Unrounded | None]
     operands: int | None = 1
     constants: tuple[int, ...] = ()
     reach: float = 0.0
-    approximate: str = ""
+    approximate: str | Callable[[NodeProto], str] = ""
+
+    def instead(self, node: NodeProto) -> str:
+        """What is done in place of a rule of the hardware."""
+        return self.approximate if isinstance(self.approximate, str) else self.approximate(node)
 
 
 def requantise(emit: Emitter, value: Integers, output: Quant) -> Unrounded:

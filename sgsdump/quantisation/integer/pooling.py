@@ -186,6 +186,11 @@ def _interpolation(call: Call) -> Integers | Unrounded | None:
     return Integers(source if whole else emit.add("Floor", [source]), DOUBLE, value.quant)
 
 
+def _aligned(node: NodeProto) -> str:
+    aligned = attribute(node, "coordinate_transformation_mode", b"half_pixel") == b"align_corners"
+    return "with aligned corners up to one step off" if aligned else ""
+
+
 def _positions(size: int, count: int, mode: bytes) -> np.ndarray:
     """Where each output lies between its inputs."""
     if mode == b"asymmetric":
@@ -216,7 +221,7 @@ def _along_axis(emit: Emitter, source: str, axis: int, size: int, positions: np.
 
 MAX_POOL, AVERAGE_POOL, GLOBAL_AVERAGE_POOL = Rule(_max_pool), Rule(_average_pool), Rule(_global_average_pool)
 MEAN, MAXIMUM_ALONG, SUM_ALONG = Rule(_mean), Rule(_maximum_along), Rule(_sum_along)
-INTERPOLATION = Rule(_interpolation)
+INTERPOLATION = Rule(_interpolation, approximate=_aligned)
 
 
 def _padded(emit: Emitter, source: str, pads: list[int], fill: int) -> str:

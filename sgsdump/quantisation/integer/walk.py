@@ -254,10 +254,40 @@ class Walk:
             self.values[link.name] = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
         name = operator.outputs[0]
         quant = self.plan.tensors[name]
+        if not inner and self._limits_an_output(last.node):
+            self._keep(self._convolved_again(last, quant), quant, name)
+            return
         low, high = last.limits(quant)
         whole = quant.dtype == UINT8 and low <= 0 and high == np.inf
         outcome = self._compute(last.node, quant, name, self.emit.stored(name) if whole else "")
         self._keep(last.limited(outcome, quant), quant, name)
+
+    def _limits_an_output(self, node: NodeProto) -> bool:
+        """Whether a node is the Relu of a convolution that no other reads, and that is an output of the network."""
+        source = node.input[0] if node.op_type in ("Relu", "Clip") and _ends(self.graph, node, True) else ""
+        made = self.graph.producer.get(source)
+        alone = source in self.graph.outputs and len(self.graph.consumers[source]) == 1
+        return alone and made is not None and made.op_type == "Conv" and source in self.convolutions
+
+    def _convolved_again(self, step: _Step, quant: Quant) -> Integers | Unrounded:
+        """The Relu of a convolution that is an output: made of the accumulator, not of what the output stores."""
+        source, ends = step.node.input[0], _ends(self.graph, step.node, True)
+        conv = self.graph.producer[source]
+        node = type(conv)()
+        node.CopyFrom(conv)
+        node.output[0] = step.name
+        channels = {step.name: self.channels[source]} if source in self.channels else {}
+        whole = self.ranges.get(source) or reach(quant)
+        weighting = Weighting(self.plan.weights[source], channels, whole, "", lambda stored: None)
+        rule = rule_of(node.op_type)
+        assert rule is not None and ends is not None, "a convolution has a rule, and a Relu ends"
+        operands = (self.values[node.input[0]],)
+        call = Call(
+            self.emit, self.graph, node, step.name, operands, quant, self._bounds(step.name, quant), None, weighting
+        )
+        outcome = rule.compute(call)
+        assert outcome is not None, "it was computed once already"
+        return replace(step, low=ends[0], high=ends[1]).limited(outcome, quant)
 
     def _inner_range(self, name: str) -> Range:
         if name in self.plan.bounds:
@@ -290,8 +320,8 @@ class Walk:
         )
         if outcome is None:
             return self._in_float(node, quant, name)
-        if rule.approximate:
-            self.approximate[name] = f"{node.op_type}: {rule.approximate}"
+        if instead := rule.instead(node):
+            self.approximate[name] = f"{node.op_type}: {instead}"
         return outcome
 
     def _weighting(self, node: NodeProto, quant: Quant, stored: str) -> Weighting | None:
