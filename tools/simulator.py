@@ -29,12 +29,11 @@ def run(argv: Sequence[str]) -> int:
     from sgsdump.commands.options import Source
     from sgsdump.commands.sdk.files import write_outputs
     from sgsdump.commands.sdk.options import NoEffect, accept, no_effect_notes, with_presets
-    from sgsdump.commands.simulate import open_as, simulate_all
+    from sgsdump.commands.simulate import Running, open_as, simulate_all
     from sgsdump.sidecars import input_config
 
     no_effect = [
         NoEffect(("--skip_garbage",), "outputs are never padded here", value=False),
-        NoEffect(("--dump_rawdata",), "the dump and output/ have the values", value=False),
         NoEffect(("--num_process",), "pictures run one after another"),
         NoEffect(("--draw_result",), "boxes are not decoded"),
         NoEffect(("--continue_run",), "every run begins anew", value=False),
@@ -51,6 +50,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"])
     parser.add_argument("-n", "--preprocess", help="preprocess file(s), or the SDK's presets, one per input, by commas")
     parser.add_argument("--input_config", help="input_config.ini, for the built-in preprocess of a float model")
+    parser.add_argument("--dump_rawdata", action="store_true", help="write what the board reads as IMAGE.bin")
     accept(parser, no_effect)
     args = parser.parse_args(argv)
     for note in no_effect_notes(args, no_effect):
@@ -59,7 +59,8 @@ def run(argv: Sequence[str]) -> int:
     names = read_labels(args.label) if args.label and args.category == "Classification" else []
     config = input_config.read(args.input_config) if args.input_config else None
     model = open_as(args.type, args.model, args.weight_file)
-    for label, simulation in simulate_all(model, args.type, Source(args.image, preprocess, config)):
+    source = Source(args.image, preprocess, config)
+    for label, simulation in simulate_all(model, args.type, source, how=Running(dump_rawdata=args.dump_rawdata)):
         ordered = [info.name for info in model.proto.graph.output if info.name in simulation.outputs]
         outputs = {name: simulation.outputs[name] for name in ordered}
         if args.category == "Classification" and outputs:

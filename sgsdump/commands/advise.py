@@ -29,6 +29,7 @@ from sgsdump.commands.options import (
     add_model,
     add_pictures,
     add_quant_level,
+    add_strict_sdk,
     record,
 )
 from sgsdump.commands.terminal import print_cut
@@ -36,6 +37,7 @@ from sgsdump.errors import ConfigError, ModelError, ValuesError
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.dumps.dump import Dump
     from sgsdump.models.graph import Graph
     from sgsdump.models.model import Model
@@ -56,9 +58,9 @@ class Options:
     image: str | None
     preprocess: str | None
     quant_level: str
-    min_cos: float | None
-    max_rmse: float | None
+    limits: Thresholds
     json: Path | None
+    strict_sdk: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     network = parser.add_argument_group("model")
     add_model(network)
     add_input_config(network)
+    add_strict_sdk(network)
     dumps = parser.add_argument_group("dumps")
     dumps.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
     dumps.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, same picture")
@@ -95,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.tuning.causes import findings_of
     from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
-    options = record(Options, args)
+    options = record(Options, args, limits=Thresholds(args.min_cos, args.max_rmse))
     _check_options(options)
     check_outputs(
         [options.json],
@@ -105,8 +108,9 @@ def run(args: argparse.Namespace) -> int:
     model = open_float_model(options.model, options.weight_file, config)
     proto = deployed(model)
     _check_inputs(Graph(proto), config)
+    refused = conversion_notes(model, config, options.strict_sdk)
     config, notes = with_raised_inputs(config, proto)
-    for note in [*board_notes(config), *conversion_notes(model), *notes]:
+    for note in [*board_notes(config), *refused, *notes]:
         print(f"warning: {note}")
     all_ranges = read_ranges(options.ranges)
     ranges = rules_of_thumb.ranges_of_model(Graph(proto), all_ranges, str(options.ranges))
@@ -123,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
     fixed_dump = open_dump(options.fixed) if options.fixed else None
     comparison = _compared(fixed_dump, float_dump, all_ranges) if fixed_dump and float_dump else None
     signs = rules_of_thumb.read_signs(analysis, convolutions, ranges, float_dump, comparison, fixed_dump)
-    limits = Thresholds(options.min_cos, options.max_rmse) or DOCUMENTED
+    limits = options.limits or DOCUMENTED
     measurement = None
     exact: Exact | None = None
     image = options.image
@@ -167,7 +171,7 @@ def _check_options(options: Options) -> None:
         raise ConfigError("--fixed is compared with the float model's dump; give that too, with --dump")
     if not options.image and options.preprocess:
         raise ConfigError("-n prepares pictures to measure on; give them with -i")
-    if not options.image and (options.min_cos is not None or options.max_rmse is not None):
+    if not options.image and options.limits:
         raise ConfigError("--min-cos and --max-rmse are limits on measured outputs; give pictures with -i")
 
 

@@ -28,6 +28,7 @@ the levels:
   averaged over the outputs, a softmax's input in place of its output. With ALL_INT16 all levels above L1 are L2.
 
 --quant-file:
+  Its level is that of its log, as tensor_weight_calibration.txt beside it tells, where --quant-level is left out.
   With the log/tensor_min_max.txt of the SDK's own calibrator the fixed model is the SDK's: tensor_chn.txt,
   softmax_lut_range.txt and, above L1, tensor_weight_calibration.txt are read beside it. The level finds the ranges that
   the file does not name; the bits are the file's alone, so L5 does what L3 does, and L4 what L2 does. The weights'
@@ -65,6 +66,7 @@ from sgsdump.commands.options import (
     add_pictures,
     add_quant_level,
     add_scheduler,
+    add_strict_sdk,
     not_negative,
     open_network,
     record,
@@ -82,6 +84,7 @@ class Options:
     network: Network
     output: Path | None
     quant_level: str
+    level_told: bool
     sensitivity_threshold: float
     quant_file: str | None
     num_process: int
@@ -94,6 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(network)
     add_pictures(network)
     add_input_config(network)
+    add_strict_sdk(network)
     quantising = parser.add_argument_group("quantising")
     add_quant_level(quantising, "see below")
     quantising.add_argument("-sth", "--sensitivity-threshold", type=not_negative, default=0.002, metavar="X",
@@ -125,14 +129,15 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
     from sgsdump.sidecars import debug_config, input_config
 
-    options = record(Options, args, network=record(Network, args))
+    told = getattr(args, "quant_level_told", False)
+    options = record(Options, args, network=record(Network, args), level_told=told)
     network, quant_file = options.network, options.quant_file
     debug = debug_config.read(dumps_fixed=False) or debug_config.DebugConfig()
     fuse = not debug.disable_domain_fuse_ops
     config = input_config.read(network.input_config)
     params = read_quant_file(quant_file) if quant_file else None
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
-    level = options.quant_level if params is None else WITHOUT_BITS[options.quant_level]
+    level = _level(options)
     check_outputs([target], [network.model, network.weight_file, network.input_config, quant_file, network.image])
     opened = open_network(network, config)
     model, config, feeds = opened.model, opened.config, opened.feeds(network.image)
@@ -179,6 +184,27 @@ def run(args: argparse.Namespace) -> int:
         print(note)
     print_cut(model, config)
     return 0
+
+
+def _level(options: Options) -> str:
+    """The level that is wanted; of a quant file the one that its log was made at, unless the user says another."""
+    from sgsdump.quantisation.calibration_log import has_weight_ranges
+
+    if not options.quant_file:
+        return options.quant_level
+    is_fine = has_weight_ranges(Path(options.quant_file))
+    found = "above L1" if is_fine else "L1"
+    level = "L1" if is_fine is False and not options.level_told else WITHOUT_BITS[options.quant_level]
+    if is_fine is None:
+        return level
+    if (level != "L1") == is_fine:
+        print(f"{options.quant_file}: of level {found}, by the weights beside it")
+    else:
+        print(
+            f"warning: {options.quant_file} was made at level {found}, by the weights beside it, but --quant-level is "
+            f"{options.quant_level}; leave that out, or integers differ from the SDK's"
+        )
+    return level
 
 
 def _print_choices(calibration: Calibration, threshold: float) -> None:

@@ -39,6 +39,7 @@ from sgsdump.commands.options import (
     add_pictures,
     add_quant_level,
     add_scheduler,
+    add_strict_sdk,
     record,
     whole_number,
 )
@@ -63,19 +64,27 @@ MEASURED = 4
 
 
 @dataclass(frozen=True)
+class Given:
+    """What is taken in place of calibrating."""
+
+    fixed: Path | None
+    ranges: Path | None
+
+
+@dataclass(frozen=True)
 class Options:
     model: Path
     weight_file: Path | None
     image: str
     preprocess: str | None
     input_config: Path | None
-    fixed: Path | None
-    ranges: Path | None
+    given: Given
     output: Path
     pictures: int
     quant_level: str
     scheduler: str | None
     limits: Thresholds
+    strict_sdk: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(network)
     add_pictures(network)
     add_input_config(network, "input_config.ini (default: assumed, and printed)", required=False)
+    add_strict_sdk(network)
     quantising = parser.add_argument_group("the fixed model")
     source = quantising.add_mutually_exclusive_group()
     source.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
@@ -112,10 +122,10 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.report import Context
     from sgsdump.tuning.measured_advice import judge, measure
 
-    options = record(Options, args, limits=Thresholds(args.min_cos, args.max_rmse))
+    options = record(Options, args, given=record(Given, args), limits=Thresholds(args.min_cos, args.max_rmse))
     limits = options.limits or DOCUMENTED
     progress = Terminal("stderr")
-    read = [options.model, options.weight_file, options.input_config, options.fixed, options.ranges]
+    read = [options.model, options.weight_file, options.input_config, options.given.fixed, options.given.ranges]
     check_not_around(options.output, [*read, Path(options.image)])
     setting = _setting(options)
     feeds = PictureFeeds(options.image, options.preprocess, tuple(graph_inputs(setting.model.proto)), setting.config)
@@ -189,14 +199,14 @@ def _setting(options: Options) -> Setting:
 
     config = input_config.read(options.input_config) if options.input_config else None
     model = open_float_model(options.model, options.weight_file, config or input_config.InputConfig(()))
-    notes = conversion_notes(model)
+    notes = conversion_notes(model, config, options.strict_sdk)
     if config is not None:
         config, wide_words = with_raised_inputs(config, model.proto)
         notes += wide_words
     for note in notes:
         print(f"warning: {note}")
     specs = graph_inputs(model.proto)
-    fixed = given_fixed(model, options.fixed, config) if options.fixed else None
+    fixed = given_fixed(model, options.given.fixed, config) if options.given.fixed else None
     if config is not None and options.input_config is not None:
         ini = read_bytes(options.input_config)
         return Setting(model, fixed.config if fixed else config, ini, fixed=fixed)
@@ -213,8 +223,8 @@ def _subject(options: Options, setting: Setting, feeds: PictureFeeds, progress: 
 
     if setting.fixed is not None:
         return setting.fixed
-    if options.ranges:
-        return of_ranges(setting.model, options.ranges, setting.config)
+    if options.given.ranges:
+        return of_ranges(setting.model, options.given.ranges, setting.config)
     workers = Workers(scheduler=options.scheduler)
     return calibrated(setting.model, feeds, setting.config, options.quant_level, progress, workers)
 
@@ -232,10 +242,10 @@ def _each_compared(
 
 def _facts(options: Options, feeds: PictureFeeds, pairs: PicturePairs) -> list[tuple[str, str]]:
     facts = [("float model", str(options.model))]
-    if options.fixed:
-        facts.append(("fixed model", str(options.fixed)))
-    elif options.ranges:
-        facts.append(("ranges", str(options.ranges)))
+    if options.given.fixed:
+        facts.append(("fixed model", str(options.given.fixed)))
+    elif options.given.ranges:
+        facts.append(("ranges", str(options.given.ranges)))
     else:
         facts.append(("calibrated on", f"{len(feeds)} of {options.image}, level {options.quant_level}"))
     which = "" if len(pairs) == len(feeds) else ", those whose outputs are furthest off"

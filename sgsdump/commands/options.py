@@ -73,6 +73,7 @@ class Network:
     image: str
     preprocess: str | None
     input_config: Path
+    strict_sdk: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,16 @@ class OpenNetwork:
 
 
 def open_network(network: Network, config: InputConfig) -> OpenNetwork:
-    """The float model with the configuration that was read for it. Raises what reading the model raises."""
+    """The float model with the configuration that was read for it. Raises what reading the model raises, and ModelError
+    for one that the SDK refuses where the user wants that (``strict_sdk``)."""
     from sgsdump.models.feeds.feeds import board_notes
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model
     from sgsdump.quantisation.tensor_arrays import with_raised_inputs
 
     model = open_float_model(network.model, network.weight_file, config)
+    refused = conversion_notes(model, config, network.strict_sdk)
     config, notes = with_raised_inputs(config, model.proto)
-    return OpenNetwork(model, config, (*board_notes(config), *conversion_notes(model), *notes), network.preprocess)
+    return OpenNetwork(model, config, (*board_notes(config), *refused, *notes), network.preprocess)
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,15 @@ def add_input_config(parser: argparse._ActionsContainer, text: str = "input_conf
     parser.add_argument("--input-config", required=required, type=Path, metavar="INI", help=text)
 
 
+def add_strict_sdk(parser: argparse._ActionsContainer) -> None:
+    """``--strict-sdk``."""
+    parser.add_argument(
+        "--strict-sdk",
+        action="store_true",
+        help="end with status 2, before anything is written, where SDK 1.1.5 refuses the model (docs/sdk_converter.md)",
+    )
+
+
 def add_parse_net(parser: argparse._ActionsContainer) -> None:
     """``--parse-net``."""
     parser.add_argument(
@@ -209,9 +221,19 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
     )
 
 
+class Told(argparse.Action):
+    """An option that also says, as ``DEST_told``, that the user gave it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
+        setattr(namespace, self.dest, values)
+        setattr(namespace, f"{self.dest}_told", True)
+
+
 def add_quant_level(parser: argparse._ActionsContainer, text: str = "see calibrate") -> None:
-    """``--quant-level``."""
-    parser.add_argument("--quant-level", choices=QUANT_LEVELS, default="L5", help=f"{text} (default: %(default)s)")
+    """``--quant-level``; ``quant_level_told`` is there where the user gave it."""
+    parser.add_argument(
+        "--quant-level", action=Told, choices=QUANT_LEVELS, default="L5", help=f"{text} (default: %(default)s)"
+    )
 
 
 def add_limits(parser: argparse._ActionsContainer, subject: str) -> None:

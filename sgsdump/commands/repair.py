@@ -39,6 +39,7 @@ from sgsdump.commands.options import (
     add_model,
     add_pictures,
     add_quant_level,
+    add_strict_sdk,
     open_network,
     record,
     whole_number,
@@ -76,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--debug-image", help=f"dump and judge on: picture, folder … (default: {DEBUG_PICTURES} of -i)"
     )
     add_input_config(network)
+    add_strict_sdk(network)
     add_quant_level(network)
     search = parser.add_argument_group("the rounds")
     search.add_argument("-o", "--output", required=True, type=Path, metavar="FOLDER", help="folder to write")

@@ -11,12 +11,13 @@ are summed up.
 examples:
   sgsdump simulate -m net.onnx -t Float -i cat.jpg -n preprocess.py
   sgsdump simulate -m net_fixed.onnx -t Fixed -i cat.jpg -n preprocess.py
+  sgsdump simulate -m net_fixed.onnx -t Fixed -i cat.jpg -n preprocess.py --dump-rawdata
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,9 @@ from sgsdump.commands.options import Source, add_feeds, add_model, add_provider,
 from sgsdump.commands.terminal import print_cut
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from sgsdump.files.names import Taken
     from sgsdump.models.model import Model
     from sgsdump.quantisation.simulation import Simulation
     from sgsdump.sidecars.debug_config import DebugConfig
@@ -41,6 +45,7 @@ class Options:
     preprocess: str | None
     provider: str
     input_config: str | None
+    dump_rawdata: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input-config", metavar="INI", help="input_config.ini, for the built-in preprocess of a float model"
     )
 
+    source.add_argument(
+        "--dump-rawdata",
+        action="store_true",
+        help="fixed model: write the bytes that the board reads into the input as PICTURE.bin here, as the SDK's "
+        "simulator.py --dump_rawdata does (docs/board_against_pc.md)",
+    )
+
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars import input_config
@@ -61,10 +73,25 @@ def run(args: argparse.Namespace) -> int:
     config = input_config.read(options.input_config) if options.input_config else None
     model = open_as(options.type, options.model, options.weight_file, config)
     source = Source(options.image, options.preprocess, config, options.data_loader_script)
-    for _ in simulate_all(model, options.type, source, provider=options.provider, each_named=True):
+    how = Running(options.provider, each_named=True, dump_rawdata=options.dump_rawdata)
+    for _ in simulate_all(model, options.type, source, how=how):
         pass
     print_cut(model, config)
     return 0
+
+
+@dataclass(frozen=True)
+class Running:
+    """How pictures are simulated.
+
+    provider    onnxruntime's execution provider.
+    each_named  the dumps of several pictures have the pictures' names in theirs; False refuses several.
+    dump_rawdata  write what the board reads of each picture too; for a fixed model.
+    """
+
+    provider: str = "CPU"
+    each_named: bool = False
+    dump_rawdata: bool = False
 
 
 def open_as(kind: str, path: str | Path, weights: str | Path | None = None, config: InputConfig | None = None) -> Model:
@@ -82,22 +109,18 @@ def simulate_all(
     kind: str,
     source: Source,
     folder: Path | str = ".",
-    *,
-    provider: str = "CPU",
-    each_named: bool = False,
+    how: Running = Running(),
 ) -> Iterator[tuple[str, Simulation]]:
     """Simulate every picture in turn, dump as the DebugConfig.txt of ``folder`` says, print and give the result.
 
     kind        ``Float`` or ``Fixed``.
     source      its config is for a float model's built-in preprocess; a fixed model remembers its own.
-    provider    onnxruntime's execution provider.
-    each_named  the dumps of several pictures have the pictures' names in theirs; False refuses several.
 
     Raises ModelError when ``kind`` is not what the model is.
     """
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.errors import ConfigError, ModelError
-    from sgsdump.files.names import named, output_paths
+    from sgsdump.files.names import Taken, named, output_paths
     from sgsdump.models.feeds.data_loader import loaded_feeds
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs
@@ -112,10 +135,12 @@ def simulate_all(
     if is_fixed(model) != (kind == "Fixed"):
         made = "a fixed model made by calibrate" if is_fixed(model) else "a float model"
         raise ModelError(f"{model.path} is {made}; simulate it with -t {'Fixed' if is_fixed(model) else 'Float'}")
+    if how.dump_rawdata and kind != "Fixed":
+        raise ConfigError("--dump-rawdata writes what the board reads, which is a fixed model's input; use -t Fixed")
     specs, image = graph_inputs(model.proto), source.image
     files = [] if image is None else [run[0] for run in expand(image, len(specs))]
     count = len(files)
-    if count > 1 and debug.dump_tensor and not (debug.do_not_recover or each_named):
+    if count > 1 and debug.dump_tensor and not (debug.do_not_recover or how.each_named):
         raise ConfigError(
             f"{image} holds {count} pictures and each dump would overwrite the last; give one picture, or put "
             f"dumpdonotrecovery into DebugConfig.txt to number the dumps"
@@ -130,14 +155,32 @@ def simulate_all(
         targets = [plain] * count if debug.do_not_recover else output_paths(plain, files)
         fed = feeds(image, source.preprocess, specs, config, normalised=not raw)
         runs = ((target, label, feed) for target, (label, feed) in zip(targets, fed))
+    taken = Taken()
     for target, label, feed in runs:
+        if how.dump_rawdata:
+            _write_rawdata(model, feed, label, taken)
         with TERMINAL.bar("simulate", "layer") as advance:
-            simulation = simulate(model, feed, debug.dequant_fixed, debug.eliminate_garbage, advance, provider)
+            simulation = simulate(model, feed, debug.dequant_fixed, debug.eliminate_garbage, advance, how.provider)
             _dump(simulation, debug, target.name, is_float=kind == "Float" or debug.dequant_fixed)
         _sum_up(label, simulation)
         yield label, simulation
     if not debug.dump_tensor:
         print("no dump: put DebugConfig.txt with the line dumpTensor into this folder to get one")
+
+
+def _write_rawdata(model: Model, feed: Mapping[str, np.ndarray], label: str, taken: Taken) -> None:
+    """A file for each input, named as its picture, in the current folder."""
+    from sgsdump.files.atomic_write import replacing
+    from sgsdump.files.names import file_stem
+    from sgsdump.quantisation.raw_input import raw_inputs
+
+    buffers = list(raw_inputs(model, feed))
+    files = label.split(",") if label.count(",") == len(buffers) - 1 else [label] * len(buffers)
+    for (name, data), file in zip(buffers, files):
+        path = Path(taken.free(file_stem(Path(file).name), ".bin"))
+        with replacing(path) as out:
+            out.write(data)
+        print(f"{path}: {len(data):,} bytes, what the board reads into {name}")
 
 
 def _dump(simulation: Simulation, debug: DebugConfig, name: str, is_float: bool) -> None:

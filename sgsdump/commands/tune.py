@@ -61,6 +61,7 @@ from sgsdump.commands.options import (
     add_pictures,
     add_quant_level,
     add_scheduler,
+    add_strict_sdk,
     open_network,
     record,
     whole_number,
@@ -136,6 +137,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(network)
     add_pictures(network, f"calibration pictures: {INPUTS}")
     add_input_config(network)
+    add_strict_sdk(network)
     add_quant_level(network, "how ranges are found, see calibrate; its INT16 proposals are ignored")
     search = parser.add_argument_group("the search")
     search.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")

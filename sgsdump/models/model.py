@@ -27,6 +27,8 @@ from sgsdump.tensors.stages import KEY, Stage, table_of
 if TYPE_CHECKING:
     import onnx
 
+    from sgsdump.models.sdk_converter import ConverterFacts
+
 
 HEAD_BYTES = 4096
 _NO_TENSORS = {
@@ -64,6 +66,7 @@ class Model:
     overwritten  tensors that an in-place layer of the framework wrote over.
     cut      the post-processing that the framework's file has and this has not.
     repeated_layers  names that several layers of the framework's file have.
+    converter  what the SDK's converter refuses and changes of it, where that was looked at.
     """
 
     proto: onnx.ModelProto
@@ -73,6 +76,7 @@ class Model:
     overwritten: frozenset[str] = frozenset()
     cut: PostProcessingCut | None = None
     repeated_layers: tuple[str, ...] = ()
+    converter: ConverterFacts | None = None
 
 
 @dataclass(frozen=True)

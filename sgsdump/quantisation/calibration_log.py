@@ -109,6 +109,15 @@ def read_log(path: Path, model: Model, weights: bool) -> tuple[list[QuantParam],
     return read_weight_params(path, model_names) if weights else [], side
 
 
+def has_weight_ranges(path: Path) -> bool | None:
+    """Whether a calibrator's log was made above L1, with a range for each output channel of the weights: by
+    tensor_weight_calibration.txt beside its tensor_min_max.txt. None where the file is not in such a log."""
+    if not path.name.startswith("tensor_min_max") or not (path.parent / "tensor_chn.txt").is_file():
+        return None
+    file = path.parent / "tensor_weight_calibration.txt"
+    return file.is_file() and any(entry.range.min.size > 1 for entry in tensor_weight.read(file))
+
+
 def read_side_ranges(path: Path) -> SideRanges:
     """tensor_chn.txt and softmax_lut_range.txt beside ``path``, empty where they are not.
 

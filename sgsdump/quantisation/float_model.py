@@ -13,6 +13,7 @@ from sgsdump.models.passes.converted import as_converted
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
+from sgsdump.models.sdk_converter import SDK, ConverterFacts, config_facts, facts_of
 from sgsdump.quantisation.fixed_facts import is_fixed
 from sgsdump.sidecars.input_config import InputConfig
 
@@ -34,15 +35,28 @@ def open_float_model(path: str | Path, weights: str | Path | None, config: Input
                 f"input_config: inputs names {entry.name!r}, which only the post-processing of {path} reads, and that "
                 f"is cut off; remove it from [INPUT_CONFIG]"
             )
-    return replace(simple, proto=lift(simple.proto))
+    converter = simple.converter or facts_of(simple.proto)  # of the opset it came with: lifting hides some forms
+    return replace(simple, proto=lift(simple.proto), converter=converter)
 
 
-def conversion_notes(model: Model) -> list[str]:
-    """A sentence for each thing in the float model that keeps the SDK's converter from taking it."""
-    return [
-        f"two layers are called {name!r}, and SDK 1.1.5 refuses such a net; rename one before you convert it"
+def conversion_notes(model: Model, config: InputConfig | None = None, strict: bool = False) -> list[str]:
+    """A sentence for each thing in the float model, and in the user's input_config.ini, that the SDK's converter does
+    not take, and for each that it makes another function of.
+
+    strict  Raises ModelError for the first that it does not take.
+    """
+    refused = [
+        f"two layers are called {name!r}, and {SDK} refuses such a net; rename one before you convert it"
         for name in model.repeated_layers
     ]
+    facts = model.converter or ConverterFacts()
+    inputs = config.inputs if config is not None else ()
+    formats = config_facts((entry.name, entry.training_format) for entry in inputs)
+    refused += [str(row) for row in (*facts.refused, *formats)]
+    if strict and refused:
+        more = f" (and {len(refused) - 1} more: without --strict-sdk each is a warning)" if len(refused) > 1 else ""
+        raise ModelError(f"{model.path}: {refused[0]}{more}")
+    return [*refused, *map(str, facts.changed)]
 
 
 def simplify(model: Model) -> Model:

@@ -150,16 +150,17 @@ def refusals() -> Iterator[tuple[str, str, str]]:
 
 
 def test_every_mode_is_tried():
-    """But a topology: what a file must hold to be one is not of interest here (tests/commands/test_convert.py)."""
+    """But a topology and a board's buffers: what a file must hold to be one is not of interest here
+    (tests/commands/test_convert.py, tests/comparison/test_board.py)."""
     every = {(c, m) for c in WITH_MODES for honouring in COMMANDS[c].MODES.honoured.values() for m in honouring}
-    assert every - set(LEAST) == {("convert", "a topology")}
+    assert every - set(LEAST) == {("convert", "a topology"), ("compare", compare_options.BOARD)}
 
 
 # What makes another mode of it: naming the option is choosing that mode.
 CHOOSES = {
     *(("compare", mode, option) for mode in ("two dumps", "trees of runs", "--runs") for option in ("golden",)),
     *(("compare", mode, "runs") for mode in ("two dumps", "trees of runs")),
-    *(("compare", "a watcher's dump", option) for option in ("benchmark",)),
+    *(("compare", "a watcher's dump", option) for option in ("benchmark", "further")),
     *(("show", mode, "operators") for mode in ("tensors", "values", "worst values")),
     *(("show", mode, option) for mode in ("tensors", "values") for option in ("against", "worst")),
     *(("show", "tensors", option) for option in ("name", "part")),

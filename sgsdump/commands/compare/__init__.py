@@ -32,7 +32,13 @@ examples:
   sgsdump compare fixed.bin float.bin --compatible msaccucmp
   sgsdump compare fixed/ float/ --runs --metrics sqnr
   sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
+  sgsdump compare board_prob.bin fixed.bin
   sgsdump compare /shared/fixed.bin /shared/float.bin --scheduler tcp://host:8786
+
+a board's raw buffers:
+  Files without a header before the last, an integer dump (DebugConfig.txt without dequantFixed) of the same picture:
+  each is held against an output of the network, aligned or not. Says "identical", or where the first integer differs
+  and which of the usual causes it looks like; the exit status is 1 then (docs/board_against_pc.md).
 
 three runs (--golden):
   A tensor of the sample passes where its diff3 error against the golden run is at most --input-tag times the
@@ -63,9 +69,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.compare.board import compare_board, is_board
 from sgsdump.commands.compare.cluster import measured_on_cluster
 from sgsdump.commands.compare.options import (
     ALWAYS,
+    BOARD,
     GOLDEN,
     MODES,
     RUNS,
@@ -111,6 +119,10 @@ class _ComparedRun:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import together
 
+    paths = [path for path in (args.sample, args.benchmark, *args.further) if path is not None]
+    if len(paths) > 1 and is_board(paths):
+        MODES.check(BOARD, MODES.given(args))
+        return compare_board(paths[:-1], paths[-1])
     if args.benchmark is None:
         MODES.check(WATCHER, MODES.given(args))
         return _compare_watched(args.sample, args.step, args.rank)

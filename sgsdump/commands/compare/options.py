@@ -26,12 +26,16 @@ INPUT_TAG, TH1 = 10.0, 1e-6
 FILES = ("csv", "json", "html", "junit", "markdown")
 
 TWO, TREES, RUNS, GOLDEN, WATCHER = "two dumps", "trees of runs", "--runs", "--golden", "a watcher's dump"
+BOARD = "a board's buffers"
 _MEASURED = (TWO, TREES, RUNS)  # the modes that measure two dumps, or pairs of them
 _COMPARED = (*_MEASURED, GOLDEN)
 MODES = Modes(
     honoured={
-        **dict.fromkeys(["sample", "step", "rank"], (*_COMPARED, WATCHER)),
-        **dict.fromkeys("benchmark inputs tensor_min_max parse_net th1".split(), _COMPARED),
+        **dict.fromkeys(["step", "rank"], (*_COMPARED, WATCHER)),
+        "sample": (*_COMPARED, WATCHER, BOARD),
+        "benchmark": (*_COMPARED, BOARD),
+        "further": (BOARD,),
+        **dict.fromkeys("inputs tensor_min_max parse_net th1".split(), _COMPARED),
         **dict.fromkeys("sort top only_bad csv json junit markdown annotate".split(), _COMPARED),
         **dict.fromkeys("match_by_value stages name_map name_rule scheduler html plots".split(), _MEASURED),
         **dict.fromkeys("min_cos max_rmse max_mse max_channel_rmse metrics metric limit exclude".split(), _MEASURED),
@@ -46,9 +50,11 @@ MODES = Modes(
         RUNS: "is for one run; leave it out, or --runs",
         GOLDEN: "cannot be combined with --golden; leave one of them out",
         WATCHER: "is for two dumps; name the benchmark too, or leave it out for a watcher's dump",
+        BOARD: "is for dumps, and the first file is a board's raw buffer; leave it out",
+        "further": "is for a board's raw buffers, the fixed dump last; these are dumps",
         "input_tag": "belongs to --golden; name the golden dump too",
     },
-    spelled={},
+    spelled={"further": "a third path"},
 )
 
 
@@ -160,6 +166,14 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sample", type=Path, metavar="SAMPLE", help="the dump under test")
     parser.add_argument(
         "benchmark", type=Path, nargs="?", metavar="BENCHMARK", help="reference dump (omit for a watcher dump)"
+    )
+    parser.add_argument(
+        "further",
+        type=Path,
+        nargs="*",
+        default=[],
+        metavar="MORE",
+        help="of a board's raw output buffers: any number, then the fixed dump of the same picture",
     )
     dumps = parser.add_argument_group("the dumps")
     add_run(dumps)

@@ -23,6 +23,7 @@ from sgsdump.models.caffe.prototxt import Layer
 from sgsdump.models.caffe.stages import Step, steps
 from sgsdump.models.caffe.weights import Weights, read_weights
 from sgsdump.models.model import Model, write_stages
+from sgsdump.models.sdk_converter import CAFFE_TAKEN, SDK, caffe_facts
 from sgsdump.tensors.stages import Stage
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def read_staged(path: Path, weights: Path | None, outputs: Sequence[str]) -> Mod
     graph = _Graph(net, named, read_weights(weights) if weights else None, staged=True)
     graph.declare(outputs)
     write_stages(graph.proto, [stage for step in named for stage in _stages(step)])
-    return Model(graph.proto, path, cut=net.cut, repeated_layers=net.repeated_names)
+    converter = caffe_facts((layer.name, layer.type, layer.message) for layer in net.layers)
+    return Model(graph.proto, path, cut=net.cut, repeated_layers=net.repeated_names, converter=converter)
 
 
 def _stages(step: Step) -> Iterator[Stage]:
@@ -138,7 +140,8 @@ class _Graph:
     def _add(self, step: Step) -> None:
         layer = step.layer
         if layer.type not in LAYERS:
-            raise ModelError(f"{layer.where} is of a type that is not known{hint(layer.type, LAYERS)}")
+            taken = f"; {SDK} takes it, but sgsdump cannot compute it" if layer.type in CAFFE_TAKEN else ""
+            raise ModelError(f"{layer.where} is of a type that is not known{taken or hint(layer.type, LAYERS)}")
         if step.joined is not None:
             self._check_blobs(step.joined)
             self.current[step.joined.tops[0]] = self.current[step.joined.bottoms[0]]

@@ -332,8 +332,8 @@ def board_notes(config: InputConfig) -> list[str]:
         trained, on_board = entry.training_format, entry.input_format
         if on_board == "YUV_NV12":
             notes.append(
-                f"input {entry.name!r} is YUV_NV12 on the board; it is simulated as {trained}, so what the conversion "
-                f"from YUV changes is not seen here"
+                f"input {entry.name!r} is YUV_NV12 on the board; it is simulated as {trained}, as the SDK does: the "
+                f"board's picture is BT.709 of half the colours (simulate --dump-rawdata), and that is not seen here"
             )
         elif (trained == "GRAY") != (on_board == "GRAY"):
             notes.append(

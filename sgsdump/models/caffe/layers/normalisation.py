@@ -191,7 +191,9 @@ def _by_second_bottom(builder: LayerBuilder, param: Any, op: str, bias_blob: int
     second = builder.inputs[1].shape
     # A second bottom without axes is one number, whatever the axis says.
     axis = builder.axis(param.axis) if second else 0
-    if second != builder.shape[axis : axis + len(second)]:
+    # (N, C, 1, 1) over (N, C, H, W): not Caffe's own, but what SENets have and the SDK takes.
+    is_pooled = axis == 0 and second == (*builder.shape[:2], *[1] * (len(builder.shape) - 2))
+    if not is_pooled and second != builder.shape[axis : axis + len(second)]:
         builder.fail(f"cannot lay an input of shape {list(second)} over {list(builder.shape)} from axis {axis} on")
     spread = _spread(builder, second, axis)
     operand: Value | str = builder.inputs[1]

@@ -1,0 +1,170 @@
+"""Whether a board's raw output buffer is the simulator's, and if not, which of the usual causes it looks like.
+Apart: bytes without a header, which no reader of dumps takes.
+
+The board's file has no header: shape, type and scale come from the fixed model's dump of the same picture, from the
+outputs of the network. The hardware aligns channels to 16 bytes, and the whole to 64; a buffer in the aligned shape is
+as good as one without. A cause is named where undoing it makes every integer equal, never by likeness alone, but for
+another picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgsdump.tensors.sdk_buffers import pad_channels
+
+# Where fewer integers than these agree, the two look like two pictures.
+FEW = 0.5
+ANOTHER = (
+    "another picture, a buffer left over from one, or an input with its channels swapped: compare the file that the "
+    "board reads with that of simulate --dump-rawdata"
+)
+_CHANNEL_BYTES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """An output of the network by the simulator: stored integers, channels last where its shape is known."""
+
+    name: str
+    stored: np.ndarray
+    scale: float | None = None
+    zero_point: int = 0
+
+
+@dataclass(frozen=True)
+class BoardResult:
+    """What a board's file is to an output.
+
+    identical  every integer is equal; ``as_written`` says how the file holds them.
+    cause      the cause that explains every difference, or the likeliest.
+    first      index of the first integer that differs, and both integers.
+    differing  of ``count`` integers.
+    """
+
+    output: str
+    identical: bool
+    as_written: str = ""
+    cause: str = ""
+    first: tuple[tuple[int, ...], float, float] | None = None
+    differing: int = 0
+    count: int = 0
+
+
+def aligned(stored: np.ndarray) -> np.ndarray:
+    """The flat buffer of an output in the aligned shape."""
+    return pad_channels(stored)
+
+
+def fits(data: bytes, output: Output) -> bool:
+    """Whether a file has a size that the output's buffer may have."""
+    stored = output.stored
+    ends = {aligned(stored).nbytes, _unrounded(stored), stored.nbytes, stored.size * 4}
+    return len(data) in ends
+
+
+def judged(data: bytes, output: Output, others: Mapping[str, Output]) -> BoardResult:
+    """What a board's file is to an output; ``others``: all outputs of the network."""
+    stored, name = output.stored, output.name
+    for as_written, values in _readings(data, stored):
+        if np.array_equal(values, stored):
+            return BoardResult(name, True, as_written, count=stored.size)
+    if output.scale is not None and len(data) == stored.size * 4:
+        real = np.frombuffer(data, "<f4").reshape(stored.shape)
+        expected = (stored.astype(np.float32) - output.zero_point) * np.float32(output.scale)
+        if np.allclose(real, expected, rtol=1e-6, atol=0):
+            return BoardResult(name, True, "dequantised floats", count=stored.size)
+    readings = [array for _, array in _readings(data, stored)]
+    cause = next(_causes(data, output, others), "")
+    if not readings:
+        size = f"the file has {len(data)} bytes, the output {stored.nbytes}, aligned {aligned(stored).nbytes}"
+        return BoardResult(name, False, cause=cause or size, differing=stored.size, count=stored.size)
+    values = readings[0]
+    wrong = values != stored
+    index = tuple(int(axis) for axis in np.argwhere(wrong)[0])
+    share = 1 - wrong.mean()
+    if not cause:
+        cause = ANOTHER if share < FEW else "no usual cause explains all of it"
+    first = (index, float(values[index]), float(stored[index]))
+    return BoardResult(name, False, "", cause, first, int(wrong.sum()), stored.size)
+
+
+def _readings(data: bytes, stored: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """The ways in which a file of this size holds the output, the array it gives for each."""
+    dtype = stored.dtype.newbyteorder("<")
+    if len(data) == stored.nbytes:
+        yield "without alignment", np.frombuffer(data, dtype).reshape(stored.shape)
+    if len(data) in (aligned(stored).nbytes, _unrounded(stored)) and stored.ndim:
+        channels = stored.shape[-1]
+        wide = channels + -channels % (_CHANNEL_BYTES // stored.itemsize)
+        rows = np.frombuffer(data, dtype)[: stored.size // channels * wide].reshape(*stored.shape[:-1], wide)
+        yield f"aligned, {channels} channels as {wide}", rows[..., :channels]
+
+
+def _unrounded(stored: np.ndarray) -> int:
+    """The bytes of the aligned shape where the whole is not rounded up."""
+    channels = stored.shape[-1] if stored.ndim else 1
+    step = _CHANNEL_BYTES // stored.itemsize
+    return stored.size // channels * (channels + -channels % step) * stored.itemsize
+
+
+def _causes(data: bytes, output: Output, others: Mapping[str, Output]) -> Iterator[str]:
+    stored = output.stored
+    for _, values in _readings(data, stored):
+        if values.size and (values == values.reshape(-1)[0]).all():
+            yield f"a stale buffer: every value is {values.reshape(-1)[0]}, as if nothing was written"
+        yield from _reordered(values, stored)
+        written = _written(values, stored)
+        if written:
+            yield f"a stale buffer: nothing was written after the first {written} values"
+    wide = aligned(stored).tobytes()
+    if len(data) == stored.nbytes < len(wide) and data == wide[: len(data)]:
+        yield "the alignment is not stripped: this is the beginning of the aligned buffer, read in the plain shape"
+    if len(data) == stored.size * 4:
+        real = np.frombuffer(data, "<f4").reshape(stored.shape)
+        if np.array_equal(real, stored.astype(np.float32)):
+            yield "the scale is not applied: the floats are the integers themselves"
+        elif output.zero_point and output.scale and np.allclose(real, stored * np.float32(output.scale), rtol=1e-6):
+            yield "the zero point is not taken off"
+    for name, other in others.items():
+        if name != output.name and any(
+            np.array_equal(values, other.stored) for _, values in _readings(data, other.stored)
+        ):
+            yield f"this is the output {name}: the order of the outputs differs"
+
+
+def _reordered(values: np.ndarray, stored: np.ndarray) -> Iterator[str]:
+    if stored.ndim > 1 and min(stored.shape[-1], stored.size // stored.shape[-1]) > 1:
+        planes = np.stack([sample.reshape(-1, stored.shape[-1]).T for sample in _samples(stored)]).reshape(stored.shape)
+        if np.array_equal(values, planes):
+            yield "NCHW where the simulator has NHWC"
+    if stored.ndim and stored.shape[-1] > 1:
+        order = _channels_of(values, stored)
+        if order:
+            moved = [f"{ours} holds {theirs}" for ours, theirs in enumerate(order) if ours != theirs]
+            yield f"channels swapped: channel {', '.join(moved[:3])}"
+    if np.array_equal(values.byteswap(), stored) and stored.itemsize > 1:
+        yield "the bytes of each integer are swapped (big endian)"
+
+
+def _samples(stored: np.ndarray) -> np.ndarray:
+    return stored if stored.ndim == 4 else stored[None]
+
+
+def _channels_of(values: np.ndarray, stored: np.ndarray) -> list[int]:
+    """Which of the simulator's channels each of the board's is; [] where one is none."""
+    theirs = {stored[..., channel].tobytes(): channel for channel in reversed(range(stored.shape[-1]))}
+    order = [
+        theirs.get(np.ascontiguousarray(values[..., channel]).tobytes(), -1) for channel in range(values.shape[-1])
+    ]
+    return [] if -1 in order or len(set(order)) != len(set(theirs.values())) else order
+
+
+def _written(values: np.ndarray, stored: np.ndarray) -> int:
+    """How many values are equal before a rest of zeros; 0 where it is not so."""
+    flat, expected = values.reshape(-1), stored.reshape(-1)
+    first = int(np.argmax(flat != expected))
+    return first if first and not flat[first:].any() else 0

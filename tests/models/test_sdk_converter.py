@@ -1,0 +1,183 @@
+"""What SDK 1.1.5 refuses and changes: named before anything long, on all of the vendor's probes and on no other."""
+
+import lzma
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from small_nets import conv, model, node, weights
+
+from sgsdump.cli import main
+from sgsdump.models import sdk_converter
+from sgsdump.models.caffe.net import read_net
+from sgsdump.models.model import Model
+from sgsdump.quantisation.float_model import simplify
+from sgsdump.sidecars import input_config
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared" / "data" / "sigmastar" / "probes3"
+INI = """[INPUT_CONFIG]
+inputs = data;
+training_input_formats = RGB;
+input_formats = RGB;
+quantizations = TRUE;
+mean = 127:127:127;
+std_value = 128;
+[OUTPUT_CONFIG]
+outputs = y;
+dequantizations = TRUE;
+"""
+
+
+def facts(*nodes, opset=11, constants=None, outputs=("y",)):
+    first = [conv("c", "data", pads=[1] * 4), node("Relu", ["c"], "r")]
+    values = {**weights("c", (8, 3, 3, 3), 1), **(constants or {})}
+    net = model([*first, *nodes], values, {"data": (1, 3, 16, 16)}, list(outputs), opset)
+    return sdk_converter.facts_of(simplify(net).proto)
+
+
+def refused_of(probe: Path) -> bool:
+    config = input_config.read(probe / "input_config.ini")
+    if sdk_converter.config_facts((entry.name, entry.training_format) for entry in config.inputs):
+        return True
+    if (probe / "net.prototxt").exists():
+        layers = read_net(probe / "net.prototxt").layers
+        return bool(sdk_converter.caffe_facts((layer.name, layer.type, layer.message) for layer in layers).refused)
+    path = probe / "net.onnx"
+    data = path.read_bytes() if path.exists() else lzma.decompress((probe / "net.onnx.xz").read_bytes())
+    return bool(sdk_converter.facts_of(simplify(Model(onnx.load_from_string(data), path)).proto).refused)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data/sigmastar/probes3 is not here")
+def test_exactly_the_refused_probes_are_named():
+    rows = [line.split("\t") for line in (SHARED / "README.tsv").read_text().splitlines()[1:]]
+    wrong = [row[0] for row in rows if (SHARED / row[0]).is_dir() and refused_of(SHARED / row[0]) != (row[2] != "ok")]
+    assert len(rows) > 200
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "opset", "constants"),
+    [
+        ([node("Gather", ["r", "order"], "y", axis=1)], 11, {"order": np.array([0, 4, 1, 5, 2, 6, 3, 7])}),
+        ([node("Clip", ["r", "zero", "one"], "y")], 11, {"zero": np.float32(0), "one": np.float32(1)}),
+        ([node("Slice", ["r"], "y", starts=[0], ends=[4], axes=[1])], 9, {}),
+        ([node("ReduceSum", ["r", "axes"], "y")], 13, {"axes": np.array([2, 3])}),
+        ([node("Pow", ["r", "two"], "y")], 11, {"two": np.float32(2)}),
+        ([node("Relu", ["c"], "n" * 247), node("Relu", ["n" * 247], "y")], 11, {}),
+    ],
+    ids=["channel shuffle by Gather", "Clip 0..1", "Slice of opset 9", "axes as an input", "Pow", "a name of 247"],
+)
+def test_forms_met_in_public_networks_are_refused(nodes, opset, constants):
+    assert len(facts(*nodes, opset=opset, constants=constants).refused) == 1
+
+
+@pytest.mark.parametrize(
+    ("nodes", "opset", "constants"),
+    [
+        ([node("Clip", ["r", "zero", "six"], "y")], 11, {"zero": np.float32(0), "six": np.float32(6)}),
+        ([node("Upsample", ["r", "scales"], "y")], 9, {"scales": np.array([1, 1, 2, 2], np.float32)}),
+        ([node("Add", ["r", "each"], "y")], 11, {"each": np.ones((8, 1, 1), np.float32)}),
+        ([node("Relu", ["c"], "n" * 246), node("Relu", ["n" * 246], "y")], 11, {}),
+        (
+            [node("Shape", ["r"], "s"), node("Gather", ["s", "i"], "g"), node("Relu", ["r"], "y")],
+            11,
+            {"i": np.zeros(1, int)},
+        ),
+    ],
+    ids=["Clip 0..6", "Upsample", "per channel", "a name of 246", "Gather of a shape"],
+)
+def test_forms_that_it_takes_are_not(nodes, opset, constants):
+    assert facts(*nodes, opset=opset, constants=constants).refused == ()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "opset", "constants"),
+    [
+        ([node("ReduceMax", ["r"], "y", axes=[2, 3])], 11, {}),
+        ([node("Softmax", ["r"], "y", axis=3)], 13, {}),
+        ([node("LogSoftmax", ["r"], "y", axis=1)], 13, {}),
+        ([node("AveragePool", ["r"], "y", kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=1)], 11, {}),
+        ([node("Sub", ["r", "each"], "y")], 11, {"each": np.ones((8, 1, 1), np.float32)}),
+        ([node("Sub", ["one", "r"], "y")], 11, {"one": np.float32(1)}),
+        ([node("ArgMin", ["r"], "y", axis=1)], 11, {}),
+    ],
+    ids=["ReduceMax", "Softmax over W", "LogSoftmax", "count_include_pad", "Sub", "from a number", "ArgMin"],
+)
+def test_what_becomes_another_function_is_named(nodes, opset, constants):
+    found = facts(*nodes, opset=opset, constants=constants)
+    assert found.refused == ()
+    assert len(found.changed) == 1
+    assert "keeps to ONNX" in str(found.changed[0])
+
+
+def test_a_softmax_over_the_channels_is_kept():
+    assert facts(node("Softmax", ["r"], "y", axis=1), opset=13).changed == ()
+
+
+def test_the_page_says_what_the_tables_say():
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import sdk_converter_tables
+    finally:
+        sys.path.pop(0)
+    assert sdk_converter_tables.PAGE.read_text(encoding="utf-8") == sdk_converter_tables.page()
+
+
+@pytest.fixture
+def net_with_elu(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    nodes = [conv("c", "data", pads=[1] * 4), node("Elu", ["c"], "e"), conv("d", "e"), node("Relu", ["d"], "y")]
+    values = {**weights("c", (8, 3, 3, 3), 1), **weights("d", (8, 8, 1, 1), 2)}
+    onnx.save(model(nodes, values, {"data": (1, 3, 8, 8)}, ["y"], 13).proto, "net.onnx")
+    Path("in.ini").write_text(INI)
+    return [*"-m net.onnx -i random --input-config in.ini".split()]
+
+
+@pytest.mark.parametrize(
+    "command", ["calibrate", "diagnose", "tune -o tuned", "repair -o repaired", "advise ranges.txt"]
+)
+def test_strict_ends_before_anything_is_written(net_with_elu, command, capsys):
+    Path("ranges.txt").write_text("Name:c, min: -1.0, max: 1.0;\n")
+    before = {path.name for path in Path().iterdir()}
+    assert main([*command.split(), *net_with_elu, "--strict-sdk"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert "SDK 1.1.5 refuses Elu (" in said
+    assert "Mace does not support onnx op type Elu yet" in said
+    assert said.count("\n") == 0
+    assert {path.name for path in Path().iterdir()} == before
+
+
+def test_without_strict_it_is_a_warning(net_with_elu, capsys):
+    assert main(["calibrate", *net_with_elu, "--quant-level", "L1"]) == 0
+    assert capsys.readouterr().out.startswith("warning: SDK 1.1.5 refuses Elu (")
+
+
+HEAD = """input: "data" input_shape { dim: 1 dim: 4 dim: 8 dim: 8 }
+layer { name: "p" type: "Pooling" bottom: "data" top: "p" pooling_param { pool: AVE global_pooling: true } }
+"""
+
+
+def test_a_pooled_second_bottom_scales_the_channels(tmp_path):
+    from sgsdump.models.model import open_model
+
+    net = tmp_path / "net.prototxt"
+    net.write_text(
+        HEAD + 'layer { name: "s" type: "Scale" bottom: "data" bottom: "p" top: "s" scale_param { axis: 0 } }'
+    )
+    proto = open_model(net, staged_outputs=["s"]).proto
+    assert [entry.op_type for entry in proto.graph.node] == ["GlobalAveragePool", "Mul"]
+    assert [size.dim_value for size in proto.graph.output[0].type.tensor_type.shape.dim] == [1, 4, 8, 8]
+
+
+@pytest.mark.parametrize("kind", ["Axpy", "CReLU", "Reorg", "Threshold"])
+def test_what_the_sdk_takes_and_this_does_not_is_one_line(tmp_path, kind):
+    from sgsdump.errors import ModelError
+    from sgsdump.models.model import open_model
+
+    net = tmp_path / "net.prototxt"
+    net.write_text(HEAD + f'layer {{ name: "x" type: "{kind}" bottom: "data" top: "x" }}')
+    with pytest.raises(ModelError, match=rf"\({kind}\) is of a type that is not known; SDK 1.1.5 takes it"):
+        open_model(net, staged_outputs=["x"])

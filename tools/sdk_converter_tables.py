@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Write docs/sdk_converter.md: what SDK 1.1.5 refuses and changes, from the tables of sgsdump/models/sdk_converter.py.
+
+python tools/sdk_converter_tables.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from sgsdump.models import sdk_converter as facts
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "sdk_converter.md"
+HEAD = """# What SDK 1.1.5 refuses, and what it changes
+
+`calibrate`, `diagnose`, `tune`, `repair` and `advise` say it in one line for each kind of operator, before anything
+long; with `--strict-sdk` they end with status 2 instead, before anything is written. Without it they go on: a newer SDK
+may take the model.
+
+Every row was seen: a small network with that operator went through the SDK's own converter, calibrator and simulators
+(the column *seen on* names it; `tools/sdk_probe/` makes such networks). Stages: **convert**, its converter ends;
+**calibrate**, its calibrator ends; **simulate**, its simulator crashes.
+
+This page is made by `python tools/sdk_converter_tables.py`.
+"""
+
+
+def page() -> str:
+    refused = [
+        (_types(row.types), row.form, row.stage, row.said.format(row.types[0]), row.probe) for row in facts.REFUSED
+    ]
+    caffe = [
+        (_types(row.types), row.form, row.stage, row.said.format(row.types[0]), row.probe)
+        for row in facts.CAFFE_REFUSED
+    ]
+    caffe += [(row.type, row.form, "convert", row.said, row.probe) for row in facts.CAFFE_FORMS]
+    formats = [
+        (form, "", "convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", probe)
+        for form, probe in facts.REFUSED_FORMATS.items()
+    ]
+    changed = [(_types(row.types), row.form, row.becomes, row.probe) for row in facts.CHANGED]
+    caffe_changed = [(kind, form, becomes, probe) for kind, form, becomes, probe, _ in facts.CAFFE_CHANGED]
+    head = ("operator", "form", "stage", "the SDK's last words", "seen on")
+    changed_head = ("operator", "form", "becomes", "seen on")
+    taken = ", ".join(sorted(facts.TAKEN))
+    return "\n".join(
+        [
+            HEAD,
+            "## Refused: ONNX",
+            *_table(head, refused),
+            f"Any other type that is not among these is refused as well: {taken}. Of a tensor's name at most "
+            f"{facts.LONGEST_NAME} characters pass (one net was seen that the converter refuses at 165), of opsets up "
+            f"to {facts.NEWEST_OPSET}.",
+            "",
+            "## Refused: Caffe",
+            *_table(head, caffe),
+            f"Taken by the SDK and not computed by sgsdump, which says so: {', '.join(sorted(facts.CAFFE_TAKEN))}.",
+            "",
+            "## Refused: training_input_formats",
+            *_table(("format", "form", "stage", "the SDK's last words", "seen on"), formats),
+            "## Changed into another function",
+            "sgsdump keeps to ONNX, and to Caffe. See [debug a layer](debug_a_layer.md) for a float dump that differs.",
+            "",
+            *_table(changed_head, changed + caffe_changed),
+        ]
+    )
+
+
+def _types(types: Iterable[str]) -> str:
+    return ", ".join(types)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') or 'any' for cell in row)} |" for row in rows]
+    return [*lines, ""]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
