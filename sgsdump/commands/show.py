@@ -19,11 +19,16 @@ examples:
   sgsdump show layers.npz conv1 '[0,0:2]'
   sgsdump show --operators ge_proto_00000001_graph_1.txt --select '*relu*'
   sgsdump show fixed.bin conv1 --against float.bin --worst 20
+  sgsdump show fixed.onnx --select '*relu*' --csv plan.csv
   sgsdump show layers.npz conv1 --operations '(0,2,3,1);[0,...,3]' --output part.npy
 
 two dumps (--against):
   The values of NAME that differ most are shown: index, both values, the error and the relative error, those with NaN
   or Inf on one side only first.
+
+fixed models:
+  Of a fixed model that sgsdump calibrate made its plan is listed: each stored tensor with its type, scale and zero
+  point, and who or what decided the type: a picture, tensor_arrays, a convolution that reads it, a rule of the SDK.
 
 operators of a model (--operators):
   The file is a model: ONNX, a program that torch.export.save wrote (.pt2), the text of a graph (ge_proto_*.txt, which
@@ -52,24 +57,26 @@ if TYPE_CHECKING:
 
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.dumps.runs import Run
+    from sgsdump.quantisation.fixed_facts import FixedFacts
 
-OPERATORS, TENSORS, VALUES, WORST = "operators", "tensors", "values", "worst values"
+OPERATORS, PLAN, TENSORS, VALUES, WORST = "operators", "plan", "tensors", "values", "worst values"
 WORST_COUNT = 20
 NAMED = 5
 MODES = Modes(
     honoured={
-        "dump": (OPERATORS, TENSORS, VALUES, WORST),
+        "dump": (OPERATORS, PLAN, TENSORS, VALUES, WORST),
         "operators": (OPERATORS,),
-        "select": (OPERATORS, TENSORS),
+        "select": (OPERATORS, PLAN, TENSORS),
         **dict.fromkeys(["step", "rank"], (TENSORS, VALUES, WORST)),
-        "json": (OPERATORS, TENSORS, VALUES, WORST),
-        "csv": (TENSORS, VALUES, WORST),
+        "json": (OPERATORS, PLAN, TENSORS, VALUES, WORST),
+        "csv": (PLAN, TENSORS, VALUES, WORST),
         "name": (VALUES, WORST),
         **dict.fromkeys(["part", "operations", "stored", "all", "output"], (VALUES,)),
         **dict.fromkeys(["against", "worst"], (WORST,)),
     },
     refusals={
         OPERATORS: "is for a dump, and --operators lists a model: leave one of them out",
+        PLAN: "is for a dump, and of a fixed model its plan is listed: leave one of them out",
         TENSORS: "belongs to one tensor; give its NAME too",
         VALUES: "is for the list; leave it out, or NAME",
         WORST: "does not go with --against, which shows index and values; leave one of them out",
@@ -134,6 +141,10 @@ def run(args: argparse.Namespace) -> int:
         if args.operators:
             MODES.check(OPERATORS, given)
             return _show_operators(options)
+        facts = _facts(options.dump)
+        if facts is not None:
+            MODES.check(PLAN, given)
+            return _show_plan(facts, options)
         return _show_dump(options, given)
 
 
@@ -163,6 +174,33 @@ def _show_dump(options: Options, given: tuple[str, ...]) -> int:
     if len(runs) > 1 and not (options.csv or options.json or options.select):
         return _show_runs(runs, notes, options)
     return _show_tensors(open_dump(options.dump, step, rank), options)
+
+
+def _facts(path: Path) -> FixedFacts | None:
+    """What a fixed model says of itself; None of any other file."""
+    if path.suffix != ".onnx" or not path.is_file():
+        return None
+    from sgsdump.models.model import open_model
+    from sgsdump.quantisation.fixed_facts import read_facts
+
+    return read_facts(open_model(path))
+
+
+def _show_plan(facts: FixedFacts, options: Options) -> int:
+    """List the tensors of a fixed model as they were planned."""
+    from sgsdump.files.atomic_write import check_outputs, replace_text
+    from sgsdump.files.escaping import for_terminal
+    from sgsdump.reports.dump_tables import plan_csv, plan_json, plan_table, planned
+
+    check_outputs([options.csv, options.json], [options.dump])
+    rows = planned(facts, options.select)
+    if options.csv:
+        replace_text(options.csv, plan_csv(rows))
+    if options.json:
+        replace_text(options.json, plan_json(rows))
+    print(for_terminal(plan_table(rows)), end="")
+    print(f"{len(rows)} of {len(facts.tensors)} tensors, {sum(row.dtype == 'int16' for row in rows)} of them INT16")
+    return 0
 
 
 def _show_operators(options: Options) -> int:

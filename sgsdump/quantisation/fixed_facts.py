@@ -109,11 +109,13 @@ class DumpedOperator:
 @dataclass(frozen=True)
 class Origin:
     """The origin of a fixed model: the inputs of input_config.ini, and the range of every stored tensor and
-    weight, and of convolutions' output channels (empty in models of earlier versions)."""
+    weight, and of convolutions' output channels; ``decided`` by whom or what each tensor has its type (empty in models
+    of earlier versions)."""
 
     inputs: tuple[ModelInput, ...] = ()
     ranges: Mapping[str, Range] = field(default_factory=dict)
     channels: Mapping[str, Range] = field(default_factory=dict)
+    decided: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
         document["inputs"] = [asdict(entry) for entry in facts.origin.inputs]
         for key, ranges in (("ranges", facts.origin.ranges), ("channels", facts.origin.channels)):
             document[key] = {name: (r.min.tolist(), r.max.tolist()) for name, r in ranges.items()}
+        document["decided"] = dict(facts.origin.decided)
     entry = proto.metadata_props.add()
     entry.key, entry.value = METADATA_KEY, json.dumps(document)
 
@@ -195,12 +198,13 @@ def _facts(document: Any) -> FixedFacts:
     if version != VERSION:
         raise ValueError(f"version {version!r}, not {VERSION}: made by another version of sgsdump")
     inputs = tuple(_model_input(entry) for entry in _of(list, document.get("inputs", [])))
+    ranges, channels = (_each(_range, document.get(key, {})) for key in ("ranges", "channels"))
     return FixedFacts(
         tensors=_each(_tensor, document["tensors"]),
         weights=_each(_weights, document["weights"]),
         convolutions=_each(_name, document.get("convolutions", {})),
         operators=tuple(_operator(entry) for entry in _of(list, document["operators"])),
-        origin=Origin(inputs, *(_each(_range, document.get(key, {})) for key in ("ranges", "channels"))),
+        origin=Origin(inputs, ranges, channels, _each(_name, document.get("decided", {}))),
         biases=_each(_name, document.get("biases", {})),
     )
 

@@ -97,7 +97,7 @@ def make_fixed(
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel)
     decided = plan(proto, ranges, choice, pictures if config.inputs else None, fuse)
     integer = frozenset(output.name for output in config.outputs if not output.dequantised)
-    origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)), side.channels)
+    origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)), side.channels, decided.decided)
     written = write_integers(proto, decided, ranges, pictures, integer, origin)
     return FixedModel(written.proto, decided, clipped_ranges(decided, ranges), written.approximate)
 

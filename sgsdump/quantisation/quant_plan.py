@@ -64,13 +64,15 @@ class QuantPlan:
 
     Tensors without a calibrated range (integers, and what the ranges leave out) are in none and keep the float
     model's type. ``weights`` is keyed by the name of the convolution node's output; ``bounds`` has the range of every
-    stored tensor's domain, and of what a Max reads inside an operator.
+    stored tensor's domain, and of what a Max reads inside an operator; ``decided`` says who or what gave each stored
+    tensor its type.
     """
 
     operators: tuple[Operator, ...]
     tensors: dict[str, Quant]
     weights: dict[str, Quant]
     bounds: dict[str, Range] = field(default_factory=dict)
+    decided: dict[str, str] = field(default_factory=dict)
 
 
 def plan(
@@ -101,7 +103,32 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
     for op in analysis.operators:
         if op.outputs[:1] and op.outputs[0] in tensor_bounds:
             tensor_bounds |= dict.fromkeys(inner_of_max(op), tensor_bounds[op.outputs[0]])
-    return QuantPlan(analysis.operators, tensors, weights, tensor_bounds)
+    return QuantPlan(analysis.operators, tensors, weights, tensor_bounds, _decided(analysis, choice, tensors))
+
+
+def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -> dict[str, str]:
+    """By stored tensor who or what gave it its type: the picture, the rule that forces its domain, the user's words, a
+    convolution that reads the domain, or that none does."""
+    domain = analysis.domain
+    by_rule = {domain[name]: rule for name, rule in analysis.forced.items()}
+    by_word: dict[str, str] = {}
+    for word in choice.tensors:
+        names = (word,) if word in analysis.first_inputs else RaisedInputs(analysis).inputs_of([word])
+        by_word |= {domain[name]: f"tensor_arrays: {word}" for name in names}
+    readers = {
+        domain[n]: f"the convolution {nodes[0].output[0]} reads it" for n, nodes in analysis.first_inputs.items()
+    }
+    decided = {}
+    for name, quant in tensors.items():
+        of = domain[name]
+        if of in analysis.picture_domains:
+            decided[name] = "a picture"
+        elif quant.dtype == INT16:
+            raised = f"input_format: {choice.input_format}" if of in readers else "no convolution reads it"
+            decided[name] = analysis.forced.get(name) or by_rule.get(of) or by_word.get(of) or raised
+        else:
+            decided[name] = readers.get(of, "the type of what it moves")
+    return decided
 
 
 def decide_tensors(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice) -> dict[str, Quant]:

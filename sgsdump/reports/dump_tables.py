@@ -1,12 +1,12 @@
 """Lists of what a dump holds: its tensors (text, CSV, JSON), the runs of a tree, the operators of a model's graphs
-(text, JSON), the changes that a watcher saw."""
+(text, JSON), the plan of a fixed model (text, CSV, JSON), the changes that a watcher saw."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sgsdump.dumps.inventory import Content, Item, Storage
 from sgsdump.dumps.runs import Run
@@ -18,6 +18,9 @@ from sgsdump.reports.tables import aligned, csv_text
 from sgsdump.reports.text import counted, shortened
 from sgsdump.sidecars.ge_proto import Graph, GraphOperator
 from sgsdump.tensors.statistics import Statistics
+
+if TYPE_CHECKING:
+    from sgsdump.quantisation.fixed_facts import FixedFacts
 
 CSV_COLUMNS = [
     *"number name io constant shape dtype layout origin quantised scale zero_point op_index op".split(),
@@ -124,6 +127,45 @@ def operators_json(graphs: Sequence[Graph]) -> str:
         for graph in graphs
     ]
     return json_text(document, indent=1)
+
+
+@dataclass(frozen=True)
+class PlannedTensor:
+    """A tensor of a fixed model: how it is stored, and who or what decided its type, "" in older models."""
+
+    name: str
+    dtype: str
+    scale: float
+    zero_point: int
+    decided: str
+
+
+def planned(facts: FixedFacts, patterns: Sequence[str]) -> list[PlannedTensor]:
+    """The stored tensors whose names fit one of the patterns, or all. Raises ConfigError for one that fits none."""
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in facts.tensors):
+            raise ConfigError(f"no tensor fits {pattern!r}{hint(pattern, list(facts.tensors))}")
+    decided = facts.origin.decided if facts.origin is not None else {}
+    return [
+        PlannedTensor(name, str(tensor.dtype), tensor.scale, tensor.zero_point, decided.get(name, ""))
+        for name, tensor in facts.tensors.items()
+        if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+    ]
+
+
+def plan_table(rows: Sequence[PlannedTensor]) -> str:
+    """A line per tensor."""
+    cells = [(shown(r.name), r.dtype, f"{r.scale:.9g}", str(r.zero_point), shown(r.decided)) for r in rows]
+    lines = aligned([("name", "type", "scale", "zero point", "decided by"), *cells], right=(2, 3))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def plan_csv(rows: Sequence[PlannedTensor]) -> str:
+    return csv_text([field.name for field in fields(PlannedTensor)], map(asdict, rows))
+
+
+def plan_json(rows: Sequence[PlannedTensor]) -> str:
+    return json_text([asdict(row) for row in rows], indent=1)
 
 
 def watched_lines(watched: WatchedChanges) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -12,6 +13,8 @@ from small_nets import conv, model, node, residual_net, weights
 from sgsdump.cli import main
 from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
 from sgsdump.dumps.io import open_dump
+from sgsdump.models.model import open_model
+from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.sidecars import parse_net
 from sgsdump.sidecars.tensor_min_max import read_ranges
 
@@ -222,3 +225,29 @@ def test_a_failed_write_is_an_error(folder, capsys, monkeypatch):
     (folder / "sigma_outtensor_dump.bin").mkdir()
     assert main(FLOAT) == 2
     assert "it is a folder" in capsys.readouterr().err
+
+
+def test_show_lists_the_plan_of_a_fixed_model(folder, capsys):
+    ini = (folder / "input_config.ini").read_text()
+    main(CALIBRATE)
+    capsys.readouterr()
+    assert main(["show", "fixed.onnx", "--json", "plan.json", "--csv", "plan.csv"]) == 0
+    rows = {row["name"]: row for row in json.loads(Path("plan.json").read_text())}
+    facts = read_facts(open_model(folder / "fixed.onnx"))
+    assert {name: (row["dtype"], row["scale"], row["zero_point"]) for name, row in rows.items()} == {
+        name: (str(tensor.dtype), tensor.scale, tensor.zero_point) for name, tensor in facts.tensors.items()
+    }
+    out = capsys.readouterr().out
+    assert f"{len(rows)} of {len(rows)} tensors" in out
+    picture = next(name for name, tensor in facts.tensors.items() if tensor.picture)
+    assert rows[picture]["decided"] == "a picture" and "reads it" in rows["r1"]["decided"]
+    assert rows["prob"]["decided"] and rows["prob"]["dtype"] == "int16"
+    assert Path("plan.csv").read_text().splitlines()[0] == "name,dtype,scale,zero_point,decided"
+    assert main(["show", "fixed.onnx", "--select", "r*"]) == 0 and "prob" not in capsys.readouterr().out
+    assert main(["show", "fixed.onnx", "r1"]) == 2 and "its plan is listed" in capsys.readouterr().err
+    assert main(["show", "fixed.onnx", "--select", "none*"]) == 2
+    (folder / "input_config.ini").write_text(ini + "[CONV_CONFIG]\ntensor_arrays='r1';\n")
+    main(CALIBRATE)
+    assert main(["show", "fixed.onnx", "--json", "plan.json"]) == 0
+    raised = {row["name"]: row for row in json.loads(Path("plan.json").read_text())}["r1"]
+    assert raised["dtype"] == "int16" and raised["decided"] == "tensor_arrays: r1"
