@@ -18,6 +18,7 @@ import numpy as np
 
 from sgsdump.errors import listed
 from sgsdump.models.graph import MAIN_DOMAINS, Graph, attribute, opset_of
+from sgsdump.models.passes.converted import SUMMED
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -785,7 +786,8 @@ def facts_of(proto: ModelProto) -> ConverterFacts:
     sizes = _of_sizes(graph)
     for operator in operators:
         kind = operator.node.op_type
-        if kind in ("Shape", "Size") or sizes.issuperset(filter(None, operator.node.output)):
+        of_mean = kind == "ReduceSum" and operator.node.output[0].endswith(SUMMED)
+        if kind in ("Shape", "Size") or of_mean or sizes.issuperset(filter(None, operator.node.output)):
             continue
         layer = operator.node.name or operator.node.output[0]
         row = _row_of(operator)

@@ -81,7 +81,7 @@ def test_advise_after_calibrate(ssd, capsys):
 def test_the_report_has_it_among_what_was_assumed(ssd, capsys):
     assert main([word for word in COMMANDS["diagnose"] if "input" not in word]) == 0
     out = capsys.readouterr().out
-    assert f"note: {NOTE}" in out.splitlines()[:4]
+    assert f"note: {NOTE}" in out.splitlines()[:6]
     page = Path("diagnosis/report.html").read_text()
     data = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
     assert {"conf_flat", "loc"} <= {layer["name"] for layer in data["layers"]}

@@ -67,7 +67,8 @@ def test_the_metadata_have_the_form_of_every_version_so_far(fixed):
     document = json.loads(entry.value)
     assert entry.key == METADATA_KEY == "sgsdump.fixed"
     assert list(document) == [
-        *("version", "tensors", "weights", "convolutions", "biases", "operators", "inputs", "ranges", "channels")
+        *("version", "tensors", "weights", "convolutions", "biases", "operators"),
+        *("inputs", "ranges", "channels", "decided"),
     ]
     assert document["version"] == 1
     assert list(document["tensors"]["r1"]) == ["dtype", "scale", "zero_point", "stored", "real", "picture"]
@@ -78,7 +79,7 @@ def test_the_metadata_have_the_form_of_every_version_so_far(fixed):
 
 def test_models_of_earlier_versions_are_read(fixed):
     def older(document):
-        for key in ("version", "convolutions", "biases", "ranges", "channels", "inputs"):
+        for key in ("version", "convolutions", "biases", "ranges", "channels", "decided", "inputs"):
             del document[key]
 
     facts = read_facts(changed(fixed, older))

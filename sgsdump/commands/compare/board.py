@@ -20,13 +20,13 @@ MOST_BYTES = 1 << 30
 
 def is_board(paths: Sequence[Path]) -> bool:
     """Whether the first is a file of no known format and, of two, an output of the other would fit it."""
-    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.trees import format_of, tree_of
 
     board, reference = paths[0], paths[-1]
     if not board.is_file():
         return False
     try:
-        open_dump(board)
+        format_of(tree_of(board))
     except FormatError:
         pass
     else:

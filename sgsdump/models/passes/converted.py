@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 # What puts out INT16 whatever reads it.
+SUMMED = "_reduceSum_output"  # the end of the sum of a mean along one axis, as the converter writes it
 WIDE = ("Sigmoid", "Softmax", "ReduceMean")
 
 
@@ -125,7 +126,7 @@ class _Writer:
         shape, axes = self._graph.shapes.get(node.input[0], ()), attribute(node, "axes")
         if axes is None or len(axes) != 1 or not shape or shape[axes[0]] is None:
             return []
-        total = self._free(f"{node.output[0]}_reduceSum_output")
+        total = self._free(f"{node.output[0]}{SUMMED}")
         along = self._constant(f"{node.output[0]}_axis", np.array(axes, np.int64))
         factor = self._constant("division_to_multiplication_inpu1_tensor_0", np.array([1 / shape[axes[0]]]))
         keepdims = attribute(node, "keepdims", 1)
