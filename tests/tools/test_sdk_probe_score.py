@@ -13,7 +13,7 @@ ANOTHER_FUNCTION = "the SDK's converter makes another function of it; ours keeps
 NO_LAYER = "a Caffe layer that this project does not read"
 UNKNOWN = "no rule found"
 EXCEPTIONS = {
-    **dict.fromkeys(("cf_axpy", "cf_crelu", "cf_reorg", "cf_threshold", "cf_scale2"), NO_LAYER),
+    **dict.fromkeys(("cf_axpy", "cf_crelu", "cf_reorg", "cf_threshold"), NO_LAYER),
     **dict.fromkeys(("cf_eltcoeff2", "ox_rmax_hw", "ox_rsum_hw", "ox_d2s", "ox_d2s_crd"), ANOTHER_FUNCTION),
     **dict.fromkeys(("ox_slice", "ox_slice_step", "ox_softmax_w", "ox_softmax_conv", "ox_lsoftmax"), ANOTHER_FUNCTION),
     **dict.fromkeys(("ox_exp_out", "zp_resize"), UNKNOWN),
