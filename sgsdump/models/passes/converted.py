@@ -146,10 +146,12 @@ class _Writer:
         from onnx import helper
 
         name = node.output[0]
-        product = self._free((source if between.startswith("/") else name) + between)
+        # The converter names what it adds after the node, and a node without a name after the list of its outputs.
+        stem = node.name or str(list(node.output))
+        product = self._free((source if between.startswith("/") else stem) + between)
         factor, offset = line
-        factor_name = self._constant(f"{name}_scale", factor)
-        offset_name = offset if isinstance(offset, str) else self._constant(f"{name}_offset", offset)
+        factor_name = self._constant(f"{stem}_scale", factor)
+        offset_name = offset if isinstance(offset, str) else self._constant(f"{stem}_offset", offset)
         return [
             helper.make_node("Mul", [source, factor_name], [product], name=product),
             helper.make_node("Add", [product, offset_name], [name], name=node.name),
