@@ -34,7 +34,7 @@ def page() -> str:
         (_types(row.types), row.form, row.stage, row.said.format(row.types[0]), row.probe)
         for row in facts.CAFFE_REFUSED
     ]
-    caffe += [(row.type, row.form, "convert", row.said, row.probe) for row in facts.CAFFE_FORMS]
+    caffe += [(row.type, row.form, row.stage, row.said, row.probe) for row in facts.CAFFE_FORMS]
     formats = [
         (form, "", "convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", probe)
         for form, probe in facts.REFUSED_FORMATS.items()
@@ -55,8 +55,6 @@ def page() -> str:
             "",
             "## Refused: Caffe",
             *_table(head, caffe),
-            f"Taken by the SDK and not computed by sgsdump, which says so: {', '.join(sorted(facts.CAFFE_TAKEN))}.",
-            "",
             "## Refused: training_input_formats",
             *_table(("format", "form", "stage", "the SDK's last words", "seen on"), formats),
             "## Changed into another function",

@@ -434,6 +434,8 @@ def _copy_attribute(item: onnx.AttributeProto, copy: onnx.AttributeProto) -> Non
 
 # How the name of a tensor ends that the SDK's converter brings back into its own order for a convolution.
 BROUGHT_BACK = "_transpose_output"
+# How the name of what a Caffe Reorg puts out ends before the SDK's converter brings it back.
+CUT_TO_PIXELS = "_reshape#1_output"
 _LEAVES_ORDER = ("Transpose", "Reshape", "DepthToSpace")
 _TAKES_ORDER_BACK = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Resize")
 
@@ -448,7 +450,8 @@ def in_model_order(graph: Graph) -> frozenset[str]:
         turned = found.intersection(node.input)
         spread = shape in shapes and not any(graph.shapes.get(name) == shape for name in turned)
         if leaves or (turned and not spread and node.op_type not in _TAKES_ORDER_BACK):
-            found.update(name for name in node.output if name and not name.endswith(BROUGHT_BACK))
+            back = node.op_type == "Transpose" and node.input[0].endswith(CUT_TO_PIXELS)
+            found.update(name for name in node.output if name and not back and not name.endswith(BROUGHT_BACK))
     return frozenset(
         name for name in found if len(shape := graph.shapes.get(name, (0,) * 4)) == 4 and set(shape[2:]) != {1}
     )

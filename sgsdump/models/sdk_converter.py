@@ -293,6 +293,34 @@ def _half_pixel(operator: Operator) -> bool:
     return operator.opset >= 11 and operator.text("mode", "nearest") == "linear" and mode not in kept
 
 
+def _is_turned(graph: Graph, name: str) -> bool:
+    """Whether a Transpose to N, H, W, C puts a tensor out, of which not all axes are equal: the SDK has no operator for
+    it, and turns the shape of what comes next once more."""
+    node, shape = graph.producer.get(name), graph.shapes.get(name, ())
+    return (
+        node is not None
+        and node.op_type == "Transpose"
+        and list(attribute(node, "perm", ())) == [0, 2, 3, 1]
+        and len(set(shape[1:])) > 1
+    )
+
+
+def _of_turned(operator: Operator) -> bool:
+    return any(_is_turned(operator.graph, name) for name in operator.node.input)
+
+
+def _turned_back(operator: Operator) -> bool:
+    """A Transpose back from N, H, W, C to N, C, H, W after what was computed there."""
+    node = operator.graph.producer.get(operator.node.input[0])
+    if operator.ints("perm") != [0, 3, 1, 2] or node is None or node.op_type == "Transpose":
+        return False
+    while node is not None and node.op_type in _IN_PLACE:
+        if any(_is_turned(operator.graph, name) for name in node.input):
+            return True
+        node = operator.graph.producer.get(node.input[0])
+    return False
+
+
 def _not_repeated(operator: Operator) -> bool:
     """A nearest Resize other than one that repeats each pixel. At whole scales the half-pixel modes do that, rounded;
     at other scales and the modes below they do not."""
@@ -418,6 +446,7 @@ TAKEN = frozenset(
 )
 NEWEST_OPSET = 18
 _REDUCING = ("ReduceMean", "ReduceMax", "ReduceSum", "ReduceMin", "ReduceProd")
+_IN_PLACE = ("Softmax", "Sigmoid", "Relu", "LeakyRelu", "PRelu", "Clip", "Abs", "Exp", "Add", "Sub", "Mul", "Max")
 _BROADCASTING = ("Add", "Sub", "Mul", "Max")
 
 REFUSED: tuple[Refusal, ...] = (
@@ -677,13 +706,16 @@ CAFFE_REFUSED: tuple[Refusal, ...] = (
 
 @dataclass(frozen=True)
 class LayerRefusal:
-    """A form of a Caffe layer that the SDK refuses; ``applies`` is told the layer's message."""
+    """A form of a Caffe layer that the SDK refuses; ``applies`` is told the layer's message. ``last``: only where no
+    layer reads its top."""
 
     type: str
     form: str
     said: str
     probe: str
     applies: Callable[[Any], bool] = field(compare=False)
+    stage: str = "convert"
+    last: bool = False
 
 
 CAFFE_FORMS: tuple[LayerRefusal, ...] = (
@@ -731,9 +763,23 @@ CAFFE_FORMS: tuple[LayerRefusal, ...] = (
         "v_ip_axis2",
         lambda layer: layer.inner_product_param.axis not in (1, -3),
     ),
+    LayerRefusal(
+        "Reorg",
+        "of another stride than 2",
+        "only support stride is 2",
+        "reorg5",
+        lambda layer: layer.reorg_param.stride != 2,
+    ),
+    LayerRefusal(
+        "Permute",
+        "to N, H, W, C that is an output of the network",
+        _NO_STATISTICS,
+        "nhwc3",
+        lambda layer: list(layer.permute_param.order) == [0, 2, 3, 1],
+        "calibrate",
+        last=True,
+    ),
 )
-# Taken by the SDK, and not computed here.
-CAFFE_TAKEN = frozenset(("Axpy", "CReLU", "Reorg", "Threshold"))
 
 CHANGED: tuple[Change, ...] = (
     Change(("ReduceMax", "ReduceSum", "ReduceMin", "ReduceProd"), "over H and W", "a mean", "ox_rmax_hw", _over_two),
@@ -753,6 +799,14 @@ CHANGED: tuple[Change, ...] = (
     Change(("Sub",), "from a constant number", "the tensor less the number", "qr_sub_s", _scalar_first),
     Change(("Div",), "of a constant number", "the tensor divided by the number", "qr_div_s", _scalar_first),
     Change(("ArgMin",), "", "an ArgMax", "ro_argmin"),
+    Change(
+        _IN_PLACE,
+        "of what was turned to N, H, W, C",
+        "one of rows of another length, in fixed models",
+        "tt5",
+        _of_turned,
+    ),
+    Change(("Transpose",), "back from N, H, W, C", "another order of axes", "sc13", _turned_back),
     Change(("Resize",), "of this mode", "one that repeats every pixel", "rz_nearest_align_corners_2", _not_repeated),
 )
 
@@ -771,6 +825,13 @@ CAFFE_CHANGED: tuple[tuple[str, str, str, str, Callable[[Any], bool]], ...] = (
         "a plain sum",
         "v_elt_sum_coeff2",
         lambda layer: any(abs(factor) != 1 for factor in layer.eltwise_param.coeff),
+    ),
+    (
+        "Threshold",
+        "",
+        "one whose 1 is a single step of its input's scale, nearly 0",
+        "cf_threshold",
+        lambda layer: True,
     ),
 )
 # Training formats that its parser of input_config.ini ends with, and the probe of each.
@@ -811,16 +872,22 @@ def caffe_facts(layers: Iterable[tuple[str, str, Any]]) -> ConverterFacts:
     """What the SDK refuses and changes of a Caffe net: the name, the type and the message of each of its layers."""
     refused: dict[tuple[str, str, str, str, str], list[str]] = {}
     changed: dict[tuple[str, str, str], list[str]] = {}
+    layers = list(layers)
+    read = {bottom for _, _, message in layers for bottom in message.bottom}
+
+    def fits(form: LayerRefusal, kind: str, message: Any) -> bool:
+        return kind == form.type and form.applies(message) and not (form.last and read.intersection(message.top))
+
     for name, kind, message in layers:
         row = next((row for row in CAFFE_REFUSED if kind in row.types), None)
-        form = next((form for form in CAFFE_FORMS if kind == form.type and form.applies(message)), None)
+        form = next((form for form in CAFFE_FORMS if fits(form, kind, message)), None)
         if row is not None:
             refused.setdefault((kind, row.stage, row.words(kind), row.probe, ""), []).append(name)
         elif form is not None:
-            refused.setdefault((kind, "convert", form.said, form.probe, form.form), []).append(name)
+            refused.setdefault((kind, form.stage, form.said, form.probe, form.form), []).append(name)
         for type_, what, becomes, probe, applies in CAFFE_CHANGED:
             if kind == type_ and applies(message):
-                changed.setdefault((f"{kind} {what}", becomes, probe), []).append(name)
+                changed.setdefault((_what(kind, what), becomes, probe), []).append(name)
     return ConverterFacts(
         tuple(
             Refused(_what(kind, form), tuple(names), stage, said, probe)

@@ -26,8 +26,10 @@ from sgsdump.quantisation.type_rules import (
     RAW_INPUT,
     Operator,
     always_int16,
+    ends_threshold,
     fits_uint8,
     is_nearest,
+    is_threshold,
     keeps_scale,
 )
 
@@ -59,7 +61,7 @@ SDK_NAMES = {
 }
 MOVERS = REARRANGING | {
     *("MaxPool", "GlobalMaxPool", "Dropout"),
-    *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
+    *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Pad"),
 }
 # What others join: see ``operators``.
 HEADS = ELEMENTWISE | {"Conv", "ConvTranspose", "MaxPool", "GlobalMaxPool", *AVERAGE_POOLS}
@@ -184,6 +186,8 @@ def sdk_name(graph: Graph, node: NodeProto) -> str:
     """The operator type as the SDK prints it, e.g. CONV_2D; other ONNX names in upper case."""
     if is_depthwise(graph, node):
         return "DEPTHWISE_CONV_2D"
+    if ends_threshold(graph, node):
+        return "GREATER_EQUAL"
     return SDK_NAMES.get(node.op_type, node.op_type.upper())
 
 
@@ -191,7 +195,10 @@ def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse:
     """The node that joins a chain: the only reader of what it puts out, when all else that it reads is there."""
     head, last = chain[0].op_type, chain[-1]
     following = graph.sole_consumer(last.output[0]) if len(last.output) == 1 and not is_grouped(graph, last) else None
-    if following is None or len(following.output) != 1 or following.op_type not in ELEMENTWISE:
+    if is_threshold(graph, last):
+        return following
+    joins = following is not None and (following.op_type in ELEMENTWISE or is_threshold(graph, following))
+    if following is None or not joins or len(following.output) != 1:
         return None
     others = [name for name in graph.variables(following) if name != last.output[0]]
     if not fuse:
@@ -199,7 +206,7 @@ def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse:
         return following if following.op_type in ACTIVATIONS and spatial and not others else None
     ready = all(name not in graph.producer or order[id(graph.producer[name])] < order[id(last)] for name in others)
     spread = _spreads(graph, last.output[0], following.output[0])
-    return following if head in HEADS and ready and not spread else None
+    return following if (head in HEADS or is_threshold(graph, chain[0])) and ready and not spread else None
 
 
 def _spreads(graph: Graph, source: str, output: str) -> bool:

@@ -329,7 +329,12 @@ def calibrate(
             if does.bits:
                 measured = sensitivities(trials.with_ranges(usable), options.threshold)
                 raised = tuple(s.domain.name for s in measured if s.raised)
-                config = replace(config, tensor_arrays=tuple(dict.fromkeys([*config.tensor_arrays, *raised])))
+                named = config.tensor_arrays
+                config = replace(
+                    config,
+                    tensor_arrays=tuple(dict.fromkeys([*named, *raised])),
+                    by_level=tuple(name for name in raised if name not in named),
+                )
     return Calibration(ranges, config, statistics, fits, measured)
 
 

@@ -22,15 +22,17 @@ from sgsdump.quantisation.fixed_facts import Origin, read_facts
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.integer.walk import write_integers
 from sgsdump.quantisation.pictures import pictures_of, raw_bytes
-from sgsdump.quantisation.quant_plan import Choice, QuantPlan, plan
+from sgsdump.quantisation.quant_plan import Choice, QuantPlan, as_read, plan
 from sgsdump.quantisation.ranges.measured_ranges import Feed, measure_ranges
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, with_softmax
-from sgsdump.quantisation.scales import INT16
+from sgsdump.quantisation.scales import INT16, SOFTMAX_QUANT
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+VISIBLE = 0.05
 
 
 @dataclass(frozen=True)
@@ -53,20 +55,30 @@ class ClippedRange:
 @dataclass(frozen=True, eq=False)
 class FixedModel:
     """``proto`` is ONNX; ``plan`` says what was decided for each tensor and convolution, ``clipped`` which of the
-    given ranges it does not hold, ``approximate`` which outputs no rule of the hardware computes, and what does."""
+    given ranges it does not hold, ``approximate`` which outputs no rule of the hardware computes, and what does,
+    ``misread`` by which factor what reads a Softmax takes its values for another."""
 
     proto: ModelProto
     plan: QuantPlan
     clipped: tuple[ClippedRange, ...] = ()
     approximate: Mapping[str, str] = field(default_factory=dict)
+    misread: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence for each kind of operator that has no rule of the hardware, with what computes it instead."""
+        """A sentence for each kind of operator that has no rule of the hardware, with what computes it instead, and for
+        each Softmax whose readers take its values for others."""
         outputs: dict[str, tuple[str, ...]] = {}
         for name, instead in self.approximate.items():
             outputs[instead] = (*outputs.get(instead, ()), name)
-        return tuple(f"no exact integer rule for {listed(names)}; {instead}" for instead, names in outputs.items())
+        return (
+            *(f"no exact integer rule for {listed(names)}; {instead}" for instead, names in outputs.items()),
+            *(
+                f"what reads the Softmax {name} takes its values for {factor:.2g} times what they are, as in the SDK's "
+                f"fixed model: it puts out steps of 1/32768, and they are read as steps of its range"
+                for name, factor in self.misread.items()
+            ),
+        )
 
 
 def make_fixed(
@@ -94,12 +106,23 @@ def make_fixed(
     if not ranges.keys() & Graph(proto).producer.keys():
         raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
     pictures = pictures_of(model, config, ranges)
-    choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel)
+    choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel, config.by_level)
     decided = plan(proto, ranges, choice, pictures if config.inputs else None, fuse)
     integer = frozenset(output.name for output in config.outputs if not output.dequantised)
     origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)), side.channels, decided.decided)
     written = write_integers(proto, decided, ranges, pictures, integer, origin)
-    return FixedModel(written.proto, decided, clipped_ranges(decided, ranges), written.approximate)
+    misread = _misread(Graph(proto), decided)
+    return FixedModel(written.proto, decided, clipped_ranges(decided, ranges), written.approximate, misread)
+
+
+def _misread(graph: Graph, decided: QuantPlan) -> dict[str, float]:
+    """By Softmax that others read: the scale that they take it for, over its own, where they differ visibly."""
+    ratios = {
+        name: float(as_read(decided, name).scale) / float(quant.scale)
+        for name, quant in decided.tensors.items()
+        if quant == SOFTMAX_QUANT and graph.consumers.get(name)
+    }
+    return {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > VISIBLE}
 
 
 def rehearse(model: Model, feed: Feed, config: InputConfig, fuse: bool = True) -> None:

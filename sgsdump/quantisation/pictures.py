@@ -27,10 +27,12 @@ MOST_LEVELS = 1.0
 
 @dataclass(frozen=True)
 class Picture:
-    """real = (byte - mean) / std, per channel in the model's order."""
+    """real = (byte - mean) / std, per channel in the model's order. ``nv12``: "RGB" or "BGR", that order, where the
+    board gets the picture as YUV_NV12."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    nv12: str = ""
 
 
 def pictures_of(model: Model, config: InputConfig, ranges: Container[str]) -> dict[str, Picture]:
@@ -123,14 +125,18 @@ def input_differences(
 def _picture(model: Model, entry: ModelInput) -> Picture:
     """Mean and std in the order of the model's channels."""
     shape = next(i.shape for i in graph_inputs(model.proto) if i.name == entry.name)
-    channels = 1 if entry.training_format == "GRAY" else 3
+    alone = shape is not None and shape[1:2] == (1,)
+    grey = entry.training_format == "GRAY" or (alone and (entry.training_format, entry.input_format) == ("RGB", "GRAY"))
+    channels = 1 if grey else 3
     if shape is None or len(shape) != 4 or shape[1] not in (None, channels):
+        way = "RGB with input_formats = GRAY" if alone else "RAWDATA_F32_NHWC"
         raise ConfigError(
             f"input_config: input {entry.name!r} is a {entry.training_format} picture, but the model's input has the "
-            f"shape {list(shape or ())}, not [N, {channels}, H, W]; use RAWDATA_F32_NHWC"
+            f"shape {list(shape or ())}, not [N, {channels}, H, W]; use {way}"
         )
     order = slice(None, None, -1) if entry.training_format == "BGR" else slice(channels)
-    return Picture(entry.mean[order], entry.std[order])
+    nv12 = entry.training_format if entry.input_format == "YUV_NV12" and channels == 3 else ""
+    return Picture(entry.mean[order], entry.std[order], nv12)
 
 
 def _difference(name: str, real: np.ndarray, raw: np.ndarray | None, picture: Picture) -> InputDifference:

@@ -107,7 +107,8 @@ def import_params(
         if param.name in unknown:
             continue
         subject = f"{where}: {quoted(param.name)}"
-        coarse = param.range is not None and param.range.min.size == 1 and param.bit is None
+        alone = channels.get(param.name) == 1
+        coarse = param.range is not None and param.range.min.size == 1 and param.bit is None and not alone
         if param.range is not None and not (coarse and not one_per_tensor and param.name in weights):
             _check_channels(param, channels, subject)
             if param.name in ranges and not ranges[param.name].same(param.range):

@@ -9,7 +9,7 @@ The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-
 * weights are symmetric, of as many bits as the convolution's input, one scale per tensor, output channel or group;
 * UINT8: scale = (hi - lo) / 255, zero point = round(-lo / scale), the range extended to include 0;
   INT16: scale = max(|lo|, |hi|) / 32767, zero point 0;
-* an INT16 sigmoid puts out scale 1/32767 and a softmax 1/32768, unless its domain's range goes beyond 1; a softmax
+* a softmax puts out scale 1/32768, which those that read it take for the scale of its range (``as_read``); a softmax
   input's range includes -10;
 * what a sigmoid puts out, what a large average pool reads and puts out, a Concat that does not fit UINT8 and the
   graph's outputs are INT16 whatever reads them: a convolution that does is INT16 itself, a mover on the way to a
@@ -27,9 +27,17 @@ import numpy as np
 from sgsdump.errors import ConfigError
 from sgsdump.models.graph import REARRANGING, Graph, attribute
 from sgsdump.quantisation.analysis import FUNCTIONS, Analysis, analyse, is_depthwise, moves_values, output_axis
-from sgsdump.quantisation.scales import INT8, INT16, TINIEST_SCALE, UINT8, int16_quant, joined, uint8_quant
+from sgsdump.quantisation.scales import (
+    INT8,
+    INT16,
+    SOFTMAX_QUANT,
+    UINT8,
+    int16_quant,
+    joined,
+    uint8_quant,
+)
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
-from sgsdump.quantisation.type_rules import POOLED, Operator, is_interpolation, keeps_scale
+from sgsdump.quantisation.type_rules import POOLED, Operator, ends_threshold, is_interpolation, keeps_scale
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -38,6 +46,8 @@ if TYPE_CHECKING:
 
 # Channels whose scales are further apart than this do not fit the multipliers of one convolution: the largest holds.
 WIDEST_RATIO = 1024
+# The range of weights that are 0 in the decimals of the SDK's files, or the smallest number there, is +-0.5.
+DECIMALS, EMPTY_TOP = 6, 0.5
 SOFTMAX_INPUT_MIN = -10.0
 CURVE_INPUT_MAX = 6.0
 # What has one range with its operands.
@@ -49,13 +59,15 @@ class Choice:
     """Which convolutions get INT16 inputs and weights: the words of ``[CONV_CONFIG]``.
 
     input_format is ALL_UINT8, ALL_INT16, CONV2D_INT16 or DEPTHWISE_INT16; ``tensors`` are the first inputs of
-    further convolutions to raise, or words that raise some (``RaisedInputs``). per_channel gives weights whose range is
-    not per channel already one scale per output channel (levels above L1).
+    further convolutions to raise, or words that raise some (``RaisedInputs``), ``by_level`` those of them that the
+    calibration level raised. per_channel gives weights whose range is not per channel already one scale per output
+    channel (levels above L1).
     """
 
     input_format: str = "ALL_UINT8"
     tensors: tuple[str, ...] = ()
     per_channel: bool = False
+    by_level: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,14 @@ class QuantPlan:
     weights: dict[str, Quant]
     bounds: dict[str, Range] = field(default_factory=dict)
     decided: dict[str, str] = field(default_factory=dict)
+
+
+def as_read(plan: QuantPlan, name: str) -> Quant:
+    """A stored tensor's scale as the operators that read it take it, which of a Softmax's is that of its range."""
+    quant = plan.tensors[name]
+    if quant == SOFTMAX_QUANT and name in plan.bounds:
+        return int16_quant(plan.bounds[name].low, plan.bounds[name].high)
+    return quant
 
 
 def plan(
@@ -114,7 +134,8 @@ def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -
     by_word: dict[str, str] = {}
     for word in choice.tensors:
         names = (word,) if word in analysis.first_inputs else RaisedInputs(analysis).inputs_of([word])
-        by_word |= {domain[name]: f"tensor_arrays: {word}" for name in names}
+        who = "the calibration level" if word in choice.by_level else "tensor_arrays"
+        by_word |= {domain[name]: f"{who}: {word}" for name in names}
     readers = {
         domain[n]: f"the convolution {nodes[0].output[0]} reads it" for n, nodes in analysis.first_inputs.items()
     }
@@ -169,11 +190,11 @@ def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Ran
         top = weight.max(axis=other) if per_channel or groups > 1 else weight.max().reshape(1)
     if groups > 1 and not per_channel:
         top = np.repeat(top.reshape(groups, -1).max(axis=1), channels // groups)
-    scale = top.astype(np.float32).astype(np.float64) / limit
-    largest = scale.max()
-    scale = np.where(scale >= TINIEST_SCALE, scale, largest if largest >= TINIEST_SCALE else 1.0)
-    if scale.size > 1 and top.any() and scale.max() > WIDEST_RATIO * scale[top > 0].min():
-        scale = scale.max().reshape(1)
+    top = top.astype(np.float32).astype(np.float64)
+    empty = np.round(top, DECIMALS) <= 10.0**-DECIMALS
+    scale = np.where(empty, EMPTY_TOP, top) / limit
+    if scale.size > 1 and scale.max() > WIDEST_RATIO * scale.min():
+        scale = np.array([EMPTY_TOP if empty.all() else top.max()]) / limit
     if scale.size == 1:
         return Quant(dtype, float(scale[0]), 0, exact=True)
     return Quant(dtype, scale, 0, axis, exact=True)
@@ -285,6 +306,7 @@ def _apply_fixed_scales(
 ) -> None:
     """Operators whose scale does not come from their own range, in execution order (average pools inherit)."""
     domain = analysis.domain
+    softmaxes: dict[str, Quant] = {}  # as the operators that read them take them
 
     def give(names: Iterable[str], quant: Quant) -> None:
         tensors.update((name, quant) for name in names if name in tensors)
@@ -293,15 +315,19 @@ def _apply_fixed_scales(
         name = op.outputs[0] if op.outputs else ""
         if name not in tensors:
             continue
-        lo, hi = bounds[domain[name]]
-        unit = max(abs(lo), abs(hi)) <= 1.0 and tensors[name].dtype == INT16
-        if op.last.op_type == "Softmax" and unit:
-            members = [member for member in tensors if domain[member] == domain[name]]
-            give(members, Quant(INT16, 1 / 32768, 0, exact=True))
+        if op.last.op_type == "Softmax" and tensors[name].dtype == INT16:
+            softmaxes[name] = tensors[name]
+            give([name], SOFTMAX_QUANT)
         elif _is_index(analysis.graph, name):
             give([name], Quant(tensors[name].dtype, 1.0, 0, exact=True))
+        elif (compared := ends_threshold(analysis.graph, op.last)) is not None:
+            source = compared.input[0]
+            if source in ranges:
+                wide = tensors[name].dtype == INT16
+                measured = ranges[source].at(INT16 if wide else UINT8)
+                give(_moved_from(analysis, name), _quant((measured.low, measured.high), wide))
         elif keeps_scale(analysis.graph, op.last) or (moves_values(op) and domain[name] != domain[op.inputs[0]]):
-            inherited = _inherited(op, tensors, ranges)
+            inherited = _inherited(op, {**tensors, **softmaxes}, ranges)
             if inherited is not None:
                 give(_moved_from(analysis, name), inherited)
 

@@ -28,7 +28,7 @@ from sgsdump.tensors.types import to_nhwc
 ROW_BYTES = 16
 RAWDATA_S16 = "RAWDATA_S16_NHWC"
 # In steps of 1/1024: Y of red, green, blue, then U and V.
-_Y, _U, _V = (218, 732, 74), (-117, -395, 512), (512, -465, -47)
+TO_Y, TO_U, TO_V = np.array([[218, 732, 74], [-117, -395, 512], [512, -465, -47]])
 
 
 def raw_inputs(model: Model, feed: Mapping[str, np.ndarray]) -> Iterator[tuple[str, bytes]]:
@@ -97,8 +97,8 @@ def _picture(pixels: np.ndarray, form: str, blue_first: bool) -> bytes:
 def _nv12(pixels: np.ndarray) -> bytes:
     colours = _even(pixels).astype(np.int64)
     height, width, _ = colours.shape
-    luma = (colours @ np.array(_Y) + 512) >> 10
-    chroma = np.stack([colours @ np.array(weights) for weights in (_U, _V)], axis=-1)
+    luma = (colours @ TO_Y + 512) >> 10
+    chroma = np.stack([colours @ weights for weights in (TO_U, TO_V)], axis=-1)
     sums = chroma.reshape(height // 2, 2, width // 2, 2, 2).sum(axis=(1, 3))
     halved = (sums + 128 * 4096 + 2048) >> 12
     planes = (luma, halved.reshape(height // 2, width))

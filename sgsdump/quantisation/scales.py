@@ -18,6 +18,9 @@ INT16 = np.dtype(np.int16)
 # Scales are float32; a tensor whose range needs a smaller one is zero, and any scale stores zero.
 TINIEST_SCALE = float(np.finfo(np.float32).tiny)
 
+# What a Softmax puts out, whatever its range.
+SOFTMAX_QUANT = Quant(INT16, 1 / 32768, 0, exact=True)
+
 
 def uint8_quant(lo: float, hi: float) -> Quant:
     """Asymmetric: scale = (hi - lo) / 255 with the range extended to include 0; of a tensor that is always zero

@@ -7,10 +7,11 @@ show them, and as functions. Apart: the rules of types, in one place.
 | input | RAWDATA, no picture (ox_raw16) | INT16, max |x| / 32767, cut toward zero |
 | Sigmoid, Softmax | what they read, perhaps before a pool or a Transpose to channels last (ox_silu, sig_u8) | INT16 |
 | Sigmoid, Softmax | what they put out (ox_sigmoid_conv, ox_se) | INT16 |
+| Softmax | what reads it (sc2, sc3, sc9) | takes steps of 1 / 32768 for steps of its range |
 | average pool, ReduceMean over H and W | of 256 values or more: input and output (zg_16, mean_hw) | INT16 |
 | the same | of fewer values (zg_15, mean_hw7) | its input's type and scale |
 | Resize | bilinear: input and output (ox_resize_b_asym, zp_resize) | INT16, its input's scale |
-| ReduceMax along one axis, nearest Resize, MaxPool, Split, Reshape, Transpose (ox_rmax_c) | any | its input's |
+| ReduceMax along an axis, nearest Resize, MaxPool, Pad, Split, Reshape, Transpose (ox_rmax_c) | any | its input's |
 | Split | a piece that is UINT8 decides; others are requantised after it (w_shuffle, sp8) | |
 | Concat along C | each input 16n channels, or all but the last 8n and the last not (zc_*, zd_*) | UINT8, else INT16 |
 | Concat along H, W | unless the channels are an odd multiple of 8 (ox_concat_hw, hc2_24) | UINT8 |
@@ -163,6 +164,18 @@ def reduced_axes(graph: Graph, node: NodeProto, rank: int) -> tuple[int, ...] | 
 def keeps_scale(graph: Graph, node: NodeProto) -> bool:
     """Whether what is computed has its input's scale: averages, interpolations, maxima along an axis."""
     return is_average(graph, node) or is_interpolation(node) or is_maximum_along(graph, node)
+
+
+def is_threshold(graph: Graph, node: NodeProto) -> bool:
+    """A comparison with a constant that only a Cast to real numbers reads: Caffe's Threshold."""
+    reader = graph.sole_consumer(node.output[0]) if node.op_type == "Greater" else None
+    return reader is not None and reader.op_type == "Cast" and node.input[1] in graph.constants
+
+
+def ends_threshold(graph: Graph, node: NodeProto) -> NodeProto | None:
+    """The comparison that a Cast makes a Threshold of."""
+    made = graph.producer.get(node.input[0]) if node.op_type == "Cast" else None
+    return made if made is not None and is_threshold(graph, made) else None
 
 
 def _averaged(graph: Graph, node: NodeProto) -> int:

@@ -70,12 +70,14 @@ class ModelOutput:
 @dataclass(frozen=True)
 class InputConfig:
     """The whole file. ``conv_format`` is input_format of [CONV_CONFIG], None when absent; ``tensor_arrays`` the names
-    of the first inputs of the convolutions to raise to INT16."""
+    of the first inputs of the convolutions to raise to INT16, ``by_level`` those of them that a calibration level
+    raised and no file names."""
 
     inputs: tuple[ModelInput, ...]
     outputs: tuple[ModelOutput, ...] = ()
     conv_format: str | None = None
     tensor_arrays: tuple[str, ...] = ()
+    by_level: tuple[str, ...] = ()
 
 
 def read(path: Path | str) -> InputConfig:

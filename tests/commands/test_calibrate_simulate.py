@@ -171,7 +171,7 @@ def test_dequant_fixed_alone_is_refused_for_the_fixed_model_only(folder, capsys)
     ("trained", "given", "said"),
     [
         ("RGB", "GRAY", "warning: input 'data' is trained as RGB but GRAY in input_formats"),
-        ("RGB", "YUV_NV12", "warning: input 'data' is YUV_NV12 on the board; it is simulated as RGB"),
+        ("RGB", "YUV_NV12", "warning: input 'data' is YUV_NV12 on the board: the fixed model sees"),
         ("BGR", "BGRA", None),
         ("RGB", "RGB", None),
     ],

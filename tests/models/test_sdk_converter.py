@@ -113,6 +113,18 @@ def test_what_becomes_another_function_is_named(nodes, opset, constants):
     assert "keeps to ONNX" in str(found.changed[0])
 
 
+def test_what_is_computed_after_a_transpose_to_channels_last_is_named():
+    turned = node("Transpose", ["r"], "t", perm=[0, 2, 3, 1])
+    back = node("Transpose", ["s"], "y", perm=[0, 3, 1, 2])
+    sigmoid = node("Sigmoid", ["t"], "s")
+    found = facts(turned, sigmoid, back)
+    assert [change.what for change in found.changed] == [
+        "Sigmoid of what was turned to N, H, W, C",
+        "Transpose back from N, H, W, C",
+    ]
+    assert facts(turned, node("Transpose", ["t"], "y", perm=[0, 3, 1, 2])).changed == ()
+
+
 def test_a_softmax_over_the_channels_is_kept():
     assert facts(node("Softmax", ["r"], "y", axis=1), opset=13).changed == ()
 
@@ -172,12 +184,21 @@ def test_a_pooled_second_bottom_scales_the_channels(tmp_path):
     assert [size.dim_value for size in proto.graph.output[0].type.tensor_type.shape.dim] == [1, 4, 8, 8]
 
 
-@pytest.mark.parametrize("kind", ["Axpy", "CReLU", "Reorg", "Threshold"])
-def test_what_the_sdk_takes_and_this_does_not_is_one_line(tmp_path, kind):
-    from sgsdump.errors import ModelError
+def test_layers_that_it_changes_or_refuses_are_named(tmp_path):
     from sgsdump.models.model import open_model
 
-    net = tmp_path / "net.prototxt"
-    net.write_text(HEAD + f'layer {{ name: "x" type: "{kind}" bottom: "data" top: "x" }}')
-    with pytest.raises(ModelError, match=rf"\({kind}\) is of a type that is not known; SDK 1.1.5 takes it"):
-        open_model(net, staged_outputs=["x"])
+    def facts_of(layer):
+        net = tmp_path / "net.prototxt"
+        net.write_text(HEAD + f'layer {{ name: "x" bottom: "data" top: "x" {layer} }}')
+        return open_model(net, staged_outputs=["f" if "Flatten" in layer else "x"]).converter
+
+    (changed,) = facts_of('type: "Threshold"').changed
+    assert str(changed).startswith("SDK 1.1.5 makes of Threshold (x) one whose 1 is a single step")
+    (refused,) = facts_of('type: "Reorg" reorg_param { stride: 1 }').refused
+    assert refused.what == "Reorg of another stride than 2"
+    assert not facts_of('type: "Reorg" reorg_param { stride: 2 }').refused
+    order = "permute_param { order: 0 order: 2 order: 3 order: 1 }"
+    (refused,) = facts_of(f'type: "Permute" {order}').refused
+    assert refused.what == "Permute to N, H, W, C that is an output of the network" and refused.stage == "calibrate"
+    further = f'type: "Permute" {order} }} layer {{ name: "f" type: "Flatten" bottom: "x" top: "f"'
+    assert not facts_of(further).refused

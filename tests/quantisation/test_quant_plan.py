@@ -11,7 +11,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.analysis import analyse, output_axis
 from sgsdump.quantisation.fixed_model import clipped_ranges
-from sgsdump.quantisation.quant_plan import Choice, plan, weight_quant
+from sgsdump.quantisation.quant_plan import Choice, as_read, plan, weight_quant
 from sgsdump.quantisation.scales import INT8, INT16, UINT8, int16_quant, uint8_quant
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
@@ -302,15 +302,24 @@ def test_the_picture_is_uint8_whatever_reads_it():
     ("op", "high", "scale"),
     [
         *(("Sigmoid", 0.9, 0.9 / 32767), ("Sigmoid", 1.0, 1 / 32767), ("Sigmoid", 1.5, 1.5 / 32767)),
-        *(("Softmax", 0.9, 1 / 32768), ("Softmax", 1.0, 1 / 32768), ("Softmax", 1.5, 1.5 / 32767)),
+        *(("Softmax", 0.9, 0.9 / 32767), ("Softmax", 1.0, 1 / 32767), ("Softmax", 1.5, 1.5 / 32767)),
     ],
 )
-def test_the_scale_of_a_softmax_is_fixed_unless_its_domain_goes_beyond_1(op, high, scale):
+def test_the_scale_of_a_softmax_is_fixed_and_that_of_its_domain_is_not(op, high, scale):
     nodes = [node(op, ["x"], "y"), node("Concat", ["y", "v"], "cat", axis=1)]
     net = model(nodes, {}, {"x": (1, 3, 4, 4), "v": (1, 3, 4, 4)}, ["cat"])
-    tensors = plan(net.proto, ranged({"x": (-20, 3), "y": (0.1, 0.9), "v": (0, 0.5), "cat": (0.1, high)})).tensors
-    assert tensors["y"].scale == tensors["v"].scale == tensors["cat"].scale
+    decided = plan(net.proto, ranged({"x": (-20, 3), "y": (0.1, 0.9), "v": (0, 0.5), "cat": (0.1, high)}))
+    tensors = decided.tensors
+    assert tensors["v"].scale == tensors["cat"].scale == as_read(decided, "y").scale
     assert tensors["cat"].scale == pytest.approx(scale, rel=1e-6)
+    assert tensors["y"].scale == (1 / 32768 if op == "Softmax" else tensors["cat"].scale)
+
+
+def test_what_a_level_raises_is_not_told_as_a_word_of_the_file():
+    net = residual_net().proto
+    told = plan(net, BOUNDS, Choice(tensors=("r1",)), ["data"]).decided["r1"]
+    by_level = plan(net, BOUNDS, Choice(tensors=("r1",), by_level=("r1",)), ["data"]).decided["r1"]
+    assert (told, by_level) == ("tensor_arrays: r1", "the calibration level: r1")
 
 
 @pytest.mark.parametrize("moved", ["Flatten", "MaxPool", "Identity"])
@@ -430,18 +439,21 @@ def test_concat_inputs_have_their_union_when_its_output_has_no_range():
     assert tensors["x"] == tensors["y"] == tensors["cat"] == int16_quant(-2, 5)
 
 
-def test_what_is_zero_throughout_has_a_scale_and_a_channel_of_zeros_that_of_the_largest():
+def test_what_is_zero_throughout_has_a_scale_and_a_channel_of_zeros_that_of_a_half():
     assert uint8_quant(0.0, 0.0) == uint8_quant(0.0, 1e-39) == Quant(UINT8, 1 / 255, 128, exact=True)
     assert int16_quant(0.0, 0.0).scale == int16_quant(-1e-39, 1e-39).scale == 1.0
     constants = {"c.w": np.zeros((2, 3, 1, 1), np.float32), "c.b": np.zeros(2, np.float32)}
     net = model([conv("c", "x")], constants, {"x": (1, 3, 4, 4)}, ["c"])
     bounds = ranged({"x": (-1, 1), "c": (-1, 1)})
-    assert plan(net.proto, bounds, Choice(per_channel=True)).weights["c"].scale.tolist() == [1, 1]
-    constants["c.w"][1] = 0.5
+    assert plan(net.proto, bounds, Choice(per_channel=True)).weights["c"].scale.tolist() == [0.5 / 127] * 2
+    constants["c.w"][0], constants["c.w"][1] = 1e-6, 0.7
     net = model([conv("c", "x")], constants, {"x": (1, 3, 4, 4)}, ["c"])
     assert plan(net.proto, bounds, Choice(per_channel=True)).weights["c"].scale.tolist() == pytest.approx(
-        [0.5 / 127, 0.5 / 127]
+        [0.5 / 127, 0.7 / 127]
     )
+    constants["c.w"][0] = 2e-6
+    net = model([conv("c", "x")], constants, {"x": (1, 3, 4, 4)}, ["c"])
+    assert plan(net.proto, bounds, Choice(per_channel=True)).weights["c"].scale == pytest.approx(0.7 / 127)
 
 
 @pytest.mark.parametrize(
@@ -502,6 +514,6 @@ def test_a_channel_of_zeros_leaves_the_others_their_scales(dtype):
     filters[1] = 0
     graph.constants["c.w"].raw_data = filters.tobytes()
     tops = np.abs(filters).max(axis=(1, 2, 3)) / np.iinfo(dtype).max
-    tops[1] = tops.max()
+    tops[1] = 0.5 / np.iinfo(dtype).max
     quant = weight_quant(graph, graph.nodes[0], dtype, None, per_channel=True)
     np.testing.assert_allclose(quant.scale, tops, rtol=1e-6)

@@ -134,6 +134,10 @@ class LayerBuilder:
         """The name of a tensor inside the layer, which no dump shows."""
         return self.names[0].fresh(f"{self.layer.name}/{what}")
 
+    def within(self, name: str) -> str:
+        """The name of a tensor inside the layer that the SDK's dumps show as ``name``."""
+        return self.names[0].fresh(name) if self.staged else self.inner(name)
+
     def node(
         self,
         op_type: str,

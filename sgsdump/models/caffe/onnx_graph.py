@@ -23,7 +23,7 @@ from sgsdump.models.caffe.prototxt import Layer
 from sgsdump.models.caffe.stages import Step, steps
 from sgsdump.models.caffe.weights import Weights, read_weights
 from sgsdump.models.model import Model, write_stages
-from sgsdump.models.sdk_converter import CAFFE_TAKEN, SDK, caffe_facts
+from sgsdump.models.sdk_converter import caffe_facts
 from sgsdump.tensors.stages import Stage
 
 if TYPE_CHECKING:
@@ -140,8 +140,7 @@ class _Graph:
     def _add(self, step: Step) -> None:
         layer = step.layer
         if layer.type not in LAYERS:
-            taken = f"; {SDK} takes it, but sgsdump cannot compute it" if layer.type in CAFFE_TAKEN else ""
-            raise ModelError(f"{layer.where} is of a type that is not known{taken or hint(layer.type, LAYERS)}")
+            raise ModelError(f"{layer.where} is of a type that is not known{hint(layer.type, LAYERS)}")
         if step.joined is not None:
             self._check_blobs(step.joined)
             self.current[step.joined.tops[0]] = self.current[step.joined.bottoms[0]]

@@ -45,6 +45,7 @@ _PARAMETERS = """
     122 PowerParameter power_param
     123 ReLUParameter relu_param
     125 SoftmaxParameter softmax_param
+    128 ThresholdParameter threshold_param
     126 SliceParameter slice_param
     131 PReLUParameter prelu_param
     133 ReshapeParameter reshape_param
@@ -67,6 +68,8 @@ _PARAMETERS = """
     5137 UpsampleParameter upsample_param
     164 ShuffleChannelParameter shuffle_channel_param
     100000 ReLUParameter relu6_param
+    100001 CReLUParameter crelu_param
+    100002 ReorgParameter reorg_param
 """
 
 _LAYER_RULES = """
@@ -100,6 +103,7 @@ _MESSAGES = {
         6 uint32* stride; 9 uint32 pad_h; 10 uint32 pad_w; 11 uint32 kernel_h; 12 uint32 kernel_w
         13 uint32 stride_h; 14 uint32 stride_w; 16 int32 axis = 1; 18 uint32* dilation
     """,
+    "CReLUParameter": "1 float negative_slope = 0; 3 int32 concat_axis = 1",
     "CropParameter": "1 int32 axis = 2; 2 uint32* offset",
     "DummyDataParameter": """
         1 FillerParameter* data_filler; 2 uint32* num; 3 uint32* channels; 4 uint32* height; 5 uint32* width
@@ -139,11 +143,13 @@ _MESSAGES = {
     """,
     "ReductionParameter": "1 ReductionOp operation = SUM; 2 int32 axis = 0; 3 float coeff = 1",
     "ReLUParameter": "1 float negative_slope = 0",
+    "ReorgParameter": "1 uint32 stride; 2 bool reverse = false",
     "ReshapeParameter": "1 BlobShape shape; 2 int32 axis = 0; 3 int32 num_axes = -1",
     "ScaleParameter": "1 int32 axis = 1; 2 int32 num_axes = 1; 4 bool bias_term = false",
     "ShuffleChannelParameter": "1 uint32 group = 1",
     "SliceParameter": "1 uint32 slice_dim = 1; 2 uint32* slice_point; 3 int32 axis = 1",
     "SoftmaxParameter": "2 int32 axis = 1",
+    "ThresholdParameter": "1 float threshold = 0",
     "TileParameter": "1 int32 axis = 1; 2 int32 tiles",
     "UpsampleParameter": """
         1 uint32 scale = 2; 2 uint32 scale_h; 3 uint32 scale_w; 4 bool pad_out_h = false; 5 bool pad_out_w = false

@@ -325,19 +325,18 @@ def load_preprocess(path: Path | str) -> Preprocess:
 
 def board_notes(config: InputConfig) -> list[str]:
     """One line for every picture input that is GRAY on one side alone, or YUV_NV12: where the board feeds a picture
-    otherwise than the network was trained with. Pictures are simulated in the training format, so no number shows what
-    the board's conversion changes."""
+    otherwise than the network was trained with."""
     notes = []
     for entry in config.inputs:
         trained, on_board = entry.training_format, entry.input_format
         if on_board == "YUV_NV12":
             notes.append(
-                f"input {entry.name!r} is YUV_NV12 on the board; it is simulated as {trained}, as the SDK does: the "
-                f"board's picture is BT.709 of half the colours (simulate --dump-rawdata), and that is not seen here"
+                f"input {entry.name!r} is YUV_NV12 on the board: the fixed model sees the picture through it (BT.709, "
+                f"half the colours), as the SDK's does, and the float model sees {trained}: they differ by that too"
             )
         elif (trained == "GRAY") != (on_board == "GRAY"):
             notes.append(
                 f"input {entry.name!r} is trained as {trained} but {on_board} in input_formats; it is simulated as "
-                f"{trained}, and the numbers of channels differ: is that meant?"
+                f"{trained}: right for a network of one channel, RGB with GRAY; is that meant?"
             )
     return notes

@@ -99,14 +99,14 @@ class _Writer:
         return [move]
 
     def _normalisation(self, node: NodeProto) -> list[NodeProto]:
-        """factor = gamma / sqrt(f32(variance + epsilon)), offset = beta - mean * factor, kept as float32."""
+        """factor = gamma / sqrt(variance + epsilon), offset = beta - mean * factor, in double precision, and kept as
+        float32 (of Caffe's BatchNorm the sum is float32)."""
         shape = self._graph.shapes.get(node.input[0])
         if shape is None or len(shape) < 2:
             return []
         gamma, beta, mean, variance = (self._graph.value(name).astype(np.float64) for name in node.input[1:5])
         spread = [1, -1, *[1] * (len(shape) - 2)]
-        epsilon = np.float32(attribute(node, "epsilon", 1e-5))
-        factor = gamma / np.sqrt((variance.astype(np.float32) + epsilon).astype(np.float64))
+        factor = gamma / np.sqrt(variance + float(np.float32(attribute(node, "epsilon", 1e-5))))
         offset = beta - mean * factor
         return self._line(node, node.input[0], "_MUL_output", (factor.reshape(spread), offset.reshape(spread)))
 

@@ -19,12 +19,14 @@ _RULES = {
     "Sub": "arithmetic:SUBTRACT",
     "Mul": "arithmetic:MULTIPLY",
     "Max": "arithmetic:MAXIMUM",
+    "Greater": "arithmetic:THRESHOLD",
     "Relu": "arithmetic:RELU",
     "Clip": "arithmetic:CLIP",
     "LeakyRelu": "arithmetic:LEAKY_RELU",
     "PRelu": "arithmetic:PRELU",
     "Sigmoid": "curves:SIGMOID",
     "Tanh": "curves:TANH",
+    "Exp": "curves:EXP",
     "Softmax": "curves:SOFTMAX",
     "MaxPool": "pooling:MAX_POOL",
     "GlobalMaxPool": "pooling:MAX_POOL",
@@ -37,7 +39,7 @@ _RULES = {
 }
 # Element by element, of one tensor and constants of one element.
 _FUNCTIONS = (
-    "Abs Ceil Celu Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sin "
+    "Abs Ceil Celu Cos Elu Erf Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sin "
     "Softplus Softsign Sqrt Swish ThresholdedRelu".split()
 )
 RULES = Registry(

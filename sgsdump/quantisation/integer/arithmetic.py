@@ -43,6 +43,7 @@ import numpy as np
 
 from sgsdump.models.graph import attribute
 from sgsdump.quantisation.integer.emitter import (
+    DOUBLE,
     Call,
     Emitter,
     Integers,
@@ -100,6 +101,15 @@ def _maximum(call: Call) -> Unrounded:
     return Unrounded(emit.add("Max", [emit.doubles(operand) for operand in operands]))
 
 
+def _threshold(call: Call) -> Integers:
+    """1 where a value is not below the threshold, else 0, at the value's own scale: in the fixed model a real 1 has
+    become one step."""
+    emit, (value,) = call.emit, call.operands
+    limit = call.graph.value(call.node.input[1]).astype(np.float64) / step(value.quant)
+    below = emit.add("Less", [centred(emit, value), emit.constant(half_up(limit))])
+    return Integers(emit.cast(emit.add("Not", [below]), DOUBLE), DOUBLE, replace(value.quant, zero_point=0))
+
+
 def _relu(call: Call) -> Unrounded:
     return relu(call, 0.0)
 
@@ -128,6 +138,7 @@ def _prelu(call: Call) -> Unrounded | None:
 ADD = Rule(_add, operands=2, constants=(0, 1))
 SUBTRACT = Rule(_subtract, operands=2, constants=(1,))
 MULTIPLY = Rule(_multiply, operands=2, constants=(0, 1))
+THRESHOLD = Rule(_threshold)
 MAXIMUM = Rule(_maximum, operands=None)
 RELU, CLIP, LEAKY_RELU, PRELU = Rule(_relu), Rule(_clip), Rule(_leaky_relu), Rule(_prelu)
 

@@ -23,6 +23,12 @@ exponential is drawn from -t, so that f counts from the smaller value.
     tanh -> out:     V rescaled straight from its table's step to s_16 = max(|lo|, |hi|) / 32767 of the output's range;
                      a UINT8 output takes one more requantisation from there, as after a ReLU
 
+Exp of x from lo to hi, its calibrated range: from the top, in steps that reach 10 at least.
+
+    s' = max(hi - lo, 10) / 32767;  n = shift(s / s')
+    T  = half_up(q * half_up(s / s' * 2^n) / 2^(n-1));  d = half_up((T - half_away(2 * f32(hi / s'))) / 2)
+    out = E(t), t = -d * half_up(s' * 2^m) / 2^m,  m = shift(s');  rescaled from exp(hi) / 32767 where s_o is another
+
 An input of a Sigmoid or TanH from inside a fused chain has a range that reaches 6 at least (``Rule.reach``).
 
 Softmax: the exponential, its sum's reciprocal in 15 bits.
@@ -32,10 +38,11 @@ Softmax: the exponential, its sum's reciprocal in 15 bits.
     out = min(32767, half_up(E * R / 2^(15 + j)))                                             scale 1/32768
 
 Exact on every integer of the probes (t_sig: 327 680 Sigmoids in three ranges up to -20 and 131 072 TanHs; i_sig: 8 192
-Sigmoids, 4 096 UINT8 TanHs; softmax: t_soft2 of 2, 3 and 21 classes, t up to 20, n_soft of 10 classes, h_fc). The
-slopes of the lines beyond the tables are what was measured; why they are 8 and 11 is unknown. Not seen: a TanH beyond 6
-(it is 1 here), a Sigmoid put out as UINT8 (done as TanH's), a Softmax of another scale, as before a convolution (one
-more requantisation here).
+Sigmoids, 4 096 UINT8 TanHs; Exp: eight sweeps of 65 536 values each; softmax: t_soft2 of 2, 3 and 21 classes, t up to
+20, n_soft of 10 classes, h_fc). The slopes of the lines beyond the tables are what was measured; why they are 8 and 11
+is unknown. Not seen: a TanH beyond 6 (it is 1 here), a Sigmoid put out as UINT8 (done as TanH's). A Softmax's integers
+mean 1/32768 each, but what reads them takes them for steps of the Softmax's range (sc2, sc9): a chip that multiplies by
+them is off by that much.
 
 Any other function is its float32 value rounded half up: the ideal, not a rule of the hardware.
 """
@@ -61,11 +68,12 @@ from sgsdump.quantisation.integer.emitter import (
     half_away,
     half_up,
     limits,
+    reach,
     requantise,
     shift,
     step,
 )
-from sgsdump.quantisation.scales import INT16, int16_quant
+from sgsdump.quantisation.scales import INT16, SOFTMAX_QUANT, int16_quant
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -80,10 +88,11 @@ FRACTION = 2.0**15
 SIGMOID_STEP = 0.5 / S16_MAX
 SIGMOID_RISE = 8
 EXP_END = 10.0
+# Scales nearer than this are one: that of the range as text, and the one that it was made from.
+ONE_STEP = 1e-4
 EXP_FALL = 11
 SUM_BITS = 15
 RECIPROCAL_BITS = 30
-SOFTMAX_QUANT = Quant(INT16, 1 / 32768, 0, exact=True)
 
 
 def _sigmoid(call: Call) -> Integers:
@@ -94,6 +103,11 @@ def _sigmoid(call: Call) -> Integers:
 def _tanh(call: Call) -> Integers:
     source, output = call.operands[0].quant, call.output
     return look_up(call, lambda q: tanh(q, source, output, call.range))
+
+
+def _exp(call: Call) -> Integers:
+    source, output, bounds = call.operands[0].quant, call.output, call.source or reach(call.operands[0].quant)
+    return look_up(call, lambda q: exp(q, source, output, bounds))
 
 
 def _softmax(call: Call) -> Unrounded:
@@ -115,6 +129,7 @@ def _function(call: Call) -> Integers | None:
 
 
 SIGMOID, TANH, SOFTMAX = Rule(_sigmoid, reach=REACH), Rule(_tanh, reach=REACH), Rule(_softmax)
+EXP = Rule(_exp)
 FUNCTION = Rule(_function, approximate="a table with ideal rounding")
 
 
@@ -137,6 +152,20 @@ def tanh(q: np.ndarray, input_: Quant, output: Quant, bounds: Range) -> np.ndarr
     near = rescaled(np.sign(t) * line(lambda x: np.tanh(x) / top, size, 1 / 128), top / step(wide))
     far = rescaled(np.sign(t) * line(lambda x: np.tanh(x) * S16_MAX, size, 1 / 16), 1 / S16_MAX / step(wide))
     return _put_out(np.where(size < TURN, near, far), wide, output)
+
+
+def exp(q: np.ndarray, input_: Quant, output: Quant, bounds: Range) -> np.ndarray:
+    """Stored outputs, not clipped, of stored inputs without their zero point; ``bounds``: the input's range."""
+    lowered = int16_quant(0.0, max(bounds.high - bounds.low, EXP_END))
+    ratio = step(input_) / step(lowered)
+    n = shift(ratio)
+    doubled = half_up(q * half_up(ratio * 2.0**n) / 2.0 ** (n - 1))
+    top = half_away(2 * float(np.float32(bounds.high) / np.float32(step(lowered))))
+    below = np.clip(half_up((doubled - top) / 2), -S16_MAX, 0)
+    value = exponential(fixed_point(-below, lowered))
+    wide = int16_quant(0.0, float(np.exp(bounds.high)))
+    same = output.dtype == INT16 and abs(step(output) / step(wide) - 1) < ONE_STEP
+    return value if same else rescaled(value, step(wide) / step(output)) + output.zero_point
 
 
 def exponential(t: np.ndarray) -> np.ndarray:

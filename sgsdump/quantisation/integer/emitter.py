@@ -286,7 +286,8 @@ class Call:
 
     name      of the tensor that it makes.
     operands  its inputs as integers, without the ``constant`` that is added to one or multiplied by.
-    output    the scale that its result has to have; ``range``: the result's calibrated range.
+    output    the scale that its result has to have; ``range``: the result's calibrated range, ``source``: that of the
+              node's first input, where it has one.
     weighting  of a convolution whose weights are quantised.
     """
 
@@ -299,6 +300,7 @@ class Call:
     range: Range
     constant: np.ndarray | None = None
     weighting: Weighting | None = None
+    source: Range | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from sgsdump.quantisation.integer.emitter import (
     DOUBLE,
     FLOAT,
     REDUCES_BY_INPUT,
+    S16_MAX,
     Call,
     Emitter,
     Integers,
@@ -167,7 +168,8 @@ def _sum_along(call: Call) -> Unrounded | None:
 
 
 def _interpolation(call: Call) -> Integers | Unrounded | None:
-    """Bilinear Resize of maps, first along the rows, then along the columns; None for another kind."""
+    """Bilinear Resize of maps; None for another kind. Asymmetric: first along the rows, then along the columns. With
+    aligned corners: the four neighbours at once, their weights as multipliers of 15 bits, cut to whole steps."""
     emit, node, (value,) = call.emit, call.node, call.operands
     before, after = (call.graph.shapes.get(name, ()) for name in (node.input[0], node.output[0]))
     if attribute(node, "mode", b"nearest") != b"linear" or len(before) != 4 or len(after) != 4:
@@ -180,29 +182,45 @@ def _interpolation(call: Call) -> Integers | Unrounded | None:
         return None
     if value.quant.dtype != call.output.dtype:
         value = at_scale(emit, value, call.output)
-    source, whole = emit.doubles(value), mode == b"asymmetric"
+    source = emit.doubles(value)
+    if mode == b"align_corners":
+        return Integers(_between_corners(emit, source, sizes[2:]), DOUBLE, value.quant)
     for axis in (3, 2):
-        source = _along_axis(emit, source, axis, sizes[axis][0], _positions(*sizes[axis], mode), whole)
-    return Integers(source if whole else emit.add("Floor", [source]), DOUBLE, value.quant)
+        size, count = sizes[axis]
+        source = _along_axis(emit, source, axis, size, np.arange(count) * (size / count))
+    return Integers(source, DOUBLE, value.quant)
 
 
-def _aligned(node: NodeProto) -> str:
-    aligned = attribute(node, "coordinate_transformation_mode", b"half_pixel") == b"align_corners"
-    return "with aligned corners up to one step off" if aligned else ""
+def _between_corners(emit: Emitter, source: str, sizes: Sequence[tuple[int, int]]) -> str:
+    """floor(sum of w_i * q_i / 2^n), w_i = half_up(weight * 2^n), n = shift(the largest weight) of each place. Places
+    and weights are rounded to float32, nothing between."""
+    parts = []
+    for size, count in sizes:
+        apart = np.float32(size - 1) / np.float32(max(count - 1, 1))
+        place = np.arange(count, dtype=np.float32) * apart
+        low = np.minimum(np.floor(place), size - 1)
+        fraction = (place - low).astype(np.float64)
+        parts.append(((low, 1 - fraction), (np.minimum(low + 1, size - 1), fraction)))
+    pairs = [(rows, columns) for rows in parts[0] for columns in parts[1]]
+    weights = np.stack([np.outer(row[1], column[1]) for row, column in pairs])
+    weights = weights.astype(np.float32).astype(np.float64)
+    bits = np.frexp(S16_MAX / weights.max(axis=0))[1] - 1
+    weights = half_up(weights * 2.0**bits) / 2.0**bits
+    total = ""
+    for (row, column), weight in zip(pairs, weights, strict=True):
+        taken = emit.add("Gather", [source, emit.constant(row[0].astype(np.int64))], axis=2)
+        taken = emit.add("Gather", [taken, emit.constant(column[0].astype(np.int64))], axis=3)
+        factor = emit.cast(emit.constant(weight.astype(np.float32)), DOUBLE)
+        term = emit.add("Mul", [taken, factor])
+        total = emit.add("Add", [total, term]) if total else term
+    return emit.add("Floor", [total])
 
 
-def _positions(size: int, count: int, mode: bytes) -> np.ndarray:
-    """Where each output lies between its inputs."""
-    if mode == b"asymmetric":
-        return np.arange(count) * (size / count)
-    return np.arange(count) * ((size - 1) / max(count - 1, 1))
-
-
-def _along_axis(emit: Emitter, source: str, axis: int, size: int, positions: np.ndarray, whole: bool) -> str:
-    """The values between neighbours, rounded half up where ``whole``, then with fractions of 15 bits."""
+def _along_axis(emit: Emitter, source: str, axis: int, size: int, positions: np.ndarray) -> str:
+    """The values between neighbours with fractions of 15 bits, rounded half up."""
     low = np.floor(positions + POSITION_SLACK)
     fraction = np.maximum(positions - low, 0)
-    fraction = half_up(fraction * FRACTION) / FRACTION if whole else fraction
+    fraction = half_up(fraction * FRACTION) / FRACTION
     high = np.minimum(low + 1, size - 1)
     spread = [-1 if index == axis else 1 for index in range(4)]
     terms = [
@@ -216,12 +234,12 @@ def _along_axis(emit: Emitter, source: str, axis: int, size: int, positions: np.
         for index, weight in ((low, 1 - fraction), (high, fraction))
     ]
     total = emit.add("Add", terms)
-    return emit.add("Floor", [emit.add("Add", [total, emit.constant(np.float64(0.5))])]) if whole else total
+    return emit.add("Floor", [emit.add("Add", [total, emit.constant(np.float64(0.5))])])
 
 
 MAX_POOL, AVERAGE_POOL, GLOBAL_AVERAGE_POOL = Rule(_max_pool), Rule(_average_pool), Rule(_global_average_pool)
 MEAN, MAXIMUM_ALONG, SUM_ALONG = Rule(_mean), Rule(_maximum_along), Rule(_sum_along)
-INTERPOLATION = Rule(_interpolation, approximate=_aligned)
+INTERPOLATION = Rule(_interpolation)
 
 
 def _padded(emit: Emitter, source: str, pads: list[int], fill: int) -> str:

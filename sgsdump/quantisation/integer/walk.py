@@ -36,7 +36,7 @@ from sgsdump.models.graph import REARRANGING, Graph, in_model_order, mark_of, ne
 from sgsdump.models.passes.lift import opset_of
 from sgsdump.quantisation.analysis import is_convolution, moves_values, sdk_name
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, write_facts
-from sgsdump.quantisation.integer import rule_of
+from sgsdump.quantisation.integer import nv12, rule_of
 from sgsdump.quantisation.integer.emitter import (
     DOUBLE,
     S16_MAX,
@@ -50,12 +50,14 @@ from sgsdump.quantisation.integer.emitter import (
     at_scale,
     half_away,
     half_up,
+    limits,
     reach,
     requantise,
     step,
 )
-from sgsdump.quantisation.scales import INT16, UINT8, int16_quant
-from sgsdump.quantisation.type_rules import POOLED, Operator
+from sgsdump.quantisation.quant_plan import as_read
+from sgsdump.quantisation.scales import INT16, SOFTMAX_QUANT, UINT8, int16_quant
+from sgsdump.quantisation.type_rules import POOLED, Operator, is_threshold
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -121,16 +123,28 @@ class Walk:
     convolutions: dict[str, StoredConvolution] = field(default_factory=dict)
 
     def input(self, name: str, picture: Picture | None) -> None:
-        """A picture's bytes as they are, when that is what its mean, std and range mean; any other input cut to whole
-        steps, toward zero."""
+        """A picture's bytes as they are, when that is what its mean, std and range mean; any other input divided by the
+        float32 scale in double precision and cut to whole steps, toward zero."""
         quant, self.emit.scope = self.plan.tensors[name], name
         if picture is None:
-            steps = self.emit.add("Div", [name, self.emit.constant(np.float32(quant.scale))])
-            whole = self.emit.cast(self.emit.cast(steps, np.dtype(np.int32)), DOUBLE)
-            source = Unrounded(whole, quant.zero_point)
+            self.values[name] = self._cut(name, quant)
         else:
-            source = steps_of_bytes(self.emit, name, picture, quant)
-        self.values[name] = self.emit.store(source, quant, self.emit.stored(name))
+            lengths = [length for length in self.graph.shapes.get(name, ())[2:] if length is not None]
+            if picture.nv12 and len(lengths) == 2:
+                source = nv12.steps(self.emit, name, picture, quant, lengths)
+            else:
+                source = steps_of_bytes(self.emit, name, picture, quant)
+            self.values[name] = self.emit.store(source, quant, self.emit.stored(name))
+
+    def _cut(self, name: str, quant: Quant) -> Integers:
+        """The one tensor that -32768 may stand in: the simulators convert it, not the chip."""
+        emit, lowest = self.emit, self.emit.constant(np.float64(np.iinfo(quant.dtype).min))
+        highest = emit.constant(np.float64(np.iinfo(quant.dtype).max))
+        steps = emit.add("Div", [emit.cast(name, DOUBLE), emit.constant(np.float64(step(quant)))])
+        if quant.zero_point:
+            steps = emit.add("Add", [steps, emit.constant(np.float64(quant.zero_point))])
+        clipped = emit.add("Clip", [steps, lowest, highest])
+        return emit.stored_as(clipped, quant, emit.stored(name))
 
     def operator(self, operator: Operator) -> None:
         self.emit.scope = operator.outputs[0] if operator.outputs else ""
@@ -197,23 +211,38 @@ class Walk:
         if node.op_type == "Split":
             self._split(node)
             return
-        values = tuple(at_scale(self.emit, self.values[name], quant) for name in names)
+        values = tuple(at_scale(self.emit, self._read(name), quant) for name in names)
         rule = rule_of(node.op_type) if node.op_type in POOLED else None
         if rule is not None:
             outcome = rule.compute(Call(self.emit, self.graph, node, name, values, quant, self._bounds(name, quant)))
             assert outcome is not None, "a pool of maxima has a rule"
             self._keep(outcome, quant, name)
             return
+        if node.op_type == "Pad":
+            node = self._padding(node, values[0].quant)
         stored = {name for name in operator.outputs if name in self.plan.tensors}
         self._copy(node, values, [self.emit.stored(name) if name in stored else "" for name in node.output])
         for name in stored:
             assert quant.dtype is not None, "a plan knows every type"
             self.values[name] = Integers(self.emit.stored(name), quant.dtype, quant)
 
+    def _padding(self, node: NodeProto, quant: Quant) -> NodeProto:
+        """A Pad that fills with the integer of its value."""
+        fill = node.input[2] if len(node.input) > 2 else ""
+        if fill and fill not in self.graph.constants:
+            return node
+        value = float(self.graph.value(fill).reshape(-1)[0]) if fill else 0.0
+        copy = type(node)()
+        copy.CopyFrom(node)
+        copy.input.extend([""] * (3 - len(copy.input)))
+        whole = np.clip(half_away(value / step(quant)) + quant.zero_point, *limits(quant))
+        copy.input[2] = self.emit.constant(whole.astype(np.float32))
+        return copy
+
     def _split(self, node: NodeProto) -> None:
         """Its pieces have the input's scale, and are requantised after it where they are of another domain."""
         names, quants = [name for name in node.output if name], self.plan.tensors
-        value = self.values[node.input[0]]
+        value = self._read(node.input[0])
         if all(quants[name] == quants[names[0]] for name in names if name in quants):
             value = at_scale(self.emit, value, quants[names[0]])
         assert value.quant.dtype is not None, "what is stored has a type"
@@ -282,7 +311,7 @@ class Walk:
         weighting = Weighting(self.plan.weights[source], channels, whole, "", lambda stored: None)
         rule = rule_of(node.op_type)
         assert rule is not None and ends is not None, "a convolution has a rule, and a Relu ends"
-        operands = (self.values[node.input[0]],)
+        operands = (self._read(node.input[0]),)
         call = Call(
             self.emit, self.graph, node, step.name, operands, quant, self._bounds(step.name, quant), None, weighting
         )
@@ -294,10 +323,25 @@ class Walk:
         if name in self.plan.bounds:
             return self.plan.bounds[name]
         if name not in self.ranges:
+            scaled = self._scaled_range(name)
+            if scaled is not None:
+                return scaled
             raise ConfigError(
                 f"there is no range of {name!r}, which lies inside an operator; calibrate the model again"
             )
         return self.ranges[name].at(INT16)
+
+    def _scaled_range(self, name: str) -> Range | None:
+        """Of a tensor times a number, where the ranges have only the tensor: the SDK leaves the coefficients of a Caffe
+        Eltwise out, so its files have no range of such a product."""
+        node = self.graph.producer[name]
+        constants = [each for each in node.input if each in self.graph.constants and node.op_type == "Mul"]
+        sources = [each for each in node.input if each in self.ranges]
+        if len(constants) != 1 or len(sources) != 1 or self.graph.value(constants[0]).size != 1:
+            return None
+        factor, measured = float(self.graph.value(constants[0]).reshape(-1)[0]), self.ranges[sources[0]].at(INT16)
+        ends = (measured.low * factor, measured.high * factor)
+        return Range.of(min(ends), max(ends))
 
     def _compute(
         self, node: NodeProto, quant: Quant, name: str, stored: str = "", bounds: Range | None = None
@@ -322,6 +366,7 @@ class Walk:
                 bounds or self._bounds(name, quant),
                 None if constant is None else self.graph.value(constant),
                 self._weighting(node, quant, stored),
+                self.plan.bounds.get(node.input[0]) or self.ranges.get(node.input[0]),
             )
         )
         if outcome is None:
@@ -368,12 +413,17 @@ class Walk:
         operands = []
         for name in names:
             if name in self.values:
-                operands.append(self.values[name])
+                operands.append(self._read(name))
             elif name in self.graph.constants and self._is_float(name):
                 operands.append(self._constant(name))
             else:
                 return None
         return tuple(operands)
+
+    def _read(self, name: str) -> Integers:
+        """A tensor as the operators that read it take it."""
+        value = self.values[name]
+        return replace(value, quant=as_read(self.plan, name)) if value.quant == SOFTMAX_QUANT else value
 
     def _is_float(self, constant: str) -> bool:
         return self.graph.value(constant).dtype.kind == "f"
@@ -454,7 +504,12 @@ class _Step:
 
 def _steps(graph: Graph, operator: Operator) -> list[_Step]:
     """The nodes of a chain that compute."""
-    steps = [_Step(node, node.output[0]) for node in operator.nodes]
+    compared = {node.output[0]: node for node in operator.nodes if is_threshold(graph, node)}
+    steps = [
+        _Step(compared.get(node.input[0], node), node.output[0])
+        for node in operator.nodes
+        if node.output[0] not in compared
+    ]
     if len(steps) < 2 or not is_convolution(graph, operator.head):
         return steps
     activation = operator.nodes[1]

@@ -323,6 +323,11 @@ def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str], 
         add(parameter(name, ZERO_POINT, mark), TensorProto.INT16, ())
     for name in convolutions:
         add(parameter(name, WEIGHT, mark), TensorProto.FLOAT, None)
+    # What is fed has no default of the type that the tensor had: of what a picture is moved to it is UINT8.
+    given = {info.name for info in proto.graph.input}
+    for index in reversed(range(len(proto.graph.initializer))):
+        if proto.graph.initializer[index].name in given:
+            del proto.graph.initializer[index]
 
 
 def zero_point(quant: Quant) -> np.int16:

@@ -1,7 +1,8 @@
 """What OpenCV's Caffe importer lacks or computes otherwise, against plain formulas in numpy.
 
-Lacks: ArgMax, Reduction, Tile, Bias, BN, Clip, Upsample, DummyData, Interp by shrink_factor, pads or a second bottom,
-3-D convolution, the mask of MAX pooling, slice_dim, concat_dim, a Permute order that leaves axes out.
+Lacks: ArgMax, Reduction, Tile, Bias, BN, Clip, Upsample, Axpy, CReLU, Threshold, Reorg, DummyData, Interp by
+shrink_factor, pads or a second bottom, 3-D convolution, the mask of MAX pooling, slice_dim, concat_dim, a Permute order
+that leaves axes out.
 Otherwise: LRN's k, the base of Log, InnerProduct's transpose, the dilation of Deconvolution, Scale's bias beside a
 second bottom and PriorBox's img_size are ignored.
 """
@@ -24,6 +25,8 @@ RNG = np.random.default_rng(7)
 X = RNG.normal(0, 1, (2, 6, 9, 11)).astype(np.float32)
 ONE = RNG.normal(0, 1, (2, 6)).astype(np.float32)
 SIX = RNG.normal(0, 1, 6).astype(np.float32)
+EVEN = RNG.normal(0, 1, (2, 8, 4, 6)).astype(np.float32)
+NINE = RNG.normal(0, 1, (1, 18, 6, 3)).astype(np.float32)
 Array = np.ndarray
 
 
@@ -47,6 +50,16 @@ def interpolated(x: Array, height: int, width: int) -> Array:
         part = (at - low).reshape([-1 if i == axis else 1 for i in range(4)])
         x = x.take(low, axis) * (1 - part) + x.take(np.minimum(low + 1, old - 1), axis) * part
     return x
+
+
+def reorganised(x: Array, stride: int) -> Array:
+    """Darknet's reorg_cpu, forwards, one number after the other."""
+    n, c, h, w = x.shape
+    out, flat, few = np.zeros(x.size, np.float32), x.ravel(), c // stride**2
+    for b, k, j, i in np.ndindex(n, c, h, w):
+        column, row = i * stride + k // few % stride, j * stride + k // few // stride
+        out[i + w * (j + h * (k + c * b))] = flat[column + w * stride * (row + h * stride * (k % few + few * b))]
+    return out.reshape(n, c * stride**2, h // stride, w // stride)
 
 
 def reduced(operation: Callable[[Array], Array]) -> Array:
@@ -165,6 +178,17 @@ CASES = {
     "argmax": ("ArgMax", "argmax_param { axis: 1 }", [X], [], lambda: X.argmax(1)[:, None]),
     "power_zero": ("Power", "power_param { power: 0 scale: 3 }", [X], [], lambda: np.ones_like(X)),
     "power_nothing": ("Power", "", [X], [], lambda: X),
+    "axpy": ("Axpy", "", [ONE, X, X[::-1]], [], lambda: ONE[:, :, None, None] * X + X[::-1]),
+    "axpy_pooled": ("Axpy", "", [ONE[:, :, None, None], X, X], [], lambda: ONE[:, :, None, None] * X + X),
+    "crelu": ("CReLU", "", [X], [], lambda: np.concatenate([X.clip(0), (-X).clip(0)], 1)),
+    "crelu_leaky": (
+        *("CReLU", "crelu_param { negative_slope: 0.5 concat_axis: 2 }", [X], []),
+        lambda: np.concatenate([np.maximum(X, X / 2), np.maximum(-X, -X / 2)], 2),
+    ),
+    "threshold": ("Threshold", "threshold_param { threshold: 0.5 }", [X], [], lambda: X > 0.5),
+    "threshold_zero": ("Threshold", "", [X.clip(0)], [], lambda: X > 0),
+    "reorg": ("Reorg", "reorg_param { stride: 2 }", [EVEN], [], lambda: reorganised(EVEN, 2)),
+    "reorg_3": ("Reorg", "reorg_param { stride: 3 }", [NINE], [], lambda: reorganised(NINE, 3)),
 }
 
 

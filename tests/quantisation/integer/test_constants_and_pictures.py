@@ -114,6 +114,7 @@ READERS = {
     "BatchNormalization": (node("BatchNormalization", ["data", "v", "v", "v", "v"], "x"), {"v": F([0.5, 1, 2])}),
     "linear Resize": (node("Resize", ["data", "", "s"], "x", mode="linear"), {"s": F([1, 1, 2, 2])}),
     "reflect Pad": (node("Pad", ["data", "p"], "x", mode="reflect"), {"p": np.array([0, 0, 1, 1, 0, 0, 1, 1])}),
+    "MaxPool": (node("MaxPool", ["data"], "x", kernel_shape=[2, 2]), {}),
     "Div": (node("Div", ["data", "d"], "x"), {"d": F(2)}),
     "If": (in_a_branch(), {"yes": np.array(True)}),
 }

@@ -2,7 +2,7 @@
 
 import integer_reference as rule
 import numpy as np
-import onnx
+import onnx.reference
 import pytest
 from integer_reference import Scale
 from onnx_part import STORED, part_outputs

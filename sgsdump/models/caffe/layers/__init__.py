@@ -22,6 +22,9 @@ _MODULES = {
         "Eltwise": "eltwise",
         "Reduction": "reduction",
         "ArgMax": "arg_max",
+        "Axpy": "axpy",
+        "CReLU": "crelu",
+        "Threshold": "threshold",
     },
     "windows": {
         "Convolution": "convolution",
@@ -51,6 +54,7 @@ _MODULES = {
         "Crop": "crop",
         "Tile": "tile",
         "ShuffleChannel": "shuffle_channel",
+        "Reorg": "reorg",
         "Interp": "interp",
         "Upsample": "upsample",
         "PriorBox": "prior_box",

@@ -159,6 +159,41 @@ def eltwise(builder: LayerBuilder) -> list[Value]:
     return [Value(result, builder.shape)]
 
 
+def axpy(builder: LayerBuilder) -> list[Value]:
+    """a * x + y; a is one number for each map of x. The SDK calls the product after x."""
+    builder.expect(3)
+    factor, x, y = builder.inputs
+    if len(x.shape) != 4 or x.shape != y.shape or factor.shape not in (x.shape[:2], (*x.shape[:2], 1, 1)):
+        builder.fail(
+            f"needs a of shape N, C or N, C, 1, 1 and x and y of N, C, H, W, not "
+            f"{', '.join(str(list(value.shape)) for value in builder.inputs)}"
+        )
+    if len(factor.shape) == 2:
+        factor = Value(builder.node("Reshape", factor, (*x.shape[:2], 1, 1)), (*x.shape[:2], 1, 1))
+    product = builder.node("Mul", x, factor, to=builder.within(f"{x.name}_xx"))
+    return builder.top("Add", product, y, shape=x.shape)
+
+
+def crelu(builder: LayerBuilder) -> list[Value]:
+    """ReLU of x, and of -x, one after the other along the channels."""
+    builder.expect(1)
+    param, stem = builder.message.crelu_param, builder.layer.name
+    axis = builder.axis(param.concat_axis)
+    halves = []
+    negated = builder.node("Mul", builder.inputs[0], -1.0, to=builder.within(f"{stem}_MUL_output"))
+    for source, end in ((negated, "_lkyRelu_output"), (builder.inputs[0].name, "_lkyRelu#1_output")):
+        halves.append(builder.node("LeakyRelu", source, to=builder.within(stem + end), alpha=param.negative_slope))
+    shape = (*builder.shape[:axis], 2 * builder.shape[axis], *builder.shape[axis + 1 :])
+    return builder.top("Concat", *halves[::-1], shape=shape, axis=axis)
+
+
+def threshold(builder: LayerBuilder) -> list[Value]:
+    """1 where a number is above the threshold, else 0."""
+    builder.expect(1)
+    above = builder.node("Greater", builder.inputs[0], float(builder.message.threshold_param.threshold))
+    return builder.top("Cast", above, to_type=FLOAT)
+
+
 def reduction(builder: LayerBuilder) -> list[Value]:
     """One number for all axes from ``axis`` on, times ``coeff``."""
     builder.expect(1)

@@ -10,6 +10,7 @@ import numpy as np
 
 from sgsdump.models.caffe.layer_builder import INT_MAX, LayerBuilder, Shape, Value
 from sgsdump.models.caffe.net import dummy_shapes
+from sgsdump.models.graph import CUT_TO_PIXELS
 
 
 def concat(builder: LayerBuilder) -> list[Value]:
@@ -137,6 +138,30 @@ def shuffle_channel(builder: LayerBuilder) -> list[Value]:
     table = builder.node("Reshape", builder.inputs[0], [batch, group, channels // group, *spatial])
     turned = builder.node("Transpose", table, perm=[0, 2, 1, *range(3, 3 + len(spatial))])
     return builder.top("Reshape", turned, builder.shape)
+
+
+def reorg(builder: LayerBuilder) -> list[Value]:
+    """Darknet's reorg: maps of 1 / ``stride`` the size, ``stride`` squared as many. Its input's numbers are those of
+    C / stride^2 maps of ``stride`` times the size, cut into pixels of stride x stride. Source: reorg_layer.cpp."""
+    builder.expect(1)
+    _check_picture(builder)
+    param = builder.message.reorg_param
+    stride = param.stride
+    if param.reverse:
+        builder.fail("is a Reorg with reverse, which is not known")
+    batch, channels, height, width = builder.shape
+    if not stride or height % stride or width % stride or channels % stride**2:
+        builder.fail(f"cannot cut {list(builder.shape)} into pixels of {stride} x {stride}")
+    shape = (batch, channels * stride**2, height // stride, width // stride)
+    stem = builder.layer.name
+    cut = [batch, channels // stride**2 * height, stride, width, stride]
+    table = builder.node("Reshape", builder.inputs[0], cut, to=builder.within(f"{stem}_reshape_output"))
+    turned = builder.node("Transpose", table, to=builder.within(f"{stem}_transpose#1_output"), perm=[0, 2, 4, 1, 3])
+    if not builder.staged:
+        return builder.top("Reshape", turned, shape, shape=shape)
+    # The SDK's converter turns the axes there and back, and its names say so.
+    smaller = builder.node("Reshape", turned, shape, to=builder.within(f"{stem}{CUT_TO_PIXELS}"))
+    return builder.top("Transpose", smaller, shape=shape, perm=[0, 1, 2, 3])
 
 
 def _reshaped(builder: LayerBuilder, shape: Shape) -> list[Value]:
