@@ -506,7 +506,7 @@ def _steps(graph: Graph, operator: Operator) -> list[_Step]:
     """The nodes of a chain that compute."""
     compared = {node.output[0]: node for node in operator.nodes if is_threshold(graph, node)}
     steps = [
-        _Step(compared.get(node.input[0], node), node.output[0])
+        _Step(compared.get(next(iter(node.input), ""), node), node.output[0])
         for node in operator.nodes
         if node.output[0] not in compared
     ]
