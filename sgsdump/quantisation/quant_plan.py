@@ -4,7 +4,7 @@ The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-
 
 * a tensor that feeds a convolution or fully connected operator is UINT8, every other one INT16;
 * operators that only move values (pooling, reshape, nearest upsampling, concat …) share one domain with their
-  operands: one type, one range (the union; the inputs of a Concat take its output's);
+  operands: one type, one range, the union (k16_16_L3);
 * the picture input is always UINT8; a raised tensor (ALL_INT16, tensor_arrays …) takes its whole domain to INT16;
 * weights are symmetric, of as many bits as the convolution's input, one scale per tensor, output channel or group;
 * UINT8: scale = (hi - lo) / 255, zero point = round(-lo / scale), the range extended to include 0;
@@ -236,11 +236,9 @@ def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
 def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[str]) -> dict[str, tuple[float, float]]:
     """(min, max) by domain: the union of its tensors' ranges, for the type it has."""
     ops, domain = analysis.operators, analysis.domain
-    concats = [op for op in ops if op.head.op_type == "Concat" and op.outputs[0] in ranges]
-    concatenated = {name for op in concats for name in op.inputs if domain[name] == domain[op.outputs[0]]}
     bounds: dict[str, tuple[float, float]] = {}
     for name in analysis.stored:
-        if name in concatenated or name not in ranges:
+        if name not in ranges:
             continue
         measured = ranges[name].at(INT16 if domain[name] in wide else UINT8)
         lo, hi = measured.low, measured.high

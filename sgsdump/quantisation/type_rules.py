@@ -14,6 +14,7 @@ show them, and as functions. Apart: the rules of types, in one place.
 | ReduceMax along an axis, nearest Resize, MaxPool, Pad, Split, Reshape, Transpose (ox_rmax_c) | any | its input's |
 | Split | a piece that is UINT8 decides; others are requantised after it (w_shuffle, sp8) | |
 | Concat along C | each input 16n channels, or all but the last 8n and the last not (zc_*, zd_*) | UINT8, else INT16 |
+| the same | an input not 8n; but the first is, or no convolution alone reads it (k8_12_8, k12_8_m, d12_8) | UINT8 |
 | Concat along H, W | unless the channels are an odd multiple of 8 (ox_concat_hw, hc2_24) | UINT8 |
 | Max | its operands share one range with it (ox_maxmin) | each its own type |
 | convolution | reads none of these (every probe) | UINT8 |
@@ -189,7 +190,8 @@ def _averaged(graph: Graph, node: NodeProto) -> int:
 def fits_uint8(graph: Graph, op: Operator, aligned: bool = False) -> bool:
     """Whether a Concat can be UINT8: of maps along the channels it can where each input has a multiple of 16 channels
     (of 8 where it is upsampled), or all but the last one have a multiple of 8 and the last one, not upsampled, has not;
-    along rows and columns it can unless they have an odd multiple of 8.
+    along rows and columns it can unless they have an odd multiple of 8. Where an input has no multiple of 8 all fit,
+    unless the SDK leaves the Concat to the only convolution that reads it: there the first input has none.
 
     aligned  as the SDK's converter aligns them: up to a multiple of 8 channels.
     """
@@ -199,11 +201,18 @@ def fits_uint8(graph: Graph, op: Operator, aligned: bool = False) -> bool:
     channels = [_channels(graph, name) for name in op.head.input if name]
     if attribute(op.head, "axis", 0) not in (1, -3):
         return all(channel % 8 != 0 or channel % 16 == 0 for channel in channels)
+    if any(channel % 8 for channel in channels) and not (channels[0] % 8 and _read_by_one_convolution(graph, op)):
+        return True
     channels = [-(-channel // 8) * 8 for channel in channels] if aligned else channels
     units = [8 if _upsampled(graph, name) else 16 for name in op.head.input if name]
     return all(channel % unit == 0 for channel, unit in zip(channels, units, strict=True)) or (
         all(channel % 8 == 0 for channel in channels[:-1]) and channels[-1] % 8 != 0 and units[-1] == 16
     )
+
+
+def _read_by_one_convolution(graph: Graph, op: Operator) -> bool:
+    reader = graph.sole_consumer(op.outputs[0])
+    return reader is not None and reader.op_type == "Conv"
 
 
 def _upsampled(graph: Graph, name: str) -> bool:
