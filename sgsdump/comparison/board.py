@@ -2,15 +2,16 @@
 Apart: bytes without a header, which no reader of dumps takes.
 
 The board's file has no header: shape, type and scale come from the fixed model's dump of the same picture, from the
-outputs of the network. The hardware aligns channels to 16 bytes, and the whole to 64; a buffer in the aligned shape is
-as good as one without. A cause is named where undoing it makes every integer equal, never by likeness alone, but for
-another picture.
+outputs of the network. The SDK's own dumps do not tell shapes; then every number of channels is tried. The hardware
+aligns channels to 16 bytes, and the whole to 64; a buffer in the aligned shape is as good as one without. A cause is
+named where undoing it makes every integer equal, never by likeness alone, but for another picture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isqrt
 
 import numpy as np
 
@@ -27,7 +28,7 @@ _CHANNEL_BYTES = 16
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """An output of the network by the simulator: stored integers, channels last where its shape is known."""
+    """An output of the network by the simulator: stored integers, channels last; flat where its shape is not known."""
 
     name: str
     stored: np.ndarray
@@ -40,7 +41,8 @@ class BoardResult:
     """What a board's file is to an output.
 
     identical  every integer is equal; ``as_written`` says how the file holds them.
-    cause      the cause that explains every difference, or the likeliest.
+    cause      the cause, or what is likeliest where none explains every difference.
+    explained  whether the cause explains every difference.
     first      index of the first integer that differs, and both integers.
     differing  of ``count`` integers.
     """
@@ -49,6 +51,7 @@ class BoardResult:
     identical: bool
     as_written: str = ""
     cause: str = ""
+    explained: bool = False
     first: tuple[tuple[int, ...], float, float] | None = None
     differing: int = 0
     count: int = 0
@@ -61,27 +64,54 @@ def aligned(stored: np.ndarray) -> np.ndarray:
 
 def fits(data: bytes, output: Output) -> bool:
     """Whether a file has a size that the output's buffer may have."""
-    stored = output.stored
-    ends = {aligned(stored).nbytes, _unrounded(stored), stored.nbytes, stored.size * 4}
-    return len(data) in ends
+    return any(
+        len(data) in (aligned(stored).nbytes, _unrounded(stored), stored.nbytes, stored.size * 4)
+        for stored in (shaped.stored for shaped in _shapes(output))
+    )
 
 
 def judged(data: bytes, output: Output, others: Mapping[str, Output]) -> BoardResult:
     """What a board's file is to an output; ``others``: all outputs of the network."""
-    stored, name = output.stored, output.name
+    results = []
+    for shaped in _shapes(output):
+        if as_written := _identical(data, shaped):
+            return BoardResult(output.name, True, as_written, count=shaped.stored.size)
+        results.append(_differing(data, shaped, others))
+    return max(results, key=lambda result: (result.explained, result.first is not None, -result.differing))
+
+
+def _shapes(output: Output) -> list[Output]:
+    """The output; where its shape is not known, with each number of channels that it may have, then flat."""
+    stored = output.stored
+    if stored.ndim != 1:
+        return [output]
+    small = [size for size in range(1, isqrt(stored.size) + 1) if stored.size % size == 0]
+    channels = sorted({*small, *(stored.size // size for size in small)} - {stored.size})
+    return [*(replace(output, stored=stored.reshape(-1, count)) for count in channels), output]
+
+
+def _identical(data: bytes, output: Output) -> str:
+    """How a file holds the output; "" where it does not."""
+    stored = output.stored
     for as_written, values in _readings(data, stored):
         if np.array_equal(values, stored):
-            return BoardResult(name, True, as_written, count=stored.size)
+            return as_written
     if output.scale is not None and len(data) == stored.size * 4:
         real = np.frombuffer(data, "<f4").reshape(stored.shape)
         expected = (stored.astype(np.float32) - output.zero_point) * np.float32(output.scale)
         if np.allclose(real, expected, rtol=1e-6, atol=0):
-            return BoardResult(name, True, "dequantised floats", count=stored.size)
+            return "dequantised floats"
+    return ""
+
+
+def _differing(data: bytes, output: Output, others: Mapping[str, Output]) -> BoardResult:
+    stored, name = output.stored, output.name
     readings = [array for _, array in _readings(data, stored)]
     cause = next(_causes(data, output, others), "")
+    explained = bool(cause)
     if not readings:
         size = f"the file has {len(data)} bytes, the output {stored.nbytes}, aligned {aligned(stored).nbytes}"
-        return BoardResult(name, False, cause=cause or size, differing=stored.size, count=stored.size)
+        return BoardResult(name, False, "", cause or size, explained, differing=stored.size, count=stored.size)
     values = readings[0]
     wrong = values != stored
     index = tuple(int(axis) for axis in np.argwhere(wrong)[0])
@@ -89,7 +119,7 @@ def judged(data: bytes, output: Output, others: Mapping[str, Output]) -> BoardRe
     if not cause:
         cause = ANOTHER if share < FEW else "no usual cause explains all of it"
     first = (index, float(values[index]), float(stored[index]))
-    return BoardResult(name, False, "", cause, first, int(wrong.sum()), stored.size)
+    return BoardResult(name, False, "", cause, explained, first, int(wrong.sum()), stored.size)
 
 
 def _readings(data: bytes, stored: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -131,7 +161,9 @@ def _causes(data: bytes, output: Output, others: Mapping[str, Output]) -> Iterat
             yield "the zero point is not taken off"
     for name, other in others.items():
         if name != output.name and any(
-            np.array_equal(values, other.stored) for _, values in _readings(data, other.stored)
+            np.array_equal(values, shaped.stored)
+            for shaped in _shapes(other)
+            for _, values in _readings(data, shaped.stored)
         ):
             yield f"this is the output {name}: the order of the outputs differs"
 

@@ -5,12 +5,11 @@ Apart: a mode of its own, which shares nothing with the comparison of dumps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from sgsdump.comparison.board import BoardResult, Output, aligned, fits, judged
+from sgsdump.comparison.board import BoardResult, Output, fits, judged
 from sgsdump.errors import ConfigError, FormatError
 from sgsdump.files.bounded_read import read_bytes
 from sgsdump.files.escaping import for_terminal
@@ -38,7 +37,7 @@ def is_board(paths: Sequence[Path]) -> bool:
     except (ConfigError, FormatError):
         return False
     data = read_bytes(board, MOST_BYTES)
-    return any(fits(data, shaped(output, data)) for output in outputs.values())
+    return any(fits(data, output) for output in outputs.values())
 
 
 def compare_board(files: Sequence[Path], reference: Path) -> int:
@@ -49,8 +48,7 @@ def compare_board(files: Sequence[Path], reference: Path) -> int:
         data = read_bytes(path, MOST_BYTES)
         output = _meant(path, data, remaining or outputs)
         remaining.pop(output.name, None)
-        others = {name: shaped(other, data) for name, other in outputs.items()}
-        result = judged(data, shaped(output, data), others)
+        result = judged(data, output, outputs)
         status |= not result.identical
         print(for_terminal(f"{path}: {sentence(result)}"))
     if remaining:
@@ -95,20 +93,9 @@ def outputs_of(reference: Path) -> dict[str, Output]:
     return outputs
 
 
-def shaped(output: Output, data: bytes) -> Output:
-    """The output with the channels that a file's size shows, where the dump does not tell its shape."""
-    stored = output.stored
-    if stored.ndim != 1:
-        return output
-    for channels in range(1, stored.size + 1):
-        if stored.size % channels == 0 and aligned(stored.reshape(-1, channels)).nbytes == len(data):
-            return replace(output, stored=stored.reshape(-1, channels))
-    return output
-
-
 def _meant(path: Path, data: bytes, outputs: dict[str, Output]) -> Output:
     """The output that the file's name has, else the first whose buffer has its size."""
     named = [output for name, output in outputs.items() if name in path.name]
-    fitting = [output for output in outputs.values() if fits(data, shaped(output, data))]
-    equal = [output for output in fitting if judged(data, shaped(output, data), {}).identical]
+    fitting = [output for output in outputs.values() if fits(data, output)]
+    equal = [output for output in fitting if judged(data, output, {}).identical]
     return (named or equal or fitting or list(outputs.values()))[0]
