@@ -230,8 +230,11 @@ class Interventions:
     domains: Mapping[str, tuple[str, ...]]
 
 
-def intervene(folder: Path, data: np.ndarray, level: str, wrong: Mapping[str, tuple[float, float]]) -> Interventions:
-    """Every domain in turn, in the integer model. ``wrong``: ranges that the fixed model is made with."""
+def intervene(
+    folder: Path, data: np.ndarray, level: str, wrong: Mapping[str, tuple[float, float]], raised: bool = True
+) -> Interventions:
+    """Every domain in turn, in the integer model. ``wrong``: ranges that the fixed model is made with; ``raised``: with
+    what the level itself raises to 16 bits, else with all at 8."""
     from sgsdump.models.feeds.feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration import calibrate
@@ -273,7 +276,7 @@ def intervene(folder: Path, data: np.ndarray, level: str, wrong: Mapping[str, tu
     floats = ort.InferenceSession(model.proto.SerializeToString(), providers=["CPUExecutionProvider"])
     runs = [floats.run(names, {"data": one[None]}) for one in data]
     true = [np.concatenate([run[place] for run in runs]).astype(np.float64) for place in range(len(names))]
-    own = found.config.tensor_arrays
+    own = found.config.tensor_arrays if raised else ()
     base, cos = errors(own, {**found.ranges, **bad})
     regained, domains = {}, {}
     for domain in trial.domains:
