@@ -50,8 +50,8 @@ def page() -> str:
             "## Refused: ONNX",
             *_table(head, refused),
             f"Any other type that is not among these is refused as well: {taken}. Of a tensor's name at most "
-            f"{facts.LONGEST_NAME} characters pass (one net was seen that the converter refuses at 165), of opsets up "
-            f"to {facts.NEWEST_OPSET}.",
+            f"{facts.LONGEST_NAME} characters pass (one net was seen that the converter refuses at 165), and no "
+            f"semicolon above level L1, of opsets up to {facts.NEWEST_OPSET}.",
             "",
             "## Refused: Caffe",
             *_table(head, caffe),

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     model = open_float_model(options.model, options.weight_file, config)
     proto = deployed(model)
     _check_inputs(Graph(proto), config)
-    refused = conversion_notes(model, config, options.strict_sdk)
+    refused = conversion_notes(model, config, options.strict_sdk, options.quant_level)
     config, notes = with_raised_inputs(config, proto)
     for note in [*board_notes(config), *refused, *notes]:
         print(f"warning: {note}")

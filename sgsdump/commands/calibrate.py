@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
     level = _level(options)
     check_outputs([target], [network.model, network.weight_file, network.input_config, quant_file, network.image])
-    opened = open_network(network, config)
+    opened = open_network(network, config, options.quant_level)
     model, config, feeds = opened.model, opened.config, opened.feeds(network.image)
     opened.print_warnings()
     for sentence in disagreements(model, feeds):

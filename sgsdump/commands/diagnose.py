@@ -199,7 +199,7 @@ def _setting(options: Options) -> Setting:
 
     config = input_config.read(options.input_config) if options.input_config else None
     model = open_float_model(options.model, options.weight_file, config or input_config.InputConfig(()))
-    notes = conversion_notes(model, config, options.strict_sdk)
+    notes = conversion_notes(model, config, options.strict_sdk, options.quant_level)
     if config is not None:
         config, wide_words = with_raised_inputs(config, model.proto)
         notes += wide_words

@@ -102,15 +102,18 @@ class OpenNetwork:
             print(f"warning: {warning}")
 
 
-def open_network(network: Network, config: InputConfig) -> OpenNetwork:
-    """The float model with the configuration that was read for it. Raises what reading the model raises, and ModelError
-    for one that the SDK refuses where the user wants that (``strict_sdk``)."""
+def open_network(network: Network, config: InputConfig, level: str) -> OpenNetwork:
+    """The float model with the configuration that was read for it; ``level``: of the calibration.
+
+    Raises what reading the model raises, and ModelError for one that the SDK refuses where the user wants that
+    (``strict_sdk``).
+    """
     from sgsdump.models.feeds.feeds import board_notes
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model
     from sgsdump.quantisation.tensor_arrays import with_raised_inputs
 
     model = open_float_model(network.model, network.weight_file, config)
-    refused = conversion_notes(model, config, network.strict_sdk)
+    refused = conversion_notes(model, config, network.strict_sdk, level)
     config, notes = with_raised_inputs(config, model.proto)
     return OpenNetwork(model, config, (*board_notes(config), *refused, *notes), network.preprocess)
 

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     limits = given or DOCUMENTED
     ini = read_bytes(network.input_config)
     config = input_config.read(network.input_config)
-    opened = open_network(network, config)
+    opened = open_network(network, config, options.quant_level)
     model, config = opened.model, opened.config
     opened.print_warnings()
     feeds = opened.feeds(network.image)

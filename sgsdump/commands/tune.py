@@ -189,7 +189,7 @@ def run(args: argparse.Namespace) -> int:
     folder = _usable_folder(options.output, network.input_config)
     with _no_empty_folder(folder, made):
         ini = read_bytes(network.input_config)
-        opened = open_network(network, config)
+        opened = open_network(network, config, options.quant_level)
         model, config = opened.model, opened.config
         objective = parse_objective(options.search.objective, watched_by_output(deployed(model)))
         opened.print_warnings()

@@ -115,13 +115,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Refused:
-    """The layers of a model that one row refuses."""
+    """The layers of a model that one row refuses; ``above_l1``: at level L1 it does not."""
 
     what: str
     layers: tuple[str, ...]
     stage: str
     said: str
     probe: str
+    above_l1: bool = False
 
     def __str__(self) -> str:
         seen = f" (seen on {self.probe})" if self.probe else ""
@@ -860,7 +861,7 @@ def facts_of(proto: ModelProto) -> ConverterFacts:
                 changed.setdefault((kind, change), []).append(layer)
     found = [_refused(kind, row, layers) for (kind, row), layers in refused.items()]
     return ConverterFacts(
-        (*found, *_long_names(graph), *_newer_opset(opset)),
+        (*found, *_names(graph), *_newer_opset(opset)),
         tuple(
             Changed(_what(kind, row.form), tuple(layers), row.becomes, row.probe)
             for (kind, row), layers in changed.items()
@@ -949,11 +950,16 @@ def _what(kind: str, form: str) -> str:
     return f"{kind} {form}" if form else kind
 
 
-def _long_names(graph: Graph) -> Iterator[Refused]:
-    names = [name for node in graph.nodes for name in node.output if len(name) > LONGEST_NAME]
-    if names:
-        what = f"names of more than {LONGEST_NAME} characters"
-        yield Refused(what, tuple(name[:20] + "…" for name in names), "calibrate", "Aborted", "rn_247")
+def _names(graph: Graph) -> Iterator[Refused]:
+    """What is wrong with the names of tensors, which the SDK keeps in its files of ranges and statistics."""
+    names = [name for node in graph.nodes for name in node.output]
+    long = tuple(name[:20] + "…" for name in names if len(name) > LONGEST_NAME)
+    if long:
+        yield Refused(f"names of more than {LONGEST_NAME} characters", long, "calibrate", "Aborted", "rn_247")
+    parted = tuple(name for name in names if ";" in name)
+    if parted:
+        what = "names with a semicolon, above level L1"
+        yield Refused(what, parted, "calibrate", "get_tensor_statistics_dict AssertionError", "resnet_semi", True)
 
 
 def _named(layers: Sequence[str]) -> str:

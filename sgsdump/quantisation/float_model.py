@@ -39,10 +39,13 @@ def open_float_model(path: str | Path, weights: str | Path | None, config: Input
     return replace(simple, proto=lift(simple.proto), converter=converter)
 
 
-def conversion_notes(model: Model, config: InputConfig | None = None, strict: bool = False) -> list[str]:
+def conversion_notes(
+    model: Model, config: InputConfig | None = None, strict: bool = False, level: str = ""
+) -> list[str]:
     """A sentence for each thing in the float model, and in the user's input_config.ini, that the SDK's converter does
     not take, and for each that it makes another function of.
 
+    level   of the calibration, where it is known.
     strict  Raises ModelError for the first that it does not take.
     """
     refused = [
@@ -52,7 +55,7 @@ def conversion_notes(model: Model, config: InputConfig | None = None, strict: bo
     facts = model.converter or ConverterFacts()
     inputs = config.inputs if config is not None else ()
     formats = config_facts((entry.name, entry.training_format) for entry in inputs)
-    refused += [str(row) for row in (*facts.refused, *formats)]
+    refused += [str(row) for row in (*facts.refused, *formats) if not (row.above_l1 and level == "L1")]
     if strict and refused:
         more = f" (and {len(refused) - 1} more: without --strict-sdk each is a warning)" if len(refused) > 1 else ""
         raise ModelError(f"{model.path}: {refused[0]}{more}")

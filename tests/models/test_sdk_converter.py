@@ -2,6 +2,7 @@
 
 import lzma
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from sgsdump.cli import main
 from sgsdump.models import sdk_converter
 from sgsdump.models.caffe.net import read_net
 from sgsdump.models.model import Model
-from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.float_model import conversion_notes, simplify
 from sgsdump.sidecars import input_config
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +73,17 @@ def test_exactly_the_refused_probes_are_named():
 )
 def test_forms_met_in_public_networks_are_refused(nodes, opset, constants):
     assert len(facts(*nodes, opset=opset, constants=constants).refused) == 1
+
+
+def test_names_with_a_semicolon_are_refused_above_level_l1():
+    (row,) = facts(node("Relu", ["c"], "a;b"), node("Relu", ["a;b"], "y")).refused
+    assert row.above_l1
+    assert "names with a semicolon, above level L1 (a;b)" in str(row)
+    net = simplify(
+        model([node("Relu", ["data"], "a;b"), node("Relu", ["a;b"], "y")], {}, {"data": (1, 3, 4, 4)}, ["y"])
+    )
+    net = replace(net, converter=sdk_converter.facts_of(net.proto))
+    assert [len(conversion_notes(net, level=level)) for level in ("L1", "L2", "L5")] == [0, 1, 1]
 
 
 @pytest.mark.parametrize(
