@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import Feed
     from sgsdump.models.model import Model
     from sgsdump.progress import Advance
+    from sgsdump.tensors.types import Quant
 
 DEFAULT_OUTPUT = Path("dumpData/onnx_NHWC_outtensor_dump.bin")
 CAFFE_OUTPUT = Path("dumpData/caffe_NHWC_outtensor_dump.bin")
@@ -77,6 +78,20 @@ class Form:
     own_outputs_first: bool = False
     every_layer: bool = False
     keeps_graph: bool = False
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """By a tensor's name.
+
+    slots    which output of its node it is; 0 when it is not in it.
+    quants   the scale that a quantised model has for it.
+    dynamic  the names of its scale and zero point, where the model finds these as it runs.
+    """
+
+    slots: Mapping[str, int] = field(default_factory=dict)
+    quants: Mapping[str, Quant] = field(default_factory=dict)
+    dynamic: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -156,16 +171,17 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
     from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.files.escaping import for_terminal
-    from sgsdump.models.graph import without_values
+    from sgsdump.models.quantised_model import dynamic_of, graph_for_dump, quants_of
 
     several, runs = _runs(model, source, output)
-    model_graph = without_values(model.proto).SerializeToString() if form.keeps_graph else b""
+    model_graph = graph_for_dump(model.proto) if form.keeps_graph else b""
     runner = SegmentRunner(model, keep_sessions=several, provider=provider)
     graph = model.proto.graph
     # The SDK's scripts call every tensor output 0; where their order is asked for, so is that.
     slots: dict[str, int] = {}
     if not (form.own_outputs_first or form.caffe):
         slots = {name: slot for node in graph.node for slot, name in enumerate(node.output) if name}
+    facts = ModelFacts(slots, quants_of(model.proto), dynamic_of(model.proto))
     shown = model.blobs | model.overwritten if model.blobs and form.every_layer else model.blobs
     for target, label, feed in runs:
         if output.parent == DEFAULT_OUTPUT.parent:
@@ -174,7 +190,7 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
             layers = runner.run(feed, shown, advance)
             if form.own_outputs_first:
                 layers = _own_outputs_first(runner, feed, [info.name for info in graph.output], advance)
-            summary = _write_run(layers, feed, target, target.stem.removeprefix(output.stem), form, slots)
+            summary = _write_run(layers, feed, target, target.stem.removeprefix(output.stem), form, facts)
         print(f"{target}: {summary.tensors} tensors, {target.stat().st_size:,} bytes")
         if model_graph and (why := save_graph(model_graph, target)):
             print(for_terminal(f"note: {why}"))
@@ -201,7 +217,7 @@ def _runs(model: Model, source: Source, output: Path) -> tuple[bool, Iterator[tu
 
 
 def _write_run(
-    layers: Iterator[Layer], feed: Feed, target: Path, suffix: str, form: Form, slots: Mapping[str, int]
+    layers: Iterator[Layer], feed: Feed, target: Path, suffix: str, form: Form, facts: ModelFacts
 ) -> Summary:
     """Write one run; ``suffix`` distinguishes its files from another picture's."""
     from itertools import chain
@@ -213,11 +229,11 @@ def _write_run(
 
     caffe, summary = form.caffe, Summary()
     fed = [Layer(name, name, "", array) for name, array in feed.items()]
-    inputs = list(_records(fed[:1] if caffe else fed, {}, Summary()))
+    inputs = list(_records(fed[:1] if caffe else fed, ModelFacts(), Summary()))
     if caffe:
         # Caffe's nodes have no names of their own, and its further inputs are blobs like any other.
         layers = (replace(layer, node=layer.name) for layer in chain(fed[1:], layers))
-    stream = _records(layers, slots, summary)
+    stream = _records(layers, facts, summary)
     if form.text:
         folders = (target.with_name(f"NHWC{suffix}"), target.with_name(f"NCHW{suffix}"))
         write_text(stream, target, inputs, caffe, folders)
@@ -228,22 +244,42 @@ def _write_run(
     return summary
 
 
-def _records(layers: Iterable[Layer], slots: Mapping[str, int], summary: Summary) -> Iterator[Record]:
-    """The records of a framework model's dump: all tensors outputs, numbered as they come, labelled by their nodes.
-
-    slots  which output of its node a tensor is; 0 when it is not in it.
-    """
+def _records(layers: Iterable[Layer], facts: ModelFacts, summary: Summary) -> Iterator[Record]:
+    """The records of a framework model's dump: all tensors outputs, numbered as they come, labelled by their nodes; the
+    integers of a quantised model as the floats that they mean."""
     from sgsdump.dumps.dump import Record
+    from sgsdump.dumps.formats.sigmastar.record_header import word_of
     from sgsdump.tensors.tensor import Tensor
     from sgsdump.tensors.types import NCHW
 
-    for index, layer in enumerate(layers):
+    for index, layer in enumerate(_with_found_scales(layers, facts.dynamic)):
         layout = NCHW if layer.array.ndim == 4 else None
-        tensor = Tensor.of(layer.name, layer.array, layout=layout, op_type=layer.op_type)
-        yield Record("out", slots.get(layer.name, 0), index, layer.node or layer.op_type, tensor)
+        quant = facts.quants.get(layer.name)
+        tensor = Tensor.of(layer.name, layer.array, layout=layout, quant=quant, op_type=layer.op_type)
+        if quant is not None and (quant.dtype is None or word_of(quant.dtype) is None):
+            tensor = Tensor.of(layer.name, tensor.real(), layout=layout, op_type=layer.op_type)
+        yield Record("out", facts.slots.get(layer.name, 0), index, layer.node or layer.op_type, tensor)
         summary.tensors += 1
         if counts := not_finite(layer.array):
             summary.not_finite[layer.name] = counts
+
+
+def _with_found_scales(layers: Iterable[Layer], dynamic: Mapping[str, tuple[str, str]]) -> Iterator[Layer]:
+    """The layers; codes wait for the scale and zero point that come after them, and become what they mean."""
+    from sgsdump.dumps.quantised_graph import dequantised
+
+    waiting: dict[str, Layer] = {}
+    for layer in layers:
+        waiting[layer.name] = layer
+        first = next(iter(waiting))
+        if first in dynamic and not waiting.keys() >= {*dynamic[first]} and len(waiting) < len(dynamic[first]) + 1:
+            continue
+        if first in dynamic and waiting.keys() >= {*dynamic[first]}:
+            scale, zero_point = (waiting[name].array for name in dynamic[first])
+            waiting[first] = replace(waiting[first], array=dequantised(waiting[first].array, scale, zero_point))
+        yield from waiting.values()
+        waiting = {}
+    yield from waiting.values()
 
 
 def not_finite(array: np.ndarray) -> str:

@@ -30,6 +30,7 @@ from sgsdump.comparison.naming.name_sources import NameSources
 from sgsdump.comparison.naming.network import nodes_of
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
 from sgsdump.comparison.naming.pairs_by_network import Placed, placed
+from sgsdump.comparison.naming.pairs_by_quantisation import pairs_by_quantisation
 from sgsdump.comparison.naming.pairs_by_stage import with_stages
 from sgsdump.comparison.own_metric import Asked
 from sgsdump.comparison.pair_result import Measures, Started, is_rearranged, may_be_rearranged
@@ -208,16 +209,20 @@ def _mark_rearranged(
 
 
 def _settled(sample: Dump, benchmark: Dump, options: Options, networks: tuple[Network, Network], run: Mapper) -> Placed:
-    """The pairs that maps, values, the network and stages make before names are compared, and where tensors stand."""
+    """The pairs that maps, values, the network, quantisation and stages make before names are compared, and where
+    tensors stand."""
     settled = Settled()
     if options.name_map:
         settled = pairs_by_map(sample, benchmark, options.name_map, options.inputs)
     if options.match_by_value:
         settled = pairs_by_value(sample, benchmark, options.inputs, settled, run)
+    by_names = bool(options.name_map or options.match_by_value)
+    by_quantisation = pairs_by_quantisation(sample, benchmark, networks, options.inputs, settled)
+    if by_quantisation is not None:
+        settled, by_names = by_quantisation, True
     places = Placed(settled)
     operators = [known or of_names(dump.records) for known, dump in zip(networks, (sample, benchmark))]
     if any(operators):
-        by_names = bool(options.name_map or options.match_by_value)
         nodes = nodes_of(sample, operators[0]), nodes_of(benchmark, operators[1])
         places = placed((sample, benchmark), nodes, options.inputs, settled, pairing=not by_names)
     if {record.name for record in sample.records} == {record.name for record in benchmark.records}:

@@ -1,7 +1,8 @@
 """``FILE.graph.onnx`` beside a dump: the graph of the model that made it, without weights. Apart: untrusted bytes.
 
 It is an ONNX model that viewers open: nodes, names, types and attributes; the weights have names, types and shapes
-only. Its metadata ties it to one dump and to its own content, as JSON under ``sgsdump.dump``::
+only. Of a quantised model it has the scales of the tensors, as JSON under ``sgsdump.quants``. Its metadata ties it to
+one dump and to its own content, as JSON under ``sgsdump.dump``::
 
     {"size": 1822340, "checksum": "9f…", "graph": "3c…"}
 
@@ -19,18 +20,25 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.onnx_network import SCOPES, Node, OnnxNetwork, module_by_scopes, of_nodes
+from sgsdump.dumps.onnx_network import SCOPES, OnnxNetwork, module_by_scopes, of_nodes
+from sgsdump.dumps.quantised_graph import DYNAMIC, Node, QuantisedGraph, dequantised, quants_in
+from sgsdump.dumps.quantised_graph import KEY as KEY_OF_QUANTS
 from sgsdump.errors import OutputError, SgsdumpError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import open_file, read_all
 from sgsdump.files.json_yaml import json_of
 from sgsdump.files.protobuf_wire import BYTES, Field, WireError, fields, read_varint, varint
+from sgsdump.tensors.dtypes import is_integer
+from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.types import Quant
 
 ENDING = ".graph.onnx"
 FOLDERS_FILE = "dump_info.json"
@@ -57,16 +65,44 @@ def with_graph(dump: Dump) -> Dump:
     file = tied_file(dump.path) if dump.path is not None else None
     if file is None or dump.network is not dict:
         return dump
-    path, why = _path_of(file), ""
+    path, why, records = _path_of(file), "", dump.records
     if path.is_file():
         graph = _read(path)
         if isinstance(graph, str):
             why = graph
         elif not _is_tied(graph[0], file):
             why = "it is the graph of another dump"
+        else:
+            records = _with_scales(records, graph[1])
     notes = [*dump.notes, f"{path.name} is left out: {why}"] if why else dump.notes
-    network = cache(partial(_network, file, dump.records))
-    return Dump(dump.records, dump.format, dump.variant, dump.path, notes, network)
+    network = cache(partial(_network, file, records))
+    return Dump(records, dump.format, dump.variant, dump.path, notes, network)
+
+
+def _with_scales(records: tuple[Record, ...], graph: bytes) -> tuple[Record, ...]:
+    """The records, those of integers of a quantised model with the scales that the model has, or found as it ran."""
+    try:
+        quants = quants_of(graph)
+        dynamic = QuantisedGraph(nodes_of(graph)).dynamic if DYNAMIC.encode() in graph else {}
+    except (WireError, struct.error):
+        return records
+    if not (quants or dynamic):
+        return records
+    named = {record.name: record.tensor for record in records}
+
+    def scaled(record: Record) -> Record:
+        tensor, quant = record.tensor, quants.get(record.name)
+        if record.constant or tensor.info.quant is not None or not is_integer(tensor.dtype):
+            return record
+        found = [named[name] for name in dynamic.get(record.name, ()) if name in named]
+        if len(found) == 2:
+            info = replace(tensor.info, dtype=np.dtype(np.float32))
+            return replace(record, tensor=Tensor(info, lambda: dequantised(*(t.stored() for t in (tensor, *found)))))
+        if quant is None or quant.dtype != tensor.dtype:
+            return record
+        return replace(record, tensor=Tensor(replace(tensor.info, quant=quant), tensor.raw_view, tensor.statistics))
+
+    return tuple(map(scaled, records))
 
 
 def save_graph(graph: bytes, dump: Path) -> str:
@@ -126,6 +162,19 @@ def nodes_of(graph: bytes) -> list[Node]:
     return nodes
 
 
+def quants_of(graph: bytes) -> dict[str, Quant]:
+    """The scales in a serialised model's metadata. Raises WireError for what is not one."""
+    for field in fields(graph):
+        if field.number == _METADATA and field.wire_type == BYTES:
+            key, *value = [_text(graph, part) for part in fields(graph, field.value, field.end)]
+            if key == KEY_OF_QUANTS and value:
+                try:
+                    return quants_in(json.loads(value[0]))
+                except ValueError:
+                    return {}
+    return {}
+
+
 def _path_of(file: Path) -> Path:
     return file.with_name(file.name + ENDING)
 
@@ -133,7 +182,7 @@ def _path_of(file: Path) -> Path:
 def _network(file: Path, records: Sequence[Record]) -> OnnxNetwork:
     try:
         found = _found(file)
-        return OnnxNetwork() if found is None else of_nodes(records, nodes_of(found[1]))
+        return OnnxNetwork() if found is None else of_nodes(records, nodes_of(found[1]), quants_of(found[1]))
     except (WireError, struct.error):
         return OnnxNetwork()
 

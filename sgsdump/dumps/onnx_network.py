@@ -7,8 +7,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from sgsdump.dumps.dump import Operator, Record, Value
+from sgsdump.dumps.quantised_graph import Node, QuantisedGraph
+from sgsdump.tensors.types import Quant
 
-Node = tuple[str, str, list[str], list[str], str, Mapping[str, str]]
 SCOPES = "pkg.torch.onnx.name_scopes"
 _QUOTED = re.compile(r"'([^']*)'")
 _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
@@ -16,16 +17,27 @@ _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
 
 class OnnxNetwork(dict[int, Operator]):
     """The operators of a model's run. ``reads``: of each tensor that a node of the model makes, dumped or not, what it
-    is made from, by name."""
+    is made from, by name. ``quantised``: the tensors of the model that are one, where it is quantised."""
 
-    def __init__(self, operators: Mapping[int, Operator] = MappingProxyType({}), nodes: Iterable[Node] = ()):
+    def __init__(
+        self,
+        operators: Mapping[int, Operator] = MappingProxyType({}),
+        nodes: Iterable[Node] = (),
+        quants: Mapping[str, Quant] = MappingProxyType({}),
+    ):
         super().__init__(operators)
+        self.quantised = QuantisedGraph(nodes, quants)
+        nodes = self.quantised.nodes
         self.reads = {name: tuple(filter(None, node[2])) for node in nodes for name in node[3] if name}
 
 
-def of_nodes(records: Iterable[Record], nodes: Sequence[Node]) -> OnnxNetwork:
+def of_nodes(
+    records: Iterable[Record], nodes: Sequence[Node], quants: Mapping[str, Quant] = MappingProxyType({})
+) -> OnnxNetwork:
     """The operators of a model's run from the model's nodes: name, type, names of what they read and make, the module
-    ("" for the one that the name tells), and the attributes."""
+    ("" for the one that the name tells), and the attributes.
+
+    quants  of its tensors, where the model is quantised."""
     makers = {name: node for node in nodes for name in node[3] if name}
     operators: dict[int, Operator] = {}
     for record in records:
@@ -39,7 +51,7 @@ def of_nodes(records: Iterable[Record], nodes: Sequence[Node]) -> OnnxNetwork:
                 values["out", record.slot] = record.name
             where = module or module_of(name)[0]
             operators[record.op_index] = Operator(where, kind, values=values, arguments=attributes)
-    return OnnxNetwork(operators, nodes)
+    return OnnxNetwork(operators, nodes, quants)
 
 
 def module_by_scopes(scopes: str, reads: Iterable[str], weights: Set[str]) -> str:

@@ -23,10 +23,10 @@ import numpy as np
 
 from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
-from sgsdump.models.graph import without_values
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.rewrites import inline_functions
+from sgsdump.models.quantised_model import graph_for_dump
 from sgsdump.pipeline.dump_folder import DumpFolder
 from sgsdump.pipeline.inputs import (
     DEFAULTS,
@@ -236,7 +236,7 @@ class Pipeline:
         keep: bool = True,
     ) -> dict[str, np.ndarray]:
         if self._dump is None:
-            graph = without_values(self.model.proto).SerializeToString()
+            graph = graph_for_dump(self.model.proto)
             self._dump = DumpFolder(self.folder, self._meta(), self._progress, graph)
         return self._dump.write(layers, self._inputs.arrays, indexed, with_index, keep)
 

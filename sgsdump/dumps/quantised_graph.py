@@ -1,0 +1,230 @@
+"""What the graph of a network quantised by others says: which tensor truly holds the quantised values of which.
+
+Two forms are usual, and mixtures of them. In QDQ a float tensor goes through ``QuantizeLinear`` and
+``DequantizeLinear``, and operators read what comes out; in QOperator an operator (``QLinearConv``) takes and gives
+integer codes, whose scale and zero point it reads. ``DynamicQuantizeLinear`` finds both while it runs. All of these are
+edges of the network, not operators of it: the tensors along one are one tensor, its *group*.
+
+    X -> QuantizeLinear -> X_q -> DequantizeLinear -> X_dq      one group: root X, codes X_q, holder X_dq
+    QLinearConv -> Y_q                                          one group: root and holder Y_q
+
+Works on names alone, as a dump's graph file has them, and on a model of any size. Specifications:
+https://onnx.ai/onnx/operators, https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from sgsdump.tensors.dtypes import KNOWN, name_of
+from sgsdump.tensors.types import Quant
+
+# name, type, names read, names made, module, attributes: as dumps/onnx_network.py has nodes
+Node = tuple[str, str, list[str], list[str], str, Mapping[str, str]]
+
+KEY = "sgsdump.quants"
+DYNAMIC = "DynamicQuantizeLinear"
+# Float in, float out: a QuantizeLinear and DequantizeLinear in one.
+FAKE = frozenset(("QcQuantizeOp", "FakeQuantize", "FakeQuant", "Quant", "FixNeuron"))
+# Operators whose name alone says that they compute on integers.
+_INTEGER = {"ConvInteger": "Conv", "MatMulInteger": "MatMul", "MatMulIntegerToFloat": "MatMul", "QGemm": "Gemm"}
+_INTEGER |= {"MatMulNBits": "MatMul", "DynamicQuantizeMatMul": "MatMul", "QAttention": "Attention"}
+_PREFIX = "QLinear"
+# Where an operator on codes reads the scale and the zero point of what it makes.
+SCALE_SLOTS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    dict.fromkeys(("QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul"), (6, 7))
+    | dict.fromkeys(("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", "QLinearReduceMean"), (3, 4))
+    | dict.fromkeys(("QLinearAveragePool", "QLinearGlobalAveragePool"), (3, 4))
+    | {"QLinearConcat": (0, 1), "QGemm": (7, 8), "QLinearWhere": (7, 8)}
+)
+# Operators that only move values: what they make of codes are codes of the same scale.
+MOVES = frozenset(
+    "Reshape Transpose Squeeze Unsqueeze Flatten Identity MaxPool Slice Gather Split Pad Resize Expand Tile "
+    "DepthToSpace SpaceToDepth".split()
+)
+_NONE: Mapping[str, Quant] = MappingProxyType({})
+_LONGEST = 4096  # scales of a tensor in a graph file
+
+
+def is_quantise(kind: str) -> bool:
+    """``QuantizeLinear``, and those of other domains that end so (``DynamicQuantizeLinear``)."""
+    return kind.endswith("QuantizeLinear")
+
+
+def is_dequantise(kind: str) -> bool:
+    return kind.endswith("DequantizeLinear")
+
+
+def is_edge(kind: str) -> bool:
+    """Whether an operator of this type is an edge of the network: it changes how values are stored, nothing else."""
+    return is_quantise(kind) or is_dequantise(kind) or kind in FAKE
+
+
+def float_kind(kind: str) -> str:
+    """The type of the float operator that one on integers stands for: ``Conv`` for ``QLinearConv``."""
+    if kind in _INTEGER:
+        return _INTEGER[kind]
+    return kind[len(_PREFIX) :] if kind.startswith(_PREFIX) else kind
+
+
+def on_integers(kind: str) -> bool:
+    return float_kind(kind) != kind
+
+
+def gives_codes(kind: str, reads: Sequence[str]) -> bool:
+    """Whether an operator on integers gives integers: it reads the scale of what it makes."""
+    slots = SCALE_SLOTS.get(kind)
+    return slots is not None and len(reads) > slots[0] and bool(reads[slots[0]])
+
+
+@dataclass(frozen=True)
+class Group:
+    """The tensors that are one tensor of the network.
+
+    root    where it begins: what the first QuantizeLinear reads, or what an operator on codes makes.
+    codes   its integers, ``reals`` the floats that they mean, in the order of the nodes.
+    """
+
+    root: str
+    codes: tuple[str, ...] = ()
+    reals: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.root, *self.codes, *self.reals)))
+
+    @property
+    def holder(self) -> str:
+        """The tensor that truly holds the quantised values; the root where nothing is quantised."""
+        return next(iter((*self.reals, *self.codes)), self.root)
+
+    @property
+    def is_quantised(self) -> bool:
+        return bool(self.codes or self.reals)
+
+
+class QuantisedGraph:
+    """The groups of a graph whose nodes stand in an order in which they can run; of a float graph each tensor is one.
+
+    quants  of codes and of the floats that they mean, as far as their scale is a constant.
+    """
+
+    def __init__(self, nodes: Iterable[Node], quants: Mapping[str, Quant] = _NONE):
+        self.nodes: Sequence[Node] = tuple(nodes)
+        self.quants = quants
+
+    @cached_property
+    def makers(self) -> dict[str, Node]:
+        return {name: node for node in self.nodes for name in node[3] if name}
+
+    @cached_property
+    def readers(self) -> dict[str, list[Node]]:
+        """The operators that read a group, by its root, edges left out."""
+        readers: dict[str, list[Node]] = defaultdict(list)
+        for node in self.nodes:
+            if not is_edge(node[1]):
+                for root in dict.fromkeys(self.root(name) for name in node[2] if name):
+                    readers[root].append(node)
+        return dict(readers)
+
+    @cached_property
+    def is_quantised(self) -> bool:
+        return any(is_edge(node[1]) or on_integers(node[1]) for node in self.nodes)
+
+    @cached_property
+    def dynamic(self) -> dict[str, tuple[str, str]]:
+        """Codes whose scale and zero point are found while the network runs: the names of these."""
+        return {
+            node[3][0]: (node[3][1], node[3][2])
+            for node in self.nodes
+            if node[1] == DYNAMIC and len(node[3]) == 3 and all(node[3])
+        }
+
+    @cached_property
+    def steps(self) -> frozenset[str]:
+        """Scales and zero points found while the network runs, and what is made of nothing but these and constants;
+        names that the float network has too are among them."""
+        found = {name for _, kind, _, makes, *_ in self.nodes if kind == DYNAMIC for name in makes[1:]}
+        for _, kind, reads, makes, *_ in self.nodes:
+            made = [name for name in reads if name in self.makers]
+            is_step = kind in ("Mul", "Cast") and any(name in found or self._on_integers(name) for name in made)
+            if (is_step or (reads and not made)) and all(name in found or self._on_integers(name) for name in made):
+                found.update(makes)
+        return frozenset(found)
+
+    def _on_integers(self, name: str) -> bool:
+        return self.makers[name][1] in ("ConvInteger", "MatMulInteger")
+
+    @cached_property
+    def _roots(self) -> dict[str, str]:
+        roots: dict[str, str] = {}
+        for _, kind, reads, makes, *_ in self.nodes:
+            if is_edge(kind) and reads and makes:
+                roots[makes[0]] = roots.get(reads[0], reads[0])
+        return roots
+
+    def root(self, name: str) -> str:
+        return self._roots.get(name, name)
+
+    @cached_property
+    def groups(self) -> dict[str, Group]:
+        """Every group by its root, in the order of the nodes; those that nothing makes are inputs and weights."""
+        codes: dict[str, list[str]] = defaultdict(list)
+        reals: dict[str, list[str]] = defaultdict(list)
+        roots: dict[str, None] = {}
+        for _, kind, reads, makes, *_ in self.nodes:
+            for name in filter(None, (*reads, *makes)):
+                roots.setdefault(self.root(name))
+            if not is_edge(kind):
+                for name in makes:
+                    if name and (name in self.quants or gives_codes(kind, reads)):
+                        codes[name].append(name)
+            elif reads and makes:
+                (codes if is_quantise(kind) else reals)[self.root(makes[0])].append(makes[0])
+        return {root: Group(root, tuple(codes[root]), tuple(reals[root])) for root in roots}
+
+    @cached_property
+    def group_of(self) -> dict[str, Group]:
+        return {name: group for group in self.groups.values() for name in group.members}
+
+
+def dequantised(codes: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
+    """The float32 values of codes whose scale and zero point were found as the network ran, one number each."""
+    steps = codes.astype(np.float32) - np.float32(zero_point.reshape(-1)[0])
+    real: np.ndarray = steps * np.float32(scale.reshape(-1)[0])
+    return real
+
+
+def quants_text(quants: Mapping[str, Quant]) -> str:
+    """As JSON: by name [dtype, scale or scales, zero point, axis]."""
+    entries = {}
+    for name, quant in quants.items():
+        if quant.dtype is not None and np.size(quant.scale) <= _LONGEST:
+            scale = np.asarray(quant.scale, np.float64).tolist()
+            entries[name] = [name_of(quant.dtype), scale, quant.zero_point, quant.axis]
+    return json.dumps(entries)
+
+
+def quants_in(document: Any) -> dict[str, Quant]:
+    """What ``quants_text`` wrote, of anyone: entries that are none are left out."""
+    quants: dict[str, Quant] = {}
+    for name, entry in document.items() if isinstance(document, dict) else ():
+        try:
+            word, scale, zero_point, axis = entry
+            numbers = np.asarray(scale, np.float64)
+            if word not in KNOWN or numbers.ndim > 1 or not 0 < numbers.size <= _LONGEST or type(zero_point) is not int:
+                continue
+            if axis is not None and type(axis) is not int:
+                continue
+            quants[name] = Quant(KNOWN[word], numbers if numbers.ndim else float(numbers), zero_point, axis, exact=True)
+        except (TypeError, ValueError, OverflowError):
+            continue
+    return quants

@@ -1,0 +1,270 @@
+"""A network quantised by others, as ONNX: the scale and zero point of its tensors, its weights as they are stored.
+
+Sources: https://onnx.ai/onnx/operators (QuantizeLinear, DequantizeLinear and their ``axis``, ``block_size`` and
+``output_dtype``), https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md (QLinearAdd …).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.dumps.quantised_graph import (
+    KEY,
+    MOVES,
+    SCALE_SLOTS,
+    Group,
+    Node,
+    QuantisedGraph,
+    gives_codes,
+    is_dequantise,
+    is_edge,
+    is_quantise,
+    quants_text,
+)
+from sgsdump.models.graph import Graph, attribute, dtype_of, needs, values_of, without_values
+from sgsdump.tensors.dtypes import is_integer
+from sgsdump.tensors.types import Quant
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TensorProto
+
+UINT8 = np.dtype(np.uint8)
+
+
+def nodes_of(proto: ModelProto) -> Iterator[Node]:
+    """The nodes as ``QuantisedGraph`` takes them; a body's outer values count as read."""
+    for node in proto.graph.node:
+        reads = [*node.input, *sorted(needs(node) - set(node.input))]
+        yield node.name, node.op_type, reads, list(node.output), "", {}
+
+
+@dataclass(frozen=True, eq=False)
+class StoredWeight:
+    """A weight that a quantised model keeps as integers.
+
+    name   of the integers, or of the float initializer that the model quantises itself.
+    real   what operators read: what its DequantizeLinear makes; for an operator on codes the integers.
+    codes  the integers, with ``scale`` and ``zero_point`` in a shape that goes with them element by element.
+    """
+
+    name: str
+    real: str
+    codes: np.ndarray
+    scale: np.ndarray
+    zero_point: np.ndarray
+
+    @property
+    def values(self) -> np.ndarray:
+        """The float32 values that the integers mean."""
+        values: np.ndarray = (self.codes.astype(np.float32) - self.zero_point.astype(np.float32)) * self.scale
+        return values
+
+
+class QuantisedModel:
+    """A model with its groups, scales and weights. Raises ModelError for damaged constants, where they are asked."""
+
+    def __init__(self, proto: ModelProto):
+        self.proto = proto
+        self.graph = Graph(proto)
+
+    @cached_property
+    def constants(self) -> dict[str, TensorProto]:
+        """Initializers, and the values of Constant nodes."""
+        found = dict(self.graph.constants)
+        for node in self.graph.nodes:
+            if node.op_type == "Constant" and (value := attribute(node, "value")) is not None:
+                found[node.output[0]] = value
+        return found
+
+    @cached_property
+    def groups(self) -> QuantisedGraph:
+        return QuantisedGraph(nodes_of(self.proto), self.quants)
+
+    @property
+    def is_quantised(self) -> bool:
+        return self.groups.is_quantised
+
+    @cached_property
+    def quants(self) -> dict[str, Quant]:
+        """Of codes, and of the floats that they mean, where the scale is a constant; weights are left out."""
+        quants: dict[str, Quant] = {}
+        for node in self.graph.nodes:
+            kind, reads = node.op_type, list(node.input)
+            if not reads or not node.output:
+                continue
+            found: Quant | None = None
+            if is_edge(kind) and len(reads) > 1 and reads[0] not in self.constants:
+                source = quants.get(reads[0])
+                found = self._quant(node, reads[1], reads[2] if len(reads) > 2 else "", source)
+            elif gives_codes(kind, reads):
+                scale, zero_point = SCALE_SLOTS[kind]
+                found = self._quant(node, reads[scale], reads[zero_point] if len(reads) > zero_point else "", None)
+            elif kind in MOVES and (source := quants.get(reads[0])) and self._makes_codes(reads[0]):
+                quants.update(dict.fromkeys(filter(None, node.output), source))
+            if found is not None:
+                quants[node.output[0]] = found
+        return quants
+
+    def _makes_codes(self, name: str) -> bool:
+        """Whether a tensor that has a scale is integers: all but what a DequantizeLinear makes."""
+        maker = self.graph.producer.get(name)
+        while maker is not None and maker.op_type in MOVES:
+            maker = self.graph.producer.get(maker.input[0])
+        return maker is not None and not is_dequantise(maker.op_type)
+
+    def _quant(self, node: NodeProto, scale: str, zero_point: str, source: Quant | None) -> Quant | None:
+        """None where a number is not constant, per block, or of several zero points."""
+        if scale not in self.constants or (zero_point and zero_point not in self.constants):
+            return None
+        if attribute(node, "block_size", 0):
+            return None
+        scales = np.asarray(values_of(self.constants[scale]), np.float64)
+        dtype, zero = source.dtype if source else None, 0
+        if zero_point:
+            zeros = values_of(self.constants[zero_point])
+            dtype = zeros.dtype
+            numbers = np.unique(zeros.astype(np.int64)) if is_integer(dtype) else np.zeros(1, np.int64)
+            if numbers.size != 1:
+                return None
+            zero = int(numbers[0])
+        elif is_quantise(node.op_type):
+            dtype = dtype_of(attribute(node, "output_dtype", 0)) or UINT8
+        if dtype is None or scales.ndim > 1 or not scales.size:
+            return None
+        if scales.size == 1:
+            return Quant(dtype, float(scales.reshape(-1)[0]), zero, exact=True)
+        return Quant(dtype, scales, zero, int(attribute(node, "axis", 1)), exact=True)
+
+    @cached_property
+    def weights(self) -> tuple[StoredWeight, ...]:
+        """Constants that are stored as integers and read as floats, or read by an operator on codes; biases too."""
+        found = [weight for node in self.graph.nodes for weight in self._weights_of(node)]
+        return tuple({weight.real: weight for weight in reversed(found)}.values())[::-1]
+
+    def _weights_of(self, node: NodeProto) -> Iterator[StoredWeight]:
+        reads = list(node.input)
+        if is_dequantise(node.op_type) and len(reads) > 1:
+            weight = self._dequantised(node)
+            if weight is not None:
+                yield weight
+            return
+        for slot, scale, zero_point in _weight_slots(node.op_type, len(reads)):
+            if all(name in self.constants for name in (reads[slot], reads[scale])):
+                yield self._stored(node, reads[slot], reads[slot], scale, zero_point)
+        if node.op_type == "QLinearConv" and len(reads) > 8 and reads[8] in self.constants:
+            bias = self._bias(reads)
+            if bias is not None:
+                yield bias
+
+    def _stored(self, node: NodeProto, name: str, real: str, scale: int, zero_point: int) -> StoredWeight:
+        reads = list(node.input)
+        codes = values_of(self.constants[name])
+        scales = np.asarray(values_of(self.constants[reads[scale]]), np.float32)
+        zeros = np.zeros(1, np.int32)
+        if len(reads) > zero_point and reads[zero_point] in self.constants:
+            zeros = values_of(self.constants[reads[zero_point]]).astype(np.int32)
+        # MatMul has a column for each scale, a convolution a row
+        axis = codes.ndim - 1 if node.op_type in ("QLinearMatMul", "MatMulInteger") else 0
+        return StoredWeight(name, real, codes, _spread(scales, codes, axis), _spread(zeros, codes, axis))
+
+    def _dequantised(self, node: NodeProto) -> StoredWeight | None:
+        """The weight that a DequantizeLinear makes of a constant, or of one that a QuantizeLinear stores."""
+        source, scale, *zero = node.input
+        if scale not in self.constants:
+            return None
+        maker = self.graph.producer.get(source)
+        name = source
+        if source in self.constants:
+            codes = values_of(self.constants[source])
+        elif maker is not None and is_quantise(maker.op_type) and maker.input[0] in self.constants:
+            name = maker.input[0]
+            codes = self._quantised(maker)
+        else:
+            return None
+        axis, block = int(attribute(node, "axis", 1)), int(attribute(node, "block_size", 0))
+        scales = np.asarray(values_of(self.constants[scale]), np.float32)
+        zeros = values_of(self.constants[zero[0]]) if zero and zero[0] in self.constants else np.zeros(1, np.int32)
+        zeros = zeros.astype(np.int32) if is_integer(zeros.dtype) else np.zeros(1, np.int32)
+        spread = [_spread(numbers, codes, axis, block) for numbers in (scales, zeros)]
+        return StoredWeight(name, node.output[0], codes, *spread)
+
+    def _quantised(self, node: NodeProto) -> np.ndarray:
+        """The integers that a QuantizeLinear makes of a constant, rounded half to even as ONNX says."""
+        values = values_of(self.constants[node.input[0]]).astype(np.float32)
+        axis, block = int(attribute(node, "axis", 1)), int(attribute(node, "block_size", 0))
+        scales = np.asarray(values_of(self.constants[node.input[1]]), np.float32)
+        zeros = (
+            values_of(self.constants[node.input[2]]) if len(node.input) > 2 and node.input[2] else np.zeros(1, np.uint8)
+        )
+        low, high = limits(zeros.dtype)
+        spread = _spread(np.asarray(zeros, np.int32), values, axis, block)
+        codes = np.rint(values / _spread(scales, values, axis, block)) + spread
+        result: np.ndarray = np.clip(codes, low, high).astype(np.int32)
+        return result
+
+    def _bias(self, reads: list[str]) -> StoredWeight | None:
+        """The bias of a QLinearConv: int32 in steps of the input's scale by the weight's."""
+        if not all(reads[slot] in self.constants for slot in (1, 4)):
+            return None
+        scale = values_of(self.constants[reads[1]]).astype(np.float32) * values_of(self.constants[reads[4]])
+        codes = values_of(self.constants[reads[8]])
+        return StoredWeight(reads[8], reads[8], codes, _spread(scale, codes, 0), np.zeros(1, np.int32))
+
+    def group(self, name: str) -> Group | None:
+        return self.groups.group_of.get(name)
+
+
+def limits(dtype: np.dtype) -> tuple[int, int]:
+    """The lowest and highest value of an integer type, those of 4 bits too."""
+    import ml_dtypes
+
+    info = ml_dtypes.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def quants_of(proto: ModelProto) -> dict[str, Quant]:
+    """``QuantisedModel.quants``; nothing of a float model, without looking at its weights."""
+    kinds: Iterable[str] = {node.op_type for node in proto.graph.node}
+    if not any(is_edge(kind) or kind in SCALE_SLOTS for kind in kinds):
+        return {}
+    return QuantisedModel(proto).quants
+
+
+def dynamic_of(proto: ModelProto) -> dict[str, tuple[str, str]]:
+    """Of codes whose scale is found while the model runs, the names of it and of the zero point."""
+    return QuantisedGraph(nodes_of(proto)).dynamic
+
+
+def graph_for_dump(proto: ModelProto) -> bytes:
+    """The model without weights, serialised, as it is kept beside a dump (``dumps/graph_file.py``): with the scales of
+    its tensors, where it is quantised."""
+    model = without_values(proto)
+    if quants := quants_of(proto):
+        model.metadata_props.add(key=KEY, value=quants_text(quants))
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def _weight_slots(kind: str, count: int) -> Iterator[tuple[int, int, int]]:
+    """The slots of an operand that may be a weight, its scale and its zero point, of an operator on codes."""
+    if kind in ("QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul", "QGemm") and count > 5:
+        yield 3, 4, 5
+        if kind != "QLinearConv":
+            yield 0, 1, 2
+
+
+def _spread(numbers: np.ndarray, codes: np.ndarray, axis: int, block: int = 0) -> np.ndarray:
+    """Numbers per tensor, per channel or per block in a shape that goes with the codes'."""
+    if numbers.size == 1:
+        return numbers.reshape(())
+    if block:
+        length = codes.shape[axis]
+        return np.repeat(numbers, block, axis)[(slice(None),) * (axis % codes.ndim) + (slice(length),)]
+    if numbers.ndim == 1 and codes.ndim:
+        return numbers.reshape([-1 if index == axis % codes.ndim else 1 for index in range(codes.ndim)])
+    return numbers
