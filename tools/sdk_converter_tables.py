@@ -39,6 +39,7 @@ def page() -> str:
         (form, "", "convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", probe)
         for form, probe in facts.REFUSED_FORMATS.items()
     ]
+    formats.append(("RGB, BGR", "of shape N, H, W, C", *facts.CHANNELS_LAST))
     changed = [(_types(row.types), row.form, row.becomes, row.probe) for row in facts.CHANGED]
     caffe_changed = [(kind, form, becomes, probe) for kind, form, becomes, probe, _ in facts.CAFFE_CHANGED]
     head = ("operator", "form", "stage", "the SDK's last words", "seen on")

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.compared_pictures import Compared, PicturePairs
-    from sgsdump.quantisation.diagnosis.subject import Subject
+    from sgsdump.quantisation.diagnosis.subject import Assumed, Subject
     from sgsdump.reports.diagnosis import Diagnosis
     from sgsdump.reports.report import Report
     from sgsdump.sidecars.input_config import InputConfig
@@ -199,22 +199,36 @@ def _setting(options: Options) -> Setting:
 
     config = input_config.read(options.input_config) if options.input_config else None
     model = open_float_model(options.model, options.weight_file, config or input_config.InputConfig(()))
-    notes = conversion_notes(model, config, options.strict_sdk, options.quant_level)
+    specs = graph_inputs(model.proto)
+    fixed = given_fixed(model, options.given.fixed, config) if options.given.fixed else None
+    assumed = None
+    if config is None and fixed is None:
+        outputs = [output.name for output in model.proto.graph.output]
+        assumed = assume_config(specs, outputs, options.preprocess, expand(options.image, len(specs))[0])
+    notes = conversion_notes(model, config or _turned(model, assumed), options.strict_sdk, options.quant_level)
     if config is not None:
         config, wide_words = with_raised_inputs(config, model.proto)
         notes += wide_words
     for note in notes:
         print(f"warning: {note}")
-    specs = graph_inputs(model.proto)
-    fixed = given_fixed(model, options.given.fixed, config) if options.given.fixed else None
     if config is not None and options.input_config is not None:
         ini = read_bytes(options.input_config)
         return Setting(model, fixed.config if fixed else config, ini, fixed=fixed)
     if fixed is not None:
         return Setting(model, fixed.config, ini_text(fixed.config).encode(), fixed=fixed)
-    outputs = [output.name for output in model.proto.graph.output]
-    assumed = assume_config(specs, outputs, options.preprocess, expand(options.image, len(specs))[0])
+    assert assumed is not None
     return Setting(model, assumed.config, ini_text(assumed.config).encode(), assumed.sentences)
+
+
+def _turned(model: Model, assumed: Assumed | None) -> InputConfig | None:
+    """Of what was assumed the pictures of shape N, H, W, C."""
+    from sgsdump.quantisation.pictures import channels_last
+    from sgsdump.sidecars.input_config import InputConfig
+
+    if assumed is None:
+        return None
+    last = channels_last(model, assumed.config)
+    return InputConfig(tuple(entry for entry in assumed.config.inputs if entry.name in last))
 
 
 def _subject(options: Options, setting: Setting, feeds: PictureFeeds, progress: Progress) -> Subject:

@@ -837,6 +837,8 @@ CAFFE_CHANGED: tuple[tuple[str, str, str, str, Callable[[Any], bool]], ...] = (
 )
 # Training formats that its parser of input_config.ini ends with, and the probe of each.
 REFUSED_FORMATS = {"GRAY": "ox_gray", "RAWDATA_F32_NHWC": "w_raw_f32"}
+# Stage, words and probe of a picture of shape N, H, W, C.
+CHANNELS_LAST = ("calibrate", "Segmentation fault", "nhwc_rgb")
 
 
 def facts_of(proto: ModelProto) -> ConverterFacts:
@@ -898,13 +900,16 @@ def caffe_facts(layers: Iterable[tuple[str, str, Any]]) -> ConverterFacts:
     )
 
 
-def config_facts(formats: Iterable[tuple[str, str]]) -> tuple[Refused, ...]:
-    """What the SDK refuses of the inputs of an input_config.ini: the name and the training format of each."""
+def config_facts(formats: Iterable[tuple[str, str]], channels_last: Sequence[str] = ()) -> tuple[Refused, ...]:
+    """What the SDK refuses of the inputs of an input_config.ini: the name and the training format of each.
+
+    channels_last  the pictures among them whose shape is N, H, W, C.
+    """
     named: dict[str, list[str]] = {}
     for name, form in formats:
         if form in REFUSED_FORMATS:
             named.setdefault(form, []).append(name)
-    return tuple(
+    refused = [
         Refused(
             f"training_input_formats {form}",
             tuple(names),
@@ -913,7 +918,11 @@ def config_facts(formats: Iterable[tuple[str, str]]) -> tuple[Refused, ...]:
             REFUSED_FORMATS[form],
         )
         for form, names in named.items()
-    )
+    ]
+    if channels_last:
+        what = "a picture of shape N, H, W, C: export it as N, C, H, W (tf2onnx --inputs-as-nchw)"
+        refused.append(Refused(what, tuple(channels_last), *CHANNELS_LAST))
+    return tuple(refused)
 
 
 def _row_of(operator: Operator) -> Refusal | None:

@@ -15,6 +15,7 @@ from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
 from sgsdump.models.sdk_converter import SDK, ConverterFacts, config_facts, facts_of
 from sgsdump.quantisation.fixed_facts import is_fixed
+from sgsdump.quantisation.pictures import channels_last
 from sgsdump.sidecars.input_config import InputConfig
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def conversion_notes(
     ]
     facts = model.converter or ConverterFacts()
     inputs = config.inputs if config is not None else ()
-    formats = config_facts((entry.name, entry.training_format) for entry in inputs)
+    last = channels_last(model, config) if config is not None else []
+    formats = config_facts(((entry.name, entry.training_format) for entry in inputs), last)
     refused += [str(row) for row in (*facts.refused, *formats) if not (row.above_l1 and level == "L1")]
     if strict and refused:
         more = f" (and {len(refused) - 1} more: without --strict-sdk each is a warning)" if len(refused) > 1 else ""

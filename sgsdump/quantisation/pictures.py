@@ -8,7 +8,7 @@ levels, and a fixed model of no use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.models.feeds.feeds import PictureFeeds, feed_maker
+from sgsdump.models.feeds.picture import CHANNELS, channel_axis
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.sidecars.input_text import is_input_text
@@ -27,12 +28,25 @@ MOST_LEVELS = 1.0
 
 @dataclass(frozen=True)
 class Picture:
-    """real = (byte - mean) / std, per channel in the model's order. ``nv12``: "RGB" or "BGR", that order, where the
-    board gets the picture as YUV_NV12."""
+    """real = (byte - mean) / std, per channel in the model's order.
+
+    nv12  "RGB" or "BGR", that order, where the board gets the picture as YUV_NV12.
+    axis  of the channels: 1 of N, C, H, W or 3 of N, H, W, C.
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
     nv12: str = ""
+    axis: int = 1
+
+    def along(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
+        """A number for each channel, shaped to spread over the picture's other axes."""
+        return np.asarray(values, np.float64).reshape((1, -1, 1, 1) if self.axis == 1 else (1, 1, 1, -1))
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """The axes of height and width."""
+        return (2, 3) if self.axis == 1 else (1, 2)
 
 
 def pictures_of(model: Model, config: InputConfig, ranges: Container[str]) -> dict[str, Picture]:
@@ -46,9 +60,16 @@ def uint8_inputs(model: Model, config: InputConfig, ranges: Container[str]) -> f
     return frozenset(pictures_of(model, config, ranges)) if config.inputs else None
 
 
+def channels_last(model: Model, config: InputConfig) -> list[str]:
+    """The pictures whose input has the shape N, H, W, C, as TensorFlow's have."""
+    shapes = {spec.name: spec.shape for spec in graph_inputs(model.proto)}
+    pictures = [entry for entry in config.inputs if entry.is_picture and entry.name in shapes]
+    return [e.name for e in pictures if channel_axis(shapes[e.name], CHANNELS[e.training_format]) == 3]
+
+
 def raw_bytes(array: np.ndarray, picture: Picture) -> np.ndarray:
-    """The bytes of a normalised picture [N, C, H, W], as float32: what a fixed model's picture input takes."""
-    mean, std = _channels(picture)
+    """The bytes of a normalised picture, as float32: what a fixed model's picture input takes."""
+    mean, std = picture.along(picture.mean), picture.along(picture.std)
     return np.clip(np.round(array * std + mean), 0, 255).astype(np.float32)
 
 
@@ -128,26 +149,21 @@ def _picture(model: Model, entry: ModelInput) -> Picture:
     alone = shape is not None and shape[1:2] == (1,)
     grey = entry.training_format == "GRAY" or (alone and (entry.training_format, entry.input_format) == ("RGB", "GRAY"))
     channels = 1 if grey else 3
-    if shape is None or len(shape) != 4 or shape[1] not in (None, channels):
+    axis = channel_axis(shape, channels) if shape is not None else None
+    if axis is None:
         way = "RGB with input_formats = GRAY" if alone else "RAWDATA_F32_NHWC"
         raise ConfigError(
             f"input_config: input {entry.name!r} is a {entry.training_format} picture, but the model's input has the "
-            f"shape {list(shape or ())}, not [N, {channels}, H, W]; use {way}"
+            f"shape {list(shape or ())}, not [N, {channels}, H, W] or [N, H, W, {channels}]; use {way}"
         )
     order = slice(None, None, -1) if entry.training_format == "BGR" else slice(channels)
     nv12 = entry.training_format if entry.input_format == "YUV_NV12" and channels == 3 else ""
-    return Picture(entry.mean[order], entry.std[order], nv12)
+    return Picture(entry.mean[order], entry.std[order], nv12, axis)
 
 
 def _difference(name: str, real: np.ndarray, raw: np.ndarray | None, picture: Picture) -> InputDifference:
-    mean, std = _channels(picture)
+    mean, std = picture.along(picture.mean), picture.along(picture.std)
     rounded = raw is None or raw.shape != real.shape
     shown = raw_bytes(real, picture) if rounded else np.asarray(raw, np.float64)
     apart = np.abs((shown - mean) / std - real)
     return InputDifference(name, float(apart.max()), float((apart * std).max()), rounded)
-
-
-def _channels(picture: Picture) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and std, float64 [1, C, 1, 1]."""
-    mean, std = (np.asarray(triple, np.float64).reshape(1, -1, 1, 1) for triple in (picture.mean, picture.std))
-    return mean, std

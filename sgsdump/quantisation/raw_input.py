@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from sgsdump.errors import ConfigError
+from sgsdump.models.feeds.picture import CHANNELS, channel_axis
 from sgsdump.models.model import Model
 from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
 from sgsdump.tensors.sdk_buffers import pad_channels
@@ -45,7 +46,8 @@ def raw_inputs(model: Model, feed: Mapping[str, np.ndarray]) -> Iterator[tuple[s
     for entry in entries:
         array = feed[entry.name]
         scale = _scale(facts, entry.name) if entry.input_format == RAWDATA_S16 else None
-        layers = to_nhwc(array) if array.ndim == 4 else array
+        axis = channel_axis(array.shape, CHANNELS[entry.training_format]) if entry.is_picture else 1
+        layers = to_nhwc(array) if array.ndim == 4 and axis != 3 else array
         yield entry.name, raw_input(layers, entry.input_format, entry.training_format == "BGR", scale)
 
 

@@ -85,6 +85,25 @@ def test_without_one_pictures_are_divided_by_255_and_arrays_taken_as_they_are(pi
     assert not array.is_picture
 
 
+def test_a_picture_with_its_channels_last_is_a_picture(tmp_path: Path, picture: tuple[str]) -> None:
+    last = InputSpec("data", (None, 6, 5, 3), F32)
+    (entry,) = assume_config([last], ["prob"], None, picture).config.inputs
+    assert (entry.training_format, entry.std) == ("RGB", (255.0,) * 3)
+    file = write_preprocess(tmp_path, "    return (x - [123, 117, 104]) / [57, 58, 59] if norm else x\n")
+    (entry,) = assume_config([last], ["prob"], file, picture).config.inputs
+    assert (entry.mean, entry.std) == ((123.0, 117.0, 104.0), (57.0, 58.0, 59.0))
+    assert (
+        not assume_config([InputSpec("data", (1, 6, 5, 7), F32)], ["prob"], None, picture).config.inputs[0].is_picture
+    )
+
+
+def test_an_input_of_bytes_takes_the_picture_as_it_is(picture: tuple[str]) -> None:
+    assumed = assume_config([InputSpec("data", (1, 6, 5, 3), np.dtype(np.uint8))], ["prob"], None, picture)
+    (entry,) = assumed.config.inputs
+    assert entry.is_picture and (entry.mean, entry.std) == ((0.0,) * 3, (1.0,) * 3)
+    assert "uint8" in assumed.sentences[1]
+
+
 def test_its_text_is_read_back_as_it_is(tmp_path: Path, picture: tuple[str]) -> None:
     specs = [InputSpec("state", (1, 7), F32), PICTURE]
     config = assume_config(specs, ["prob", "boxes"], None, ("c.npy", *picture)).config

@@ -1,10 +1,18 @@
 """One picture both ways: as the float model takes it, and as the fixed model makes it of the raw bytes."""
 
 import numpy as np
+import onnxruntime as ort
 import pytest
+from small_nets import conv, model, node, weights
 
 from sgsdump.errors import InputError
+from sgsdump.models.feeds.picture import channel_axis
+from sgsdump.models.graph import Graph
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import conversion_notes, simplify
 from sgsdump.quantisation.pictures import Picture, input_differences
+from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.tensors.types import Range
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (1, 3, 4, 4)).astype(np.float32)
 MEAN = np.array([123.0, 117.0, 104.0], np.float32).reshape(1, 3, 1, 1)
@@ -51,3 +59,38 @@ def test_rounding_is_no_disagreement():
         {"data": (PIXELS * 0.5 - MEAN) / 58}, lambda: between, {"data": Picture((123, 117, 104), (58,) * 3)}
     )
     assert found.agrees and found.levels == pytest.approx(0.5, abs=1e-4)
+
+
+@pytest.mark.parametrize("nv12", [False, True], ids=["RGB", "YUV_NV12"])
+@pytest.mark.parametrize("trained", ["RGB", "BGR"])
+def test_a_picture_with_its_channels_last_gives_the_integers_of_one_with_them_first(trained: str, nv12: bool) -> None:
+    entry = ModelInput("data", trained, "YUV_NV12" if nv12 else trained, (103.5, 116.0, 123.0), (57.0, 58.0, 255.0))
+    config = InputConfig((entry,))
+    rng = np.random.default_rng(3)
+    convolution, constants = conv("c", "data", pads=[1] * 4), weights("c", (4, 3, 3, 3), 1)
+    first = model([convolution, node("Relu", ["c"], "y")], constants, {"data": (1, 3, 6, 10)}, ["y"])
+    turned = [node("Transpose", ["data"], "t", perm=[0, 3, 1, 2]), conv("c", "t", pads=[1] * 4)]
+    last = model([*turned, node("Relu", ["c"], "y")], constants, {"data": (1, 6, 10, 3)}, ["y"])
+    pixels = rng.integers(0, 256, (1, 6, 10, 3)).astype(np.float32)
+    made = {}
+    for name, net, fed in (("first", first, pixels.transpose(0, 3, 1, 2)), ("last", last, pixels)):
+        simple = simplify(net)
+        ranges = {
+            "data": Range.of(-2.2, 2.8),
+            "t": Range.of(-2.2, 2.8),
+            "c": Range.of(-6.0, 5.0),
+            "y": Range.of(0.0, 5.0),
+        }
+        fixed = make_fixed(simple, {n: r for n, r in ranges.items() if n in Graph(simple.proto).shapes}, config)
+        session = ort.InferenceSession(fixed.proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        (made[name],) = session.run(["y"], {"data": np.ascontiguousarray(fed)})
+        refused = conversion_notes(simple, config)
+        assert [("N, H, W, C" in sentence) for sentence in refused] == [True] * (name == "last")
+    assert np.ptp(made["first"]) > 1
+    np.testing.assert_array_equal(made["first"], made["last"])
+
+
+def test_what_a_size_that_is_not_fixed_leaves_open_is_told_by_the_other_axis() -> None:
+    assert channel_axis((1, 3, None, None), 3) == channel_axis((None, None, None, None), 3) == 1
+    assert channel_axis((None, None, None, 3), 3) == channel_axis((1, 20, 3, 3), 3) == 3
+    assert channel_axis((1, 4, 20, 20), 3) is channel_axis((1, 3), 3) is None

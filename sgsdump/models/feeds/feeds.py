@@ -200,9 +200,8 @@ def given_array(array: np.ndarray, spec: InputSpec, raw: bool, what: str) -> np.
 
 def _picture_size(spec: InputSpec, entry: ModelInput) -> tuple[int | None, int | None]:
     """(H, W) of an NCHW input, or of an NHWC one when only its last axis has the picture's channels."""
-    _, second, third, last = spec.shape
-    channels = picture.CHANNELS[entry.training_format]
-    return (second, third) if last == channels != second else (third, last)
+    axis = picture.channel_axis(spec.shape, picture.CHANNELS[entry.training_format])
+    return (spec.shape[1], spec.shape[2]) if axis == 3 else (spec.shape[2], spec.shape[3])
 
 
 def _from_npy(path: Path) -> np.ndarray:

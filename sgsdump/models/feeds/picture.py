@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
@@ -32,6 +32,14 @@ MOST_PIXELS = 1 << 28
 MANY_PIXELS = 1 << 24
 MOST_A_BYTE = 4096  # pixels; a photograph has one or two, a picture of one colour in a PNG some 350
 CHANNELS = {name: len(order) for name, order in ORDER.items()}
+
+
+def channel_axis(shape: Sequence[int | None], channels: int) -> int | None:
+    """The axis of a picture's channels in a model's input (None: a size that is not fixed): 1 for N, C, H, W, 3 for
+    N, H, W, C, as TensorFlow has it; None for a shape that is no picture's of so many channels."""
+    if len(shape) != 4:
+        return None
+    return 1 if shape[1] == channels else 3 if shape[3] == channels else 1 if shape[1] is None else None
 
 
 def prepare(path: Path, entry: ModelInput, size: tuple[int | None, int | None], normalised: bool) -> np.ndarray:

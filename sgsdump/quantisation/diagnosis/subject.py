@@ -26,10 +26,11 @@ from sgsdump.quantisation.quant_file import import_params, read_quant_file
 from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, side_ranges
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput, output_section
+from sgsdump.tensors.dtypes import is_integer
 from sgsdump.tensors.types import Range
 
 PLAIN_STD = 255.0
-_FORMATS = {1: "GRAY", 3: "RGB"}
+_CHANNELS = {"RGB": 3, "GRAY": 1}
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,18 +159,20 @@ def _made_both_ways(specs: Sequence[InputSpec], preprocess: str, run: tuple[str,
 
 
 def _input(spec: InputSpec, file: Path, both: tuple[Feed, Feed | None] | None) -> tuple[ModelInput, str]:
-    channels = spec.shape[1] if len(spec.shape) == 4 else None
-    form = _FORMATS.get(channels or 0)
+    form, axis = _picture_format(spec)
     if form is None or (both is None and file.suffix.lower() == ".npy"):
         return _as_it_is(spec.name), f"input {spec.name!r} is taken as numbers that go in as they are, no picture"
     if both is None:
+        std = 1.0 if is_integer(spec.dtype) else PLAIN_STD
+        made = f"divided by {std:g} (mean 0, std_value {std:g})" if std != 1 else f"of bytes, as its {spec.dtype} says"
+        last = ", its channels last" if axis == 3 else ""
         how = (
-            f"{'an' if form == 'RGB' else 'a'} {form} picture divided by {PLAIN_STD:g} (mean 0, std_value "
-            f"{PLAIN_STD:g}); if it was trained otherwise, every figure here is of another input"
+            f"{'an' if form == 'RGB' else 'a'} {form} picture {made}{last}; if it was trained otherwise, every figure "
+            f"here is of another input"
         )
-        return ModelInput(spec.name, form, form, std=(PLAIN_STD,) * 3), f"input {spec.name!r} is taken as {how}"
+        return ModelInput(spec.name, form, form, std=(std,) * 3), f"input {spec.name!r} is taken as {how}"
     normalised, raw = both
-    fitted = None if raw is None else fit_normalisation(raw[spec.name], normalised[spec.name])
+    fitted = None if raw is None else fit_normalisation(raw[spec.name], normalised[spec.name], axis)
     if fitted is None:
         why = "gives no raw picture (norm=False)" if raw is None else "does more than (picture - mean) / std"
         return _as_it_is(spec.name), (
@@ -180,16 +183,29 @@ def _input(spec: InputSpec, file: Path, both: tuple[Feed, Feed | None] | None) -
     return ModelInput(spec.name, form, form, means, stds), f"input {spec.name!r} has {how}"
 
 
+def _picture_format(spec: InputSpec) -> tuple[str | None, int]:
+    """The picture format that the input's shape is of, and the axis of its channels; None for no picture's."""
+    for form, channels in _CHANNELS.items():
+        if len(spec.shape) == 4 and spec.shape[1] == channels:
+            return form, 1
+    for form, channels in _CHANNELS.items():
+        if len(spec.shape) == 4 and spec.shape[3] == channels:
+            return form, 3
+    return None, 1
+
+
 def _as_it_is(name: str) -> ModelInput:
     return ModelInput(name, "RAWDATA_F32_NHWC", "RAWDATA_F32_NHWC", (), ())
 
 
-def fit_normalisation(raw: np.ndarray, normalised: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Mean and std of each channel [N, C, H, W] by least squares; None where they do not make the one of the other
+def fit_normalisation(
+    raw: np.ndarray, normalised: np.ndarray, axis: int = 1
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Mean and std of each channel (``axis``) by least squares; None where they do not make the one of the other
     within a grey level."""
     means, stds = [], []
-    for channel in range(raw.shape[1]):
-        x, y = (array[:, channel].astype(np.float64).ravel() for array in (raw, normalised))
+    for channel in range(raw.shape[axis]):
+        x, y = (array.take(channel, axis).astype(np.float64).ravel() for array in (raw, normalised))
         spread = x - x.mean()
         slope = float(spread @ y) / (float(spread @ spread) or 1.0)
         if not slope > 0:

@@ -13,7 +13,7 @@ That is parse_net's as16ConvertMartix. Exact: every byte of yuv3, and of six net
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,25 +30,26 @@ BACK = np.array([[0.0, 1613.0, 1024.0], [-192.0, -479.0, 1024.0], [1900.0, 0.0, 
 
 
 def steps(emit: Emitter, name: str, picture: Picture, quant: Quant, lengths: Sequence[int]) -> Unrounded:
-    """Input ``name`` (N, C, H, W, bytes; H and W are ``lengths``) in steps of ``quant``, as they come through NV12."""
+    """Input ``name`` (bytes; ``lengths``: height and width) in steps of ``quant``, as they come through NV12."""
     order = slice(None, None, -1) if picture.nv12 == "BGR" else slice(None)
     colours = emit.cast(name, DOUBLE)
-    u, v = (_halved(emit, _weighted(emit, colours, weights[order]), lengths) for weights in (TO_U, TO_V))
-    y = _clipped(emit, _shifted(emit, _weighted(emit, colours, TO_Y[order]), 512, 1024))
+    size = dict(zip(picture.plane, lengths, strict=True))
+    u, v = (_halved(emit, _weighted(emit, colours, weights[order], picture), size) for weights in (TO_U, TO_V))
+    y = _clipped(emit, _shifted(emit, _weighted(emit, colours, TO_Y[order], picture), 512, 1024))
     mean, std = np.asarray(picture.mean, np.float64), np.asarray(picture.std, np.float64)
     factors = half_up(BACK[order] / (std * quant.scale).reshape(-1, 1))
     middle = 256 + quant.zero_point - mean / (std * quant.scale) - (factors[:, 0] + factors[:, 1]) / 8
     offset = np.maximum(half_up(middle), 0) - 256
     total = ""
     for plane, column in zip((u, v, y), factors.T, strict=True):
-        term = emit.add("Mul", [plane, emit.constant(column.reshape(1, -1, 1, 1))])
+        term = emit.add("Mul", [plane, emit.constant(picture.along(column))])
         total = emit.add("Add", [total, term]) if total else term
-    return Unrounded(_shifted(emit, total, 512, 1024), emit.constant(offset.reshape(1, -1, 1, 1)))
+    return Unrounded(_shifted(emit, total, 512, 1024), emit.constant(picture.along(offset)))
 
 
-def _weighted(emit: Emitter, colours: str, weights: np.ndarray) -> str:
-    product = emit.add("Mul", [colours, emit.constant(weights.astype(np.float64).reshape(1, -1, 1, 1))])
-    return emit.add("ReduceSum", [product, emit.constant(np.array([1], np.int64))], keepdims=1)
+def _weighted(emit: Emitter, colours: str, weights: np.ndarray, picture: Picture) -> str:
+    product = emit.add("Mul", [colours, emit.constant(picture.along(weights))])
+    return emit.add("ReduceSum", [product, emit.constant(np.array([picture.axis], np.int64))], keepdims=1)
 
 
 def _shifted(emit: Emitter, name: str, plus: int, over: int) -> str:
@@ -60,9 +61,10 @@ def _clipped(emit: Emitter, name: str) -> str:
     return emit.add("Clip", [name, emit.constant(np.float64(0)), emit.constant(np.float64(255))])
 
 
-def _halved(emit: Emitter, plane: str, lengths: Sequence[int]) -> str:
-    """The mean of each 2 x 2 values, for all four of them; the last row and column stand twice where they are alone."""
-    for axis, length in zip((2, 3), lengths, strict=True):
+def _halved(emit: Emitter, plane: str, lengths: Mapping[int, int]) -> str:
+    """The mean of each 2 x 2 values, for all four of them (``lengths`` by axis); the last row and column stand twice
+    where they are alone."""
+    for axis, length in lengths.items():
         first = np.arange(length) // 2 * 2
         pair = [emit.constant(index) for index in (first, np.minimum(first + 1, length - 1))]
         plane = emit.add("Add", [emit.add("Gather", [plane, index], axis=axis) for index in pair])

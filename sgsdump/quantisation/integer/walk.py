@@ -129,7 +129,9 @@ class Walk:
         if picture is None:
             self.values[name] = self._cut(name, quant)
         else:
-            lengths = [length for length in self.graph.shapes.get(name, ())[2:] if length is not None]
+            shape = self.graph.shapes.get(name, ())
+            sizes = [shape[axis] for axis in picture.plane] if len(shape) == 4 else []
+            lengths = [size for size in sizes if size is not None]
             if picture.nv12 and len(lengths) == 2:
                 source = nv12.steps(self.emit, name, picture, quant, lengths)
             else:
@@ -532,12 +534,12 @@ def _ends(graph: Graph, node: NodeProto, last: bool) -> tuple[float, float] | No
 
 
 def steps_of_bytes(emit: Emitter, name: str, picture: Picture, quant: Quant) -> Unrounded:
-    """Input ``name`` (N, C, H, W, bytes) in steps of ``quant``, before the rounding."""
+    """Input ``name`` (bytes) in steps of ``quant``, before the rounding."""
     mean, std = np.asarray(picture.mean, np.float64), np.asarray(picture.std, np.float64)
     gain = np.round(1024 / (std * quant.scale)) / 1024
     offset = half_up(quant.zero_point - mean / (std * quant.scale))
     source = emit.cast(name, DOUBLE)
     if (gain != 1).any() or (offset != 0).any():
-        source = emit.add("Mul", [source, emit.constant(gain.reshape(1, -1, 1, 1))])
-        source = emit.add("Add", [source, emit.constant(offset.reshape(1, -1, 1, 1))])
+        source = emit.add("Mul", [source, emit.constant(picture.along(gain))])
+        source = emit.add("Add", [source, emit.constant(picture.along(offset))])
     return Unrounded(source)

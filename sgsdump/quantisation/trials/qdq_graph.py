@@ -115,8 +115,8 @@ class _Writer:
         offset = np.round(quant.zero_point - mean / (std * quant.scale))
         source = name
         if (gain != 1).any() or (offset != 0).any():
-            factor = self.emit.constant(gain.reshape(1, -1, 1, 1).astype(np.float32), named(name, "gain"))
-            addend = self.emit.constant(offset.reshape(1, -1, 1, 1).astype(np.float32), named(name, "offset"))
+            factor = self.emit.constant(picture.along(gain).astype(np.float32), named(name, "gain"))
+            addend = self.emit.constant(picture.along(offset).astype(np.float32), named(name, "offset"))
             scaled = self.add("Mul", [name, factor], named(name, "scaled"))
             source = self.add("Add", [scaled, addend], named(name, "bytes"))
         self.reads[name] = named(name, "real")
