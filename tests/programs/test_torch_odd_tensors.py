@@ -101,6 +101,25 @@ with torch.no_grad():
     for step in range(3):
         print(net(torch.ones(1, 4, 16, 16)).sum().item())
 """
+NUMBERS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.q, self.out = nn.Linear(4, 12), nn.Linear(4, 4)
+
+    def forward(self, x):
+        q, k, v = self.q(x).chunk(3, -1)
+        weights = (q @ k.transpose(1, 2) / x.shape[-1] ** 0.5).masked_fill(torch.ones(3, 3).tril() == 0, -1e9)
+        return (self.out(weights.softmax(-1) @ v) * 2 - torch.arange(3).float().mean()) ** 2 % 5
+
+net, x = Net().eval(), torch.rand(1, 3, 4)
+with torch.no_grad():
+    traced = torch.jit.trace(net, x, check_trace=False)
+    for made in (torch.jit.freeze(traced), torch.jit.optimize_for_inference(traced)):
+        for step in range(2):
+            print(made(x + step).double().sum().item())
+"""
 ASKS = """
 class Net(nn.Module):
     def __init__(self):
@@ -210,6 +229,12 @@ def test_the_rest_runs_as_before(run, tmp_path, source):
         assert all(line["file"] for line in result.lines(step=1, op="fc.addmm"))
     else:
         assert result.lines(type="aten.equal")
+
+
+def test_a_frozen_trace_whose_numbers_were_tensors_runs_as_alone(run, tmp_path):
+    result = same_as_alone(run, tmp_path, NUMBERS, "tensor")
+    for step in range(4):
+        assert result.lines(step=step, type="aten._softmax", side="out")[-1]["file"]
 
 
 def test_what_the_optimiser_asks_for_itself_is_no_operator_of_the_program(run, tmp_path):

@@ -236,6 +236,7 @@ class Steps:
     def dispatched(self, round, func, types, args, kwargs):
         """One of torch's operators."""
         facts = self.facts.get(func) or self.facts.setdefault(func, Facts(func))
+        args = facts.with_tensors(args)
         if round.quiet:
             return func(*args, **kwargs)
         taking = self.taking

@@ -29,6 +29,7 @@ SKIPPED = {
 }
 SIMPLE = frozenset((bool, int, float, str, type(None)))
 MOST_IN_LIST = 100
+NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
@@ -240,6 +241,7 @@ class Facts:
         if schema is None:  # torch.cond and its like
             self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
             self.arguments, self.out, self.writes = [], set(), []
+            self.tensors = ()
             self.gives = self.resizes = False
             self.scratch = ()
             self.body = _body_of(func)
@@ -250,6 +252,7 @@ class Facts:
         self.gives, self.resizes = self.kind in GIVING, self.kind in RESIZING
         self.scratch = SCRATCH.get(self.kind, ())
         self.arguments = [argument.name for argument in schema.arguments]
+        self.tensors = () if takes_numbers(name) else _tensors_of(schema)
         self.out = {argument.name for argument in schema.arguments if getattr(argument, "is_out", False)}
         self.writes = [
             (index, argument.name)
@@ -270,6 +273,17 @@ class Facts:
         with torch._C._RestorePythonTLSSnapshot():  # type: ignore[attr-defined]
             return self.func._op_dk(COMPOSITE, *args, **kwargs)
 
+    def with_tensors(self, args):
+        """The arguments, each number among them that stands for a tensor a tensor again.
+
+        TorchScript's optimiser makes tensors of numbers, which a dispatch mode is handed as numbers; some operators
+        take these back, others do not.
+        """
+        numbers = [index for index in self.tensors if index < len(args) and type(args[index]) in NUMBERS]
+        if not numbers:
+            return args
+        return tuple(_tensor_of(value) if index in numbers else value for index, value in enumerate(args))
+
     def inputs(self, args, kwargs):
         """The tensors that it reads."""
         if self.out:
@@ -288,6 +302,21 @@ class Facts:
         if kwargs:
             param.update((name, value) for name, value in kwargs.items() if is_simple(value))
         return param
+
+
+def takes_numbers(name):
+    """Whether torch itself takes a Python number for a tensor of this operator."""
+    return getattr(torch._C, "_should_allow_numbers_as_tensors", lambda _: False)(name)
+
+
+def _tensors_of(schema):
+    """Where the arguments stand that are one tensor each."""
+    return tuple(index for index, argument in enumerate(schema.arguments) if str(argument.type) == "Tensor")
+
+
+def _tensor_of(number):
+    """As the dispatcher made it: of 64 bits, on the CPU."""
+    return torch.scalar_tensor(number, dtype=NUMBERS[type(number)])
 
 
 def _is_made_of_others(func, device):
