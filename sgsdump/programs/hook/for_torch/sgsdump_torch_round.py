@@ -241,7 +241,7 @@ class Facts:
         if schema is None:  # torch.cond and its like
             self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
             self.arguments, self.out, self.writes = [], set(), []
-            self.tensors = ()
+            self.tensors: tuple[int, ...] = ()
             self.gives = self.resizes = False
             self.scratch = ()
             self.body = _body_of(func)
