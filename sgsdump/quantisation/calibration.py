@@ -29,7 +29,7 @@ import numpy as np
 from sgsdump.errors import ConfigError, hint
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import ALONE, Workers
-from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.progress import SILENT, Advance, Progress, unwatched
@@ -38,7 +38,7 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.quantisation.quant_plan import Choice, decide
-from sgsdump.quantisation.ranges.measured_ranges import Feed, gather, plain_ranges
+from sgsdump.quantisation.ranges.measured_ranges import Feed, gather, of_masks, plain_ranges
 from sgsdump.quantisation.ranges.range_fit import MIN_MAX, Proposal, proposals
 from sgsdump.quantisation.ranges.statistics import Selection, Statistics, ValueHistogram
 from sgsdump.quantisation.ranges.weight_fit import fit_weight
@@ -270,8 +270,10 @@ class Calibration:
 
     @property
     def seen(self) -> dict[str, Range]:
-        """The range that every tensor's values filled on the pictures, before anything was narrowed."""
-        return {name: Range.of(each.low, each.high) for name, each in self.statistics.whole.items()}
+        """The range that every tensor's values filled on the pictures, before anything was narrowed; where a mask
+        carries them beyond what counts, up to there."""
+        masks = {name: each for name, each in self.ranges.items() if each.uncut is not None}
+        return {name: masks.get(name) or Range.of(*ends) for name, ends in self.statistics.whole.items()}
 
 
 @dataclass(frozen=True)
@@ -347,7 +349,7 @@ def level_named(name: str) -> Level:
 
 def selection(analysis: Analysis, level: Level) -> Selection:
     """The statistics a level needs; those of the side files (tensor_chn, softmax_lut_range) always."""
-    graph, domain = analysis.graph, analysis.domain
+    graph, domain, masks = analysis.graph, analysis.domain, of_masks(analysis.graph)
     narrow = {domain[name] for name in analysis.first_inputs} - analysis.picture_domains
     return Selection(
         histograms=frozenset(n for n in analysis.stored if level.activations and domain[n] in narrow),
@@ -355,7 +357,9 @@ def selection(analysis: Analysis, level: Level) -> Selection:
         if level.weights
         else {},
         channels={n.output[0]: _channel_axis(n.op_type) for n in graph.nodes if is_convolution(graph, n)},
-        softmax={n.input[0]: attribute(n, "axis", -1) for n in graph.nodes if n.op_type == "Softmax"},
+        softmax=masks.softmax,
+        masks=masks.masks,
+        guarded=masks.guarded,
     )
 
 

@@ -8,7 +8,8 @@ They are kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
      "convolutions": {OUTPUT NAME: STORED NAME},
      "biases": {STORED NAME: NAME},
      "operators": [{"in", "out", "inputs", "constants", "outputs"}],
-     "inputs": [the fields of ModelInput], "ranges", "channels": {NAME: [[min …], [max …]]}}
+     "inputs": [the fields of ModelInput], "ranges", "channels": {NAME: [[min …], [max …]]},
+     "decided": {NAME: WHO}, "masks": {NAME: [LOW, HIGH]} (null for an infinite end)}
 
 Models of earlier versions lack ``model_order``, ``convolutions``, ``biases``, ``ranges`` or ``channels``.
 Models are untrusted input: every type is checked.
@@ -19,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -110,7 +111,7 @@ class DumpedOperator:
 class Origin:
     """The origin of a fixed model: the inputs of input_config.ini, and the range of every stored tensor and
     weight, and of convolutions' output channels; ``decided`` by whom or what each tensor has its type (empty in models
-    of earlier versions)."""
+    of earlier versions). A range that was cut for a mask has the ends of the values as ``uncut``."""
 
     inputs: tuple[ModelInput, ...] = ()
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -160,6 +161,11 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
         for key, ranges in (("ranges", facts.origin.ranges), ("channels", facts.origin.channels)):
             document[key] = {name: (r.min.tolist(), r.max.tolist()) for name, r in ranges.items()}
         document["decided"] = dict(facts.origin.decided)
+        masks = {name: r.uncut for name, r in facts.origin.ranges.items() if r.uncut is not None}
+        if masks:  # where it says something, so that earlier versions read most models
+            document["masks"] = {
+                name: [end if math.isfinite(end) else None for end in ends] for name, ends in masks.items()
+            }
     entry = proto.metadata_props.add()
     entry.key, entry.value = METADATA_KEY, json.dumps(document)
 
@@ -199,6 +205,9 @@ def _facts(document: Any) -> FixedFacts:
         raise ValueError(f"version {version!r}, not {VERSION}: made by another version of sgsdump")
     inputs = tuple(_model_input(entry) for entry in _of(list, document.get("inputs", [])))
     ranges, channels = (_each(_range, document.get(key, {})) for key in ("ranges", "channels"))
+    for name, ends in _each(_ends, document.get("masks", {})).items():
+        if name in ranges:
+            ranges[name] = replace(ranges[name], uncut=ends)
     return FixedFacts(
         tensors=_each(_tensor, document["tensors"]),
         weights=_each(_weights, document["weights"]),
@@ -249,6 +258,11 @@ def _range(entry: Any) -> Range:
     if low.size != high.size or not low.size:
         raise ValueError(f"a range of {low.size} minima and {high.size} maxima")
     return Range(low, high)
+
+
+def _ends(entry: Any) -> tuple[float, float]:
+    low, high = _of(list, entry)
+    return -math.inf if low is None else _number(low), math.inf if high is None else _number(high)
 
 
 def _check_constants(facts: FixedFacts, proto: ModelProto) -> None:

@@ -8,7 +8,7 @@ fixed = make_fixed(model, ranges, config)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.integer.walk import write_integers
 from sgsdump.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, as_read, plan
+from sgsdump.quantisation.ranges.masks import EXP_IS_ZERO, softmax_inputs
 from sgsdump.quantisation.ranges.measured_ranges import Feed, measure_ranges
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, with_softmax
 from sgsdump.quantisation.scales import INT16, SOFTMAX_QUANT
@@ -56,18 +57,21 @@ class ClippedRange:
 class FixedModel:
     """``proto`` is ONNX; ``plan`` says what was decided for each tensor and convolution, ``clipped`` which of the
     given ranges it does not hold, ``approximate`` which outputs no rule of the hardware computes, and what does,
-    ``misread`` by which factor what reads a Softmax takes its values for another."""
+    ``misread`` by which factor what reads a Softmax takes its values for another, ``masks`` the ranges that were cut,
+    ``coarse`` the steps of a Softmax's input that are too large to tell its values apart."""
 
     proto: ModelProto
     plan: QuantPlan
     clipped: tuple[ClippedRange, ...] = ()
     approximate: Mapping[str, str] = field(default_factory=dict)
     misread: Mapping[str, float] = field(default_factory=dict)
+    masks: Mapping[str, Range] = field(default_factory=dict)
+    coarse: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence for each kind of operator that has no rule of the hardware, with what computes it instead, and for
-        each Softmax whose readers take its values for others."""
+        """A sentence for each kind of operator that has no rule of the hardware, with what computes it instead, for
+        each Softmax whose readers take its values for others, and for masks."""
         outputs: dict[str, tuple[str, ...]] = {}
         for name, instead in self.approximate.items():
             outputs[instead] = (*outputs.get(instead, ()), name)
@@ -78,7 +82,30 @@ class FixedModel:
                 f"fixed model: it puts out steps of 1/32768, and they are read as steps of its range"
                 for name, factor in self.misread.items()
             ),
+            *mask_notes(self.masks),
+            *(
+                f"the range of {name}, which a Softmax reads, gives it steps of {step:.3g}, in which values become "
+                f"equal that differ by less; leave it out of the ranges that you give, and calibration finds one"
+                for name, step in self.coarse.items()
+            ),
         )
+
+
+def mask_notes(ranges: Mapping[str, Range]) -> tuple[str, ...]:
+    """A sentence on the ranges that were cut for a mask, if there are any."""
+    cut = {name: measured for name, measured in ranges.items() if measured.uncut is not None}
+    sides = (
+        ("down", [(name, r.low, r.uncut[0]) for name, r in cut.items() if r.uncut and r.uncut[0] < r.low], min),
+        ("up", [(name, r.high, r.uncut[1]) for name, r in cut.items() if r.uncut and r.uncut[1] > r.high], max),
+    )
+    return tuple(
+        f"the values of {listed([name for name, *_ in ends], 3)} go {where} to "
+        f"{furthest(seen for *_, seen in ends):.3g}, as a mask does; their ranges end at "
+        f"{furthest(end for _, end, _ in ends):.3g} at the furthest: "
+        f"what lies {EXP_IS_ZERO:g} below the largest value of its row is 0 after the Softmax"
+        for where, ends, furthest in sides
+        if ends
+    )
 
 
 def make_fixed(
@@ -111,16 +138,35 @@ def make_fixed(
     integer = frozenset(output.name for output in config.outputs if not output.dequantised)
     origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)), side.channels, decided.decided)
     written = write_integers(proto, decided, ranges, pictures, integer, origin)
-    misread = _misread(Graph(proto), decided)
-    return FixedModel(written.proto, decided, clipped_ranges(decided, ranges), written.approximate, misread)
+    graph = Graph(proto)
+    return FixedModel(
+        written.proto,
+        decided,
+        clipped_ranges(decided, ranges),
+        written.approximate,
+        _misread(graph, decided, written.in_float),
+        {name: measured for name, measured in ranges.items() if measured.uncut is not None},
+        _coarse(graph, decided),
+    )
 
 
-def _misread(graph: Graph, decided: QuantPlan) -> dict[str, float]:
-    """By Softmax that others read: the scale that they take it for, over its own, where they differ visibly."""
+def _coarse(graph: Graph, decided: QuantPlan) -> dict[str, float]:
+    """By Softmax's input its step, where neighbouring values are visibly different after the exponential."""
+    steps = {name: decided.tensors[name].scale for name in softmax_inputs(graph) if name in decided.tensors}
+    return {name: float(step) for name, step in steps.items() if float(step) > VISIBLE}
+
+
+def _misread(graph: Graph, decided: QuantPlan, in_float: Collection[str]) -> dict[str, float]:
+    """By Softmax that others read as integers: the scale that they take it for, over its own, where they differ
+    visibly. ``in_float``: outputs that are computed of real values."""
     ratios = {
         name: float(as_read(decided, name).scale) / float(quant.scale)
         for name, quant in decided.tensors.items()
-        if quant == SOFTMAX_QUANT and graph.consumers.get(name)
+        if quant == SOFTMAX_QUANT
+        and any(
+            reader.output[0] in decided.tensors and reader.output[0] not in in_float
+            for reader in graph.consumers.get(name, ())
+        )
     }
     return {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > VISIBLE}
 

@@ -75,12 +75,14 @@ class Range:
     """``min`` and ``max``: float64 arrays of one value per tensor or C per channel; ``bit``: 8, 16 … or None.
 
     ``wide``: what holds instead where the tensor is stored with 16 bits, whose steps are fine enough to clip nothing.
+    ``uncut``: of a range that was cut, because a mask carries values beyond what counts, their ends.
     """
 
     min: np.ndarray
     max: np.ndarray
     bit: int | None = None
     wide: Range | None = None
+    uncut: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, low: float, high: float, bit: int | None = None) -> Range:

@@ -198,13 +198,14 @@ def refuse(*_):
 
 def plain(seen):
     """Everything that is kept, down to bytes."""
-    whole, histograms, moments, channels, below = vars(seen.statistics).values()
+    whole, histograms, moments, channels, below, tops = vars(seen.statistics).values()
     return (
         whole,
         {name: (h.exponent, h.counts.tobytes(), h.zeros) for name, h in histograms.items()},
         {name: (m.sums.tobytes(), m.squares.tobytes(), m.count) for name, m in moments.items()},
         {name: (ends.low.tobytes(), ends.high.tobytes()) for name, ends in channels.items()},
         below,
+        tops,
     )
 
 

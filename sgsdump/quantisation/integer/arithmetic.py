@@ -159,7 +159,8 @@ def add_to(emit: Emitter, value: Integers, addend: np.ndarray, output: Quant) ->
     multiplier = float(half_up(ratio * 2.0**n)) * 2.0 ** (1 - n)
     doubled = emit.add("Mul", [centred(emit, value), emit.constant(np.float64(multiplier))])
     whole = emit.add("Floor", [emit.add("Add", [doubled, emit.constant(np.float64(0.5))])])
-    addend = half_away(2 * (np.asarray(addend, np.float32) / np.float32(output.scale)).astype(np.float64))
+    with np.errstate(over="ignore"):  # the lowest float and infinity, as masks hold: the sum saturates
+        addend = half_away(2 * (np.asarray(addend, np.float32) / np.float32(output.scale)).astype(np.float64))
     total = emit.add("Add", [whole, emit.constant(addend)])
     return Unrounded(emit.add("Mul", [total, emit.constant(np.float64(0.5))]), output.zero_point)
 

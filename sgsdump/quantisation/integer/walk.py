@@ -73,10 +73,12 @@ ANY_TYPE = REARRANGING | {"Concat", "Slice", "Gather"}
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """``approximate``: an operator's output -> what is done in place of a rule of the hardware."""
+    """``approximate``: an operator's output -> what is done in place of a rule of the hardware; ``in_float``: the
+    outputs that are computed of real values."""
 
     proto: ModelProto
     approximate: Mapping[str, str]
+    in_float: frozenset[str]
 
 
 def write_integers(
@@ -103,7 +105,7 @@ def write_integers(
     walk.outputs(keep_integer)
     result = walk.emit.assemble(proto, plan.tensors, keep_integer)
     write_facts(walk.facts(pictures, origin, {tensor.name for tensor in result.graph.initializer}), result)
-    return Written(result, walk.approximate)
+    return Written(result, walk.approximate, frozenset(walk.in_float))
 
 
 @dataclass(eq=False)
@@ -120,6 +122,7 @@ class Walk:
     values: dict[str, Integers] = field(default_factory=dict)
     reals: dict[str, str] = field(default_factory=dict)
     approximate: dict[str, str] = field(default_factory=dict)
+    in_float: set[str] = field(default_factory=set)
     convolutions: dict[str, StoredConvolution] = field(default_factory=dict)
 
     def input(self, name: str, picture: Picture | None) -> None:
@@ -410,7 +413,7 @@ class Walk:
         """A node's inputs as integers, without the ``constant`` that is spread over them; None when one cannot be had.
         Other constants get the scale of their own range."""
         names = [name for name in node.input if name and name != constant][: rule.operands if rule else 1]
-        if rule and any(self._is_infinite(name) for name in (*names, constant or "")):
+        if rule and any(self._is_infinite(node, name) for name in (*names, constant or "")):
             return None
         operands = []
         for name in names:
@@ -430,9 +433,12 @@ class Walk:
     def _is_float(self, constant: str) -> bool:
         return self.graph.value(constant).dtype.kind == "f"
 
-    def _is_infinite(self, name: str) -> bool:
+    def _is_infinite(self, node: NodeProto, name: str) -> bool:
+        """Whether a constant holds infinity and no sum saturates: the mask of a Softmax, which has a range, may."""
         constant = name in self.graph.constants and self._is_float(name)
-        return constant and not np.isfinite(self.graph.value(name)).all()
+        if not constant or (name in self.ranges and node.op_type in ("Add", "Sub")):
+            return False
+        return not np.isfinite(self.graph.value(name)).all()
 
     def _constant(self, name: str) -> Integers:
         values = self.graph.value(name).astype(np.float64)
@@ -457,6 +463,7 @@ class Walk:
     def _in_float(self, node: NodeProto, quant: Quant, name: str) -> Unrounded:
         """The node computed from the real values, in steps of its output."""
         self.approximate[name] = f"{node.op_type}: computed in float32"
+        self.in_float.add(name)
         computed = self.emit.fresh("float")
         self._plain(node, {node.output[0]: computed})
         return self._nearest(computed, quant)

@@ -28,6 +28,16 @@ from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.analysis import is_convolution, operators
 from sgsdump.quantisation.float_model import deployed, serialise
+from sgsdump.quantisation.ranges.masks import (
+    BEYOND,
+    EXP_IS_ZERO,
+    MARGIN,
+    MASKED,
+    cut,
+    guarded,
+    masking,
+    softmax_inputs,
+)
 from sgsdump.quantisation.ranges.statistics import (
     PLAIN,
     Extremes,
@@ -50,7 +60,13 @@ Feed = tuple[str, Mapping[str, np.ndarray]]
 
 def measure_ranges(model: Model, feeds: Iterable[Feed], fuse: bool = True) -> dict[str, Range]:
     """Running min and max over all feeds (level L1); see ``gather`` and ``plain_ranges``."""
-    return plain_ranges(model, gather(model, feeds), Graph(deployed(model)))
+    graph = Graph(deployed(model))
+    return plain_ranges(model, gather(model, feeds, of_masks(graph)), graph)
+
+
+def of_masks(graph: Graph) -> Selection:
+    """What has to be seen of a model's masks, beside the ends of its tensors."""
+    return Selection(softmax=softmax_inputs(graph), masks=masking(graph), guarded=guarded(graph))
 
 
 def gather(
@@ -67,7 +83,8 @@ def gather(
     workers    the result is bit-identical with any of them. This process alone runs a picture on every core. Processes
                are sent file names, a cluster is sent the arrays, so that its machines need no files.
     progress   counts the feeds, and says when a worker was lost.
-    Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range).
+    Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range), but for those
+               that ``selection`` allows them.
     """
     if workers.scheduler is not None:
         parts = run_tasks(_see_feed, (serialise(model.proto), model.path, selection), feeds, workers, progress)
@@ -84,23 +101,29 @@ def gather(
     if observation is None:
         raise InputError("there is no picture to calibrate with")
     statistics = observation.statistics
-    return replace(statistics, whole=with_followers(Graph(model.proto), statistics.whole))
+    whole = with_followers(Graph(model.proto), statistics.whole)
+    # NaN that is taken out again is of rows that are masked wholly; the others' are shares of 1.
+    whole |= {name: Extremes(0.0, 1.0) for name in selection.guarded if name in whole and np.isnan(whole[name].low)}
+    return replace(statistics, whole=whole)
 
 
 def plain_ranges(model: Model, statistics: Statistics, deployed_graph: Graph | None = None) -> dict[str, Range]:
     """Min and max of every float tensor, in graph order, and of the constants as the fixed model stores them, those of
-    the deployed model (``deployed_graph`` where it is at hand). A constant that holds infinity, as masks and limits do,
-    has no range; the weights of a convolution must have one."""
+    the deployed model (``deployed_graph`` where it is at hand). Where a mask carries values far below what counts, the
+    ranges are cut (``masks``). A constant that holds infinity and is no mask has no range; the weights of a convolution
+    must have one."""
     deployed_graph = deployed_graph or Graph(deployed(model))
-    constants = Collector(PLAIN, "the model's deployed_graph weights")
+    masks = masking(deployed_graph)
+    constants = Collector(Selection(masks=masks), "the model's weights")
     weights = {node.input[1] for node in deployed_graph.nodes if is_convolution(deployed_graph, node)}
     for name in deployed_graph.constants:
         values = deployed_graph.value(name)
-        if name in weights or values.dtype.kind != "f" or not np.isinf(values).any():
+        if name in weights or values.dtype.kind != "f" or name in masks or not np.isinf(values).any():
             constants.see(name, values)
     extremes = {**statistics.whole, **constants.seen.ends.whole}
     order = dict.fromkeys([*_graph_order(Graph(model.proto)), *deployed_graph.constants])
-    return {name: Range.of(extremes[name].low, extremes[name].high) for name in order if name in extremes}
+    ranges = {name: Range.of(extremes[name].low, extremes[name].high) for name in order if name in extremes}
+    return cut(deployed_graph, ranges, statistics.tops)
 
 
 def followed(graph: Graph) -> dict[str, str]:
@@ -189,6 +212,7 @@ class Observation:
     histograms: dict[str, ValueHistogram]
     moments: dict[str, Moments]
     below: dict[str, Extremes]
+    tops: dict[str, Extremes]
 
     def merged(self, other: Observation) -> Observation:
         """Both together. Raises InputError for a tensor whose number of channels changes with the picture."""
@@ -197,11 +221,12 @@ class Observation:
             _both(self.histograms, other.histograms),
             _both(self.moments, other.moments),
             _both(self.below, other.below),
+            _both(self.tops, other.tops),
         )
 
     @property
     def statistics(self) -> Statistics:
-        return Statistics(self.ends.whole, self.histograms, self.moments, self.ends.channels, self.below)
+        return Statistics(self.ends.whole, self.histograms, self.moments, self.ends.channels, self.below, self.tops)
 
 
 class Collector:
@@ -236,7 +261,7 @@ class Collector:
         tables = [_table(self._wanted, name, array) for name, array in waiting]
         rows = tuple(_rows(self._wanted, *each, table) for each, table in zip(waiting, tables))
         ends = RowExtremes(rows, *extremes(tables))
-        _check(ends, self._label)
+        _check(ends, self._wanted, self._label)
         self._ends = self._ends.followed_by(ends)
         for name, array in waiting:
             self._closer.look(name, array)
@@ -268,7 +293,7 @@ class PlacedCollector:
             for name, array in self._closer_at[step]:
                 closer.look(name, array)
         ends = RowExtremes(self._rows, *self._watch.ends())
-        _check(ends, label)
+        _check(ends, self._wanted, label)
         return closer.seen(ends)
 
 
@@ -280,6 +305,7 @@ class _Closer:
         self._histograms: dict[str, ValueHistogram] = {}
         self._moments: dict[str, Moments] = {}
         self._below: dict[str, Extremes] = {}
+        self._tops: dict[str, Extremes] = {}
 
     def look(self, name: str, array: np.ndarray) -> None:
         selection = self._wanted
@@ -288,11 +314,22 @@ class _Closer:
         if name in selection.moments:
             self._moments[name] = _moments(array, selection.moments[name])
         if name in selection.softmax:
-            below = array - array.max(axis=selection.softmax[name], keepdims=True)
-            self._below[name] = Extremes(float(below.min()), float(below.max()))
+            self._look_at_rows(name, array, selection.softmax[name])
+
+    def _look_at_rows(self, name: str, array: np.ndarray, axis: int) -> None:
+        """A Softmax's input. Rows that are masked wholly do not count; nor does, in what lies below, a mask."""
+        tops = array.max(axis=axis, keepdims=True)
+        with np.errstate(invalid="ignore"):
+            kept = (tops >= max(tops.max(), 0) - MASKED) & np.isfinite(tops)
+            below = (array - tops)[np.broadcast_to(kept, array.shape)]
+        if not below.size:
+            return
+        low = float(below.min())
+        self._below[name] = Extremes(low if low >= -EXP_IS_ZERO - BEYOND else -EXP_IS_ZERO - MARGIN, float(below.max()))
+        self._tops[name] = Extremes(float(tops[kept].min()), float(tops[kept].max()))
 
     def seen(self, ends: RowExtremes) -> Observation:
-        return Observation(ends, self._histograms, self._moments, self._below)
+        return Observation(ends, self._histograms, self._moments, self._below, self._tops)
 
 
 def _is_looked_at(array: np.ndarray) -> bool:
@@ -314,8 +351,14 @@ def _rows(selection: Selection, name: str, array: np.ndarray, table: np.ndarray)
     return Rows(name, len(table), 0 if axis is None else array.shape[axis])
 
 
-def _check(ends: RowExtremes, label: str) -> None:
+def _check(ends: RowExtremes, selection: Selection, label: str) -> None:
     odd = ~(np.isfinite(ends.low) & np.isfinite(ends.high))
+    for row in np.flatnonzero(odd):
+        name = ends.tensor_at(int(row))
+        if np.isnan(ends.low[row]):
+            odd[row] = name not in selection.guarded
+        elif name in selection.masks:
+            odd[row] = False
     if odd.any():
         raise InputError(
             f"tensor {ends.tensor_at(int(odd.argmax()))!r} holds NaN or infinity on {label}, so it has no range; dump "

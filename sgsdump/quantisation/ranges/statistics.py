@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -36,13 +36,17 @@ class Selection:
     histograms  tensors whose values are counted.
     moments     inputs of convolutions -> the axis of their channels: mean and energy per channel.
     channels    outputs of convolutions -> the axis of their channels: minimum and maximum per channel.
-    softmax     inputs of softmaxes -> its axis: how far below their maximum values lie.
+    softmax     inputs of softmaxes -> its axis: how far below their maximum values lie, and these maxima.
+    masks       tensors that may hold infinity: masks on their way to a Softmax.
+    guarded     tensors that may hold NaN, which is taken out after them.
     """
 
     histograms: frozenset[str] = frozenset()
     moments: Mapping[str, int] = field(default_factory=dict)
     channels: Mapping[str, int] = field(default_factory=dict)
     softmax: Mapping[str, int] = field(default_factory=dict)
+    masks: frozenset[str] = frozenset()
+    guarded: frozenset[str] = frozenset()
 
     @property
     def names(self) -> set[str]:
@@ -152,14 +156,15 @@ class ChannelExtremes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Statistics by tensor name; all but ``whole`` hold what ``Wanted`` names. ``below``: x - max(x) of a
-    softmax's input x."""
+    """Statistics by tensor name; all but ``whole`` hold what ``Selection`` names. ``below``: x - max(x) of a
+    softmax's input x, ``tops``: max(x), of the rows that a mask leaves something of."""
 
     whole: dict[str, Extremes]
     histograms: dict[str, ValueHistogram]
     moments: dict[str, Moments]
     channels: dict[str, ChannelExtremes]
     below: dict[str, Extremes]
+    tops: dict[str, Extremes] = field(default_factory=dict)
 
 
 class Rows(NamedTuple):
@@ -261,7 +266,10 @@ def updated(side: SideRanges, other: SideRanges) -> SideRanges:
 def with_softmax(ranges: Mapping[str, Range], softmax: Mapping[str, Range]) -> dict[str, Range]:
     """The ranges, those of softmaxes' inputs wide enough for what their exponential is taken of."""
     return {
-        name: Range.of(min(measured.low, softmax[name].low), max(measured.high, softmax[name].high))
+        name: replace(
+            Range.of(min(measured.low, softmax[name].low), max(measured.high, softmax[name].high)),
+            uncut=measured.uncut,
+        )
         if name in softmax
         else measured
         for name, measured in ranges.items()
