@@ -29,6 +29,7 @@ LIBRARIES_AT_HOME = {
     "onnxruntime": ("executors",),
     "distributed": ("executors",),
     "openvino": ("executors",),
+    "ai_edge_litert": ("executors",),
     "tvm": ("executors",),
     "yaml": ("files",),
     "torch": ("msit", "torchair", "programs"),

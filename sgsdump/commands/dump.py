@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 from sgsdump.commands.options import Source, add_feeds, add_model, add_provider, record
 from sgsdump.commands.terminal import print_cut
 from sgsdump.files.names import named, output_paths
+from sgsdump.tensors.types import NCHW
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,11 +88,13 @@ class ModelFacts:
     slots    which output of its node it is; 0 when it is not in it.
     quants   the scale that a quantised model has for it.
     dynamic  the names of its scale and zero point, where the model finds these as it runs.
+    layout   the order of the axes of 4-D tensors, of all of them.
     """
 
     slots: Mapping[str, int] = field(default_factory=dict)
     quants: Mapping[str, Quant] = field(default_factory=dict)
     dynamic: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    layout: str = NCHW
 
 
 @dataclass
@@ -133,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
     options = record(Options, args)
     config = input_config.read(options.input_config) if options.input_config else None
     text = options.dump_bin == "False"
-    model = open_model(options.model, options.weight_file, in_place=True)
+    model = open_model(options.model, options.weight_file, in_place=True, native=True)
     _print_note(model, options)
     caffe = model.blobs is not None
     output = options.output or (CAFFE_OUTPUT if caffe else DEFAULT_OUTPUT).with_suffix(".txt" if text else ".bin")
@@ -168,20 +171,20 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
     """
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.graph_file import save_graph
-    from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+    from sgsdump.executors.table import open_runner
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.files.escaping import for_terminal
     from sgsdump.models.quantised_model import dynamic_of, graph_for_dump, quants_of
 
     several, runs = _runs(model, source, output)
-    model_graph = graph_for_dump(model.proto) if form.keeps_graph else b""
-    runner = SegmentRunner(model, keep_sessions=several, provider=provider)
+    model_graph = graph_for_dump(model) if form.keeps_graph else b""
+    runner = open_runner(model, keep_sessions=several, provider=provider)
     graph = model.proto.graph
     # The SDK's scripts call every tensor output 0; where their order is asked for, so is that.
     slots: dict[str, int] = {}
     if not (form.own_outputs_first or form.caffe):
         slots = {name: slot for node in graph.node for slot, name in enumerate(node.output) if name}
-    facts = ModelFacts(slots, quants_of(model.proto), dynamic_of(model.proto))
+    facts = ModelFacts(slots, quants_of(model), dynamic_of(model.proto), model.layout)
     shown = model.blobs | model.overwritten if model.blobs and form.every_layer else model.blobs
     for target, label, feed in runs:
         if output.parent == DEFAULT_OUTPUT.parent:
@@ -229,7 +232,7 @@ def _write_run(
 
     caffe, summary = form.caffe, Summary()
     fed = [Layer(name, name, "", array) for name, array in feed.items()]
-    inputs = list(_records(fed[:1] if caffe else fed, ModelFacts(), Summary()))
+    inputs = list(_records(fed[:1] if caffe else fed, ModelFacts(layout=facts.layout), Summary()))
     if caffe:
         # Caffe's nodes have no names of their own, and its further inputs are blobs like any other.
         layers = (replace(layer, node=layer.name) for layer in chain(fed[1:], layers))
@@ -250,10 +253,9 @@ def _records(layers: Iterable[Layer], facts: ModelFacts, summary: Summary) -> It
     from sgsdump.dumps.dump import Record
     from sgsdump.dumps.formats.sigmastar.record_header import word_of
     from sgsdump.tensors.tensor import Tensor
-    from sgsdump.tensors.types import NCHW
 
     for index, layer in enumerate(_with_found_scales(layers, facts.dynamic)):
-        layout = NCHW if layer.array.ndim == 4 else None
+        layout = facts.layout if layer.array.ndim == 4 else None
         quant = facts.quants.get(layer.name)
         tensor = Tensor.of(layer.name, layer.array, layout=layout, quant=quant, op_type=layer.op_type)
         if quant is not None and (quant.dtype is None or word_of(quant.dtype) is None):

@@ -124,13 +124,15 @@ def _add_selection(sub: argparse.ArgumentParser, kind: str) -> None:
 def _executors() -> str:
     from sgsdump.executors.table import executors
 
-    return f"{', '.join(executors())} (default: %(default)s); a package may bring more"
+    return (
+        f"{', '.join(executors())} (default: ort); a package may bring more; a TFLite or OpenVINO model runs by its own"
+    )
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("model and executor")
     add_model(run)
-    run.add_argument("-f", "--executor", action=Listing, of=_executors, default="ort")
+    run.add_argument("-f", "--executor", action=Listing, of=_executors)
     run.add_argument(
         "--mode",
         choices=["fast", "isolated"],

@@ -67,7 +67,7 @@ class OpenvinoExecutor(Executor):
 
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
         self._request.infer({index: self._tensor(feed[name]) for index, name in enumerate(self._inputs)})
-        return [_array(name, self._request.get_output_tensor(self._index[name])) for name in output_names]
+        return [array_of(name, self._request.get_output_tensor(self._index[name])) for name in output_names]
 
     def on_release(self) -> None:
         self._request = None
@@ -130,7 +130,7 @@ def _input_names(model: ModelProto, ports: Sequence[Collection[str]]) -> list[st
     return [name or renamed.pop(0) for name in names]
 
 
-def _array(name: str, tensor: Any) -> np.ndarray:
+def array_of(name: str, tensor: Any) -> np.ndarray:
     """A copy: the tensor's memory is filled anew by the next run."""
     word = tensor.element_type.get_type_name()
     shape = tuple(tensor.shape)

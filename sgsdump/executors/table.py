@@ -11,6 +11,8 @@ from sgsdump.registry import Registry
 
 if TYPE_CHECKING:
     from sgsdump.executors.base import Configs, Executor
+    from sgsdump.executors.runner import Runner
+    from sgsdump.models.model import Model
 
 
 def executors() -> Registry:
@@ -42,3 +44,22 @@ def open_executor(name: str, configs: Configs | None = None) -> Executor:
         raise ConfigError(f"the executor {name} is a {type(executor).__name__}, not an sgsdump.executors.base.Executor")
     executor.init(configs)
     return executor
+
+
+def open_runner(
+    model: Model, *, keep_sessions: bool = False, keep_going: bool = False, provider: str = "CPU"
+) -> Runner:
+    """The runner that gives every tensor of a model: of one that only its own framework runs by that, else by
+    onnxruntime's segments, whose options these are.
+
+    Raises ConfigError for a provider that the framework does not have, and what the runners raise.
+    """
+    if model.native is None:
+        from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+
+        return SegmentRunner(model, keep_sessions=keep_sessions, keep_going=keep_going, provider=provider)
+    from sgsdump.executors.native.runner import NativeRunner
+
+    if provider != "CPU":
+        raise ConfigError(f"{model.path} runs on the CPU, by {model.native.kind}; leave --provider out")
+    return NativeRunner(model)

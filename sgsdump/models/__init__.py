@@ -6,6 +6,8 @@ MODELS = Registry(
     "model reader",
     {
         "caffe": "sgsdump.models.caffe:READER",
+        "tflite": "sgsdump.models.tflite:READER",
+        "openvino": "sgsdump.models.openvino_ir:READER",
         "onnx": "sgsdump.models.onnx_file:READER",
     },
 )

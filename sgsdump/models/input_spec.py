@@ -19,7 +19,8 @@ class InputSpec:
 
     shape  None for every size that is not fixed; 4-D is NCHW, or NHWC.
     dtype  numpy's; float32 for bfloat16.
-    also   the model's own dtype where that is bfloat16; such arrays are taken as they are.
+    also   the model's own dtype where that is bfloat16, or that of a quantised input's codes; such arrays are taken as
+           they are.
     """
 
     name: str
@@ -62,6 +63,8 @@ def fit(array: np.ndarray, spec: InputSpec, layout: str, what: str) -> np.ndarra
 
 
 def _cast(array: np.ndarray, spec: InputSpec, what: str) -> np.ndarray:
+    if array.dtype in spec.also:
+        return array
     if is_integer(spec.dtype) and array.size:
         limits = iinfo(spec.dtype)
         rounded = np.rint(array) if array.dtype.kind == "f" else array

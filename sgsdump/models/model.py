@@ -10,8 +10,8 @@ the fixed model: a reader of a report, a range file or a dump needs no prototxt.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,9 @@ from sgsdump.files.bounded_read import open_file
 from sgsdump.models import MODELS
 from sgsdump.models.graph import dtype_of, sizes_of, weight_names
 from sgsdump.models.input_spec import InputSpec
+from sgsdump.tensors.dtypes import dtype_named
 from sgsdump.tensors.stages import KEY, Stage, table_of
+from sgsdump.tensors.types import NCHW, Quant
 
 if TYPE_CHECKING:
     import onnx
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 
 HEAD_BYTES = 4096
+NATIVE = ("tflite", "openvino")
+"""Readers of models that only their own framework runs, which has the same name."""
+CODES = "sgsdump.codes"
+"""Key of an input's metadata: it is declared as the float32 that it means, and takes codes of this type too."""
 _NO_TENSORS = {
     "sequence_type": "a sequence",
     "optional_type": "an optional value",
@@ -56,6 +62,26 @@ class PostProcessingCut:
 
 
 @dataclass(frozen=True, eq=False)
+class Native:
+    """What is known of a model that only its own framework runs, from its file; its ``proto`` is the graph alone.
+
+    runtime  who runs it, a name in ``executors.native.RUNTIMES``.
+    kind     what it is called in messages.
+    layout   the order of the axes of its 4-D tensors.
+    quants   how its quantised tensors are dequantised, by name, constants among them.
+    keys     how the runtime finds a tensor, by name.
+    unseen   by name what no run gives, and why.
+    """
+
+    runtime: str
+    kind: str
+    layout: str
+    quants: Mapping[str, Quant]
+    keys: Mapping[str, tuple[str | int, ...]]
+    unseen: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
 class Model:
     """A model in memory.
 
@@ -67,6 +93,7 @@ class Model:
     cut      the post-processing that the framework's file has and this has not.
     repeated_layers  names that several layers of the framework's file have.
     converter  what the SDK's converter refuses and changes of it, where that was looked at.
+    native   of a model that only its own framework runs.
     """
 
     proto: onnx.ModelProto
@@ -77,6 +104,12 @@ class Model:
     cut: PostProcessingCut | None = None
     repeated_layers: tuple[str, ...] = ()
     converter: ConverterFacts | None = None
+    native: Native | None = None
+
+    @property
+    def layout(self) -> str:
+        """The order of the axes of its 4-D tensors."""
+        return self.native.layout if self.native else NCHW
 
 
 @dataclass(frozen=True)
@@ -101,6 +134,7 @@ def open_model(
     weights: str | Path | None = None,
     in_place: bool = False,
     staged_outputs: Sequence[str] | None = None,
+    native: bool = False,
 ) -> Model:
     """Read a model of any known framework, recognised by its content.
 
@@ -109,6 +143,7 @@ def open_model(
               whose file is the model's own.
     staged_outputs  for quantising and simulating: a Caffe model as the SDK's converter has it, with these blobs as
               outputs beside those that nothing reads.
+    native  for callers that run the model by ``executors.native`` where only its own framework can.
 
     Raises ModelError, one line, when the file is missing, empty, damaged or of an unknown kind.
     """
@@ -122,8 +157,21 @@ def open_model(
                 return reader.read(path, Path(weights) if weights else None)
             if weights:
                 raise ModelError(f"{path} holds its own weights; a weight file goes with a Caffe .prototxt only")
-            return ((in_place and reader.read_in_place) or reader.read)(path)
+            model = ((in_place and reader.read_in_place) or reader.read)(path)
+            if model.native and not native:
+                raise ModelError(
+                    f"{path} is a model of {model.native.kind}, which sgsdump dumps and compares as it is but does not "
+                    f"take apart: dump, pipeline, diagnose -m and --fixed take it; for the others convert it to ONNX"
+                )
+            return model
     raise ModelError(f"{path} is not a model of a known framework ({', '.join(MODELS)})")
+
+
+def runtime_of(path: Path) -> str:
+    """The runtime that alone runs a model, "" where any executor may; by the file's first bytes. Raises ModelError."""
+    head = _head(path)
+    reader = next((name for name, reader in MODELS.items() if reader.recognises(path, head)), "")
+    return reader if reader in NATIVE else ""
 
 
 def graph_inputs(proto: onnx.ModelProto) -> tuple[InputSpec, ...]:
@@ -157,6 +205,9 @@ def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
 
         return InputSpec(info.name, shape, np.dtype(np.float32), (np.dtype(ml_dtypes.bfloat16),))
     dtype = dtype_of(tensor.elem_type)
+    codes = next((prop.value for prop in info.metadata_props if prop.key == CODES), "")
+    if codes and dtype == np.float32:
+        return InputSpec(info.name, shape, dtype, (dtype_named(codes),))
     if dtype is None:
         raise ModelError(f"input {info.name!r} of the model has an unknown element type {tensor.elem_type}")
     if dtype.name in ("int2", "uint2"):

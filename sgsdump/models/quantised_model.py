@@ -33,6 +33,8 @@ from sgsdump.tensors.types import Quant
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
 
+    from sgsdump.models.model import Model
+
 UINT8 = np.dtype(np.uint8)
 
 
@@ -227,12 +229,17 @@ def limits(dtype: np.dtype) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def quants_of(proto: ModelProto) -> dict[str, Quant]:
-    """``QuantisedModel.quants``; nothing of a float model, without looking at its weights."""
-    kinds: Iterable[str] = {node.op_type for node in proto.graph.node}
+def quants_of(model: Model) -> dict[str, Quant]:
+    """``QuantisedModel.quants``; nothing of a float model, without looking at its weights. Of a model that only its own
+    framework runs those that its file gives its tensors, inputs among them."""
+    graph = model.proto.graph
+    if model.native is not None:
+        constants = {tensor.name for tensor in graph.initializer}
+        return {name: quant for name, quant in model.native.quants.items() if name not in constants}
+    kinds: Iterable[str] = {node.op_type for node in graph.node}
     if not any(is_edge(kind) or kind in SCALE_SLOTS for kind in kinds):
         return {}
-    return QuantisedModel(proto).quants
+    return QuantisedModel(model.proto).quants
 
 
 def dynamic_of(proto: ModelProto) -> dict[str, tuple[str, str]]:
@@ -240,13 +247,13 @@ def dynamic_of(proto: ModelProto) -> dict[str, tuple[str, str]]:
     return QuantisedGraph(nodes_of(proto)).dynamic
 
 
-def graph_for_dump(proto: ModelProto) -> bytes:
+def graph_for_dump(model: Model) -> bytes:
     """The model without weights, serialised, as it is kept beside a dump (``dumps/graph_file.py``): with the scales of
     its tensors, where it is quantised."""
-    model = without_values(proto)
-    if quants := quants_of(proto):
-        model.metadata_props.add(key=KEY, value=quants_text(quants))
-    data: bytes = model.SerializeToString()
+    proto = without_values(model.proto)
+    if quants := quants_of(model):
+        proto.metadata_props.add(key=KEY, value=quants_text(quants))
+    data: bytes = proto.SerializeToString()
     return data
 
 

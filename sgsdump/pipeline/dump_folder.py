@@ -43,11 +43,20 @@ class DumpFolder:
 
     meta        the JSON's ``meta_info`` without the time.
     graph       the model's graph, serialised, which is kept in the folder (``dumps/graph_file.py``).
+    layout      what a 4-D tensor is noted as.
     not_dumped  by name, what is missing in the folder now.
     """
 
-    def __init__(self, root: Path, meta: Mapping[str, Any], progress: Progress = SILENT, graph: bytes = b""):
+    def __init__(
+        self,
+        root: Path,
+        meta: Mapping[str, Any],
+        progress: Progress = SILENT,
+        graph: bytes = b"",
+        layout: str = NCHW,
+    ):
         self.root = root
+        self._layout = layout
         self._graph = graph
         self.not_dumped: dict[str, NotDumped] = {}
         self._progress = progress
@@ -138,7 +147,7 @@ class DumpFolder:
         file = f"{dump_info.INPUTS}/{dump_info.inputs_file(name)}"
         self._save(file, array)
         self._inputs[name] = InputEntry(
-            name, facts_of(array), value.seed, value.low, value.high, value.use_external, file, _layout(array)
+            name, facts_of(array), value.seed, value.low, value.high, value.use_external, file, self._layout_of(array)
         )
         self._progress.say(f'input "{shown(name)}", shape {list(array.shape)}, dtype {array.dtype}')
 
@@ -148,7 +157,14 @@ class DumpFolder:
         self._save(file, array)
         index, inputs = (None, ()) if output is None else (output.index, output.inputs)
         self._outputs[layer.name, with_index] = OutputEntry(
-            layer.name, facts_of(array), layer.node, layer.op_type, inputs, index, file, _layout(array)
+            layer.name,
+            facts_of(array),
+            layer.node,
+            layer.op_type,
+            inputs,
+            index,
+            file,
+            self._layout_of(array),
         )
         line = f"output {shown(layer.name)}, shape {array.shape}, dtype {array.dtype}"
         self._progress.say(f"topology index {index}, {line}" if with_index and output is not None else line)
@@ -160,6 +176,9 @@ class DumpFolder:
         self._outputs[lost.name, with_index] = OutputEntry(
             lost.name, None, lost.node, lost.op_type, topo_index=index, error=lost.reason, failed=lost.failed
         )
+
+    def _layout_of(self, array: np.ndarray) -> str | None:
+        return self._layout if array.ndim == 4 else None
 
     def _save(self, name: str, array: np.ndarray) -> None:
         path = self._folder / name
@@ -175,11 +194,6 @@ class DumpFolder:
 def is_dump(root: Path) -> bool:
     """Whether a folder holds a dump, or what is left of one."""
     return any((root / part).exists() for part in (dump_info.JSON_NAME, dump_info.INPUTS, dump_info.OUTPUTS))
-
-
-def _layout(array: np.ndarray) -> str | None:
-    """A 4-D tensor is noted as NCHW, ONNX's own layout."""
-    return NCHW if array.ndim == 4 else None
 
 
 def _file(name: str, output: NodeOutput | None, with_index: bool) -> str:

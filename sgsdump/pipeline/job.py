@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from sgsdump.errors import ConfigError, OutputError, hint
 from sgsdump.executors.table import executors, is_plug_in
 from sgsdump.files.atomic_write import check_folder
+from sgsdump.models.model import NATIVE, runtime_of
 from sgsdump.pipeline.compared_files import npy_files
 from sgsdump.pipeline.selection import Position
 from sgsdump.pipeline.steps import FAST, ISOLATED
@@ -28,6 +29,7 @@ MODEL_TYPES = {"float16": "float16", "fp16": "float16", "float32": "float32", "f
 class RunOptions:
     """The model and its executor.
 
+    executor       a name in ``executors()``, or the runtime of a model that only its own framework runs.
     mode           ``fast`` or ``isolated``; None: ``mode_of`` the executor.
     model_type     ``float16`` or ``fp16`` runs a float16 copy of the model.
     option         of the executor, KEY=VALUE each; passed_path is its option ``passes``, provider its ``provider``.
@@ -159,19 +161,46 @@ OPTIONS = ("kind", "output", *(field.name for part in PARTS for field in fields(
 
 
 def job_of(options: Mapping[str, Any]) -> Job:
-    """The job of options by the names that the records here have; those left out or None have their defaults."""
+    """The job of options by the names that the records here have; those left out or None have their defaults: the
+    executor is ort, of a model that only its own framework runs that one. Raises ModelError."""
 
     def part(record: type[Part]) -> Part:
         names = [field.name for field in fields(record)]  # type: ignore[arg-type]
         return record(**{name: options[name] for name in names if options.get(name) is not None})
 
+    if options.get("executor") is None:
+        options = {**options, "executor": runtime_of(options["model"]) or "ort"}
     return Job(options["kind"], options.get("output"), *map(part, PARTS))  # type: ignore[arg-type]
+
+
+def _check_native(job: Job, runtime: str) -> None:
+    """Raises ConfigError for what cannot be asked of a model that only its own framework runs, as a whole."""
+    run, why = job.run, f"{job.run.model} is run by {runtime} alone, as a whole"
+    if run.executor != runtime:
+        raise ConfigError(f"-f {run.executor}: {why}; leave -f out")
+    given = {
+        "--mode isolated": run.mode == ISOLATED,
+        "-mt": run.model_type,
+        "--passed-path": run.passed_path,
+        "--option": run.option,
+        "--provider": run.provider,
+        "--bisect": job.bisection.bisect,
+        "--save-test-case": job.excerpt.test_case,
+    }
+    for option, value in given.items():
+        if value:
+            raise ConfigError(f"{option}: {why}; leave it out")
 
 
 def check(job: Job) -> None:
     """Raises ConfigError or OutputError, before anything runs, for what is wrong with the options themselves."""
     run, inputs, test_case = job.run, job.inputs, job.excerpt.test_case
-    for executor in filter(None, (run.executor, job.bisection.bisect)):
+    runtime = runtime_of(run.model)
+    if runtime:
+        _check_native(job, runtime)
+    for executor in filter(None, ("" if runtime else run.executor, job.bisection.bisect)):
+        if executor in NATIVE and executor not in executors():
+            raise ConfigError(f"the executor {executor} runs models of its own kind alone, and {run.model} is not one")
         if executor not in executors():
             raise ConfigError(f"unknown executor {executor!r}{hint(executor, executors())}")
     if run.model_type and run.model_type not in MODEL_TYPES:

@@ -63,7 +63,8 @@ class Pipeline:
     """A model, an executor and a dump folder.
 
     model               a path, a Model, or a ModelProto.
-    executor            a name in ``executors()``, or an Executor.
+    executor            a name in ``executors()``, or an Executor; of a model that only its own framework runs (TFLite,
+                        OpenVINO) that runs it, whatever is named here.
     dump_info           the folder to write; made when the first tensor is dumped. None: ``EXECUTOR_dump``.
     init_configs, load_model_configs, execute_configs
                         options for the executor's calls.
@@ -95,9 +96,10 @@ class Pipeline:
         configs = ExecutorConfigs(init_configs or {}, load_model_configs or {}, execute_configs or {})
         self.engine = Engine(executor, mode, configs)
         self.model = _model(model)
-        self.folder = Path(dump_info or f"{self.engine.name}_dump")
+        native = self.model.native
+        self.folder = Path(dump_info or f"{native.runtime if native else self.engine.name}_dump")
         self.model_dtype = model_dtype
-        self._executor_class = self.engine.class_name
+        self._executor_class = native.kind if native else self.engine.class_name
         self._progress = progress
         self._extracted = False
         self._marked: tuple[str, ...] | None = None
@@ -236,8 +238,8 @@ class Pipeline:
         keep: bool = True,
     ) -> dict[str, np.ndarray]:
         if self._dump is None:
-            graph = graph_for_dump(self.model.proto)
-            self._dump = DumpFolder(self.folder, self._meta(), self._progress, graph)
+            graph = graph_for_dump(self.model)
+            self._dump = DumpFolder(self.folder, self._meta(), self._progress, graph, self.model.layout)
         return self._dump.write(layers, self._inputs.arrays, indexed, with_index, keep)
 
     def _begin_with(self, inputs: ModelInputs) -> None:
@@ -261,4 +263,6 @@ class Pipeline:
 def _model(model: str | Path | Model | onnx.ModelProto) -> Model:
     if isinstance(model, Model):
         return model
-    return open_model(model) if isinstance(model, str | Path) else Model(inline_functions(model), Path("model.onnx"))
+    if isinstance(model, str | Path):
+        return open_model(model, native=True)
+    return Model(inline_functions(model), Path("model.onnx"))

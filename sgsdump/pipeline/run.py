@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgsdump.errors import ConfigError, hint
-from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import Layer
+from sgsdump.executors.table import open_runner
 from sgsdump.models.graph import infer_types
 from sgsdump.models.input_spec import check_feed
 from sgsdump.models.model import graph_inputs
@@ -68,7 +68,7 @@ def run(
     check_feed(feed, graph_inputs(model.proto))
     inside = {lost.name: lost for lost in inside_nodes(model.proto)}
     selected = _selected(model.proto.graph, names, inside)
-    if engine.executor == "ort" and engine.mode == FAST and engine.configs == ExecutorConfigs():
+    if model.native or (engine.executor == "ort" and engine.mode == FAST and engine.configs == ExecutorConfigs()):
         yield from _by_runner(model, feed, selected, advance)
     else:
         lineage = Lineage(model.proto)
@@ -91,6 +91,9 @@ def run_once(
     Only what the outputs need is run. When that fails they are run again the fast way, so that the node at fault has a
     name and the others are dumped. Raises what ``extract`` and ``run`` raise.
     """
+    if model.native:
+        given = {made.name: made for made in run(model, engine, feed, names)}
+        return [given[name] for name in names]
     part = extract(model.proto, None, names)
     reads = {info.name for info in part.graph.input}
     outputs = list(dict.fromkeys(names))
@@ -171,7 +174,7 @@ def _by_runner(
 
     They are the same segments whatever is selected, so that a tensor has the same values in every dump.
     """
-    runner = SegmentRunner(model, keep_going=True)
+    runner = open_runner(model, keep_going=True)
     nodes = {name: node.name for node in model.proto.graph.node for name in node.output}
     if not selected:
         return
@@ -182,7 +185,7 @@ def _by_runner(
         for skip in [skip for name, skip in runner.skipped.items() if name in missing and name not in reported]:
             reported.add(skip.name)
             missing.discard(skip.name)
-            yield NotDumped(skip.name, nodes[skip.name], skip.op_type, skip.reason, skip.failed)
+            yield NotDumped(skip.name, nodes.get(skip.name, ""), skip.op_type, skip.reason, skip.failed)
 
     for layer in runner.run(feed, selected, advance):
         yield from lost()

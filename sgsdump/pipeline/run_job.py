@@ -43,10 +43,12 @@ def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
     Raises what ``open_model``, the executor's ``init`` and the setting of inputs raise.
     """
     options, seed = job.run, job.inputs.seed
-    with open_executor(options.executor, options.init_configs):
-        pass  # before an older dump is moved aside, it should be known that the new one can begin
+    model = _model(options, job.inputs.shape)
+    if model.native is None:
+        with open_executor(options.executor, options.init_configs):
+            pass  # before an older dump is moved aside, it should be known that the new one can begin
     run = Pipeline(
-        _model(options, job.inputs.shape),
+        model,
         options.executor,
         job.folder,
         options.init_configs,
@@ -134,7 +136,7 @@ def whole_run(job: Job, run: Pipeline, progress: Progress = SILENT) -> WholeRun 
     from sgsdump.pipeline.whole_run import check_whole
 
     outputs = {info.name for info in run.model.proto.graph.output} & set(run.get_node_output_names())
-    if run.failures or not run.written.is_dir() or not outputs or job.kind in ("once", "list"):
+    if run.model.native or run.failures or not run.written.is_dir() or not outputs or job.kind in ("once", "list"):
         return None
 
     def checked(folder: Path) -> WholeRun | None:
@@ -163,7 +165,7 @@ def with_own_errors(
     reference = options.golden_dir or options.compare_dir
     assert reference is not None
     compared = [row for row in comparison.rows if not row.reason]
-    if not options.judge or not (fused or any(not row.passes for row in compared)):
+    if run.model.native or not options.judge or not (fused or any(not row.passes for row in compared)):
         return comparison
     names = {row.name for row in compared}
     ours = recorded(job.folder)
@@ -271,7 +273,7 @@ def _input_names(run: Pipeline) -> list[str]:
 
 
 def _model(options: RunOptions, shape_words: Sequence[str]) -> Model:
-    model = open_model(options.model, options.weight_file)
+    model = open_model(options.model, options.weight_file, native=True)
     fixed = shapes(shape_words)
     if fixed:
         model = replace(model, proto=fix_shapes(model.proto, fixed))

@@ -15,6 +15,7 @@ from types import ModuleType
 import numpy as np
 import onnx
 import pytest
+import tflite_models
 from in_process import script
 from PIL import Image
 from small_nets import node, residual_net
@@ -232,7 +233,9 @@ def test_tflite_dump_data(work: Path, shared: Path) -> None:
 
 
 def test_tflite_dump_data_without_litert(work: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="the model of the test is written by the extra tflite")
     (work / "ai_edge_litert.py").write_text("raise ImportError('absent')")
+    (work / "m.tflite").write_bytes(tflite_models.float_model())
     said = fails(work, "tflite_dump_data.py", "-m", "m.tflite", "-i", "img.bmp", env={"PYTHONPATH": str(work)})
     assert "pip install 'sgsdump[tflite]'" in said
 

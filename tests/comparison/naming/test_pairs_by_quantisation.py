@@ -14,6 +14,7 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 from sgsdump import Dump, Record, Tensor, compare, open_dump
 from sgsdump.cli import main
 from sgsdump.comparison.naming.pairs_by_quantisation import HOW, twins_of
+from sgsdump.models.model import Model
 from sgsdump.models.quantised_model import QuantisedModel, quants_of
 from sgsdump.tensors.types import Quant
 
@@ -146,7 +147,8 @@ def test_scales_of_operators_on_integers_and_of_those_that_move_them():
         node("Reshape", ["y", "shape"], "real"),
     ]
     constants = [numpy_helper.from_array(np.asarray(number), name) for name, number in numbers.items()]
-    quants = quants_of(helper.make_model(helper.make_graph(nodes, "g", [], [], constants)))
+    proto = helper.make_model(helper.make_graph(nodes, "g", [], [], constants))
+    quants = quants_of(Model(proto, Path("g.onnx")))
     assert {name: (q.scale, q.zero_point) for name, q in quants.items()} == {
         "q": (0.5, 3),
         "sum": (0.25, 9),

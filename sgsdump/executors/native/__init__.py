@@ -1,0 +1,11 @@
+"""The runtimes of models that only their own framework runs, by ``Native.runtime``; ``base.py`` is the contract."""
+
+from sgsdump.registry import Registry
+
+RUNTIMES = Registry(
+    "runtime",
+    {
+        "tflite": "sgsdump.executors.native.litert:LiteRt",
+        "openvino": "sgsdump.executors.native.openvino_ir:OpenvinoIr",
+    },
+)

@@ -1,0 +1,265 @@
+"""TensorFlow Lite models (https://ai.google.dev/edge/litert): a FlatBuffer with the operators and their weights.
+
+The graph becomes nodes of the domain ``DOMAIN``, named and typed as in the file, to look at, to choose from and to pair
+by; LiteRT alone runs it, from the file itself (``executors/native``). What constants alone make (float16 weights are
+dequantised so) is a weight like them. A quantised input is declared as float32, the real values; codes of the model's
+own type are taken as they are. Names that are empty or shared are numbered. Source of the fields' and operators'
+numbers: the public schema, tensorflow/lite/schema/schema.fbs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.errors import FormatError, ModelError
+from sgsdump.files.flatbuffer import Buffer, Table, root
+from sgsdump.files.mapped import map_file
+from sgsdump.models.model import CODES, Model, ModelReader, Native
+from sgsdump.tensors.dtypes import dtype_named
+from sgsdump.tensors.types import NHWC, Quant
+
+if TYPE_CHECKING:
+    pass
+
+MAGIC = b"TFL3"
+DOMAIN = "org.tensorflow.lite"
+_CUSTOM = 32
+_MOST_AXES = 32
+_TYPES = (
+    "float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource variant "
+    "uint32 uint16 int4 bfloat16 int2 uint4 float8_e4m3fn float8_e5m2"
+).split()
+_OPERATORS = """
+    ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP FLOOR
+    FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC LSH_PROJECTION
+    LSTM MAX_POOL_2D MUL RELU RELU_N1_TO_1 RELU6 RESHAPE RESIZE_BILINEAR RNN SOFTMAX SPACE_TO_DEPTH SVDF TANH
+    CONCAT_EMBEDDINGS SKIP_GRAM CALL CUSTOM EMBEDDING_LOOKUP_SPARSE PAD UNIDIRECTIONAL_SEQUENCE_RNN GATHER
+    BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND TRANSPOSE MEAN SUB DIV SQUEEZE UNIDIRECTIONAL_SEQUENCE_LSTM STRIDED_SLICE
+    BIDIRECTIONAL_SEQUENCE_RNN EXP TOPK_V2 SPLIT LOG_SOFTMAX DELEGATE BIDIRECTIONAL_SEQUENCE_LSTM CAST PRELU MAXIMUM
+    ARG_MAX MINIMUM LESS NEG PADV2 GREATER GREATER_EQUAL LESS_EQUAL SELECT SLICE SIN TRANSPOSE_CONV SPARSE_TO_DENSE
+    TILE EXPAND_DIMS EQUAL NOT_EQUAL LOG SUM SQRT RSQRT SHAPE POW ARG_MIN FAKE_QUANT REDUCE_PROD REDUCE_MAX PACK
+    LOGICAL_OR ONE_HOT LOGICAL_AND LOGICAL_NOT UNPACK REDUCE_MIN FLOOR_DIV REDUCE_ANY SQUARE ZEROS_LIKE FILL FLOOR_MOD
+    RANGE RESIZE_NEAREST_NEIGHBOR LEAKY_RELU SQUARED_DIFFERENCE MIRROR_PAD ABS SPLIT_V UNIQUE CEIL REVERSE_V2 ADD_N
+    GATHER_ND COS WHERE RANK ELU REVERSE_SEQUENCE MATRIX_DIAG QUANTIZE MATRIX_SET_DIAG ROUND HARD_SWISH IF WHILE
+    NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND SELECT_V2 DENSIFY SEGMENT_SUM BATCH_MATMUL
+    PLACEHOLDER_FOR_GREATER_OP_CODES CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D IMAG REAL COMPLEX_ABS HASHTABLE
+    HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL CONV_3D_TRANSPOSE VAR_HANDLE READ_VARIABLE
+    ASSIGN_VARIABLE BROADCAST_ARGS RANDOM_STANDARD_NORMAL BUCKETIZE RANDOM_UNIFORM MULTINOMIAL GELU
+    DYNAMIC_UPDATE_SLICE RELU_0_TO_1 UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_SUM ATAN2
+    UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR RIGHT_SHIFT STABLEHLO_LOGISTIC STABLEHLO_ADD STABLEHLO_DIVIDE
+    STABLEHLO_MULTIPLY STABLEHLO_MAXIMUM STABLEHLO_RESHAPE STABLEHLO_CLAMP STABLEHLO_CONCATENATE
+    STABLEHLO_BROADCAST_IN_DIM STABLEHLO_CONVOLUTION STABLEHLO_SLICE STABLEHLO_CUSTOM_CALL STABLEHLO_REDUCE
+    STABLEHLO_ABS STABLEHLO_AND STABLEHLO_COSINE STABLEHLO_EXPONENTIAL STABLEHLO_FLOOR STABLEHLO_LOG STABLEHLO_MINIMUM
+    STABLEHLO_NEGATE STABLEHLO_OR STABLEHLO_POWER STABLEHLO_REMAINDER STABLEHLO_RSQRT STABLEHLO_SELECT
+    STABLEHLO_SUBTRACT STABLEHLO_TANH STABLEHLO_SCATTER STABLEHLO_COMPARE STABLEHLO_CONVERT STABLEHLO_DYNAMIC_SLICE
+    STABLEHLO_DYNAMIC_UPDATE_SLICE STABLEHLO_PAD STABLEHLO_IOTA STABLEHLO_DOT_GENERAL STABLEHLO_REDUCE_WINDOW
+    STABLEHLO_SORT STABLEHLO_WHILE STABLEHLO_GATHER STABLEHLO_TRANSPOSE DILATE STABLEHLO_RNG_BIT_GENERATOR
+    REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT STABLEHLO_CASE
+""".split()
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """A tensor of the file: ``shape`` with None for a size that is not fixed; ``held``: its values are in the file."""
+
+    name: str
+    kind: str
+    shape: tuple[int | None, ...]
+    quant: Quant | None
+    held: bool
+
+
+@dataclass(frozen=True)
+class _Operator:
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Net:
+    """The main graph; ``bodies``: the names of the others, which control flow runs."""
+
+    tensors: tuple[_Tensor, ...]
+    operators: tuple[_Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    bodies: tuple[str, ...] = field(default=())
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return head[4:8] == MAGIC or path.suffix.lower() == ".tflite"
+
+
+def _read(path: Path) -> Model:
+    """Raises ModelError for a file that is cut off, damaged or no TFLite model."""
+    try:
+        data = map_file(path)
+    except FormatError as error:
+        raise ModelError(str(error)) from None
+    if data[4:8] != MAGIC:
+        raise ModelError(f"{path} is not a TFLite model; its mark TFL3 is missing")
+    try:
+        return _model(path, _with_own_names(_net_of(data)))
+    except FormatError as error:
+        raise ModelError(f"{path} {error}; is the file cut off or damaged? Convert the model anew") from None
+
+
+def _net_of(data: Buffer) -> _Net:
+    model = root(data)
+    kinds = [_kind(code) for code in model.tables(1)]
+    graphs = list(model.tables(2))
+    if not graphs:
+        raise FormatError("holds no graph")
+    held = [_holds(buffer) for buffer in model.tables(4)]
+    main = graphs[0]
+    tensors = tuple(_tensor(table, held) for table in main.tables(0))
+    operators = tuple(_operators(main, kinds, len(tensors)))
+    inputs, outputs = (_indices(main, field, len(tensors)) for field in (1, 2))
+    if not operators or not outputs:
+        raise FormatError("holds no operators; there is nothing to run")
+    bodies = tuple(graph.text(4) or f"graph {number}" for number, graph in enumerate(graphs[1:], 1))
+    return _Net(tensors, operators, inputs, outputs, bodies)
+
+
+def _kind(code: Table) -> str:
+    number = max(code.number(0, "b"), code.number(3, "i"))
+    if number == _CUSTOM:
+        return code.text(1) or "CUSTOM"
+    return _OPERATORS[number] if 0 <= number < len(_OPERATORS) else f"BUILTIN_{number}"
+
+
+def _holds(buffer: Table) -> bool:
+    return bool(buffer.extent(0, 1)[1] or buffer.number(2, "Q"))
+
+
+def _tensor(table: Table, held: list[bool]) -> _Tensor:
+    kind, buffer = table.number(1, "b"), table.number(2, "I")
+    if not 0 <= kind < len(_TYPES):
+        raise FormatError(f"has a tensor of the unknown type {kind}")
+    sizes = table.numbers(7, "i4")
+    sizes = table.numbers(0, "i4") if not len(sizes) else sizes
+    if len(sizes) > _MOST_AXES:
+        raise FormatError(f"has a tensor of {len(sizes)} axes")
+    shape = tuple(int(size) if size >= 0 else None for size in sizes)
+    if buffer >= len(held):
+        raise FormatError(f"has a tensor in buffer {buffer} of {len(held)}")
+    return _Tensor(table.text(3), _TYPES[kind], shape, _quant(table.table(4), _TYPES[kind]), held[buffer])
+
+
+def _quant(table: Table | None, kind: str) -> Quant | None:
+    if table is None or not kind.startswith(("int", "uint")):
+        return None
+    scales, zero_points = table.numbers(2, "f4"), table.numbers(3, "i8")
+    if not len(scales):
+        return None
+    dtype = dtype_named(kind)
+    if len(scales) == 1:
+        return Quant(dtype, float(scales[0]), int(zero_points[0]) if len(zero_points) else 0, exact=True)
+    zero_point = int(zero_points[0]) if len(zero_points) else 0
+    return Quant(dtype, scales, zero_point, table.number(6, "i"), exact=True)
+
+
+def _operators(graph: Table, kinds: list[str], tensors: int) -> Iterator[_Operator]:
+    for table in graph.tables(3):
+        code = table.number(0, "I")
+        if code >= len(kinds):
+            raise FormatError(f"has an operator of kind {code} of {len(kinds)}")
+        yield _Operator(kinds[code], _indices(table, 1, tensors, absent=True), _indices(table, 2, tensors))
+
+
+def _indices(table: Table, field: int, tensors: int, absent: bool = False) -> tuple[int, ...]:
+    """Indices of tensors; -1 stands for an input that is absent."""
+    indices = tuple(map(int, table.numbers(field, "i4")))
+    for index in indices:
+        if not (0 <= index < tensors or (absent and index == -1)):
+            raise FormatError(f"names tensor {index} of {tensors}")
+    return indices
+
+
+def _with_own_names(net: _Net) -> _Net:
+    """Every tensor with a name that no other has."""
+    taken: set[str] = set()
+    tensors = []
+    for index, tensor in enumerate(net.tensors):
+        name = tensor.name or f"tensor_{index}"
+        while name in taken:
+            name = f"{name}#{index}"
+        taken.add(name)
+        tensors.append(_Tensor(name, tensor.kind, tensor.shape, tensor.quant, tensor.held))
+    return _Net(tuple(tensors), net.operators, net.inputs, net.outputs, net.bodies)
+
+
+def _model(path: Path, net: _Net) -> Model:
+    import onnx
+
+    constant = {index for index, tensor in enumerate(net.tensors) if tensor.held}
+    proto = onnx.ModelProto(ir_version=8, producer_name="TFLite")
+    proto.opset_import.add(domain="", version=17)
+    proto.opset_import.add(domain=DOMAIN, version=1)
+    graph = proto.graph
+    graph.name = path.stem
+    for number, operator in enumerate(net.operators):
+        reads = [index for index in operator.inputs if index >= 0]
+        if reads and constant.issuperset(reads):
+            constant.update(operator.outputs)
+            continue
+        graph.node.add(
+            op_type=operator.kind,
+            domain=DOMAIN,
+            name=f"{operator.kind}_{number}",
+            input=[net.tensors[index].name if index >= 0 else "" for index in operator.inputs],
+            output=[net.tensors[index].name for index in operator.outputs],
+        )
+    if not graph.node:
+        raise FormatError("computes nothing from its inputs")
+    made = {name for node in graph.node for name in node.output}
+    for index, tensor in enumerate(net.tensors):
+        if index in constant and tensor.name not in made:
+            graph.initializer.add(name=tensor.name, data_type=_onnx_type(tensor), dims=[n or 0 for n in tensor.shape])
+        elif index in net.inputs:
+            _declare(graph.input, tensor, real=True)
+        elif index not in net.outputs:
+            _declare(graph.value_info, tensor)
+    for index in dict.fromkeys(net.outputs):
+        _declare(graph.output, net.tensors[index])
+    order = {net.tensors[index].name: position for position, index in enumerate(net.inputs)}
+    inputs = sorted(graph.input, key=lambda info: order[info.name])
+    del graph.input[:]
+    graph.input.extend(inputs)
+    quants = {tensor.name: tensor.quant for tensor in net.tensors if tensor.quant is not None}
+    makers = {index: number for number, operator in enumerate(net.operators) for index in operator.outputs}
+    keys = {tensor.name: (index, makers.get(index, -1)) for index, tensor in enumerate(net.tensors)}
+    inside = dict.fromkeys(net.bodies, "is the body of an IF or WHILE, whose tensors LiteRT does not give")
+    return Model(proto, path, native=Native("tflite", "TFLite", NHWC, quants, keys, inside))
+
+
+def operator_of(model: Model, name: str) -> int:
+    """The index of the operator that makes a tensor, as the file counts operators; -1 for an input or a constant."""
+    assert model.native is not None
+    return int(model.native.keys[name][1])
+
+
+def _declare(infos: object, tensor: _Tensor, real: bool = False) -> None:
+    """``real``: a quantised one is declared as the float32 that it means, its own type noted."""
+    import onnx
+
+    is_codes = real and tensor.quant is not None
+    kind = onnx.TensorProto.FLOAT if is_codes else _onnx_type(tensor)
+    info = onnx.helper.make_tensor_value_info(tensor.name, kind, tensor.shape)
+    if is_codes:
+        info.metadata_props.add(key=CODES, value=tensor.kind)
+    infos.append(info)  # type: ignore[attr-defined]
+
+
+def _onnx_type(tensor: _Tensor) -> int:
+    import onnx
+
+    names = {"float32": "FLOAT", "float64": "DOUBLE", "float8_e4m3fn": "FLOAT8E4M3FN", "float8_e5m2": "FLOAT8E5M2"}
+    return getattr(onnx.TensorProto, names.get(tensor.kind, tensor.kind.upper()), onnx.TensorProto.UNDEFINED)
+
+
+READER = ModelReader("tflite", _recognises, _read)
