@@ -192,9 +192,8 @@ def _add_comparison(sub: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.pipeline.job import OPTIONS, job_of
 
-    job = job_of({name: getattr(args, name, None) for name in OPTIONS})
-    MODES.check(BISECT if job.bisection.bisect else DUMP, MODES.given(args))
-    return dump(job)
+    MODES.check(BISECT if getattr(args, "bisect", None) else DUMP, MODES.given(args))
+    return dump(job_of({name: getattr(args, name, None) for name in OPTIONS}))
 
 
 def dump(job: Job) -> int:
