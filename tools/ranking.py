@@ -120,7 +120,7 @@ def ranked(net: Net, level: str, runs: int, seed: int) -> tuple[int, list[Run]]:
         for number, path in enumerate(path for feeds in both for (path,) in feeds.runs):
             (Path(folder) / f"{number:03}{Path(path).suffix}").symlink_to(Path(path).resolve())
         calibration = calibrate(model, PictureFeeds(folder, None, specs, config), config, level)
-        feeds = list(labelled(PicturePairs(folder, None, specs, config, None)))
+        feeds = list(labelled(PicturePairs(PictureFeeds(folder, None, specs, config))))
 
     class Kept(SensitivityAnalysis):
         """Keeps the sums of the outputs with each domain alone at 8 bits, so that a picture is measured once for all

@@ -24,12 +24,15 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import (
     INPUTS,
+    Network,
+    OpenNetwork,
+    add_feeds,
     add_input_config,
     add_limits,
     add_model,
-    add_pictures,
     add_quant_level,
     add_strict_sdk,
+    open_network,
     record,
 )
 from sgsdump.commands.terminal import print_cut
@@ -39,8 +42,8 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.dumps.dump import Dump
+    from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.graph import Graph
-    from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.causes import Exact
@@ -50,17 +53,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Options:
     ranges: Path
-    model: Path
-    weight_file: Path | None
-    input_config: Path
+    network: Network
     dump: Path | None
     fixed: Path | None
-    image: str | None
-    preprocess: str | None
     quant_level: str
     limits: Thresholds
     json: Path | None
-    strict_sdk: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     dumps.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
     dumps.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, same picture")
     measuring = parser.add_argument_group("measuring")
-    add_pictures(measuring, f"measure on: {INPUTS}", required=False)
+    add_feeds(measuring, f"measure on: {INPUTS}", required=False)
     add_quant_level(measuring, "weights when measuring: L1 one scale per tensor, above it one per output channel")
     add_limits(measuring, "the outputs")
     results = parser.add_argument_group("results")
@@ -84,34 +82,31 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.io import open_dump
     from sgsdump.files.atomic_write import check_outputs, replace_text
-    from sgsdump.models.feeds.feeds import board_notes
     from sgsdump.models.graph import Graph
     from sgsdump.quantisation.analysis import analyse
-    from sgsdump.quantisation.float_model import conversion_notes, deployed, open_float_model
+    from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.pictures import uint8_inputs
-    from sgsdump.quantisation.tensor_arrays import RaisedInputs, wider, with_raised_inputs
+    from sgsdump.quantisation.tensor_arrays import RaisedInputs, wider
     from sgsdump.reports.advice_reports import advice_json, advice_table, advice_verdict
     from sgsdump.reports.cause_sentences import first_lines
-    from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
     from sgsdump.tuning import advice, rules_of_thumb
     from sgsdump.tuning.causes import findings_of
     from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
-    options = record(Options, args, limits=Thresholds(args.min_cos, args.max_rmse))
+    options = record(Options, args, network=record(Network, args), limits=Thresholds(args.min_cos, args.max_rmse))
     _check_options(options)
     check_outputs(
         [options.json],
-        [options.ranges, options.model, options.weight_file, options.input_config, options.dump, options.fixed],
+        [options.ranges, *options.network.files, options.dump, options.fixed],
     )
-    config = input_config.read(options.input_config)
-    model = open_float_model(options.model, options.weight_file, config)
+    network = options.network
+    opened = open_network(network, options.quant_level)
+    model, config = opened.model, opened.config
     proto = deployed(model)
     _check_inputs(Graph(proto), config)
-    refused = conversion_notes(model, config, options.strict_sdk, options.quant_level)
-    config, notes = with_raised_inputs(config, proto)
-    for note in [*board_notes(config), *refused, *notes]:
-        print(f"warning: {note}")
+    opened.print_warnings()
+    feeds = opened.feeds() if network.data else None
     all_ranges = read_ranges(options.ranges)
     ranges = rules_of_thumb.ranges_of_model(Graph(proto), all_ranges, str(options.ranges))
     for entry in config.inputs:
@@ -121,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
     convolutions = rules_of_thumb.convolutions(analysis)
     if not convolutions:
         raise ModelError(
-            f"{options.model} has no convolution with constant weights: there is nothing to raise to INT16"
+            f"{network.model} has no convolution with constant weights: there is nothing to raise to INT16"
         )
     float_dump = open_dump(options.dump) if options.dump else None
     fixed_dump = open_dump(options.fixed) if options.fixed else None
@@ -130,25 +125,24 @@ def run(args: argparse.Namespace) -> int:
     limits = options.limits or DOCUMENTED
     measurement = None
     exact: Exact | None = None
-    image = options.image
-    if image and not all(conv.reads_picture for conv in convolutions):
+    if feeds is not None and not all(conv.reads_picture for conv in convolutions):
         trial = SensitivityAnalysis(model, ranges, config, per_channel=options.quant_level != "L1")
-        measurement = _measure(trial, image, options.preprocess, model, config)
+        measurement = _measure(trial, feeds)
         verdicts = advice.advise(convolutions, signs, measurement, limits, good=False)
         names = advice.tensor_arrays(verdicts, convolutions)
         words = rules_of_thumb.config_names(names, convolutions)
-        exact = _exact(options, model, ranges, config, RaisedInputs(analysis).inputs_of(words))
+        exact = _exact(options, opened, ranges, feeds, RaisedInputs(analysis).inputs_of(words))
     verdicts = advice.advise(convolutions, signs, measurement, limits, exact.all_8.good(limits) if exact else None)
     names = advice.tensor_arrays(verdicts, convolutions)
     written = rules_of_thumb.config_names(names, convolutions)
-    if image and exact and names:
-        exact = replace(exact, foreseen=trial.try_plan(names, _feeds(image, options.preprocess, model, config)))
+    if feeds is not None and exact and names:
+        exact = replace(exact, foreseen=trial.try_plan(names, _both(feeds)))
     found = findings_of(verdicts, measurement, exact, limits) if exact else ()
     if options.json:
         replace_text(options.json, advice_json(verdicts, written, measurement, exact, found))
     all_wide = config.conv_format == "ALL_INT16"
     if all_wide:
-        print(f"{options.input_config} has input_format=ALL_INT16: nothing is left to raise. From all at 8 bits:")
+        print(f"{network.input_config} has input_format=ALL_INT16: nothing is left to raise. From all at 8 bits:")
     for line in first_lines(found):
         print(line)
     print(advice_table(verdicts))
@@ -157,10 +151,10 @@ def run(args: argparse.Namespace) -> int:
     for word, others in RaisedInputs(analysis).beside(written).items():
         print(f"warning: {wider(word, others)}")
     if all_wide and written:
-        print(f"To raise these alone, take input_format=ALL_INT16 out of {options.input_config}.")
+        print(f"To raise these alone, take input_format=ALL_INT16 out of {network.input_config}.")
     elif config.conv_format or config.tensor_arrays:
         print(
-            f"{options.input_config} has a [CONV_CONFIG] already: the advice starts from all at 8 bits and replaces it."
+            f"{network.input_config} has a [CONV_CONFIG] already: the advice starts from all at 8 bits and replaces it."
         )
     print_cut(model, config)
     return 0
@@ -169,9 +163,9 @@ def run(args: argparse.Namespace) -> int:
 def _check_options(options: Options) -> None:
     if options.fixed and not options.dump:
         raise ConfigError("--fixed is compared with the float model's dump; give that too, with --dump")
-    if not options.image and options.preprocess:
+    if not options.network.data and options.network.preprocess:
         raise ConfigError("-n prepares pictures to measure on; give them with -i")
-    if not options.image and options.limits:
+    if not options.network.data and options.limits:
         raise ConfigError("--min-cos and --max-rmse are limits on measured outputs; give pictures with -i")
 
 
@@ -192,20 +186,15 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Compar
     return comparison
 
 
-def _measure(
-    trial: SensitivityAnalysis, image: str, preprocess: str | None, model: Model, config: InputConfig
-) -> Measurement:
+def _measure(trial: SensitivityAnalysis, feeds: Feeds) -> Measurement:
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.models.feeds.feeds import expand
-    from sgsdump.models.model import graph_inputs
 
-    total = trial.runs * len(expand(image, len(graph_inputs(model.proto))))
-    with TERMINAL.bar("advise", "run", total) as advance:
-        return trial.measure(_feeds(image, preprocess, model, config), advance)
+    with TERMINAL.bar("advise", "run", trial.runs * len(feeds)) as advance:
+        return trial.measure(_both(feeds), advance)
 
 
 def _exact(
-    options: Options, model: Model, ranges: dict[str, Range], config: InputConfig, names: tuple[str, ...]
+    options: Options, network: OpenNetwork, ranges: dict[str, Range], feeds: Feeds, names: tuple[str, ...]
 ) -> Exact:
     """The outputs in the hardware's integers with all at 8 bits, with these inputs raised, and with all at 16 bits."""
     from sgsdump.quantisation.calibration_log import read_side_ranges
@@ -216,23 +205,17 @@ def _exact(
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.causes import Exact
 
+    model, config = network.model, network.config
     side = read_side_ranges(options.ranges)
     plain = replace(config, conv_format="ALL_UINT8", tensor_arrays=())
     wide = replace(config, conv_format="ALL_INT16", tensor_arrays=())
     plans = [plain, wide, *([replace(plain, tensor_arrays=names)] if names else [])]
     made = [make_fixed(model, ranges, plan, True, options.quant_level != "L1", side).proto for plan in plans]
     spans = {name: found.high - found.low for name, found in ranges.items() if isinstance(found, Range)}
-    pictures = _feeds(options.image or "", options.preprocess, model, config)
-    all_8, all_16, *raised = outputs_of(model, made, pictures, watched_tensors(deployed(model)), spans)
+    all_8, all_16, *raised = outputs_of(model, made, _both(feeds), watched_tensors(deployed(model)), spans)
     return Exact(all_8, all_16, raised[0] if raised else None)
 
 
-def _feeds(image: str, preprocess: str | None, model: Model, config: InputConfig) -> Iterator[LabelledPictureFeed]:
-    """Every picture as the float model and as the fixed model takes it."""
-    from sgsdump.models.feeds.feeds import feeds
-    from sgsdump.models.model import graph_inputs
-
-    specs = graph_inputs(model.proto)
-    both = (feeds(image, preprocess, specs, config, normalised) for normalised in (True, False))
-    for (label, feed), (_, raw) in zip(*both):
-        yield label, feed, raw
+def _both(feeds: Feeds) -> Iterator[LabelledPictureFeed]:
+    """Every run as the float model and as the fixed model takes it."""
+    return map(feeds.both, range(len(feeds)))

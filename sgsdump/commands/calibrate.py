@@ -61,9 +61,9 @@ from typing import TYPE_CHECKING
 from sgsdump.commands.options import (
     WITHOUT_BITS,
     Network,
+    add_feeds,
     add_input_config,
     add_model,
-    add_pictures,
     add_quant_level,
     add_scheduler,
     add_strict_sdk,
@@ -95,7 +95,7 @@ class Options:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     network = parser.add_argument_group("model and pictures")
     add_model(network)
-    add_pictures(network)
+    add_feeds(network)
     add_input_config(network)
     add_strict_sdk(network)
     quantising = parser.add_argument_group("quantising")
@@ -127,21 +127,20 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.pictures import disagreements
     from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
     from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
-    from sgsdump.sidecars import debug_config, input_config
+    from sgsdump.sidecars import debug_config
 
     told = getattr(args, "quant_level_told", False)
     options = record(Options, args, network=record(Network, args), level_told=told)
     network, quant_file = options.network, options.quant_file
     debug = debug_config.read(dumps_fixed=False) or debug_config.DebugConfig()
     fuse = not debug.disable_domain_fuse_ops
-    config = input_config.read(network.input_config)
     params = read_quant_file(quant_file) if quant_file else None
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
     level = _level(options)
-    check_outputs([target], [network.model, network.weight_file, network.input_config, quant_file, network.image])
-    opened = open_network(network, config, options.quant_level)
-    model, config, feeds = opened.model, opened.config, opened.feeds(network.image)
+    check_outputs([target], [*network.files, quant_file])
+    opened = open_network(network, options.quant_level)
     opened.print_warnings()
+    model, config, feeds = opened.model, opened.config, opened.feeds()
     for sentence in disagreements(model, feeds):
         print(f"warning: {sentence}", flush=True)
     # Opened first: a long calibration must not end with "no such folder".
@@ -177,7 +176,8 @@ def run(args: argparse.Namespace) -> int:
     for clipped in clipped_ranges(fixed.plan, calibration.seen):
         if clipped.name not in narrowed:
             print(f"warning: {clipped}")
-    print(f"log/{ranges_file.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} pictures")
+    runs = "feeds" if network.data_loader_script else "pictures"
+    print(f"log/{ranges_file.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} {runs}")
     wide = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
     for note in fixed.notes:

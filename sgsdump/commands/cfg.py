@@ -1,26 +1,52 @@
-"""Write a copy of a configuration file into the current folder to start from; without a name, list them.
+"""Write a configuration file into the current folder to start from; without a name, list them.
 
-An existing file is never overwritten.
+With -m input_config.ini is written for this model, as diagnose assumes it: what its inputs and outputs are and, from
+the preprocess file (-n), the order of the channels, mean and std_value: it is run on pictures of one colour, which show
+them. A picture of yours (-i) checks them. An existing file is never overwritten.
 
 examples:
   sgsdump cfg
   sgsdump cfg DebugConfig.txt        what `sgsdump simulate` dumps
   sgsdump cfg input_config.ini       the model's inputs, their mean, std and colours, the outputs
+  sgsdump cfg input_config.ini -m net.onnx -n preprocess.py
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+
+from sgsdump.commands.options import add_model, add_pictures, record
+
+NAME = "input_config.ini"
+
+
+@dataclass(frozen=True)
+class Options:
+    name: str | None
+    model: Path | None
+    weight_file: Path | None
+    image: str | None
+    preprocess: str | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="which file; without it their names are listed")
+    model = parser.add_argument_group("input_config.ini of a model")
+    add_model(model, required=False)
+    add_pictures(model, "a picture that checks what was found (default: one that is made up)")
 
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError
 
+    options = record(Options, args)
+    if options.model is not None:
+        return _write_input_config(options)
+    if options.preprocess or options.image or options.weight_file:
+        raise ConfigError("-n, -i and --weight-file belong to a model; give it with -m")
     files = {file.name: file for file in sorted(templates().iterdir()) if file.suffix in (".txt", ".ini")}
     if args.name is None:
         print("\n".join(files))
@@ -29,6 +55,31 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"there is no configuration file {args.name}; there are: {', '.join(files)}")
     write_new(Path(args.name), files[args.name].read_bytes())
     print(f"{args.name} written")
+    return 0
+
+
+def _write_input_config(options: Options) -> int:
+    """input_config.ini of a model, and what of it is assumed."""
+    from sgsdump.errors import ConfigError
+    from sgsdump.models.feeds.feeds import expand
+    from sgsdump.models.model import graph_inputs
+    from sgsdump.quantisation.assumed_config import assume_config, ini_text, made_up_run
+    from sgsdump.quantisation.float_model import open_float_model
+    from sgsdump.sidecars.input_config import InputConfig
+
+    assert options.model is not None
+    if options.name != NAME:
+        raise ConfigError(f"of a model {NAME} is written; name it: sgsdump cfg {NAME} -m {options.model}")
+    model = open_float_model(options.model, options.weight_file, InputConfig(()))
+    specs = graph_inputs(model.proto)
+    outputs = [output.name for output in model.proto.graph.output]
+    with tempfile.TemporaryDirectory() as folder:
+        run = expand(options.image, len(specs))[0] if options.image else made_up_run(specs, Path(folder))
+        assumed = assume_config(specs, outputs, options.preprocess, run)
+    write_new(Path(NAME), ini_text(assumed.config).encode())
+    print(f"{NAME} written")
+    for sentence in assumed.sentences[1:]:
+        print(f"assumed: {sentence}")
     return 0
 
 

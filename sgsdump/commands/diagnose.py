@@ -33,13 +33,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import (
+    Network,
+    add_feeds,
     add_input_config,
     add_limits,
     add_model,
-    add_pictures,
     add_quant_level,
     add_scheduler,
     add_strict_sdk,
+    feeds_of,
+    open_network,
     record,
     whole_number,
 )
@@ -48,11 +51,12 @@ from sgsdump.commands.terminal import cut_sentence, print_lines, to_paste
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.models.feeds.feeds import PictureFeeds
+    from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.input_spec import InputSpec
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.compared_pictures import Compared, PicturePairs
-    from sgsdump.quantisation.diagnosis.subject import Assumed, Subject
+    from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.reports.diagnosis import Diagnosis
     from sgsdump.reports.report import Report
     from sgsdump.sidecars.input_config import InputConfig
@@ -73,25 +77,20 @@ class Given:
 
 @dataclass(frozen=True)
 class Options:
-    model: Path
-    weight_file: Path | None
-    image: str
-    preprocess: str | None
-    input_config: Path | None
+    network: Network
     given: Given
     output: Path
     pictures: int
     quant_level: str
     scheduler: str | None
     limits: Thresholds
-    strict_sdk: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     network = parser.add_argument_group("model and pictures")
     add_model(network)
-    add_pictures(network)
-    add_input_config(network, "input_config.ini (default: assumed, and printed)", required=False)
+    add_feeds(network)
+    add_input_config(network, "input_config.ini (default: assumed, and printed)")
     add_strict_sdk(network)
     quantising = parser.add_argument_group("the fixed model")
     source = quantising.add_mutually_exclusive_group()
@@ -113,8 +112,6 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.errors import ValuesError
     from sgsdump.files.atomic_write import check_not_around, replacing_folder
-    from sgsdump.models.feeds.feeds import PictureFeeds, board_notes
-    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs, over_all
     from sgsdump.quantisation.fixed_model import check_that_it_runs
     from sgsdump.quantisation.pictures import disagreements
@@ -122,17 +119,17 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.report import Context
     from sgsdump.tuning.measured_advice import judge, measure
 
-    options = record(Options, args, given=record(Given, args), limits=Thresholds(args.min_cos, args.max_rmse))
+    options = record(Options, args, network=record(Network, args), given=record(Given, args),
+                     limits=Thresholds(args.min_cos, args.max_rmse))  # fmt: skip
     limits = options.limits or DOCUMENTED
     progress = Terminal("stderr")
-    read = [options.model, options.weight_file, options.input_config, options.given.fixed, options.given.ranges]
-    check_not_around(options.output, [*read, Path(options.image)])
+    check_not_around(options.output, [*options.network.files, options.given.fixed, options.given.ranges])
     setting = _setting(options)
-    feeds = PictureFeeds(options.image, options.preprocess, tuple(graph_inputs(setting.model.proto)), setting.config)
+    feeds = feeds_of(options.network.source(setting.config), setting.specs)
     asides: list[Path] = []
     # Opened before anything is printed: a folder that cannot be written needs no assumptions.
     with replacing_folder(options.output, asides.append) as folder:
-        warnings = [*board_notes(setting.config), *disagreements(setting.model, feeds)]
+        warnings = [*setting.warnings, *disagreements(setting.model, feeds)]
         assumptions = [f"assumed: {sentence}" for sentence in setting.assumed]
         assumptions += [f"warning: {sentence}" for sentence in warnings]
         assumptions += [f"note: {sentence}" for sentence in setting.cut_note]
@@ -140,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
         subject = _subject(options, setting, feeds, progress)
         print_lines(subject.notes, flush=True)
         check_that_it_runs(setting.model, subject.fixed_model.proto, setting.config, feeds[0][1])
-        every = PicturePairs(options.image, options.preprocess, feeds.specs, setting.config, None)
+        every = PicturePairs(feeds)
         few = replace(every, most=MEASURED)
         outputs, advice = judge(subject, measure(subject, few, progress), every, limits, progress)
         pairs = replace(every, chosen=worst_of(list(outputs.pictures.values()), options.pictures))
@@ -148,14 +145,14 @@ def run(args: argparse.Namespace) -> int:
         comparison = compared.comparison
         if not comparison.rows:
             why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made of this net?"
-            raise ValuesError(f"no layer of {options.model} could be compared{why}")
+            raise ValuesError(f"no layer of {options.network.model} could be compared{why}")
         diagnosis = diagnosed(subject, outputs, advice, compared, limits)
         report = report_of_diagnosis(
             subject,
             compared,
             diagnosis,
             Context(
-                f"{options.model.name} in fixed point",
+                f"{options.network.model.name} in fixed point",
                 facts=_facts(options, feeds, pairs),
                 assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
             ),
@@ -164,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
         _write_model(folder, subject, setting.ini, advice)
     print_lines(_ending(report))
     if setting.model.cut is not None:
-        print_lines(to_paste(setting.model.cut, setting.config if options.input_config else None))
+        print_lines(to_paste(setting.model.cut, setting.config if options.network.input_config else None))
     for aside in asides:
         print(f"moved the older {options.output} aside to {aside}")
     print(f"Report: {options.output / 'report.html'}")
@@ -180,6 +177,13 @@ class Setting:
     ini: bytes
     assumed: tuple[str, ...] = ()
     fixed: Subject | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def specs(self) -> tuple[InputSpec, ...]:
+        from sgsdump.models.model import graph_inputs
+
+        return tuple(graph_inputs(self.model.proto))
 
     @property
     def cut_note(self) -> tuple[str, ...]:
@@ -189,49 +193,21 @@ class Setting:
 
 def _setting(options: Options) -> Setting:
     """Raises what reading the model and the files beside it raises."""
-    from sgsdump.files.bounded_read import read_bytes
-    from sgsdump.models.feeds.feeds import expand
-    from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.diagnosis.subject import assume_config, given_fixed, ini_text
-    from sgsdump.quantisation.float_model import conversion_notes, open_float_model
-    from sgsdump.quantisation.tensor_arrays import with_raised_inputs
-    from sgsdump.sidecars import input_config
+    from sgsdump.quantisation.assumed_config import ini_text
+    from sgsdump.quantisation.diagnosis.subject import given_fixed
 
-    config = input_config.read(options.input_config) if options.input_config else None
-    model = open_float_model(options.model, options.weight_file, config or input_config.InputConfig(()))
-    specs = graph_inputs(model.proto)
-    fixed = given_fixed(model, options.given.fixed, config) if options.given.fixed else None
-    assumed = None
-    if config is None and fixed is None:
-        outputs = [output.name for output in model.proto.graph.output]
-        assumed = assume_config(specs, outputs, options.preprocess, expand(options.image, len(specs))[0])
-    notes = conversion_notes(model, config or _turned(model, assumed), options.strict_sdk, options.quant_level)
-    if config is not None:
-        config, wide_words = with_raised_inputs(config, model.proto)
-        notes += wide_words
-    for note in notes:
-        print(f"warning: {note}")
-    if config is not None and options.input_config is not None:
-        ini = read_bytes(options.input_config)
-        return Setting(model, fixed.config if fixed else config, ini, fixed=fixed)
+    network, path = options.network, options.given.fixed
+    opened = open_network(network, options.quant_level, guesses=True)
+    config, ini, assumed = opened.config, opened.ini, opened.assumed
+    fixed = given_fixed(opened.model, path, config if network.input_config else None) if path else None
     if fixed is not None:
-        return Setting(model, fixed.config, ini_text(fixed.config).encode(), fixed=fixed)
-    assert assumed is not None
-    return Setting(model, assumed.config, ini_text(assumed.config).encode(), assumed.sentences)
+        config = fixed.config
+        if not network.input_config:
+            ini, assumed = ini_text(config).encode(), ()
+    return Setting(opened.model, config, ini, assumed, fixed, opened.warnings)
 
 
-def _turned(model: Model, assumed: Assumed | None) -> InputConfig | None:
-    """Of what was assumed the pictures of shape N, H, W, C."""
-    from sgsdump.quantisation.pictures import channels_last
-    from sgsdump.sidecars.input_config import InputConfig
-
-    if assumed is None:
-        return None
-    last = channels_last(model, assumed.config)
-    return InputConfig(tuple(entry for entry in assumed.config.inputs if entry.name in last))
-
-
-def _subject(options: Options, setting: Setting, feeds: PictureFeeds, progress: Progress) -> Subject:
+def _subject(options: Options, setting: Setting, feeds: Feeds, progress: Progress) -> Subject:
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.quantisation.diagnosis.subject import calibrated, of_ranges
 
@@ -254,14 +230,14 @@ def _each_compared(
     return each_compared(PictureComparer(*models, folder), pairs)
 
 
-def _facts(options: Options, feeds: PictureFeeds, pairs: PicturePairs) -> list[tuple[str, str]]:
-    facts = [("float model", str(options.model))]
+def _facts(options: Options, feeds: Feeds, pairs: PicturePairs) -> list[tuple[str, str]]:
+    facts = [("float model", str(options.network.model))]
     if options.given.fixed:
         facts.append(("fixed model", str(options.given.fixed)))
     elif options.given.ranges:
         facts.append(("ranges", str(options.given.ranges)))
     else:
-        facts.append(("calibrated on", f"{len(feeds)} of {options.image}, level {options.quant_level}"))
+        facts.append(("calibrated on", f"{len(feeds)} of {options.network.data}, level {options.quant_level}"))
     which = "" if len(pairs) == len(feeds) else ", those whose outputs are furthest off"
     return [*facts, ("layers compared on", f"{len(pairs)}{which}: {', '.join(pairs.labels)}")]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,14 +16,14 @@ from sgsdump.errors import ConfigError
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
-    from sgsdump.models.feeds.feeds import PictureFeeds
+    from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.input_spec import InputSpec
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.stages import Stage
 
 Record = TypeVar("Record")
-INPUTS = "picture, folder, list file, .npy, or random[:SEED]"
+INPUTS = "picture, folder, list file, .npy, .npz, or random[:SEED]"
 QUANT_LEVELS = ("L1", "L2", "L3", "L4", "L5")
 # What a level does where its bits are not wanted: a quant file or a search decides them.
 WITHOUT_BITS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
@@ -66,24 +66,44 @@ class Modes:
 
 @dataclass(frozen=True)
 class Network:
-    """A float model, its pictures and its input_config.ini, as users name them."""
+    """A float model, its feeds (``image`` and ``preprocess``, or a data loader) and its input_config.ini, as users name
+    them."""
 
     model: Path
     weight_file: Path | None
-    image: str
+    image: str | None
+    data_loader_script: str | None
     preprocess: str | None
-    input_config: Path
+    input_config: Path | None
     strict_sdk: bool = False
+
+    @property
+    def files(self) -> list[Path | None]:
+        """What is read, and so must not be written over."""
+        image = Path(self.image) if self.image else None
+        script = Path(self.data_loader_script) if self.data_loader_script else None
+        return [self.model, self.weight_file, self.input_config, image, script]
+
+    @property
+    def data(self) -> str:
+        """What the feeds come from, as the user wrote it."""
+        return self.image or self.data_loader_script or ""
+
+    def source(self, config: InputConfig | None) -> Source:
+        return Source(self.image, self.preprocess, config, self.data_loader_script)
 
 
 @dataclass(frozen=True)
 class OpenNetwork:
-    """A network that was opened: its configuration with all inputs raised that must be, and warnings for the user."""
+    """A network that was opened: its configuration with all inputs raised that must be, the text of it, and what the
+    user is told: sentences on what was assumed where there was none, and warnings."""
 
     model: Model
     config: InputConfig
+    ini: bytes
+    source: Source
+    assumed: tuple[str, ...]
     warnings: tuple[str, ...]
-    preprocess: str | None
 
     @property
     def specs(self) -> tuple[InputSpec, ...]:
@@ -91,41 +111,95 @@ class OpenNetwork:
 
         return tuple(graph_inputs(self.model.proto))
 
-    def feeds(self, images: str) -> PictureFeeds:
-        """The pictures as the float model takes them."""
-        from sgsdump.models.feeds.feeds import PictureFeeds
-
-        return PictureFeeds(images, self.preprocess, self.specs, self.config)
+    def feeds(self, images: str | None = None) -> Feeds:
+        """The feeds of the network's source, or of these images in place of it."""
+        source = replace(self.source, image=images, script=None) if images else self.source
+        return feeds_of(source, self.specs)
 
     def print_warnings(self) -> None:
+        for sentence in self.assumed:
+            print(f"assumed: {sentence}")
         for warning in self.warnings:
             print(f"warning: {warning}")
 
 
-def open_network(network: Network, config: InputConfig, level: str) -> OpenNetwork:
-    """The float model with the configuration that was read for it; ``level``: of the calibration.
+def open_network(network: Network, level: str, guesses: bool = False) -> OpenNetwork:
+    """The float model with its configuration; ``level``: of the calibration. Where no input_config.ini is given, one is
+    assumed, of pictures only where ``guesses`` allows that.
 
-    Raises what reading the model raises, and ModelError for one that the SDK refuses where the user wants that
-    (``strict_sdk``).
+    Raises what reading model and configuration raises, ConfigError for pictures without one, and ModelError for a model
+    that the SDK refuses where the user wants that (``strict_sdk``).
     """
+    from sgsdump.files.bounded_read import read_bytes
     from sgsdump.models.feeds.feeds import board_notes
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model
     from sgsdump.quantisation.tensor_arrays import with_raised_inputs
+    from sgsdump.sidecars import input_config
 
-    model = open_float_model(network.model, network.weight_file, config)
-    refused = conversion_notes(model, config, network.strict_sdk, level)
+    given = input_config.read(network.input_config) if network.input_config else None
+    model = open_float_model(network.model, network.weight_file, given or input_config.InputConfig(()))
+    if given is not None and network.input_config is not None:
+        config, ini, assumed = given, read_bytes(network.input_config), tuple[str, ...]()
+    else:
+        config, ini, assumed = _assumed(network, model, guesses)
+    refused = conversion_notes(model, given or _turned(model, config), network.strict_sdk, level)
     config, notes = with_raised_inputs(config, model.proto)
-    return OpenNetwork(model, config, (*board_notes(config), *refused, *notes), network.preprocess)
+    warnings = (*board_notes(config), *refused, *notes)
+    return OpenNetwork(model, config, ini, network.source(config), assumed, warnings)
+
+
+def _turned(model: Model, assumed: InputConfig) -> InputConfig:
+    """Of what was assumed the pictures of shape N, H, W, C."""
+    from sgsdump.quantisation.pictures import channels_last
+
+    last = channels_last(model, assumed)
+    return replace(assumed, inputs=tuple(entry for entry in assumed.inputs if entry.name in last), outputs=())
+
+
+def _assumed(network: Network, model: Model, guesses: bool) -> tuple[InputConfig, bytes, tuple[str, ...]]:
+    """The configuration that is assumed, its text, and sentences on it."""
+    from sgsdump.models.feeds.feeds import expand
+    from sgsdump.models.model import graph_inputs
+    from sgsdump.quantisation.assumed_config import assume_config, ini_text, takes_pictures
+
+    specs = graph_inputs(model.proto)
+    run = expand(network.image, len(specs))[0] if network.image else ()
+    if not guesses and (takes_pictures(specs, run) or not network.data):
+        preprocess = f" -n {network.preprocess}" if network.preprocess else ""
+        raise ConfigError(
+            f"how the pictures of {network.model} are normalised is not known; give --input-config: sgsdump cfg "
+            f"input_config.ini -m {network.model}{preprocess} writes one to check"
+        )
+    outputs = [output.name for output in model.proto.graph.output]
+    assumed = assume_config(specs, outputs, network.preprocess, run)
+    return assumed.config, ini_text(assumed.config).encode(), assumed.sentences
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the feeds come from: ``image`` and ``preprocess``, or the data loader ``script``, as users write them."""
+    """Where the feeds come from: ``image`` and ``preprocess``, or the data loader ``script``, as users write them.
+
+    Raises ConfigError for a preprocess file with a data loader.
+    """
 
     image: str | None
     preprocess: str | None = None
     config: InputConfig | None = None
     script: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.script and self.preprocess:
+            raise ConfigError("-n prepares pictures, and a data loader gives arrays as they are; leave one of them out")
+
+
+def feeds_of(source: Source, specs: Sequence[InputSpec]) -> Feeds:
+    """The feeds of a command that takes them by index. Raises what making them raises, as soon as it can be known."""
+    from sgsdump.models.feeds.data_loader import LoadedFeeds
+    from sgsdump.models.feeds.feeds import PictureFeeds
+
+    if source.script:
+        return LoadedFeeds.of_script(source.script, specs, source.config)
+    return PictureFeeds(source.image or "", source.preprocess, tuple(specs), source.config)
 
 
 @dataclass(frozen=True)
@@ -138,15 +212,17 @@ class Reading:
     parse_net: Path | None = None
 
 
-def add_model(parser: argparse._ActionsContainer, text: str = "float model: ONNX, or Caffe's .prototxt") -> None:
+def add_model(
+    parser: argparse._ActionsContainer, text: str = "float model: ONNX, or Caffe's .prototxt", required: bool = True
+) -> None:
     """``-m/--model`` and, for Caffe, ``--weight-file``."""
-    parser.add_argument("-m", "--model", type=Path, required=True, help=text)
+    parser.add_argument("-m", "--model", type=Path, required=required, help=text)
     parser.add_argument("--weight-file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
 
 
-def add_feeds(parser: argparse._ActionsContainer, text: str = INPUTS) -> None:
+def add_feeds(parser: argparse._ActionsContainer, text: str = INPUTS, required: bool = True) -> None:
     """``-i/--image`` or ``--data-loader-script``, and ``-n/--preprocess``."""
-    source = parser.add_mutually_exclusive_group(required=True)
+    source = parser.add_mutually_exclusive_group(required=required)
     source.add_argument("-i", "--image", help=text)
     add_data_loader(source)
     add_preprocess(parser)
@@ -156,7 +232,7 @@ def add_data_loader(parser: argparse._ActionsContainer) -> None:
     """``--data-loader-script``, by Polygraphy's name."""
     parser.add_argument(
         "--data-loader-script",
-        metavar="FILE.py",
+        metavar="FILE.py[:NAME]",
         help="Python with load_data(), which yields an input dict for each run",
     )
 
@@ -173,15 +249,18 @@ def add_provider(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_pictures(parser: argparse._ActionsContainer, text: str = INPUTS, required: bool = True) -> None:
+def add_pictures(parser: argparse._ActionsContainer, text: str) -> None:
     """``-i/--image`` and ``-n/--preprocess``."""
-    parser.add_argument("-i", "--image", required=required, help=text)
+    parser.add_argument("-i", "--image", help=text)
     add_preprocess(parser)
 
 
-def add_input_config(parser: argparse._ActionsContainer, text: str = "input_config.ini", required: bool = True) -> None:
+def add_input_config(
+    parser: argparse._ActionsContainer,
+    text: str = "input_config.ini; of pictures it must be given (sgsdump cfg writes one), of arrays it is assumed",
+) -> None:
     """``--input-config``."""
-    parser.add_argument("--input-config", required=required, type=Path, metavar="INI", help=text)
+    parser.add_argument("--input-config", type=Path, metavar="INI", help=text)
 
 
 def add_strict_sdk(parser: argparse._ActionsContainer) -> None:

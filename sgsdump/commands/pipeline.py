@@ -3,14 +3,15 @@
 `full` dumps every tensor, `range` those between two (both included), `list` the named ones, `once` one alone.
 Each becomes a .npy file of the model's own dtype and layout in ./EXECUTOR_dump/outputs, with dump_info.json beside.
 Inputs are random (one seed, the same values each time) unless -i, --input-dir or --inputs-from gives them.
---data-loader-script (Python with load_data(), which yields a dictionary of arrays by input name for each run) and an
---input-dir of several folders make a dump of each input: DIR/0, DIR/1 ..., compared with -cd's 0, 1 ...
+--data-loader-script (Python with load_data(), which yields a dictionary of arrays by input name for each run), -i of a
+folder of .npz files and an --input-dir of several folders make a dump of each input: DIR/0, DIR/1 ..., compared with
+-cd's 0, 1 ...
 
 -cd compares with the files of another run; of `full` also compare_result.html to look at. -g makes it three-way: a
 tensor passes where its error against the golden (float32) run is within input-tag times that of -cd (float16).
 Exit status: 0 done; 1 when a tensor failed or does not pass (by more than rounding, or a threshold you gave), is
 missing where you gave one, the whole model in one run gives other outputs than the dump, or --bisect found a
-difference or a tensor that an executor cannot compute; 2 on trouble.
+difference or a tensor that an executor cannot compute, on any of the inputs; 2 on trouble.
 
 examples:
   sgsdump pipeline full -m net.onnx -o golden
@@ -149,7 +150,13 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _add_inputs(sub: argparse.ArgumentParser) -> None:
     inputs = sub.add_argument_group("inputs (default: random, seed 42)")
-    inputs.add_argument("-i", "--input-file", metavar="NAME:FILE.npy", help="arrays; several with commas between")
+    inputs.add_argument(
+        "-i",
+        "--input-file",
+        metavar="NAME:FILE.npy",
+        help="arrays, several with commas between; or FILE.npz, or a "
+        "folder of them: an array for each input by its name",
+    )
     inputs.add_argument(
         "--input-dir", type=Path, metavar="DIR", help="folder with NAME.npy for every input, or such folders"
     )
@@ -220,7 +227,7 @@ def _dump(job: Job, run: Pipeline, progress: Progress) -> int:
     from sgsdump.reports.pipeline_lines import random_lines, summary_lines
 
     if job.bisection.bisect:
-        return _bisect(job, run)
+        return _bisect_each(job, run) if is_several(job, run) else _bisect(job, run)
     if job.excerpt.print_ir:
         progress.say(ir(job, run).rstrip())
     if is_several(job, run):
@@ -270,6 +277,17 @@ def _check_whole(job: Job, run: Pipeline, progress: Progress) -> WholeRun:
     for line in whole_run_lines(whole):
         TERMINAL.say(line)
     return whole
+
+
+def _bisect_each(job: Job, run: Pipeline) -> int:
+    """The bisection on each of several inputs, up to the first that shows a difference."""
+    from sgsdump.pipeline.run_job import each_run
+
+    for name in each_run(job, run, job.folder):
+        TERMINAL.say(f"input {name}:")
+        if status := _bisect(job, run):
+            return status
+    return 0
 
 
 def _bisect(job: Job, run: Pipeline) -> int:

@@ -34,10 +34,10 @@ from sgsdump.commands.options import (
     INPUTS,
     WITHOUT_BITS,
     Network,
+    add_feeds,
     add_input_config,
     add_limits,
     add_model,
-    add_pictures,
     add_quant_level,
     add_strict_sdk,
     open_network,
@@ -49,9 +49,8 @@ from sgsdump.errors import listed
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.models.input_spec import InputSpec
+    from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
-    from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tuning.repair import Repair, Round
     from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed
 
@@ -72,7 +71,7 @@ class Options:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     network = parser.add_argument_group("model and pictures")
     add_model(network)
-    add_pictures(network, f"calibrate on: {INPUTS}")
+    add_feeds(network, f"calibrate on: {INPUTS}")
     network.add_argument(
         "--debug-image", help=f"dump and judge on: picture, folder … (default: {DEBUG_PICTURES} of -i)"
     )
@@ -91,13 +90,11 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.files.atomic_write import make_folder, replacing_folder
-    from sgsdump.files.bounded_read import read_bytes
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.calibration_log import LogOptions, write_log
     from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.reports.repair_reports import end_lines, render_round, repair_log
-    from sgsdump.sidecars import input_config
     from sgsdump.sidecars.input_config import with_tensor_arrays
     from sgsdump.tuning.dump_trial import Calibrated
     from sgsdump.tuning.repair import Repair
@@ -106,13 +103,11 @@ def run(args: argparse.Namespace) -> int:
     network = options.network
     given = Thresholds(options.min_cos, options.max_rmse)
     limits = given or DOCUMENTED
-    ini = read_bytes(network.input_config)
-    config = input_config.read(network.input_config)
-    opened = open_network(network, config, options.quant_level)
-    model, config = opened.model, opened.config
+    opened = open_network(network, options.quant_level)
+    model, config, ini = opened.model, opened.config, opened.ini
     opened.print_warnings()
-    feeds = opened.feeds(network.image)
-    pictures = _debug_pictures(options, opened.specs, config)
+    feeds = opened.feeds()
+    pictures = _debug_pictures(opened.feeds(options.debug_image) if options.debug_image else feeds, options)
     labels = [label for label, _, _ in pictures]
     # Opened first: a long repair must not end with "no such folder".
     asides: list[Path] = []
@@ -186,21 +181,11 @@ def _write_results(
     _write(folder / "report.html", render(page))
 
 
-def _debug_pictures(
-    options: Options, specs: Sequence[InputSpec], config: InputConfig
-) -> tuple[LabelledPictureFeed, ...]:
+def _debug_pictures(feeds: Feeds, options: Options) -> tuple[LabelledPictureFeed, ...]:
     """Those of --debug-image, else a few of the calibration pictures, evenly chosen; as the float and as the fixed
     model takes them."""
-    from sgsdump.models.feeds.feeds import expand, feed_maker
-
-    float_feed, raw_feed = (
-        feed_maker(options.network.preprocess, specs, config, normalised) for normalised in (True, False)
-    )
-    runs = expand(options.debug_image or options.network.image, len(specs))
-    if not options.debug_image:
-        few = min(DEBUG_PICTURES, len(runs))
-        runs = [runs[number * (len(runs) - 1) // max(1, few - 1)] for number in range(few)]
-    return tuple((",".join(files), float_feed(files), raw_feed(files)) for files in runs)
+    few = len(feeds) if options.debug_image else min(DEBUG_PICTURES, len(feeds))
+    return tuple(feeds.both(number * (len(feeds) - 1) // max(1, few - 1)) for number in range(few))
 
 
 def _write(path: Path, text: str) -> None:

@@ -56,9 +56,9 @@ from sgsdump.commands.options import (
     WITHOUT_BITS,
     Network,
     OpenNetwork,
+    add_feeds,
     add_input_config,
     add_model,
-    add_pictures,
     add_quant_level,
     add_scheduler,
     add_strict_sdk,
@@ -71,6 +71,7 @@ from sgsdump.errors import ConfigError, OutputError
 
 if TYPE_CHECKING:
     from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.quantisation.fixed_model import FixedModel
     from sgsdump.quantisation.ranges.statistics import SideRanges
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
@@ -135,7 +136,7 @@ class Goal:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     network = parser.add_argument_group("model and pictures")
     add_model(network)
-    add_pictures(network, f"calibration pictures: {INPUTS}")
+    add_feeds(network, f"calibration pictures: {INPUTS}")
     add_input_config(network)
     add_strict_sdk(network)
     add_quant_level(network, "how ranges are found, see calibrate; its INT16 proposals are ignored")
@@ -167,11 +168,9 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_file, replace_text, replacing_folder, together
-    from sgsdump.files.bounded_read import read_bytes
     from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.objective import watched_by_output
     from sgsdump.reports.pareto_reports import pareto_json, pareto_table
-    from sgsdump.sidecars import input_config
     from sgsdump.tuning.criteria import parse_objective
     from sgsdump.tuning.integer_choice import IntegerScores, chosen, fixed_of
     from sgsdump.tuning.pareto import pareto
@@ -182,22 +181,22 @@ def run(args: argparse.Namespace) -> int:
     options = record(Options, args, network=record(Network, args), search=record(SearchOptions, args))
     network, goal = options.network, _goal(options.search)
     check_solver()
-    config = input_config.read(network.input_config)
     if options.json:
         check_file(options.json)
     made = not options.output.exists()
     folder = _usable_folder(options.output, network.input_config)
     with _no_empty_folder(folder, made):
-        ini = read_bytes(network.input_config)
-        opened = open_network(network, config, options.quant_level)
+        opened = open_network(network, options.quant_level)
         model, config = opened.model, opened.config
         objective = parse_objective(options.search.objective, watched_by_output(deployed(model)))
         opened.print_warnings()
         progress, workers = Terminal("stderr"), Workers(options.num_process, options.scheduler)
-        ranges, side, feeds = _calibrated(options, opened, workers)
+        feeds = opened.feeds()
+        judges = opened.feeds(options.search.evaluate) if options.search.evaluate else feeds
+        ranges, side = _calibrated(options, opened, feeds, workers)
     with _stopped_by_ctrl_c(goal.seconds) as left:
         judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers)
-        setup = set_up(model, ranges, config, feeds, judging, progress)
+        setup = set_up(model, ranges, config, _judged(judges, options), judging, progress)
         most = most_evaluations(len(setup.sizes.domains), 0 if goal.target else len(goal.rates))
         _print_beginning(setup, most, options.search.budget, folder / PROGRESS)
         found = _searched(setup, goal, most, left)
@@ -210,8 +209,8 @@ def run(args: argparse.Namespace) -> int:
         if options.json:
             replace_text(options.json, pareto_json(result))
         with replacing_folder(folder, keep=_is_kept) as newer:
-            _write_results(options, newer, ini, result, trial, side)
-            _write_report(options, newer, result, trial, taken)
+            _write_results(options, newer, opened.ini, result, trial, side)
+            _write_report(newer, result, trial, taken, judges)
     print(pareto_table(result), end="")
     print_ending(result, folder, WITHOUT_BITS[options.quant_level])
     for clipped in taken.clipped:
@@ -275,29 +274,29 @@ def parse_seconds(text: str) -> float:
 
 
 def _calibrated(
-    options: Options, network: OpenNetwork, workers: Workers
-) -> tuple[dict[str, Range], SideRanges, Iterator[PictureFeed]]:
-    """The ranges of the model's tensors, the other statistics, and the pictures that judge plans."""
+    options: Options, network: OpenNetwork, feeds: Feeds, workers: Workers
+) -> tuple[dict[str, Range], SideRanges]:
+    """The ranges of the model's tensors, and the other statistics."""
     from sgsdump.commands.terminal import Terminal
-    from sgsdump.models.feeds.feeds import feeds
-    from sgsdump.models.feeds.image_list import evenly
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
+
+    level = WITHOUT_BITS[options.quant_level]
+    rehearse(network.model, feeds[0], network.config)
+    calibration = calibrate(network.model, feeds, network.config, level, workers=workers, progress=Terminal("stderr"))
+    return calibration.ranges, side_ranges(calibration.statistics)
+
+
+def _judged(judges: Feeds, options: Options) -> Iterator[PictureFeed]:
+    """The pictures that judge plans: all of --evaluate, or some of the calibration's."""
+    from sgsdump.models.feeds.image_list import evenly
     from sgsdump.tuning.setup import PICTURES
 
-    images, evaluated = options.network.image, options.search.evaluate
-    pictures = network.feeds(images)
-    judges = network.feeds(evaluated) if evaluated else pictures
-    level = WITHOUT_BITS[options.quant_level]
-    rehearse(network.model, pictures[0], network.config)
-    calibration = calibrate(
-        network.model, pictures, network.config, level, workers=workers, progress=Terminal("stderr")
-    )
-    chosen = set(range(len(judges)) if evaluated else evenly(range(len(judges)), PICTURES))
-    raws = feeds(evaluated or images, network.preprocess, network.specs, network.config, normalised=False)
-    pairs = ((judges[i][1], raw) for i, (_, raw) in enumerate(raws) if i in chosen)
-    return calibration.ranges, side_ranges(calibration.statistics), pairs
+    every = range(len(judges))
+    for index in every if options.search.evaluate else evenly(every, PICTURES):
+        _, feed, raw = judges.both(index)
+        yield feed, raw
 
 
 @contextmanager
@@ -337,7 +336,7 @@ def _stopped_by_ctrl_c(seconds: float) -> Iterator[Left]:
         restore()
 
 
-def _usable_folder(path: Path, ini: Path) -> Path:
+def _usable_folder(path: Path, ini: Path | None) -> Path:
     """The folder, made if need be. Raises OutputError when it cannot be written to, ConfigError when a result would
     take the place of the user's own input_config.ini."""
     from sgsdump.files.atomic_write import make_folder
@@ -347,7 +346,7 @@ def _usable_folder(path: Path, ini: Path) -> Path:
         raise OutputError(f"{progress} is not a file; remove it, or name another folder with -o")
     if not os.access(make_folder(path), os.W_OK):
         raise OutputError(f"cannot write into the folder {path}: no permission; name another with -o")
-    if ini.resolve().parent == path.resolve() and RESULTS.fullmatch(ini.name):
+    if ini is not None and ini.resolve().parent == path.resolve() and RESULTS.fullmatch(ini.name):
         raise ConfigError(f"the results would overwrite {ini}; name another folder with -o")
     return path
 
@@ -390,25 +389,21 @@ def _write_results(
     write("pareto.png", pareto_png(result))
 
 
-def _write_report(options: Options, folder: Path, result: Pareto, trial: PlanTrial, taken: FixedModel) -> None:
+def _write_report(folder: Path, result: Pareto, trial: PlanTrial, taken: FixedModel, judges: Feeds) -> None:
     """report.html of the plan to take, compared on a few of the pictures that judge plans."""
     from sgsdump.commands.terminal import Terminal
     from sgsdump.files.atomic_write import replace_text
-    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, PicturePairs, each_compared, over_all
     from sgsdump.reports.command_reports import report_of_tuning
     from sgsdump.reports.html.document import render
     from sgsdump.reports.report import Context
 
-    specs = tuple(graph_inputs(trial.model.proto))
-    pairs = PicturePairs(
-        options.search.evaluate or options.network.image, options.network.preprocess, specs, trial.config, COMPARED
-    )
+    pairs = PicturePairs(judges, COMPARED)
     comparer = PictureComparer(trial.model, replace(trial.model, proto=taken.proto), folder)
     compared = over_all(each_compared(comparer, pairs), pairs.labels, Terminal("stderr"))
-    facts = [("float model", str(options.network.model)), ("judged on", f"{result.effort.pictures} pictures"),
+    facts = [("float model", str(trial.model.path)), ("judged on", f"{result.effort.pictures} pictures"),
              ("layers compared on", ", ".join(pairs.labels))]  # fmt: skip
-    title = f"{options.network.model.name} with the tuned INT16 convolutions"
+    title = f"{trial.model.path.name} with the tuned INT16 convolutions"
     report = report_of_tuning(result, compared, trial.model, Context(title, facts, ranges=trial.ranges))
     replace_text(folder / "report.html", render(report))
 

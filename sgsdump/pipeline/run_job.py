@@ -29,6 +29,8 @@ from sgsdump.pipeline.steps import Engine
 from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from sgsdump.comparison.golden import GoldenComparison
     from sgsdump.pipeline.bisection import Bisection
     from sgsdump.pipeline.replay import OwnError
@@ -218,12 +220,15 @@ def is_several(job: Job, run: Pipeline) -> bool:
     Raises ConfigError for what is done with one input only.
     """
     folder = job.inputs.input_dir
-    several = bool(job.inputs.data_loader_script or (folder and folders_of_runs(folder, _input_names(run))))
-    for option, value in (("--bisect", job.bisection.bisect), ("--save-test-case", job.excerpt.test_case)):
-        if several and value:
-            raise ConfigError(
-                f"{option} is for one input; give that one alone (-i, or a folder with it as --input-dir)"
-            )
+    several = bool(
+        job.inputs.data_loader_script
+        or len(_named_files(job)) > 1
+        or (folder and folders_of_runs(folder, _input_names(run)))
+    )
+    if several and job.excerpt.test_case:
+        raise ConfigError(
+            "--save-test-case is for one input; give that one alone (-i, or a folder with it as --input-dir)"
+        )
     return several
 
 
@@ -233,12 +238,18 @@ def each_run(job: Job, run: Pipeline, folder: Path) -> Iterator[str]:
     Raises InputError for a script or folder that does not give what the model takes.
     """
     if job.inputs.data_loader_script:
-        from sgsdump.models.feeds.data_loader import raw_feeds
+        from sgsdump.models.feeds.data_loader import loaded_feeds
 
-        for number, arrays in raw_feeds(job.inputs.data_loader_script, _input_names(run)):
+        for number, arrays in loaded_feeds(job.inputs.data_loader_script, graph_inputs(run.model.proto)):
             run.folder = folder / number
             run.set_input_data(None, arrays)
             yield number
+        return
+    if files := _named_files(job):
+        for file in files:
+            run.folder = folder / file.stem
+            run.set_input_data(None, _named_feed(file, run))
+            yield file.stem
         return
     assert job.inputs.input_dir is not None
     for inputs in folders_of_runs(job.inputs.input_dir, _input_names(run)):
@@ -284,8 +295,30 @@ def _model(options: RunOptions, shape_words: Sequence[str]) -> Model:
     return model
 
 
+def _named_files(job: Job) -> list[Path]:
+    """The .npz file of -i, or those of its folder: of several runs, the inputs by name; else none."""
+    from sgsdump.models.feeds.image_list import NAMED
+
+    path = Path(job.inputs.input_file or "")
+    if job.inputs.input_file and path.is_dir():
+        return sorted(file for file in path.iterdir() if file.suffix.lower() == NAMED)
+    return [path] if path.suffix.lower() == NAMED and ":" not in path.name else []
+
+
+def _named_feed(file: Path, run: Pipeline) -> dict[str, np.ndarray]:
+    from sgsdump.models.feeds.feeds import fitted_feed, named_arrays
+
+    specs = graph_inputs(run.model.proto)
+    return fitted_feed(named_arrays(file), specs, [None] * len(specs), True, str(file))
+
+
 def _set_inputs(job: Job, run: Pipeline) -> None:
     options = job.inputs
+    if len(named := _named_files(job)) == 1:
+        run.set_input_data(None, _named_feed(named[0], run))
+        return
+    if named:  # each in its turn
+        return
     if options.inputs_from:
         run.set_input_data_from_json(options.inputs_from)
     elif options.input_dir:

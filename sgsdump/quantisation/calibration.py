@@ -298,7 +298,7 @@ def calibrate(
 ) -> Calibration:
     """Calibrate a simplified float model on normalised pictures; with ALL_INT16 levels above L1 do what L2 does.
 
-    feeds     for more than one process something that can be sent there: ``PictureFeeds``.
+    feeds     for more than one process something that can be sent there: ``Feeds``.
     options   or the name of the level alone.
     workers   who runs the pictures; the result is the same.
     progress  counts the pictures of the one pass over all, then the trial runs for ranges and bits (L3 to L5), and

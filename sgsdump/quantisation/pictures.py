@@ -8,19 +8,16 @@ levels, and a fixed model of no use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from sgsdump.errors import ConfigError, InputError
-from sgsdump.models.feeds.feeds import PictureFeeds, feed_maker
+from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.picture import CHANNELS, channel_axis
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.sidecars.input_text import is_input_text
 
 # Rounding a picture to bytes costs half a grey level; a preprocess file that rounds elsewhere, another half.
 MOST_LEVELS = 1.0
@@ -73,23 +70,26 @@ def raw_bytes(array: np.ndarray, picture: Picture) -> np.ndarray:
     return np.clip(np.round(array * std + mean), 0, 255).astype(np.float32)
 
 
-def disagreements(model: Model, feeds: PictureFeeds) -> Iterator[str]:
-    """A sentence for each quantised picture input that the preprocess file and mean and std_value make differently.
+def disagreements(model: Model, feeds: Feeds) -> Iterator[str]:
+    """A sentence for each quantised picture input of which the float and the fixed model are shown different pictures:
+    where the preprocess file and mean and std_value make it differently, or mean and std_value make no picture of it.
 
-    feeds  of the float model, with its input_config. Raises what making a feed raises.
+    feeds  with its input_config. Raises what making a feed of the float model raises.
     """
     assert feeds.config is not None
     spec_names = {spec.name for spec in feeds.specs}
     quantised = [entry.name for entry in feeds.config.inputs if entry.quantised and entry.name in spec_names]
     pictures = pictures_of(model, feeds.config, quantised)
-    files = feeds.runs[0]
-    make_raw = None
-    # Arrays and texts go in as they are, normalised already.
-    if feeds.preprocess is not None and not any(is_input_text(Path(file)) for file in files):
-        make = feed_maker(feeds.preprocess, feeds.specs, feeds.config, normalised=False)
-        make_raw = partial(make, files)
     label, feed = feeds[0]
-    for difference in input_differences(feed, make_raw, pictures):
+    if not pictures:
+        return
+    try:
+        raw = feeds.both(0)[2]
+    except InputError as error:
+        yield str(error)
+        return
+    for name, picture in pictures.items():
+        difference = difference_of(name, feed[name], raw[name], picture)
         if not difference.agrees:
             yield f"{label}: {difference}"
 
@@ -100,14 +100,11 @@ class InputDifference:
 
     largest  in the units of the model's input.
     levels   in grey levels: what the channel's std makes of it.
-    rounded  whether there was no raw picture to compare with, and the float model's own was rounded to bytes; then
-             only what bytes cannot hold shows.
     """
 
     name: str
     largest: float
     levels: float
-    rounded: bool
 
     @property
     def agrees(self) -> bool:
@@ -115,32 +112,10 @@ class InputDifference:
 
     def __str__(self) -> str:
         far = f"up to {self.largest:g}, {self.levels:.3g} grey levels"
-        if self.rounded:
-            return (
-                f"input {self.name!r}: with mean and std_value of input_config the preprocessed picture is not one "
-                f"of bytes 0 to 255 ({far} away); make preprocessing and input_config agree"
-            )
         return (
             f"input {self.name!r}: the preprocessed picture and what mean and std_value of input_config make of the "
             f"raw one differ ({far}); make them agree, or the fixed model sees another picture than the float model"
         )
-
-
-def input_differences(
-    feed: Mapping[str, np.ndarray],
-    make_raw: Callable[[], Mapping[str, np.ndarray]] | None,
-    pictures: Mapping[str, Picture],
-) -> list[InputDifference]:
-    """For every picture input how far the two ways are apart.
-
-    feed      what the float model takes.
-    make_raw  gives the same picture not normalised, 0..255; None, or InputError raised, when it cannot be had.
-    """
-    try:
-        raw = make_raw() if make_raw and pictures else {}
-    except InputError:
-        raw = {}
-    return [_difference(name, feed[name], raw.get(name), picture) for name, picture in pictures.items()]
 
 
 def _picture(model: Model, entry: ModelInput) -> Picture:
@@ -161,9 +136,8 @@ def _picture(model: Model, entry: ModelInput) -> Picture:
     return Picture(entry.mean[order], entry.std[order], nv12, axis)
 
 
-def _difference(name: str, real: np.ndarray, raw: np.ndarray | None, picture: Picture) -> InputDifference:
+def difference_of(name: str, real: np.ndarray, raw: np.ndarray, picture: Picture) -> InputDifference:
+    """How far the picture of bytes ``raw`` is from ``real``, what the float model takes."""
     mean, std = picture.along(picture.mean), picture.along(picture.std)
-    rounded = raw is None or raw.shape != real.shape
-    shown = raw_bytes(real, picture) if rounded else np.asarray(raw, np.float64)
-    apart = np.abs((shown - mean) / std - real)
-    return InputDifference(name, float(apart.max()), float((apart * std).max()), rounded)
+    apart = np.abs((raw.astype(np.float64) - mean) / std - real)
+    return InputDifference(name, float(apart.max()), float((apart * std).max()))

@@ -114,9 +114,8 @@ def test_what_is_assumed_is_said_first(digits, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("assumed: no input_config.ini was given")
     assert (
-        lines[1]
-        == "assumed: input 'image' has mean 127:127:127, std_value 128:128:128, as the preprocess file normalises one "
-        "picture"
+        lines[1] == "assumed: input 'image' has mean 127:127:127, std_value 128:128:128 and is GRAY, as the preprocess "
+        "file normalises one picture"
     )
     made = input_config.read("diagnosis/input_config.ini").inputs[0]
     assert (made.training_format, made.mean, made.std) == ("GRAY", (127.0,) * 3, (128.0,) * 3)

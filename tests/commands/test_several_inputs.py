@@ -191,7 +191,9 @@ def test_what_does_not_go_together(folder: Path, capsys: pytest.CaptureFixture[s
         capsys, "dump", "-m", "net.onnx", "--data-loader-script", "none.py"
     )
     full = ("pipeline", "full", "-m", "net.onnx", *script)
-    assert "--bisect is for one input" in refused(capsys, *full, "--bisect", "reference")
+    assert "--save-test-case is for one input" in refused(
+        capsys, "pipeline", "once", "--name", "prob", *full[2:], "--save-test-case", "case"
+    )
     assert "inputs come one of four ways" in refused(capsys, *full, "--input-dir", ".")
     assert "--seed and --range draw random inputs" in refused(capsys, *full, "--seed", "1")
     assert "shape" in refused(capsys, "dump", "-m", "net.onnx", "--data-loader-script", "feeds.py:wrong_shape")

@@ -10,7 +10,7 @@ from PIL import Image
 
 from sgsdump.errors import InputError
 from sgsdump.models.input_spec import InputSpec
-from sgsdump.quantisation.diagnosis.subject import assume_config, fit_normalisation, ini_text
+from sgsdump.quantisation.assumed_config import assume_config, fit_normalisation, ini_text
 from sgsdump.sidecars import input_config
 
 F32 = np.dtype(np.float32)

@@ -1,103 +1,238 @@
-"""A data loader script, apart as it runs the user's own Python: a file that yields feed after feed, as Polygraphy's.
+"""Feeds that the user's own Python gives, one after another. Apart: it runs the user's own Python.
 
     def load_data():
-        for path in sorted(Path("pictures").iterdir()):
+        for path in sorted(Path("recordings").iterdir()):
             yield {"input": prepare(path)}
 
-``FILE.py`` calls its ``load_data``, ``FILE.py:NAME`` the function NAME. What it gives is a dictionary of an array for
-each input of the model; feeds are called 0, 1, 2 ...
+``FILE.py`` takes its ``load_data`` (Polygraphy's name), ``FILE.py:NAME`` what is called NAME: a function, a class or
+anything else that can be gone through, or has onnxruntime's ``get_next``. Each of what it gives is a dictionary of an
+array for each input of the model, as the float model takes it (``feeds.py`` says what the fixed model takes of it).
+
+Commands that run a feed once take one after another (``loaded_feeds``). Those that run them more than once, or in
+several processes, keep them in a file that goes with the command (``LoadedFeeds``); in memory is what is run.
 """
 
 from __future__ import annotations
 
+import math
+import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sgsdump.errors import InputError, hint
+from sgsdump.errors import InputError, OutputError
 from sgsdump.files.user_module import blaming, import_file
-from sgsdump.models.feeds.feeds import Feed, config_entries, given_array
+from sgsdump.models.feeds.feeds import Feed, Feeds, LabelledFeed, check_inputs, config_entries, fitted_feed
 from sgsdump.models.input_spec import InputSpec
-from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
 FUNCTION = "load_data"
+# Of a loader that does not end by itself, so many are taken; more are said to be too many.
+MOST_FEEDS = 20_000
+# The part of a file system's free space that kept feeds may take.
+ROOM = 0.5
 _END = object()
+Arrays = Mapping[str, Any]
 
 
 def raw_feeds(script: str, inputs: Sequence[str]) -> Iterator[tuple[str, Feed]]:
     """(number, feed) for each feed of a script, one at a time, arrays as they are; ``inputs`` are the model's.
 
-    Raises InputError at once for a file that is not there, cannot be imported or has no such function; while iterating
-    for what the function raises, for a feed that lacks an input or has one too many, and for a script without feeds.
+    Raises InputError at once for a file that is not there, cannot be imported or has nothing of that name; while
+    iterating for what the user's Python raises, for what is no feed of these inputs, for a script without feeds, and
+    for more than MOST_FEEDS.
     """
-    file, function = _function(script)
-    return _feeds(file, function, inputs)
-
-
-def loaded_feeds(
-    script: str, specs: Sequence[InputSpec], config: InputConfig | None = None, normalised: bool = True
-) -> Iterator[tuple[str, Feed]]:
-    """The same, each array in its input's shape and dtype as of an .npy file; arguments as of ``feeds.feeds``."""
-    entries = config_entries(specs, config)
-    feeds = raw_feeds(script, [spec.name for spec in specs])
-
-    def fitted(number: str, feed: Feed) -> Feed:
-        arrays = {}
-        for spec, entry in zip(specs, entries):
-            raw = not normalised and entry is not None and entry.is_picture
-            what = f"{script}: feed {number}, input {spec.name!r},"
-            arrays[spec.name] = given_array(feed[spec.name], spec, raw, what)
-        return arrays
-
-    return ((number, fitted(number, feed)) for number, feed in feeds)
-
-
-def _function(script: str) -> tuple[Path, Any]:
     path, colon, name = script.rpartition(":")
     if not (colon and name.isidentifier()):
         path, name = script, FUNCTION
     file = Path(path)
     if not file.is_file():
         raise InputError(f"there is no data loader script {file}; give the path of a Python file, or FILE.py:FUNCTION")
-    function = getattr(import_file(file, "data loader"), name, None)
-    if not callable(function):
+    given = getattr(import_file(file, "data loader"), name, None)
+    if given is None:
         raise InputError(f"{file} has no function {name}(), which gives the feeds")
-    return file, function
+    return _numbered(_iterator(given, file, name), f"{file}: {name}()", file, inputs)
 
 
-def _feeds(file: Path, function: Any, inputs: Sequence[str]) -> Iterator[tuple[str, Feed]]:
+def loaded_feeds(
+    script: str, specs: Sequence[InputSpec], config: InputConfig | None = None, normalised: bool = True
+) -> Iterator[tuple[str, Feed]]:
+    """The same, each feed as a model takes it; arguments as of ``feeds.feeds``."""
+    entries, file = config_entries(specs, config), _file_of(script)
+    return (
+        (number, fitted_feed(feed, specs, entries, normalised, f"{file}: feed {number}"))
+        for number, feed in raw_feeds(script, [spec.name for spec in specs])
+    )
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """An array in the file: where it begins, and what it is."""
+
+    offset: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedFeeds(Feeds):
+    """What a loader gives, kept in a file of its own: taken from it when they are run, in any process of this machine.
+
+    The file is removed when the LoadedFeeds that made it is gone, or Python ends.
+    """
+
+    path: Path
+    source: str
+    kept: tuple[Mapping[str, _Kept], ...]
+    specs: tuple[InputSpec, ...]
+    config: InputConfig | None = None
+    by_threads = True
+
+    @staticmethod
+    def of_script(script: str, specs: Sequence[InputSpec], config: InputConfig | None = None) -> LoadedFeeds:
+        """The feeds of a script. Raises what ``raw_feeds`` and ``of`` raise."""
+        loaded = raw_feeds(script, [spec.name for spec in specs])
+        return LoadedFeeds.of((feed for _, feed in loaded), specs, config, str(_file_of(script)))
+
+    @staticmethod
+    def of(
+        feeds: Iterable[Arrays],
+        specs: Sequence[InputSpec],
+        config: InputConfig | None = None,
+        source: str = "the feeds",
+    ) -> LoadedFeeds:
+        """Any iterable of {input: array}, gone through once; ``source`` is named in messages.
+
+        Raises InputError for a feed that does not fit the model, OutputError where they do not fit on the disk.
+        """
+        entries = config_entries(specs, config)
+        descriptor, name = tempfile.mkstemp(prefix="sgsdump_feeds_")
+        path = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                kept = tuple(_keep(feeds, specs, entries, file, source))
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise OutputError(f"cannot keep the feeds in {path.parent}: {error.strerror or error}") from error
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        if not kept:
+            path.unlink(missing_ok=True)
+            raise InputError(f"{source}: there are no feeds")
+        result = LoadedFeeds(path, source, kept, tuple(specs), config)
+        weakref.finalize(result, path.unlink, missing_ok=True)
+        return result
+
+    @property
+    def labels(self) -> list[str]:
+        return [f"feed {number}" for number in range(len(self))]
+
+    def both(self, index: int) -> tuple[str, Feed, Feed]:
+        return f"feed {index}", self._fitted(index, True), self._fitted(index, False)
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def _run(self, index: int) -> LabelledFeed:
+        return f"feed {index}", self._fitted(index, True)
+
+    def _fitted(self, index: int, normalised: bool) -> Feed:
+        entries = config_entries(self.specs, self.config)
+        with self.path.open("rb") as file:
+            arrays = {name: _taken(file, kept) for name, kept in self.kept[index].items()}
+        return fitted_feed(arrays, self.specs, entries, normalised, f"{self.source}: feed {index}")
+
+
+def _file_of(script: str) -> Path:
+    path, colon, name = script.rpartition(":")
+    return Path(path if colon and name.isidentifier() else script)
+
+
+def _iterator(given: Any, file: Path, name: str) -> Iterator[Any]:
+    """What a user's function, class or list gives, one after another."""
     with blaming(file, "data loader"):
-        feeds = function()
-    if isinstance(feeds, Mapping) or not isinstance(feeds, Iterable):
-        raise InputError(
-            f"{file}: {function.__name__}() gave a {type(feeds).__name__}; it is to yield a dictionary of arrays for "
-            f"each run"
-        )
-    iterator, number = iter(feeds), 0
+        feeds = given() if callable(given) else given
+    if isinstance(feeds, (Mapping, str, bytes, np.ndarray)):
+        raise InputError(f"{file}: {name}() gave a {_kind(feeds)}; it is to yield a dictionary of arrays for each run")
+    with blaming(file, "data loader"):
+        if callable(get_next := getattr(feeds, "get_next", None)):
+            return iter(get_next, None)
+        if hasattr(feeds, "__getitem__") and hasattr(feeds, "__len__") and not hasattr(feeds, "__iter__"):
+            return (feeds[index] for index in range(len(feeds)))
+        if isinstance(feeds, Iterable):
+            return iter(feeds)
+    raise InputError(f"{file}: {name}() gave a {_kind(feeds)}; it is to yield a dictionary of arrays for each run")
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else type(value).__name__
+
+
+def _numbered(iterator: Iterator[Any], loader: str, file: Path, inputs: Sequence[str]) -> Iterator[tuple[str, Feed]]:
+    number = 0
     while True:
         with blaming(file, "data loader", f" on feed {number}"):
             feed = next(iterator, _END)
         if feed is _END:
             break
-        yield str(number), _checked(feed, f"{file}: feed {number}", inputs)
+        if number == MOST_FEEDS:
+            raise InputError(
+                f"{loader} has given {MOST_FEEDS:,} feeds and does not end; let it end, as with "
+                f"itertools.islice(feeds, 100)"
+            )
+        with blaming(file, "data loader", f" on feed {number}"):
+            arrays = _arrays(feed, f"{file}: feed {number}")
+        check_inputs(arrays, inputs, f"{file}: feed {number}")
+        yield str(number), arrays
         number += 1
     if not number:
-        raise InputError(f"{file}: {function.__name__}() gives no feeds")
+        raise InputError(f"{loader} gives no feeds")
 
 
-def _checked(feed: Any, what: str, inputs: Sequence[str]) -> Feed:
+def _arrays(feed: Any, what: str) -> Feed:
     if not isinstance(feed, Mapping):
-        raise InputError(f"{what} is a {type(feed).__name__}, not a dictionary of arrays by input name")
-    for name in feed:
-        if name not in inputs:
-            raise InputError(f"{what} has {name!r}, which is not an input of the model{hint(str(name), list(inputs))}")
-    for name in inputs:
-        if name not in feed:
-            raise InputError(f"{what} has nothing for the model's input {name!r}")
-    arrays = {name: np.asarray(feed[name]) for name in inputs}
-    for name, array in arrays.items():
-        if array.dtype.kind in "OSU":
-            raise InputError(f"{what} has no array of numbers for the input {name!r}")
+        raise InputError(f"{what} is a {_kind(feed)}, not a dictionary of arrays by input name")
+    arrays = {}
+    for name, value in feed.items():
+        arrays[str(name)] = array = np.asarray(value)
+        if array.dtype.kind in "OSUMm":
+            raise InputError(f"{what} has no array of numbers for the input {str(name)!r}")
     return arrays
+
+
+def _keep(
+    feeds: Iterable[Arrays], specs: Sequence[InputSpec], entries: Sequence[ModelInput | None], file: Any, source: str
+) -> Iterator[Mapping[str, _Kept]]:
+    """Writes each feed, checked as the float model and the fixed one take it."""
+    offset = 0
+    for number, feed in enumerate(feeds):
+        what = f"{source}: feed {number}"
+        arrays = _arrays(feed, what)
+        for normalised in (True, False):
+            fitted_feed(arrays, specs, entries, normalised, what)
+        size = sum(array.nbytes for array in arrays.values())
+        free = shutil.disk_usage(tempfile.gettempdir()).free
+        if size > free * ROOM:
+            raise OutputError(
+                f"{what}: the feeds take {offset + size:,} bytes so far, too many for {tempfile.gettempdir()} (free: "
+                f"{free:,}); give fewer, or set TMPDIR to a folder with more room"
+            )
+        kept = {}
+        for name, array in arrays.items():
+            file.write(np.ascontiguousarray(array).tobytes())
+            kept[name] = _Kept(offset, array.dtype, array.shape)
+            offset += array.nbytes
+        yield kept
+
+
+def _taken(file: Any, kept: _Kept) -> np.ndarray:
+    file.seek(kept.offset)
+    count = math.prod(kept.shape)
+    return np.frombuffer(file.read(count * kept.dtype.itemsize), kept.dtype, count).reshape(kept.shape)

@@ -1,16 +1,17 @@
 """Pictures, arrays and the user's preprocess file become feeds: one dictionary of arrays for each run of the model.
 
-A preprocess file is Python with ``get_image(path, ..., nchw=)`` or ``image_preprocess(path, norm=)``. The SDK's
-convention: ``get_image(img_path, resizeH=224, ..., norm=True, ..., nchw=False)`` is called with ``nchw=True`` to feed
-an ONNX or Caffe model; older files have no ``nchw`` and return NHWC, as ``image_preprocess`` does. ``norm=False`` asks
-for the raw 0..255 values a fixed model takes.
+The float model's feed decides, the fixed model's follows from it. A float array for a picture input is what the float
+model takes; the fixed model's bytes are those of which mean and std of input_config.ini make it, and it is refused
+where there are none. An array of uint8 for a picture input is the picture's bytes: the fixed model takes them, the
+float model what mean and std make of them. All other inputs of both models are fed alike, integers as they are.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,22 +19,22 @@ from typing import Any, overload
 
 import numpy as np
 
-from sgsdump.errors import InputError
+from sgsdump.errors import InputError, hint
 from sgsdump.files.mapped import load_npy
-from sgsdump.files.user_module import blaming, import_file
 from sgsdump.models.feeds import picture
-from sgsdump.models.feeds.image_list import expand, random_seed
+from sgsdump.models.feeds.image_list import expand, is_named, random_seed
+from sgsdump.models.feeds.preprocess_file import Preprocess, load_preprocess
 from sgsdump.models.input_spec import InputSpec, fit, shape_text
 from sgsdump.sidecars import input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tensors.dtypes import is_integer, is_number
+from sgsdump.tensors.dtypes import is_float, is_integer, is_number
 from sgsdump.tensors.types import NCHW, NHWC
 
 __all__ = ["Feed", "InputSpec", "PictureFeeds", "board_notes", "expand", "feed_maker", "feeds"]
 
 Feed = dict[str, np.ndarray]
+MOST_BYTES = 4 << 30  # of the arrays of one run
 LabelledFeed = tuple[str, Feed]
-FUNCTIONS = ("get_image", "image_preprocess")
 _Maker = Callable[[str], np.ndarray]
 
 
@@ -48,8 +49,9 @@ def feeds(
 
     images        what ``image_list`` describes; ``len(expand(images, len(input_specs)))`` runs come of it.
     preprocess    the user's Python files, one per input, separated by commas; None for the built-in one, which needs
-                  ``input_config``. ``.npy`` goes to the user's file when there is one, else into the model as it is;
-                  the SDK's ``Input_shape=`` text always goes in as it is.
+                  ``input_config``. ``.npy`` goes to the user's file when there is one, else into the float model as
+                  it is; so does the SDK's ``Input_shape=`` text always, and into the fixed model where it holds whole
+                  numbers.
     normalised    False asks for raw 0..255 values of every picture input, for the fixed model.
 
     Raises InputError, ConfigError or MissingExtra at once for what can be known at once (files that are not there,
@@ -77,6 +79,10 @@ def feed_maker(
 
     def make(files: tuple[str, ...]) -> Feed:
         seed = random_seed(files[0])
+        if is_named(files):
+            if preprocess is not None:
+                raise InputError(f"{files[0]} holds the inputs as they are; leave out -n, which prepares pictures")
+            return _of_named(files[0], input_specs, entries, normalised)
         if seed is None:
             return {spec.name: maker(file) for spec, maker, file in zip(input_specs, makers, files)}
         generator = np.random.default_rng(seed)
@@ -101,13 +107,46 @@ def _makers(
             f"{len(files)} preprocess file{'s' if len(files) > 1 else ''} for a model of {len(specs)} inputs "
             f"({', '.join(spec.name for spec in specs)}); give -n one for each, separated by commas"
         )
-    return [partial(_users, spec, load_preprocess(file), not r) for spec, file, r in zip(specs, files, raw)]
+    loaded = [load_preprocess(file) for file in files]
+    return [partial(_users, spec, entry, load, not r) for spec, entry, load, r in zip(specs, entries, loaded, raw)]
 
 
-@dataclass(frozen=True)
-class PictureFeeds(Sequence[LabelledFeed]):
-    """Pictures as a sequence of feeds that worker processes can take by index: ``feeds[i]`` is (label, feed) of the
-    i-th run, made anew each time; see ``feeds.feeds`` for the parameters.
+class Feeds(Sequence[LabelledFeed]):
+    """The runs that a command makes, whatever they come from: ``feeds[i]`` is (label, feed of the float model) of the
+    i-th, ``feeds.both(i)`` has the fixed model's too. Worker processes can be sent it, and take runs by index.
+
+    by_threads  whether several threads may take runs at once: nothing of the user's own runs.
+    """
+
+    specs: tuple[InputSpec, ...]
+    config: InputConfig | None
+    by_threads: bool
+
+    @property
+    def labels(self) -> list[str]:
+        """A short name of each run, no two alike."""
+        raise NotImplementedError
+
+    def both(self, index: int) -> tuple[str, Feed, Feed]:
+        """(label, feed of the float model, of the fixed one: pictures as bytes 0 to 255). Raises InputError."""
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, index: int) -> LabelledFeed: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[LabelledFeed]: ...
+    def __getitem__(self, index: int | slice) -> LabelledFeed | list[LabelledFeed]:
+        if isinstance(index, slice):
+            return [self._run(i) for i in range(*index.indices(len(self)))]
+        return self._run(range(len(self))[index])
+
+    def _run(self, index: int) -> LabelledFeed:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class PictureFeeds(Feeds):
+    """Files as feeds, made anew each time they are taken; see ``feeds.feeds`` for the parameters.
 
     Sent to another process it takes the file names along, and imports the user's preprocess file there.
     Raises what ``feeds.feeds`` raises, at once for what can be known at once.
@@ -121,30 +160,42 @@ class PictureFeeds(Sequence[LabelledFeed]):
     def __post_init__(self) -> None:
         _ = self._make, self.runs
 
+    @property
+    def by_threads(self) -> bool:  # type: ignore[override]
+        return self.preprocess is None
+
     @cached_property
     def runs(self) -> list[tuple[str, ...]]:
         """The files of each run."""
         return expand(self.images, len(self.specs))
 
+    @property
+    def labels(self) -> list[str]:
+        """The files' names, with their folders where names alone are not unique."""
+        labels = [",".join(Path(file).name for file in files) for files in self.runs]
+        return labels if len(set(labels)) == len(labels) else [",".join(files) for files in self.runs]
+
+    def both(self, index: int) -> tuple[str, Feed, Feed]:
+        files = self.runs[index]
+        return ",".join(files), self._make(files), self._make_raw(files)
+
     @cached_property
     def _make(self) -> Callable[[tuple[str, ...]], Feed]:
         return feed_maker(self.preprocess, self.specs, self.config)
 
+    @cached_property
+    def _make_raw(self) -> Callable[[tuple[str, ...]], Feed]:
+        return feed_maker(self.preprocess, self.specs, self.config, normalised=False)
+
     def __len__(self) -> int:
         return len(self.runs)
 
-    @overload
-    def __getitem__(self, index: int) -> LabelledFeed: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[LabelledFeed]: ...
-    def __getitem__(self, index: int | slice) -> LabelledFeed | list[LabelledFeed]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def _run(self, index: int) -> LabelledFeed:
         files = self.runs[index]
         return ",".join(files), self._make(files)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_make"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_make", "_make_raw")}
 
 
 def config_entries(specs: Sequence[InputSpec], config: InputConfig | None) -> list[ModelInput | None]:
@@ -160,22 +211,26 @@ def config_entries(specs: Sequence[InputSpec], config: InputConfig | None) -> li
     return [named[spec.name] for spec in specs]
 
 
-def _users(spec: InputSpec, preprocess: Preprocess, normalised: bool, file: str) -> np.ndarray:
+def _users(
+    spec: InputSpec, entry: ModelInput | None, preprocess: Preprocess, normalised: bool, file: str
+) -> np.ndarray:
     if input_text.is_input_text(Path(file)):
-        return _from_text(spec, file)
+        array = _from_text(spec, file)
+        return array if normalised else _raw_text(array, entry, file)
     what = f"what {preprocess.file} made of {file}"
+    if not normalised and not preprocess.takes_norm and entry is not None:
+        return picture.bytes_of(fit(preprocess(file), spec, preprocess.layout, what), entry, what, rounding=True)
     array = fit(preprocess(file, normalised), spec, preprocess.layout, what)
     return array if normalised else _raw(array, f"{what} with norm=False")
 
 
 def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file: str) -> np.ndarray:
     path = Path(file)
-    raw = not normalised and entry is not None
-    if path.suffix.lower() == ".npy" or input_text.is_input_text(path):
-        if path.suffix.lower() == ".npy":
-            return given_array(_from_npy(path), spec, raw, file)
+    if path.suffix.lower() == ".npy":
+        return given_array(_from_npy(path), spec, entry, normalised, file)
+    if input_text.is_input_text(path):
         array = _from_text(spec, file)
-        return _raw(array, file) if raw else array
+        return array if normalised else _raw_text(array, entry, file)
     if entry is None:
         raise InputError(
             f"how to prepare {file} for the input {spec.name!r} is not known; give a preprocess file (-n), or an "
@@ -191,11 +246,76 @@ def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file:
     return fit(array, spec, NHWC, f"the {entry.training_format} picture {file}")
 
 
-def given_array(array: np.ndarray, spec: InputSpec, raw: bool, what: str) -> np.ndarray:
-    """A user's own array as the input takes it; ``raw`` asks for whole numbers 0..255, ``what`` it is begins the
-    messages. Raises InputError."""
+def given_array(
+    array: np.ndarray, spec: InputSpec, entry: ModelInput | None, normalised: bool, what: str
+) -> np.ndarray:
+    """A user's own array as the float model takes it, or (``normalised`` False) the fixed one; see the module's text.
+    ``what`` it is begins the messages. Raises InputError."""
+    if array.dtype.kind in "OSUMmVc" and not is_number(array.dtype):
+        raise InputError(f"{what} is no array of numbers")
+    if array.dtype.kind == "f" and np.isfinite(array).all():
+        _check_whole(array, spec, what)
     fitted = fit(array, spec, NCHW, what)
-    return _raw(fitted, what) if raw else fitted
+    if entry is None or not entry.is_picture:
+        return fitted
+    if array.dtype == np.uint8 and is_float(spec.dtype):
+        return fit(picture.normalise_planes(fitted, entry), spec, NCHW, what) if normalised else fitted
+    return fitted if normalised else picture.bytes_of(fitted, entry, what)
+
+
+def _check_whole(array: np.ndarray, spec: InputSpec, what: str) -> None:
+    """Raises InputError for fractions where the input takes integers, and for others than 0 and 1 as booleans."""
+    if is_integer(spec.dtype) and not (array == np.rint(array)).all():
+        raise InputError(f"{what} holds fractions, but the model's input {spec.name!r} takes integers ({spec.dtype})")
+    if spec.dtype == np.bool_ and not ((array == 0) | (array == 1)).all():
+        raise InputError(f"{what} holds other values than 0 and 1, but the model's input {spec.name!r} takes booleans")
+
+
+def fitted_feed(
+    arrays: Mapping[str, np.ndarray],
+    specs: Sequence[InputSpec],
+    entries: Sequence[ModelInput | None],
+    normalised: bool,
+    what: str,
+) -> Feed:
+    """A user's own feed as a model takes it: see ``given_array``; ``what`` it is begins the messages.
+
+    Raises InputError for a name too few or too many, and what ``given_array`` raises.
+    """
+    check_inputs(arrays, [spec.name for spec in specs], what)
+    return {
+        spec.name: given_array(arrays[spec.name], spec, entry, normalised, f"{what}, input {spec.name!r},")
+        for spec, entry in zip(specs, entries)
+    }
+
+
+def check_inputs(given: Iterable[str], inputs: Sequence[str], what: str) -> None:
+    """Raises InputError for a name that is not an input's, and for an input that is not there."""
+    names = list(given)
+    for name in names:
+        if name not in inputs:
+            raise InputError(f"{what} has {name!r}, which is not an input of the model{hint(str(name), list(inputs))}")
+    for name in inputs:
+        if name not in names:
+            raise InputError(f"{what} has nothing for the model's input {name!r}")
+
+
+def named_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file by name. Raises InputError for another file, and for what is not numbers."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(member.file_size for member in archive.infolist()) > MOST_BYTES:
+                raise InputError(f"{path} holds more than {MOST_BYTES:,} bytes, too many for one run of a model")
+        with np.load(path, allow_pickle=False) as members:
+            return {name: members[name] for name in members.files}
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{path} is not an .npz file of arrays, or it is cut off: {error}") from error
+
+
+def _of_named(file: str, specs: Sequence[InputSpec], entries: Sequence[ModelInput | None], normalised: bool) -> Feed:
+    return fitted_feed(named_arrays(Path(file)), specs, entries, normalised, file)
 
 
 def _picture_size(spec: InputSpec, entry: ModelInput) -> tuple[int | None, int | None]:
@@ -227,6 +347,12 @@ def _from_text(spec: InputSpec, file: str) -> np.ndarray:
     if not fits:
         raise InputError(f"{file} holds {values.size} values, the input {spec.name!r} takes {shape_text(spec.shape)}")
     return fit(values.reshape([-1 if size is None else size for size in shape]), spec, NHWC, file)
+
+
+def _raw_text(array: np.ndarray, entry: ModelInput | None, file: str) -> np.ndarray:
+    """The SDK's text holds what goes in: a picture's bytes, or what the float model takes of it."""
+    is_bytes = entry is None or (array == np.rint(array)).all()
+    return _raw(array, file) if is_bytes else picture.bytes_of(array, entry, file)  # type: ignore[arg-type]
 
 
 def _raw(array: np.ndarray, what: str) -> np.ndarray:
@@ -265,61 +391,6 @@ def _fixed(shape: Sequence[int | None], spec: InputSpec) -> list[int]:
             f"give an .npy file"
         )
     return fixed
-
-
-@dataclass(frozen=True)
-class Preprocess:
-    """The user's function, which of ``norm`` and ``nchw`` it takes, and the layout its 4-D result has."""
-
-    file: Path
-    function: Callable[..., Any]
-    takes_norm: bool
-    takes_nchw: bool
-
-    @property
-    def layout(self) -> str:
-        return NCHW if self.takes_nchw else NHWC
-
-    def __call__(self, image: str, normalised: bool = True) -> np.ndarray:
-        """The array the function makes of the image path. Raises InputError, also for anything it raises itself."""
-        if not normalised and not self.takes_norm:
-            raise InputError(
-                f"{self.file}: {self.function.__name__} has no parameter norm, so the raw picture that a fixed model "
-                f"takes cannot be asked for; add norm=True and skip the normalising when it is False"
-            )
-        keywords = {"norm": normalised} if self.takes_norm else {}
-        if self.takes_nchw:
-            keywords["nchw"] = True
-        with blaming(self.file, "preprocess", f" on {image}"):
-            array = np.asarray(self.function(image, **keywords))
-        if array.dtype.kind not in "biuf":
-            raise InputError(
-                f"{self.file}: {self.function.__name__} gave no array of numbers for {image}; does it return one?"
-            )
-        return array
-
-
-def load_preprocess(path: Path | str) -> Preprocess:
-    """Import the file under a name of its own; its folder is importable only meanwhile. ``net`` may mean ``net.py``, as
-    the SDK's tools are given the name of a preset.
-
-    Raises InputError for a missing file, one without either function, or one that fails; MissingExtra when it wants
-    cv2 and that is not installed.
-    """
-    file = Path(path)
-    if not file.is_file() and not file.suffix:
-        file = file.with_name(f"{file.name}.py") if file.name else file
-    if not file.is_file():
-        raise InputError(f"there is no preprocess file {file}; -n takes the path of a Python file")
-    module = import_file(file, "preprocess")
-    for name in FUNCTIONS:
-        function = getattr(module, name, None)
-        if callable(function):
-            parameters = inspect.signature(function).parameters
-            open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-            takes_norm, takes_nchw = (open_ended or keyword in parameters for keyword in ("norm", "nchw"))
-            return Preprocess(file, function, takes_norm, takes_nchw and name == "get_image")
-    raise InputError(f"{file} has no function get_image(path, ..., nchw=) nor image_preprocess(path, norm=)")
 
 
 def board_notes(config: InputConfig) -> list[str]:

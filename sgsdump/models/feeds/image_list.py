@@ -1,9 +1,10 @@
 """The forms that ``-i`` takes, and the files they come to: a tuple for each run, a file for each model input.
 
-``cat.jpg`` a picture · ``x.npy`` an array · ``in.txt`` the SDK's ``Input_shape=`` text · ``folder`` its pictures and
-.npy files, sorted · ``list.txt`` a path a line · ``folder:list.txt`` the same, each line inside folder · ``random`` or
-``random:SEED`` made-up values. Models with several inputs take a list of lines ``a,b``, or ``a,b`` itself: files,
-or a folder for each input, whose sorted files go together.
+``cat.jpg`` a picture · ``x.npy`` an array · ``x.npz`` an array for each input, by its name · ``in.txt`` the SDK's
+``Input_shape=`` text · ``folder`` its pictures, .npy and .npz files, sorted · ``list.txt`` a path a line ·
+``folder:list.txt`` the same, each line inside folder · ``random`` or ``random:SEED`` made-up values. Models with
+several inputs take a list of lines ``a,b``, or ``a,b`` itself: files, or a folder for each input, whose sorted files go
+together.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from sgsdump.files.folder import leads_out_of
 from sgsdump.sidecars.input_text import is_input_text
 
 PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm", ".pnm"}
+NAMED = ".npz"
+FILES = PICTURES | {".npy", NAMED}
 LIST_LIMIT = 64 << 20
 Item = TypeVar("Item")
 
 
 def expand(images: str, inputs: int = 1) -> list[tuple[str, ...]]:
-    """The files of each run, ``inputs`` at a time; ``("random:SEED",)`` for made-up values.
+    """The files of each run, ``inputs`` at a time; one .npz file alone, which holds all inputs; ``("random:SEED",)``
+    for made-up values.
 
     Raises InputError for what does not exist, an empty folder or list, and a line that names too few or too many files.
     """
@@ -39,7 +43,7 @@ def expand(images: str, inputs: int = 1) -> list[tuple[str, ...]]:
         return [_fit((file,), inputs, str(path)) for file in _folder(path)]
     if not path.exists():
         return _not_a_path(images, inputs)
-    if path.suffix.lower() in PICTURES | {".npy"} or is_input_text(path) or not _is_text(path):
+    if path.suffix.lower() in FILES or is_input_text(path) or not _is_text(path):
         return [_fit((images,), inputs, images)]
     return _lines(path, Path(), inputs)
 
@@ -48,6 +52,16 @@ def evenly(items: Sequence[Item], most: int) -> list[Item]:
     """At most ``most`` of them, evenly spaced, the first and last among them."""
     indices = np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int)
     return [items[index] for index in indices]
+
+
+def is_named(files: Sequence[str]) -> bool:
+    """Whether a run's files are one that holds all inputs by their names."""
+    return len(files) == 1 and Path(files[0]).suffix.lower() == NAMED
+
+
+def are_arrays(files: Sequence[str]) -> bool:
+    """Whether a run's files hold numbers, none of them a picture."""
+    return all(Path(file).suffix.lower() in (".npy", NAMED) for file in files)
 
 
 def random_seed(images: str) -> int | None:
@@ -79,11 +93,9 @@ def _side_by_side(folders: Sequence[Path], inputs: int, images: str) -> list[tup
 
 
 def _folder(path: Path) -> list[str]:
-    files = sorted(
-        str(file) for file in path.iterdir() if file.suffix.lower() in PICTURES | {".npy"} and file.is_file()
-    )
+    files = sorted(str(file) for file in path.iterdir() if file.suffix.lower() in FILES and file.is_file())
     if not files:
-        raise InputError(f"there are no pictures and no .npy files in the folder {path}")
+        raise InputError(f"there are no pictures and no .npy or .npz files in the folder {path}")
     return files
 
 
@@ -123,7 +135,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _fit(files: tuple[str, ...], inputs: int, where: str) -> tuple[str, ...]:
-    if len(files) == inputs:
+    if len(files) == inputs or is_named(files):
         return files
     raise InputError(
         f"{where}: {len(files)} file{'s' if len(files) > 1 else ''} for a model of {inputs} inputs; give a list whose "

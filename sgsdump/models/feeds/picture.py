@@ -30,6 +30,10 @@ FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 ORIENTATION = 0x0112
 MOST_PIXELS = 1 << 28
 MANY_PIXELS = 1 << 24
+# Off whole grey levels by more, a normalised array was not made of bytes: float16 rounds by 0.06 of them.
+GRID = 0.1
+# A picture resized in floats lies between grey levels; one that spans fewer than these was normalised otherwise.
+FEW_LEVELS = 64
 MOST_A_BYTE = 4096  # pixels; a photograph has one or two, a picture of one colour in a PNG some 350
 CHANNELS = {name: len(order) for name, order in ORDER.items()}
 
@@ -62,6 +66,45 @@ def normalise(pixels: np.ndarray, entry: ModelInput) -> np.ndarray:
     normal: np.ndarray = pixels - mean
     normal /= std
     return normal
+
+
+def normalise_planes(planes: np.ndarray, entry: ModelInput) -> np.ndarray:
+    """(x - mean) / std in float32, of an array in the model's own layout, [N, C, H, W] or [N, H, W, C]."""
+    mean, std = _by_plane(planes, entry)
+    return ((planes.astype(np.float32) - mean) / std).astype(np.float32)
+
+
+def bytes_of(array: np.ndarray, entry: ModelInput, what: str, rounding: bool = False) -> np.ndarray:
+    """The picture's bytes, 0..255 in the array's own dtype, of which mean and std make ``array``; in its layout.
+
+    rounding  also of a picture that lies between grey levels, as one resized in floats does.
+
+    Raises InputError, its message begun by ``what``, for an array that mean and std make of no bytes.
+    """
+    mean, std = _by_plane(array, entry)
+    levels = array * std + mean
+    whole = np.rint(levels)
+    low, high = (float(levels.min()), float(levels.max())) if array.size else (0.0, 0.0)
+    apart = float(np.abs(levels - whole).max()) if array.size else 0.0
+    between = apart > GRID and not (rounding and high - low >= FEW_LEVELS)
+    if low < -0.5 or high > 255.5 or between:
+        why = f", up to {apart:.2g} between whole ones" if between else ", not 0 to 255"
+        raise InputError(
+            f"{what}: mean and std_value of input_config make grey levels from {low:.4g} to {high:.4g} of it{why}; "
+            f"make them agree, or let the input {entry.name!r} take numbers (RAWDATA_F32_NHWC in both of its formats)"
+        )
+    return whole.clip(0, 255).astype(array.dtype)
+
+
+def _by_plane(array: np.ndarray, entry: ModelInput) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and std, float64, that broadcast over the channels of an array."""
+    axis = channel_axis(array.shape, CHANNELS[entry.training_format]) or channel_axis(array.shape, 1) or 1
+    count = array.shape[axis] if array.ndim > axis else 1
+    order = ORDER[entry.training_format][:count]
+    shape = [count if index == axis else 1 for index in range(array.ndim)]
+    triples = (np.array(values, np.float64)[order] for values in (entry.mean, entry.std))
+    mean, std = (np.broadcast_to(values, count).reshape(shape) for values in triples)
+    return mean, std
 
 
 def decode(path: Path, gray: bool = False) -> np.ndarray:

@@ -23,15 +23,13 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.spooled import spooled
 from sgsdump.errors import ValuesError
 from sgsdump.executors.workers.task_pool import Workers, run_tasks
-from sgsdump.models.feeds.feeds import expand, feed_maker
+from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.image_list import evenly
-from sgsdump.models.input_spec import InputSpec
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import serialise
 from sgsdump.quantisation.simulation import Simulation, Simulator
-from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import NCHW, NHWC
 
@@ -56,73 +54,57 @@ class PicturePair:
 
 
 class HeldPictures:
-    """Runs by their files, as both models are fed with them: as many as HELD_BYTES hold."""
+    """Runs by their index, as both models are fed with them: as many as HELD_BYTES hold."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str, ...], tuple[Feed, ...]] = {}
+        self._made: dict[int, tuple[Feed, Feed]] = {}
         self._room = HELD_BYTES
 
-    def get(self, files: tuple[str, ...]) -> tuple[Feed, ...] | None:
-        return self._made.get(files)
+    def get(self, index: int) -> tuple[Feed, Feed] | None:
+        return self._made.get(index)
 
-    def keep(self, files: tuple[str, ...], made: tuple[Feed, ...]) -> None:
+    def keep(self, index: int, made: tuple[Feed, Feed]) -> None:
         self._room -= sum(array.nbytes for feed in made for array in feed.values())
         if self._room >= 0:
-            self._made[files] = made
+            self._made[index] = made
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PicturePairs:
-    """``pairs.make(i)`` makes the i-th of at most ``most`` runs, evenly chosen, or of those ``chosen``; see
-    ``feeds.feeds`` for the others. ``most`` None: all. What is ``held`` is not made again, by another of the same
-    pictures either (``dataclasses.replace``).
+    """``pairs.make(i)`` makes the i-th of at most ``most`` runs, evenly chosen, or of those ``chosen``; ``most`` None:
+    all. What is ``held`` is not made again, by another of the same feeds either (``dataclasses.replace``)."""
 
-    Raises what ``feeds.feeds`` raises, at once for what can be known at once.
-    """
-
-    images: str
-    preprocess: str | None
-    specs: tuple[InputSpec, ...]
-    config: InputConfig
-    most: int | None
+    feeds: Feeds
+    most: int | None = None
     chosen: tuple[int, ...] = ()
-    held: HeldPictures = field(default_factory=lambda: HeldPictures(), compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        _ = self._makers, self.runs
+    held: HeldPictures = field(default_factory=lambda: HeldPictures(), repr=False)
 
     @cached_property
-    def runs(self) -> list[tuple[str, ...]]:
-        """The files of each run."""
-        every = expand(self.images, len(self.specs))
-        if self.chosen:
-            return [every[index] for index in self.chosen]
-        return every if self.most is None else evenly(every, self.most)
+    def indices(self) -> list[int]:
+        every = range(len(self.feeds))
+        return list(self.chosen or (every if self.most is None else evenly(every, self.most)))
 
     @cached_property
     def labels(self) -> list[str]:
-        """The files' names, with their folders where names alone are not unique."""
-        labels = [",".join(Path(file).name for file in files) for files in self.runs]
-        return labels if len(set(labels)) == len(labels) else [",".join(files) for files in self.runs]
+        names = self.feeds.labels
+        return [names[index] for index in self.indices]
 
     def labels_in(self, others: PicturePairs) -> list[str]:
         """What ``others`` call these runs, which are some of theirs."""
-        names = dict(zip(others.runs, others.labels))
-        return [names[files] for files in self.runs]
-
-    @cached_property
-    def _makers(self) -> tuple:
-        return tuple(feed_maker(self.preprocess, self.specs, self.config, normalised) for normalised in (True, False))
+        names = dict(zip(others.indices, others.labels))
+        return [names[index] for index in self.indices]
 
     def __len__(self) -> int:
-        return len(self.runs)
+        return len(self.indices)
 
     def make(self, index: int) -> PicturePair:
-        files = self.runs[index]
-        made = self.held.get(files)
+        """Raises what making feeds raises."""
+        run = self.indices[index]
+        made = self.held.get(run)
         if made is None:
-            made = tuple(maker(files) for maker in self._makers)
-            self.held.keep(files, made)
+            _, *both = self.feeds.both(run)
+            made = both[0], both[1]
+            self.held.keep(run, made)
         return PicturePair(self.labels[index], *made)
 
 

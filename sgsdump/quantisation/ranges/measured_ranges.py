@@ -22,7 +22,7 @@ from sgsdump.executors.onnx_runtime.placed_graph import PlacedGraph, PlacedRun, 
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import REFUSALS
 from sgsdump.executors.workers.task_pool import ALONE, Workers, in_threads, run_tasks
-from sgsdump.models.feeds.feeds import PictureFeeds
+from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.graph import REARRANGING, Graph, captured
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
@@ -79,7 +79,7 @@ def gather(
     """One pass over all feeds of a simplified model: the statistics of its float tensors.
 
     feeds      (label, {input: array}) one at a time; memory does not grow with their number. For more than one
-               process a sequence that can be sent there, e.g. ``PictureFeeds``.
+               process a sequence that can be sent there: ``Feeds``.
     workers    the result is bit-identical with any of them. This process alone runs a picture on every core. Processes
                are sent file names, a cluster is sent the arrays, so that its machines need no files.
     progress   counts the feeds, and says when a worker was lost.
@@ -395,7 +395,7 @@ def _in_threads(model: Model, selection: Selection, feeds: Iterable[Feed]) -> It
     """A picture on every core; what the user's own preprocess file makes is made by one thread at a time, in order."""
     threads = min(cores(), max(1, len(feeds))) if isinstance(feeds, Sequence) else cores()
     see = OnePicture(model, selection)
-    if isinstance(feeds, PictureFeeds) and feeds.preprocess is None:
+    if isinstance(feeds, Feeds) and feeds.by_threads:
         return in_threads(lambda index: see(feeds[index]), range(len(feeds)), threads)
     return in_threads(see, feeds, threads)
 
