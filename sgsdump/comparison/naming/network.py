@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -68,6 +68,7 @@ class Node:
     outputs: Mapping[int, Record]
     values: Mapping[tuple[str, int], Hashable]
     weights: Mapping[tuple[str, int], str]
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
 
 class Nodes(Sequence[Node]):
@@ -153,6 +154,7 @@ def nodes_of(dump: Dump, operators: Mapping[int, Operator]) -> Nodes:
                 *tensors,
                 operator.values,
                 operator.weights,
+                operator.arguments or {},
             )
         )
     return Nodes(nodes, dump.format)

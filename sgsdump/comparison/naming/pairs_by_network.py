@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from sgsdump.comparison.alignment import Pair, Settled, compared, ids_of
+from sgsdump.comparison.naming.composed_operators import MOVING, ends_of_modules, ends_of_operators, moved
 from sgsdump.comparison.naming.network import Node, Nodes, plain
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.onnx_network import OnnxNetwork
@@ -129,9 +130,32 @@ def _other_operators(networks: tuple[Nodes, Nodes]) -> set[tuple[str, str]]:
 
 
 def _paired(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
+    if _has_inputs(networks[0]) != _has_inputs(networks[1]):
+        return _of_libraries(networks)
     by_module = pairs_by_module(*networks)
     by_place = pairs_by_place(*networks, by_module)
     by_place += renamed_modules(*networks, [*by_module, *by_place])
+    return _with_ends(networks, by_module, by_place)
+
+
+def _of_libraries(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
+    """One library has an operator, or a module, where the other has several, and moves values otherwise."""
+    sample, benchmark = networks
+    mine, theirs = ends_of_modules(sample, benchmark), ends_of_modules(benchmark, sample)
+    ends = [(end.module, end.last) for end in mine] + [(end.last, end.module) for end in theirs]
+    skipped = {node for end in (*mine, *theirs) for node in end.members}
+    skipped |= {node for side in networks for node in side if node.kind in MOVING and not node.is_module}
+    by_module = [*ends, *pairs_by_module(sample, benchmark, {*skipped, *(node for pair in ends for node in pair)})]
+    by_place = pairs_by_place(sample, benchmark, by_module, skipped)
+    by_place += renamed_modules(sample, benchmark, [*by_module, *by_place])
+    paired = {node for pair in (*by_module, *by_place) for node in pair}
+    by_module += ends_of_operators(sample, benchmark, paired)
+    by_module += [(last, node) for node, last in ends_of_operators(benchmark, sample, paired)]
+    pairs = _with_ends(networks, by_module, by_place)
+    return pairs + [NodePair(*pair, PLACE, pair) for pair in moved(networks, [pair.ends for pair in pairs])]
+
+
+def _with_ends(networks: tuple[Nodes, Nodes], by_module: list[Couple], by_place: list[Couple]) -> list[NodePair]:
     taken = {node for pair in [*by_module, *by_place] for node in pair}
     paired = []
     for how, pairs in ((MODULE, by_module), (PLACE, by_place)):
@@ -281,14 +305,14 @@ def _sources(
                 yield record.name, tuple(dict.fromkeys(sources))
 
 
-def pairs_by_module(sample: Nodes, benchmark: Nodes) -> list[Couple]:
+def pairs_by_module(sample: Nodes, benchmark: Nodes, skipped: Collection[Node] = ()) -> list[Couple]:
     """Modules with modules of their path, the k-th call with the k-th; operators with operators of their kind in the
-    module, an operator that only one side has being passed over."""
+    module, an operator that only one side has being passed over, and those that are ``skipped``."""
     pairs: list[Couple] = []
     calls = [_by_module(node for node in side if node.is_module) for side in (sample, benchmark)]
     for path, modules in calls[0].items():
         pairs += zip(modules, calls[1].get(path, ()))
-    paired = {node for pair in pairs for node in pair}
+    paired = {*skipped, *(node for pair in pairs for node in pair)}
     of_sample, of_benchmark = (
         _by_module(node for node in side.inner if node not in paired) for side in (sample, benchmark)
     )
@@ -330,14 +354,19 @@ def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     return dict(groups)
 
 
-def pairs_by_place(sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]) -> list[Couple]:
-    """The pairs of the operators that are not in ``pairs``."""
+def pairs_by_place(
+    sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple], skipped: Collection[Node] = ()
+) -> list[Couple]:
+    """The pairs of the operators that are not in ``pairs``, nor ``skipped``."""
     state = _State(sample, benchmark, pairs)
     couples: list[Couple] = []
-    unpaired = [[node for node in side.inner if node not in state.number] for side in (sample, benchmark)]
+    unpaired = [
+        [node for node in side.inner if node not in state.number and node not in skipped]
+        for side in (sample, benchmark)
+    ]
     if max(map(len, unpaired)) <= MOST:
         couples += _by_flow(state, *unpaired)
-    couples += _in_gaps(state)
+    couples += _in_gaps(state, skipped)
     return couples
 
 
@@ -393,20 +422,20 @@ def _by_flow(state: _State, sample: list[Node], benchmark: list[Node]) -> Iterat
             yield partner, wanted
 
 
-def _in_gaps(state: _State) -> Iterator[Couple]:
+def _in_gaps(state: _State, skipped: Collection[Node]) -> Iterator[Couple]:
     """Between two pairs that follow one another on both sides, what has the same kinds in the same order."""
     sample, inner = state.sample.inner, state.benchmark.inner
     places = {node: place for place, node in enumerate(sample)}
     begin, gap = 0, list[Node]()
     for node_there in [*inner, None]:
         if node_there is not None and node_there not in state.partner:
-            gap.append(node_there)
+            gap += [] if node_there in skipped else [node_there]
             continue
         if node_there is not None and state.partner[node_there] not in places:
             continue  # a module, which has its operators in the sample
         end = len(sample) if node_there is None else places[state.partner[node_there]]
         if gap:
-            waiting = [node for node in sample[begin:end] if node not in state.number]
+            waiting = [node for node in sample[begin:end] if node not in state.number and node not in skipped]
             for pair in [*in_order(waiting, gap)]:
                 state.take(*pair)
                 yield pair

@@ -147,13 +147,16 @@ def test_modules_that_another_exporter_renamed_pair_as_the_operators_inside_do()
 
 
 def onnx_dump(nodes, flow=True):
-    """``nodes``: name, type, names read, name made, value."""
+    """``nodes``: name, type, names read, name made, value, perhaps attributes."""
     records = [
-        Record("out", 0, index, name, Tensor.of(made, value)) for index, (name, _, _, made, value) in enumerate(nodes)
+        Record("out", 0, index, name, Tensor.of(made, value))
+        for index, (name, _, _, made, value, *_) in enumerate(nodes)
     ]
     from sgsdump.dumps.onnx_network import of_nodes
 
-    told = [(name, kind, list(read), [made], "", {}) for name, kind, read, made, _ in nodes]
+    told = [
+        (name, kind, list(read), [made], "", *(attributes or [{}])) for name, kind, read, made, _, *attributes in nodes
+    ]
     return Dump(records, "sigmastar_bin", network=(lambda: of_nodes(records, told)) if flow else dict)
 
 
@@ -209,6 +212,115 @@ def test_a_product_with_a_bias_of_its_own_operator_is_compared_behind_it():
     ]
     (row,) = compare(torch_run.dump(), onnx_dump(nodes))
     assert (row.name, row.sample_name, row.error) == ("y", "0_addmm/output.0", 0)
+
+
+class OnnxNodes(list):
+    """Nodes as torch.onnx names them; a value's name is its node's."""
+
+    def op(self, path, kind, value, *read, **attributes):
+        count = sum(name.partition("_")[0] == f"/{path}/{kind}" for name, *_ in self)
+        name = f"/{path}/{kind}" + (f"_{count}" if count else "")
+        self.append((name, kind, list(read), f"{name}_output_0", value, attributes))
+        return f"{name}_output_0"
+
+
+def feed_forward(torch_run, nodes, scale=1.0, modules=False, approximate=False):
+    """A Linear and a GELU: modules, or operators that run in them, and nine or more nodes of ONNX."""
+    x = values(0, 1, 4, 6)
+    product = x * 3
+    line = product + 1
+    curve = (np.tanh(line) if approximate else line * line).astype(np.float32)
+    gelu = line * (curve + 1) * 0.5
+    if modules:
+        torch_run.op("fc", "Linear", "fc", line * np.float32(scale), x, is_module=True)
+        torch_run.op("act", "GELUActivation", "act", gelu, line, is_module=True)
+    else:
+        torch_run.op("0_addmm", "aten.addmm", "fc", line * np.float32(scale), x)
+        torch_run.op("1_gelu", "aten.gelu", "act", gelu, line)
+    made = nodes.op("fc", "MatMul", product, "x")
+    made = nodes.op("fc", "Add", line, "bias", made)
+    root = nodes.op("act", "Div", line / 2, made)
+    one = nodes.op("act", "Constant", np.float32(1))
+    curved = nodes.op("act", "Tanh" if approximate else "Erf", curve, root)
+    more = nodes.op("act", "Add", curve + 1, curved, one)
+    times = nodes.op("act", "Mul", line * (curve + 1), made, more)
+    return nodes.op("act", "Mul", gelu, times, "half"), made
+
+
+@pytest.mark.parametrize("modules", [True, False])
+@pytest.mark.parametrize("approximate", [True, False])
+def test_a_linear_and_a_gelu_of_several_nodes_pair_at_their_ends(modules, approximate):
+    torch_run, nodes = Program(), OnnxNodes()
+    gelu, line = feed_forward(torch_run, nodes, modules=modules, approximate=approximate)
+    comparison = compare(torch_run.dump(), onnx_dump(nodes))
+    names = ("fc/output.0", "act/output.0") if modules else ("0_addmm/output.0", "1_gelu/output.0")
+    assert paired(comparison) == {line: (names[0], MODULE), gelu: (names[1], MODULE)}
+    assert [row.error for row in comparison] == [0, 0]
+    swapped = compare(onnx_dump(nodes), torch_run.dump())
+    assert paired(swapped) == {names[0]: (line, MODULE), names[1]: (gelu, MODULE)}
+
+
+def test_an_error_in_a_linear_is_its_own():
+    torch_run, nodes = Program(), OnnxNodes()
+    _, line = feed_forward(torch_run, nodes, scale=1.5, modules=True)
+    comparison = compare(torch_run.dump(), onnx_dump(nodes))
+    assert first_difference(comparison, beyond_rounding=True).output.name == line
+    assert comparison[line].error == pytest.approx(0.5)
+
+
+def test_a_module_that_ran_twice_or_ends_twice_has_no_end():
+    torch_run, nodes = Program(), OnnxNodes()
+    x = values(0)
+    torch_run.op("fc", "Linear", "fc", x, x, is_module=True)
+    torch_run.op("fc@1", "Linear", "fc", x * 2, x, is_module=True)
+    torch_run.op("two", "Pieces", "two", x, x, is_module=True)
+    made = nodes.op("fc", "Neg", x, "x")
+    for number in (3, 4):
+        nodes.op("", "Abs", x * number, nodes.op("two", "Sin", x * number, made))
+    comparison = compare(torch_run.dump(), onnx_dump(nodes))
+    assert not paired(comparison)
+
+
+def attention(torch_run, nodes, perm=(0, 2, 1, 3), scale=1.0):
+    """Two heads of one product; torch has one operator where ONNX has four nodes and moves the keys otherwise."""
+    x = values(0, 1, 4, 6)
+    line = torch_run.op("0_addmm", "aten.addmm", "block.fc", x * 2, x)
+    split = torch_run.op("1_view", "aten.view", "block", line.reshape(1, 4, 2, 3), line)
+    heads = np.ascontiguousarray(split.transpose(0, 2, 1, 3))
+    torch_run.op("2_transpose", "aten.transpose", "block", heads, split)
+    torch_run.operators[2] = Operator("block", "aten.transpose", arguments={"dim0": "1", "dim1": "-2"})
+    shares = heads @ heads.transpose(0, 1, 3, 2)
+    mixed = shares @ heads
+    torch_run.op("3_sdpa", "aten.scaled_dot_product_attention", "block", mixed * np.float32(scale), heads)
+    torch_run.op("4_neg", "aten.neg", "block.out", -mixed, mixed)
+    made = nodes.op("block/fc", "MatMul", x * 2, "x")
+    parts = nodes.op("block", "Reshape", split, made)
+    turned = np.ascontiguousarray(split.transpose(perm))
+    query = nodes.op("block", "Transpose", turned, parts, perm=str(list(perm)))
+    keys = nodes.op("block", "Transpose", split.transpose(0, 2, 3, 1), parts, perm="[0, 2, 3, 1]")
+    scores = nodes.op("block", "MatMul", shares, query, keys)
+    soft = nodes.op("block", "Softmax", shares, scores)
+    ended = nodes.op("block", "MatMul", mixed, soft, query)
+    nodes.op("block/out", "Neg", -mixed, ended)
+    return parts, query, ended
+
+
+def test_attention_pairs_at_its_end_and_what_moves_values_where_it_moves_the_same():
+    torch_run, nodes = Program(), OnnxNodes()
+    parts, query, ended = attention(torch_run, nodes)
+    found = paired(compare(torch_run.dump(), onnx_dump(nodes)))
+    assert found["/block/fc/MatMul_output_0"] == ("0_addmm/output.0", MODULE)
+    assert found[parts] == ("1_view/output.0", PLACE)
+    assert found[query] == ("2_transpose/output.0", PLACE)
+    assert found[ended] == ("3_sdpa/output.0", MODULE)
+    assert found["/block/out/Neg_output_0"] == ("4_neg/output.0", MODULE)
+    assert len(found) == 5
+
+
+def test_what_moves_values_otherwise_is_not_paired():
+    torch_run, nodes = Program(), OnnxNodes()
+    _, query, _ = attention(torch_run, nodes, perm=(0, 2, 3, 1))
+    assert query not in paired(compare(torch_run.dump(), onnx_dump(nodes)))
 
 
 def test_rounding_is_told_from_a_real_difference():
