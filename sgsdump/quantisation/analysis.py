@@ -63,6 +63,7 @@ MOVERS = REARRANGING | {
     *("MaxPool", "GlobalMaxPool", "Dropout"),
     *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Pad"),
 }
+GROUP_INPUT, GROUP_WEIGHTS, GROUP_OUTPUT = "{}_split_output#{}", "{0}_conv#{1}_filter#{1}", "{0}_conv#{1}_output#{1}"
 # What others join: see ``operators``.
 HEADS = ELEMENTWISE | {"Conv", "ConvTranspose", "MaxPool", "GlobalMaxPool", *AVERAGE_POOLS}
 
@@ -168,6 +169,12 @@ def is_grouped(graph: Graph, node: NodeProto) -> bool:
     return node.op_type == "Conv" and attribute(node, "group", 1) > 1 and not is_depthwise(graph, node)
 
 
+def of_groups(part: str, node: NodeProto) -> list[str]:
+    """The SDK's names for what its converter makes of a convolution with groups: a Split, as many convolutions, and a
+    Concat. ``part``: GROUP_INPUT, GROUP_WEIGHTS or GROUP_OUTPUT."""
+    return [part.format(node.output[0], index) for index in range(attribute(node, "group", 1))]
+
+
 def output_axis(graph: Graph, node: NodeProto) -> int:
     """Where a weight's output channels lie: axis 0 for Conv and Gemm transB=1, 1 for ConvTranspose, last for MatMul."""
     if node.op_type == "Conv" or (node.op_type == "Gemm" and attribute(node, "transB", 0)):
@@ -261,7 +268,7 @@ def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], force
     """
     domain = _Domains({**dict.fromkeys(narrow, False), **dict.fromkeys(forced, True)})
     for op in ops:
-        if op.head.op_type in ("Concat", "Max", "Min") and len(op.nodes) == 1:
+        if op.head.op_type == "Concat" and len(op.nodes) == 1:
             names = [*op.outputs, *op.inputs]
             if op.outputs[0] in forced and fits_uint8(graph, op, aligned=True):
                 # It can be put together as its inputs are, and be requantised after that.

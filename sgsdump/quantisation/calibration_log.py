@@ -23,7 +23,15 @@ import numpy as np
 from sgsdump.errors import ConfigError, listed
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import read_stages
-from sgsdump.quantisation.analysis import is_convolution, is_depthwise, output_rows, sdk_name
+from sgsdump.quantisation.analysis import (
+    GROUP_WEIGHTS,
+    is_convolution,
+    is_depthwise,
+    is_grouped,
+    of_groups,
+    output_rows,
+    sdk_name,
+)
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.ranges.statistics import SideRanges
 from sgsdump.sidecars import tensor_chn, tensor_weight
@@ -106,7 +114,8 @@ def read_log(path: Path, model: Model, weights: bool) -> tuple[list[QuantParam],
     layers = {node.name: node.output[0] for node in graph.nodes if is_convolution(graph, node) and node.name}
     channels = {layers.get(name, name): each for name, each in _renamed(side.channels, {*model_names, *layers}).items()}
     side = SideRanges({**channels, **_renamed(side.channels, model_names)}, _renamed(side.softmax, model_names))
-    return read_weight_params(path, model_names) if weights else [], side
+    groups = {name for node in graph.nodes if is_grouped(graph, node) for name in of_groups(GROUP_WEIGHTS, node)}
+    return read_weight_params(path, model_names | groups) if weights else [], side
 
 
 def has_weight_ranges(path: Path) -> bool | None:

@@ -18,9 +18,18 @@ import numpy as np
 from sgsdump.errors import ConfigError, ModelError, hint
 from sgsdump.files.bounded_read import read_bytes
 from sgsdump.files.escaping import quoted
-from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
-from sgsdump.quantisation.analysis import Analysis, analyse, is_grouped, output_axis
+from sgsdump.quantisation.analysis import (
+    GROUP_INPUT,
+    GROUP_OUTPUT,
+    GROUP_WEIGHTS,
+    Analysis,
+    analyse,
+    is_grouped,
+    of_groups,
+    output_axis,
+)
 from sgsdump.quantisation.calibration_log import check_names, with_model_names
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
@@ -84,12 +93,19 @@ def import_params(
     pictures = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised} & set(graph.inputs)
     analysis = analyse(graph.proto, pictures if config.inputs else None, fuse)
     graph_of_model = Graph(model.proto)
+    convolutions = [node for nodes in analysis.first_inputs.values() for node in nodes]
+    grouped = [node for node in convolutions if is_grouped(analysis.graph, node)]
     existing = {
         *graph_of_model.inputs,
         *graph_of_model.producer,
         *graph_of_model.constants,
         *graph.constants,
-        *_weights_of_groups(analysis),
+        *(
+            name
+            for node in grouped
+            for part in (GROUP_INPUT, GROUP_WEIGHTS, GROUP_OUTPUT)
+            for name in of_groups(part, node)
+        ),
     }
     unknown = tuple(dict.fromkeys(param.name for param in params if param.name not in existing))
     if params and len(unknown) == len({param.name for param in params}):
@@ -100,7 +116,9 @@ def import_params(
     if not params:
         raise ConfigError(f"{where} holds no quant parameters")
     channels = _channels(graph_of_model, analysis)
-    weights = {node.input[1] for nodes in analysis.first_inputs.values() for node in nodes}
+    weights = {node.input[1] for node in convolutions} | {
+        name for node in grouped for name in of_groups(GROUP_WEIGHTS, node)
+    }
     ranges: dict[str, Range] = {}
     raised: dict[str, None] = dict.fromkeys(config.tensor_arrays)
     for param in params:
@@ -141,12 +159,6 @@ def quant_params(model: Model) -> list[QuantParam]:
     return list(params.values())
 
 
-def _weights_of_groups(analysis: Analysis) -> set[str]:
-    """The SDK's names for the weights of the convolutions that it makes of one with groups."""
-    nodes = [node for nodes in analysis.first_inputs.values() for node in nodes if is_grouped(analysis.graph, node)]
-    return {f"{node.output[0]}_conv#{i}_filter#{i}" for node in nodes for i in range(attribute(node, "group"))}
-
-
 def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
     """The convolutions' first inputs that an entry raises."""
     if param.bit is not None and param.bit not in BITS:
@@ -154,7 +166,7 @@ def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
     inputs = [
         name
         for name, nodes in analysis.first_inputs.items()
-        if name == param.name or any(node.input[1] == param.name for node in nodes)
+        if name == param.name or any(param.name in (node.input[1], *of_groups(GROUP_WEIGHTS, node)) for node in nodes)
     ]
     domain = analysis.domain
     if param.bit == 8:

@@ -26,7 +26,19 @@ import numpy as np
 
 from sgsdump.errors import ConfigError
 from sgsdump.models.graph import REARRANGING, Graph, attribute
-from sgsdump.quantisation.analysis import FUNCTIONS, Analysis, analyse, is_depthwise, moves_values, output_axis
+from sgsdump.quantisation.analysis import (
+    FUNCTIONS,
+    GROUP_INPUT,
+    GROUP_OUTPUT,
+    GROUP_WEIGHTS,
+    Analysis,
+    analyse,
+    is_depthwise,
+    is_grouped,
+    moves_values,
+    of_groups,
+    output_axis,
+)
 from sgsdump.quantisation.scales import (
     INT8,
     INT16,
@@ -121,8 +133,7 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
     }
     tensor_bounds = {name: Range.of(*bounds[analysis.domain[name]]) for name in tensors}
     for op in analysis.operators:
-        if op.outputs[:1] and op.outputs[0] in tensor_bounds:
-            tensor_bounds |= dict.fromkeys(inner_of_max(op), tensor_bounds[op.outputs[0]])
+        tensor_bounds |= {name: Range.of(*bounds[name]) for name in inner_of_max(op) if name in bounds}
     return QuantPlan(analysis.operators, tensors, weights, tensor_bounds, _decided(analysis, choice, tensors))
 
 
@@ -203,10 +214,10 @@ def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Ran
 def weight_range(node: NodeProto, ranges: Mapping[str, Range]) -> Range | None:
     """The calibrated range of a convolution's weights; of groups, those of the convolutions the SDK makes of them, one
     value per output channel."""
-    name = node.output[0]
-    if f"{name}_conv#0_filter#0" not in ranges or attribute(node, "group", 1) == 1:
+    names = of_groups(GROUP_WEIGHTS, node)
+    if len(names) == 1 or names[0] not in ranges:
         return ranges.get(node.input[1])
-    return joined(ranges, f"{name}_conv#{{0}}_filter#{{0}}", attribute(node, "group"), 1)
+    return joined(ranges, names)
 
 
 def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
@@ -244,6 +255,7 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
         lo, hi = measured.low, measured.high
         low, high = bounds.get(domain[name], (lo, hi))
         bounds[domain[name]] = (min(lo, low), max(hi, high))
+    _extend_by_groups(analysis, ranges, wide, bounds)
     for op in ops:
         if moves_values(op) and domain[op.outputs[0]] not in bounds and op.inputs[0] in ranges:
             moved = ranges[op.inputs[0]]
@@ -257,6 +269,23 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
     return bounds
 
 
+def _extend_by_groups(
+    analysis: Analysis, ranges: Mapping[str, Range], wide: set[str], bounds: dict[str, tuple[float, float]]
+) -> None:
+    """The parts that the SDK makes of a convolution with groups share the ranges of what it reads and puts out."""
+    for op in analysis.operators:
+        if not is_grouped(analysis.graph, op.head):
+            continue
+        for name, part in ((op.inputs[0], GROUP_INPUT), (op.outputs[0], GROUP_OUTPUT)):
+            root = analysis.domain[name]
+            if root not in bounds:
+                continue
+            parts = [ranges[each] for each in of_groups(part, op.head) if each in ranges]
+            measured = [each.at(INT16 if root in wide else UINT8) for each in parts]
+            low, high = bounds[root]
+            bounds[root] = min([low, *(each.low for each in measured)]), max([high, *(each.high for each in measured)])
+
+
 def _share_range(
     analysis: Analysis, op: Operator, ranges: Mapping[str, Range], bounds: dict[str, tuple[float, float]]
 ) -> None:
@@ -264,12 +293,17 @@ def _share_range(
     domain = analysis.domain
     if not any(node.op_type in SHARING for node in op.nodes):
         return
-    names = [name for name in (*op.inputs, *op.outputs) if name in op.outputs or _meets_max(op, name)]
-    inner = [ranges[name].at(INT16) for name in inner_of_max(op) if name in ranges]
+    inner = inner_of_max(op)
+    names = [name for name in op.inputs if _meets_max(op, name)]
+    names += op.outputs if op.last.op_type in SHARING else ()
     shared = [bounds[domain[name]] for name in names if domain[name] in bounds]
-    shared += [(measured.low, measured.high) for measured in inner]
+    measured = [ranges[name].at(INT16) for name in inner if name in ranges]
+    shared += [(each.low, each.high) for each in measured]
+    if not shared:
+        return
     whole = min(low for low, _ in shared), max(high for _, high in shared)
     bounds.update((domain[name], whole) for name in names if domain[name] in bounds)
+    bounds.update((name, whole) for name in inner)
 
 
 def _meets_max(op: Operator, name: str) -> bool:
@@ -279,9 +313,10 @@ def _meets_max(op: Operator, name: str) -> bool:
 
 
 def inner_of_max(op: Operator) -> list[str]:
-    """The tensors inside a chain of nodes that a Max or Abs reads."""
+    """The tensors inside a chain of nodes that a Max or Abs reads or puts out."""
     inner = {node.output[0] for node in op.nodes[:-1]}
-    return [name for node in op.nodes if node.op_type in SHARING for name in node.input if name in inner]
+    sharing = [node for node in op.nodes if node.op_type in SHARING]
+    return [name for node in sharing for name in (*node.input, *node.output) if name in inner]
 
 
 def _least_reach(op: Operator) -> tuple[float, float] | None:

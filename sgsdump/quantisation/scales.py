@@ -5,7 +5,7 @@ The rules are the SDK's (docs/formats/sigmastar.md#the-fixed-model).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -43,11 +43,11 @@ def _single(value: float) -> float:
     return float(np.float32(value))
 
 
-def joined(ranges: Mapping[str, Range], pattern: str, groups: int, repeat: int) -> Range | None:
-    """The ranges of all groups' tensors one after another, each value ``repeat`` times; None when one is missing."""
-    parts = [ranges.get(pattern.format(index)) for index in range(groups)]
+def joined(ranges: Mapping[str, Range], names: Iterable[str]) -> Range | None:
+    """The ranges of all groups' tensors one after another; None when one is missing."""
+    parts = [ranges.get(name) for name in names]
     if any(part is None for part in parts):
         return None
-    low = np.concatenate([np.repeat(part.min, repeat) for part in parts if part is not None])
-    high = np.concatenate([np.repeat(part.max, repeat) for part in parts if part is not None])
+    low = np.concatenate([part.min for part in parts if part is not None])
+    high = np.concatenate([part.max for part in parts if part is not None])
     return Range(low, high)

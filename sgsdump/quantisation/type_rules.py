@@ -16,7 +16,10 @@ show them, and as functions. Apart: the rules of types, in one place.
 | Concat along C | each input 16n channels, or all but the last 8n and the last not (zc_*, zd_*) | UINT8, else INT16 |
 | the same | an input not 8n; but the first is, or no convolution alone reads it (k8_12_8, k12_8_m, d12_8) | UINT8 |
 | Concat along H, W | unless the channels are an odd multiple of 8 (ox_concat_hw, hc2_24) | UINT8 |
-| Max | its operands share one range with it (ox_maxmin) | each its own type |
+| Concat of two dimensions | of maps of one pixel and fully connected outputs (pfld2) | as a Concat along C |
+| the same | of maps of several pixels laid in a row (fcm_2_6) | UINT8 |
+| convolution with groups (gr16) | | as the Concat of its groups' channels |
+| Max | its operands share one range with it (ox_maxmin), also as an operator of its own (spmax) | each its own type |
 | convolution | reads none of these (every probe) | UINT8 |
 | any | none of all that | INT16 where no neighbour gives it a type |
 
@@ -99,7 +102,7 @@ def _by_operator(graph: Graph, op: Operator) -> Iterator[tuple[str, str]]:
 
 def _unfit_concats(graph: Graph, ops: Sequence[Operator], read: Container[str]) -> set[str]:
     """Concats that cannot be UINT8, and those of their inputs that need not be aligned."""
-    names: set[str] = set()
+    names = {name for op in ops if _of_unfit_groups(graph, op) for name in op.outputs}
     concats = {op.outputs[0]: op for op in ops if op.head.op_type == "Concat" and len(op.nodes) == 1}
     # Of Concats of Concats the last one decides for all.
     inner = {name for op in concats.values() if len(op.head.input) > 1 for name in op.inputs}
@@ -113,7 +116,8 @@ def _unfit_concats(graph: Graph, ops: Sequence[Operator], read: Container[str]) 
             names.update(op.outputs if op.outputs[0] in read else ())
             continue
         pending.extend(concats[name] for name in op.inputs if name in concats and name not in names)
-        names.update([*op.outputs, *(name for name in op.inputs if _channels(graph, name) % 8 == 0)])
+        fit = [name for name in op.inputs if _channels(graph, name) % 8 == 0]
+        names.update([*op.outputs, *fit, *(source for name in fit for source in _pixel_before(graph, name))])
     return names
 
 
@@ -195,19 +199,53 @@ def fits_uint8(graph: Graph, op: Operator, aligned: bool = False) -> bool:
 
     aligned  as the SDK's converter aligns them: up to a multiple of 8 channels.
     """
-    shapes = [graph.shapes.get(name, ()) for name in op.head.input if name]
-    if any(len(shape) != 4 for shape in shapes) or attribute(op.head, "axis", 0) in (0, -4):
+    names = [name for name in op.head.input if name]
+    ranks = {len(graph.shapes.get(name, ())) for name in names}
+    channels, axis = [_channels(graph, name) for name in names], attribute(op.head, "axis", 0)
+    if ranks == {2}:
+        if axis not in (1, -1) or any(_is_flattened_map(graph, name) for name in names):
+            return True
+    elif ranks != {4} or axis in (0, -4):
         return True
-    channels = [_channels(graph, name) for name in op.head.input if name]
-    if attribute(op.head, "axis", 0) not in (1, -3):
+    elif axis not in (1, -3):
         return all(channel % 8 != 0 or channel % 16 == 0 for channel in channels)
-    if any(channel % 8 for channel in channels) and not (channels[0] % 8 and _read_by_one_convolution(graph, op)):
+    units = [8 if _upsampled(graph, name) else 16 for name in names]
+    return _fit(channels, units, aligned, _read_by_one_convolution(graph, op))
+
+
+def _fit(channels: Sequence[int], units: Sequence[int], aligned: bool, alone: bool) -> bool:
+    """Whether maps of so many channels each can be put together as UINT8. ``alone``: one convolution alone reads it."""
+    if any(channel % 8 for channel in channels) and not (channels[0] % 8 and alone):
         return True
     channels = [-(-channel // 8) * 8 for channel in channels] if aligned else channels
-    units = [8 if _upsampled(graph, name) else 16 for name in op.head.input if name]
     return all(channel % unit == 0 for channel, unit in zip(channels, units, strict=True)) or (
         all(channel % 8 == 0 for channel in channels[:-1]) and channels[-1] % 8 != 0 and units[-1] == 16
     )
+
+
+def _of_unfit_groups(graph: Graph, op: Operator) -> bool:
+    """Whether an operator is a convolution with groups whose parts' Concat cannot be UINT8."""
+    node, groups = op.head, attribute(op.head, "group", 1)
+    if node.op_type != "Conv" or groups == 1 or node.input[1] not in graph.constants:
+        return False
+    filters, channels, *_ = graph.constants[node.input[1]].dims
+    if filters == groups and channels == 1:
+        return False
+    return not _fit([filters // groups] * groups, [16] * groups, False, _read_by_one_convolution(graph, op))
+
+
+def _is_flattened_map(graph: Graph, name: str) -> bool:
+    """Whether a tensor is a map of several pixels, laid out in a row."""
+    node = graph.producer.get(name)
+    shape = graph.shapes.get(node.input[0], ()) if node is not None and node.op_type in ("Flatten", "Reshape") else ()
+    return len(shape) == 4 and shape[2:] != (1, 1)
+
+
+def _pixel_before(graph: Graph, name: str) -> list[str]:
+    """The map of one pixel that a tensor of two dimensions is: the SDK's converter leaves the Reshape between out."""
+    node = graph.producer.get(name)
+    moved = node is not None and node.op_type in ("Flatten", "Reshape", "Squeeze")
+    return [node.input[0]] if moved and graph.shapes.get(node.input[0], ())[2:] == (1, 1) else []  # type: ignore[union-attr]
 
 
 def _read_by_one_convolution(graph: Graph, op: Operator) -> bool:

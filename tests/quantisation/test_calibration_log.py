@@ -243,10 +243,9 @@ def test_a_softmaxs_input_holds_its_differences_too():
 
 def test_groups_are_joined_in_their_order():
     ranges = {f"c_conv#{i}_output#{i}": Range(np.array([-i, 0.0]), np.array([1.0, i])) for i in range(3)}
-    found = joined(ranges, "c_conv#{0}_output#{0}", 3, 1)
+    found = joined(ranges, [f"c_conv#{i}_output#{i}" for i in range(3)])
     assert found.min.tolist() == [0, 0, -1, 0, -2, 0] and found.max.tolist() == [1, 0, 1, 1, 1, 2]
-    assert joined({"g0": Range.of(1, 2), "g1": Range.of(3, 4)}, "g{0}", 2, 2).min.tolist() == [1, 1, 3, 3]
-    assert joined(ranges, "c_conv#{0}_output#{0}", 4, 1) is None
+    assert joined(ranges, [f"c_conv#{i}_output#{i}" for i in range(4)]) is None
 
 
 def test_the_channels_of_a_layer_stand_by_its_name_where_its_stage_has_another(tmp_path):

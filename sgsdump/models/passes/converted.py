@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # What puts out INT16 whatever reads it.
 SUMMED = "_reduceSum_output"  # the end of the sum of a mean along one axis, as the converter writes it
-WIDE = ("Sigmoid", "Softmax", "ReduceMean")
+WIDE = ("Sigmoid", "Softmax", "ReduceMean", "Concat")
 
 
 def as_converted(proto: ModelProto) -> ModelProto:

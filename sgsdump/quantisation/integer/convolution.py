@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sgsdump.models.graph import Graph, attribute
+from sgsdump.quantisation.analysis import GROUP_OUTPUT, of_groups
 from sgsdump.quantisation.fixed_facts import StoredWeights
 from sgsdump.quantisation.integer.accumulator import Accumulator, Kernel, accumulate, kernel_of
 from sgsdump.quantisation.integer.emitter import (
@@ -85,7 +86,7 @@ def _convolution(call: Call) -> Integers | Unrounded | None:
         kernel = replace(kernel, name=f"{kernel.name}:{name}")
     sums = kernel.sums()
     groups = 1 if kernel.depthwise or kernel.op_type == "ConvTranspose" else kernel.group
-    parts = joined(weighting.channels, f"{name}_conv#{{0}}_output#{{0}}", groups, 1)
+    parts = joined(weighting.channels, of_groups(GROUP_OUTPUT, node)) if groups > 1 else None
     channels = weighting.channels.get(name) or parts or weighting.whole
     quants = Quants(value.quant, weighting.quant, call.output)
     numbers = requantisation(sums, _bias(graph, node, sums.size), channels, quants, groups)

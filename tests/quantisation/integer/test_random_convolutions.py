@@ -133,9 +133,10 @@ def check(case):
     real = real + bias.reshape(1, -1, *[1] * (acc.ndim - 2))
     low, high = (end * 2.0**case.reach for end in (real.min(axis=axes), real.max(axis=axes)))
     bounds = float(min(real.min(), 0) * 0.9), float(max(real.max(), 1e-3) * 0.9)
-    out = rule.scale_of(*bounds, "uint8" if case.narrow else "int16")
-    # A convolution with groups takes no ReLU in, but for a depthwise one.
+    # A convolution with groups takes no ReLU in, but for a depthwise one, and is a Concat of its groups' channels.
     grouped = case.kind == "Conv" and case.group > 1 and not depthwise
+    narrow = case.narrow and not (grouped and case.outputs // case.group % 16)
+    out = rule.scale_of(*bounds, "uint8" if narrow else "int16")
     relu = case.relu and case.spatial and not grouped
 
     net = network(case, values, bias, relu)
