@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.calibration import CalibrationOptions, calibrate
     from sgsdump.quantisation.calibration_log import FILES, LogOptions, read_log, write_log
     from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed, rehearse
-    from sgsdump.quantisation.float_model import deployed, serialise
+    from sgsdump.quantisation.float_model import deployed, save_model
     from sgsdump.quantisation.objective import left_out_outputs, watched_tensors
     from sgsdump.quantisation.pictures import disagreements
     from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
@@ -138,7 +138,8 @@ def run(args: argparse.Namespace) -> int:
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
     level = _level(options)
     check_outputs([target], [*network.files, quant_file])
-    opened = open_network(network, options.quant_level)
+    by_parts = level == "L1" and params is None and not options.scheduler
+    opened = open_network(network, options.quant_level, outside=by_parts)
     opened.print_warnings()
     model, config, feeds = opened.model, opened.config, opened.feeds()
     for sentence in disagreements(model, feeds):
@@ -158,7 +159,7 @@ def run(args: argparse.Namespace) -> int:
         side = updated(side_ranges(calibration.statistics), side)
         fixed = make_fixed(imported.model, calibration.ranges, calibration.config, fuse, side=side)
         check_that_it_runs(imported.model, fixed.proto, config, feeds[0][1])
-        file.write(serialise(fixed.proto))
+        save_model(fixed.proto, target, file)
         form = "json" if options.json else "text"
         weights = level != "L1" or bool(imported.changed)
         log_options = LogOptions(fuse, form, weights, imported.changed)

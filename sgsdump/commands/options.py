@@ -123,9 +123,9 @@ class OpenNetwork:
             print(f"warning: {warning}")
 
 
-def open_network(network: Network, level: str, guesses: bool = False) -> OpenNetwork:
+def open_network(network: Network, level: str, guesses: bool = False, outside: bool = False) -> OpenNetwork:
     """The float model with its configuration; ``level``: of the calibration. Where no input_config.ini is given, one is
-    assumed, of pictures only where ``guesses`` allows that.
+    assumed, of pictures only where ``guesses`` allows that. ``outside``: see ``open_float_model``.
 
     Raises what reading model and configuration raises, ConfigError for pictures without one, and ModelError for a model
     that the SDK refuses where the user wants that (``strict_sdk``).
@@ -137,7 +137,7 @@ def open_network(network: Network, level: str, guesses: bool = False) -> OpenNet
     from sgsdump.sidecars import input_config
 
     given = input_config.read(network.input_config) if network.input_config else None
-    model = open_float_model(network.model, network.weight_file, given or input_config.InputConfig(()))
+    model = open_float_model(network.model, network.weight_file, given or input_config.InputConfig(()), outside)
     if given is not None and network.input_config is not None:
         config, ini, assumed = given, read_bytes(network.input_config), tuple[str, ...]()
     else:

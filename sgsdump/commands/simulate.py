@@ -131,7 +131,7 @@ def simulate_all(
 
     debug = debug_config.read(folder, dumps_fixed=kind == "Fixed") or debug_config.DebugConfig()
     if kind == "Float":
-        model = simplify(model)
+        model = simplify(model, outside=True)
     if is_fixed(model) != (kind == "Fixed"):
         made = "a fixed model made by calibrate" if is_fixed(model) else "a float model"
         raise ModelError(f"{model.path} is {made}; simulate it with -t {'Fixed' if is_fixed(model) else 'Float'}")

@@ -1,12 +1,32 @@
-"""External data: weights of an ONNX model that are in files of their own, beside it."""
+"""External data: weights of an ONNX model that are in files of their own, beside it.
+
+Of a model with many, those that are large stay where they are for all that is done with it (``left_outside``): their
+tensors say so by a location that is absolute, which no model that was read from a file has, and each is read when it is
+asked for. ``WeightFile`` puts the weights that are made of them into a file as well, one after the other.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.errors import ModelError, OutputError
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto
+
+
+# Bytes of weights from which on they are left outside, and of one that is worth it.
+MANY_BYTES = 512 << 20
+LARGE_BYTES = 1 << 16
+# What onnxruntime maps begins at a page.
+_PAGE = 4096
+_PIECE = 16 << 20
 
 
 def external_tensors(graph: GraphProto) -> Iterator[TensorProto]:
@@ -58,3 +78,125 @@ def graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
                 yield from graph_tensors(attribute.g)
             for body in attribute.graphs:
                 yield from graph_tensors(body)
+
+
+def left_outside(model: ModelProto, folder: Path) -> None:
+    """Have a model's external data in ``folder`` stay there, in place: of large weights. Small ones are read in. Raises
+    ModelError."""
+    import onnx
+
+    try:
+        for tensor in external_tensors(model.graph):
+            entries = entries_of(tensor)
+            if int(entries.get("length") or 0) < LARGE_BYTES:
+                onnx.external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+                tensor.data_location = onnx.TensorProto.DEFAULT
+                del tensor.external_data[:]
+            else:
+                _lies_at(tensor, (folder / entries["location"]).resolve(), int(entries.get("offset") or 0))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"its external weights cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def is_outside(tensor: TensorProto) -> bool:
+    """Whether a weight was left in a file."""
+    from onnx import TensorProto
+
+    return tensor.data_location == TensorProto.EXTERNAL and Path(entries_of(tensor).get("location", "")).is_absolute()
+
+
+def read_outside(tensor: TensorProto, room: np.ndarray | None = None) -> np.ndarray:
+    """The values of a weight that was left in a file, read into memory of their own or into ``room`` (bytes). Raises
+    ModelError."""
+    import onnx
+
+    entries = entries_of(tensor)
+    path, count = Path(entries["location"]), math.prod(tensor.dims)
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    values = np.empty(count * dtype.itemsize, np.uint8) if room is None else room
+    try:
+        with open(path, "rb", buffering=0) as file:
+            file.seek(int(entries.get("offset") or 0))
+            _fill(file, values)
+    except OSError as error:
+        raise ModelError(f"cannot read the weight {tensor.name!r} in {path}: {error.strerror or error}") from None
+    return values.view(dtype).reshape(tuple(tensor.dims))
+
+
+def _fill(file: IO[bytes], values: np.ndarray) -> None:
+    """A system reads at most 2 GiB at once."""
+    done = 0
+    while done < values.nbytes:
+        count = file.readinto(values[done : done + (1 << 30)].data)  # type: ignore[attr-defined]
+        if not count:
+            raise OSError("it became shorter")
+        done += count
+
+
+class WeightFile:
+    """Weights in a temporary file, which goes with this object."""
+
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory(prefix="sgsdump-weights-")
+        self._path = Path(self._folder.name) / "weights"
+
+    def add(self, array: np.ndarray, name: str) -> TensorProto:
+        """Append a weight. Gives the tensor that stands for it; raises OutputError."""
+        from onnx import TensorProto, helper
+
+        tensor = TensorProto(name=name, dims=array.shape, data_type=helper.np_dtype_to_tensor_dtype(array.dtype))
+        try:
+            with open(self._path, "ab") as file:
+                offset = _at_page(file)
+                file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        except OSError as error:
+            raise OutputError(
+                f"cannot write {self._path}: {error.strerror or error} (TMPDIR names its folder)"
+            ) from None
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="length", value=str(array.nbytes))
+        _lies_at(tensor, self._path, offset)
+        return tensor
+
+
+def moved_into(model: ModelProto, file: IO[bytes], name: str) -> ModelProto:
+    """A copy whose weights that were left outside lie in ``file``, which will stand beside the model as ``name``.
+    Raises ModelError."""
+    moved = type(model)()
+    moved.CopyFrom(model)
+    for tensor in moved.graph.initializer:
+        if not is_outside(tensor):
+            continue
+        source = entries_of(tensor)
+        offset, remaining = _at_page(file), int(source["length"])
+        try:
+            with open(source["location"], "rb", buffering=0) as outside:
+                outside.seek(int(source["offset"]))
+                while remaining:
+                    piece = outside.read(min(_PIECE, remaining))
+                    if not piece:
+                        raise OSError("it became shorter")
+                    file.write(piece)
+                    remaining -= len(piece)
+        except OSError as error:
+            raise ModelError(
+                f"cannot copy the weight {tensor.name!r} from {source['location']}: {error.strerror or error}"
+            ) from None
+        _lies_at(tensor, Path(name), offset)
+    return moved
+
+
+def _lies_at(tensor: TensorProto, location: Path, offset: int) -> None:
+    entries = {**entries_of(tensor), "location": str(location), "offset": str(offset)}
+    entries.pop("checksum", None)
+    del tensor.external_data[:]
+    for key in ("location", "offset", "length"):
+        if key in entries:
+            tensor.external_data.add(key=key, value=entries[key])
+
+
+def _at_page(file: IO[bytes]) -> int:
+    """Fill up to the next page; gives its offset."""
+    offset = file.tell()
+    file.write(bytes(-offset % _PAGE))
+    return offset + -offset % _PAGE

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgsdump.errors import ModelError
+from sgsdump.models.external_data import is_outside, read_outside
 
 if TYPE_CHECKING:
     import onnx
@@ -208,6 +209,11 @@ def weights_of(graph: GraphProto) -> dict[str, TensorProto | SparseTensorProto]:
     return {t.name: t for t in graph.initializer} | {t.values.name: t for t in graph.sparse_initializer}
 
 
+def has_weights_outside(proto: ModelProto) -> bool:
+    """Whether any initializer's values are not in the model."""
+    return any(tensor.data_location == tensor.EXTERNAL for tensor in proto.graph.initializer)
+
+
 def opset_of(proto: ModelProto, absent: int = 1) -> int:
     """The version of ONNX's own operators that a model asks for; ``absent`` where it names none."""
     return next((entry.version for entry in proto.opset_import if entry.domain in MAIN_DOMAINS), absent)
@@ -324,6 +330,8 @@ def values_of(tensor: onnx.TensorProto) -> np.ndarray:
     """The values of a weight, as numpy. Raises ModelError for damaged ones."""
     from onnx import numpy_helper
 
+    if tensor.data_location == tensor.EXTERNAL and is_outside(tensor):
+        return read_outside(tensor)
     try:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
@@ -331,6 +339,12 @@ def values_of(tensor: onnx.TensorProto) -> np.ndarray:
             f"the values of the weight {tensor.name!r} cannot be read ({type(error).__name__}: {error}); is the "
             f"model's file damaged? Export it anew"
         ) from None
+
+
+def nbytes_of(tensor: onnx.TensorProto) -> int:
+    """The bytes of a weight's values as numpy has them; 0 where it has none such."""
+    dtype = dtype_of(tensor.data_type)
+    return 0 if dtype is None else dtype.itemsize * math.prod(tensor.dims)
 
 
 def dtype_of(elem_type: int) -> np.dtype | None:

@@ -16,7 +16,9 @@ import numpy as np
 
 from sgsdump.errors import ConfigError, ModelError, listed
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
-from sgsdump.models.graph import Graph
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.models.external_data import WeightFile
+from sgsdump.models.graph import Graph, has_weights_outside
 from sgsdump.models.model import Model
 from sgsdump.quantisation.fixed_facts import Origin, read_facts
 from sgsdump.quantisation.float_model import deployed
@@ -58,7 +60,8 @@ class FixedModel:
     """``proto`` is ONNX; ``plan`` says what was decided for each tensor and convolution, ``clipped`` which of the
     given ranges it does not hold, ``approximate`` which outputs no rule of the hardware computes, and what does,
     ``misread`` by which factor what reads a Softmax takes its values for another, ``masks`` the ranges that were cut,
-    ``coarse`` the steps of a Softmax's input that are too large to tell its values apart."""
+    ``coarse`` the steps of a Softmax's input that are too large to tell its values apart. ``outside`` holds
+    the weights of ``proto`` where they are not in it."""
 
     proto: ModelProto
     plan: QuantPlan
@@ -67,6 +70,7 @@ class FixedModel:
     misread: Mapping[str, float] = field(default_factory=dict)
     masks: Mapping[str, Range] = field(default_factory=dict)
     coarse: Mapping[str, float] = field(default_factory=dict)
+    outside: WeightFile | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -147,6 +151,7 @@ def make_fixed(
         _misread(graph, decided, written.in_float),
         {name: measured for name, measured in ranges.items() if measured.uncut is not None},
         _coarse(graph, decided),
+        written.outside,
     )
 
 
@@ -173,7 +178,10 @@ def _misread(graph: Graph, decided: QuantPlan, in_float: Collection[str]) -> dic
 
 def rehearse(model: Model, feed: Feed, config: InputConfig, fuse: bool = True) -> None:
     """Make and run the fixed model on one picture alone: before a long calibration, refuse in seconds a model that
-    cannot be quantised. Raises what ``gather``, ``make_fixed`` and ``check_that_it_runs`` raise."""
+    cannot be quantised; not one whose weights are outside. Raises what ``gather``, ``make_fixed`` and
+    ``check_that_it_runs`` raise."""
+    if has_weights_outside(model.proto):
+        return  # its weights alone take as long as a picture: calibrating is not so long beside them
     fixed = make_fixed(model, measure_ranges(model, [feed], fuse), config, fuse)
     check_that_it_runs(model, fixed.proto, config, feed[1])
 
@@ -189,8 +197,13 @@ def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, fee
     stored = facts.tensors if facts else {}
     pictures = pictures_of(model, config, {name for name, tensor in stored.items() if tensor.picture})
     raw = {name: raw_bytes(array, pictures[name]) if name in pictures else array for name, array in feed.items()}
+    outputs = [output.name for output in fixed.graph.output]
     try:
-        WholeGraph(fixed).values(raw, [output.name for output in fixed.graph.output])
+        if has_weights_outside(fixed):
+            for _ in SegmentRunner(replace(model, proto=fixed)).run(raw, only=outputs):
+                pass
+        else:
+            WholeGraph(fixed).values(raw, outputs)
     except (ModelError, *REFUSALS) as error:
         raise ModelError(
             f"{model.path}: its fixed model does not run ({message_of(error)}); this is a fault of sgsdump: please "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from sgsdump.errors import ConfigError, ModelError
-from sgsdump.models.graph import sorted_nodes
+from sgsdump.files.atomic_write import replacing
+from sgsdump.models.external_data import MANY_BYTES, external_bytes, left_outside, moved_into
+from sgsdump.models.graph import has_weights_outside, sorted_nodes
 from sgsdump.models.model import Model, open_model
 from sgsdump.models.passes.converted import as_converted
 from sgsdump.models.passes.fold import fold_constants
@@ -22,14 +24,19 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-def open_float_model(path: str | Path, weights: str | Path | None, config: InputConfig) -> Model:
+def open_float_model(path: str | Path, weights: str | Path | None, config: InputConfig, outside: bool = False) -> Model:
     """The simplified model of a file, lifted to what can be quantised; a Caffe model has the SDK's tensors, and the
     outputs that input_config.ini names are outputs too.
+
+    outside  for callers that read a weight at a time, and run the model by segments: large weights stay in their file
+             where there are many bytes of them (``external_data.left_outside``).
 
     Raises what ``open_model``, ``simplify`` and ``lift`` raise, and ConfigError for an input that went with the
     network's post-processing.
     """
-    simple = simplify(open_model(path, weights, staged_outputs=[output.name for output in config.outputs]))
+    in_place = outside and Path(path).is_file() and Path(path).stat().st_size >= MANY_BYTES
+    opened = open_model(path, weights, in_place, staged_outputs=[output.name for output in config.outputs])
+    simple = simplify(opened, outside)
     for entry in config.inputs:
         if simple.cut is not None and entry.name in simple.cut.blobs:
             raise ConfigError(
@@ -64,17 +71,23 @@ def conversion_notes(
     return [*refused, *map(str, facts.changed)]
 
 
-def simplify(model: Model) -> Model:
+def simplify(model: Model, outside: bool = False) -> Model:
     """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away, in float32,
     and what the SDK's converter writes as other operators as those (``as_converted``).
 
-    Layer names stay as they are. Raises ModelError for a graph that cannot be sorted, and for a fixed model.
+    Layer names stay as they are; ``outside``: see ``open_float_model``. Raises ModelError for a graph that cannot be
+    sorted, and for a fixed model.
     """
     if is_fixed(model):
         raise ModelError(f"{model.path} is a fixed model made by calibrate; give the float model it was made from")
     ordered = type(model.proto)()
     ordered.CopyFrom(model.proto)
-    if model.folder is not None:
+    if model.folder is not None and outside and external_bytes(ordered) >= MANY_BYTES:
+        try:
+            left_outside(ordered, model.folder)
+        except ModelError as error:
+            raise ModelError(f"{model.path}: {error}") from None
+    elif model.folder is not None:
         _load_external_data(ordered, model)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
@@ -92,6 +105,17 @@ def serialise(proto: ModelProto) -> bytes:
         return proto.SerializeToString()
     except Exception as error:
         raise ModelError(f"the model does not fit into one ONNX file of 2 GB: {error}") from error
+
+
+def save_model(proto: ModelProto, path: Path, file: IO[bytes]) -> None:
+    """Write the model into ``file``, which becomes ``path``; weights that were left outside into ``path``.data beside
+    it. Raises ModelError and OutputError."""
+    if not has_weights_outside(proto):
+        file.write(serialise(proto))
+        return
+    data = path.with_name(f"{path.name}.data")
+    with replacing(data) as weights:
+        file.write(serialise(moved_into(proto, weights, data.name)))
 
 
 def _load_external_data(proto: ModelProto, model: Model) -> None:

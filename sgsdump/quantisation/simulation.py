@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sgsdump.dumps.dump import Record
+from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import Layer
+from sgsdump.models.external_data import left_outside
 from sgsdump.models.graph import Graph, in_model_order
 from sgsdump.models.model import Model
 from sgsdump.progress import Advance, unwatched
@@ -90,6 +92,7 @@ class Simulator:
         provider: str = "CPU",
         keep_sessions: bool = False,
     ):
+        model = in_parts(model)
         facts = read_facts(model)
         self._view = FixedView(model, facts, dequantise, strip) if facts else FloatView(model)
         self._runner = SegmentRunner(model, keep_sessions, provider=provider)
@@ -101,6 +104,20 @@ class Simulator:
         if self._orders is not None:
             simulation.records = _described(simulation.records, self._orders, simulation)
         return simulation
+
+
+def in_parts(model: Model) -> Model:
+    """The model with all external data in reach: large weights stay outside, of which one is read at a time. Raises
+    ModelError."""
+    if model.folder is None:
+        return model
+    proto = type(model.proto)()
+    proto.CopyFrom(model.proto)
+    try:
+        left_outside(proto, model.folder)
+    except ModelError as error:
+        raise ModelError(f"{model.path}: {error}") from None
+    return replace(model, proto=proto, folder=None)
 
 
 def fixed_config(model: Model) -> InputConfig | None:

@@ -12,8 +12,10 @@ go beyond it, the domain is also tried with a range that holds them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -27,12 +29,14 @@ from sgsdump.quantisation.analysis import Analysis, is_convolution
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.pictures import pictures_of
 from sgsdump.quantisation.scales import INT16
-from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk
+from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk, Prepared
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
 # A range is taken to clip where values go beyond it by this part of its width.
 BEYOND = 0.1
+# Of one picture's layers, float32, that are measured together; some four copies of them are held.
+PART_BYTES = 128 << 20
 Arrays = Mapping[str, np.ndarray]
 Totals = Mapping[str, Sums]
 LabelledPictureFeed = tuple[str, Arrays, Arrays]
@@ -79,6 +83,35 @@ class Measurement:
     sensitivities: tuple[LayerSensitivity, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Domains that are measured together, ``walk`` over their plans, which gives ``watched``: the tensors judged and
+    what the domains' convolutions store. ``plans`` by what they are for: a domain's name, or "" for the base."""
+
+    domains: tuple[Domain, ...]
+    watched: frozenset[str]
+    walk: PlanWalk
+    lowered: Mapping[frozenset[str], str]
+    raised: Mapping[frozenset[str], str]
+
+    def plans(self, base: frozenset[str]) -> list[frozenset[str]]:
+        return list(dict.fromkeys([base, *self.lowered, *self.raised]))
+
+
+@dataclass
+class _Scores:
+    """Picture by picture; those of a domain by its name."""
+
+    wide: list[Score] = field(default_factory=list)
+    narrow: list[Score] = field(default_factory=list)
+    as_is: dict[int, list[Score]] = field(default_factory=lambda: defaultdict(list))
+    down: dict[str, list[Score]] = field(default_factory=lambda: defaultdict(list))
+    up: dict[str, list[Score]] = field(default_factory=lambda: defaultdict(list))
+    held: dict[str, list[Score]] = field(default_factory=lambda: defaultdict(list))
+    any_clipped: set[str] = field(default_factory=set)
+    runs: int = 0
+
+
 class SensitivityAnalysis:
     """Measures how sensitive one float model's outputs are to each convolution's 8 bits.
 
@@ -86,6 +119,9 @@ class SensitivityAnalysis:
     judged  the tensors that the outputs are judged by.
     layers  convolution -> the tensor its operator stores (after a fused Relu or Add).
     runs    plans tried on each picture.
+
+    What the convolutions store is kept for several plans at a time. Where that is more than PART_BYTES, the domains are
+    measured a part after the other.
     """
 
     def __init__(
@@ -101,110 +137,148 @@ class SensitivityAnalysis:
         graph = self.trial.analysis.graph
         self.judged = [name for name in watched_tensors(graph.proto) if name in graph.producer]
         self.layers = stored_layers(self.trial.analysis)
-        self._watched = list(dict.fromkeys([*self.judged, *self.layers.values()]))
-        self._inputs = [name for domain in self.trial.domains for name in domain.inputs if name in graph.producer]
-        self._walk = PlanWalk(self.trial, self._watched)
+        self._inputs = {name for domain in self.trial.domains for name in domain.inputs if name in graph.producer}
         self._float = SegmentRunner(model, keep_sessions=True)
-        every = frozenset(domain.name for domain in self.trial.domains)
-        self._lowered = {every - {name}: name for name in every}
+        self._every = frozenset(domain.name for domain in self.trial.domains)
         roots = self.trial.analysis.domain
         wide = {roots[name] for name in base if name in roots}
         self._base = frozenset(domain.name for domain in self.trial.domains if roots[domain.name] in wide)
-        self._raised = {self._base | {name}: name for name in every - self._base}
-        self._every, self._none = every, self._base
-        self.runs = 1 + len({self._none, *self._lowered, *self._raised})
+        self._parts = [self._part(domains) for domains in self._divided()]
+        self.runs = sum(1 + len(part.plans(self._base)) for part in self._parts)
+
+    def _divided(self) -> list[list[Domain]]:
+        """The domains in parts whose layers take at most PART_BYTES, or are one domain's."""
+        parts: list[list[Domain]] = [[]]
+        size = 0
+        for domain in self.trial.domains:
+            more = sum(_bytes_of(self.trial.analysis.graph.shapes.get(name, ())) for name in self._stored(domain))
+            if parts[-1] and size + more > PART_BYTES:
+                parts.append([])
+                size = 0
+            parts[-1].append(domain)
+            size += more
+        return parts
+
+    def _part(self, domains: Sequence[Domain]) -> _Part:
+        layers = [name for domain in domains for name in self._stored(domain)]
+        watched = list(dict.fromkeys([*self.judged, *layers]))
+        names = [domain.name for domain in domains]
+        return _Part(
+            tuple(domains),
+            frozenset(watched),
+            PlanWalk(self.trial, watched),
+            {self._every - {name}: name for name in names},
+            {self._base | {name}: name for name in names if name not in self._base},
+        )
 
     def measure(self, feeds: Iterable[LabelledPictureFeed], advance: Advance = unwatched) -> Measurement:
         """The sensitivity of every domain; ``advance`` is called with the number of plans tried.
 
         Raises InputError when there is no picture, ValuesError when the outputs cannot be compared.
         """
-        domains = {domain.name: domain for domain in self.trial.domains}
-        widest = self._walk.ordered([self._every])
-        others = self._walk.ordered([self._none, *self._lowered, *self._raised])
-        wide: list[Score] = []
-        narrow: list[Score] = []
-        down: dict[str, list[Score]] = {name: [] for name in domains}
-        up: dict[str, list[Score]] = {name: [] for name in domains}
-        held: dict[str, list[Score]] = {name: [] for name in domains}
-        layers = list(dict.fromkeys(self.layers.values()))
-        as_is: list[Score] = []
-        any_clipped: set[str] = set()
-        done = 0
+        scores = _Scores()
+        ordered = [
+            [*part.walk.ordered([self._every]), *part.walk.ordered(part.plans(self._base))] for part in self._parts
+        ]
         with threadpool_limits(limits=1, user_api="blas"):
             for _, feed, raw in feeds:
-                real = self._float_values(feed)
-                fixed_feed = self._fixed_feed(feed, raw)
-                visit = self._walk.visit(fixed_feed)
-                ((_, best),) = visit.run(widest)
-                wide.append(_score(best, real, self.judged))
-                clipped = self._clipped(real)
-                for number, (plan, values) in enumerate(visit.run(others), done + 2):
-                    # With one or two domains a plan is several of these at once.
-                    if plan == self._none:
-                        narrow.append(_score(values, real, self.judged))
-                        as_is.append(_score(values, real, layers))
-                        for name in self._base:
-                            up[name].append(_score(values, real, [*self.judged, *self._stored(domains[name])]))
-                    if plan in self._lowered:
-                        name = self._lowered[plan]
-                        down[name].append(_score(values, best, [*self.judged, *self._stored(domains[name])]))
-                    if plan in self._raised:
-                        name = self._raised[plan]
-                        up[name].append(_score(values, real, [*self.judged, *self._stored(domains[name])]))
-                    advance(number)
-                for name, ranges in clipped.items():
-                    values = visit.outputs(self._walk.prepared(self._base | {name}, ranges))
-                    held[name].append(_score(values, real, self.judged))
-                for name in domains.keys() - clipped.keys():
-                    held[name].append(Score(1, {n: up[name][-1].sums[n] for n in self.judged}))
-                any_clipped |= clipped.keys()
-                done += self.runs
-        if not wide:
+                for number, prepared in enumerate(ordered):
+                    self._measure_part(number, prepared, (feed, self._fixed_feed(feed, raw)), scores, advance)
+        if not scores.wide:
             raise InputError("there is no picture to measure on")
-        in_all = total(as_is).sums if as_is else {}
+        in_all = {name: sums for part in scores.as_is.values() for name, sums in total(part).sums.items()}
         return Measurement(
-            len(wide),
-            done,
+            len(scores.wide),
+            scores.runs,
             frozenset(self.judged) - set(self.trial.analysis.graph.outputs),
-            total(narrow).sums,
-            total(wide).sums,
+            total(scores.narrow).sums,
+            total(scores.wide).sums,
             tuple(
                 self._sensitivity(
                     domain,
-                    total(down[name]).sums,
-                    total(up[name]).sums,
+                    total(scores.down[domain.name]).sums,
+                    total(scores.up[domain.name]).sums,
                     in_all,
-                    total(held[name]).sums if name in any_clipped else None,
+                    total(scores.held[domain.name]).sums if domain.name in scores.any_clipped else None,
                 )
-                for name, domain in domains.items()
+                for domain in self.trial.domains
             ),
         )
 
-    def _clipped(self, real: Arrays) -> dict[str, dict[str, Range]]:
-        """Domain -> ranges that hold the values of one picture, where those of the trial do not."""
+    def _measure_part(
+        self, number: int, prepared: Sequence[Prepared], feeds: tuple[Arrays, Arrays], scores: _Scores, advance: Advance
+    ) -> None:
+        """One part on one picture. ``feeds``: of the float and of the fixed model; ``prepared``: every convolution at
+        16 bits, then the part's plans."""
+        part, judged = self._parts[number], self.judged
+        domains = {domain.name: domain for domain in part.domains}
+        inputs = self._inputs.intersection(name for domain in part.domains for name in domain.inputs)
+        real, ends = self._float_values(feeds[0], part.watched, inputs)
+        visit = part.walk.visit(feeds[1])
+        ((_, best),) = visit.run(prepared[:1])
+        scores.runs += 1
+        if not number:
+            scores.wide.append(_score(best, real, judged))
+        layers = dict.fromkeys(name for domain in part.domains for name in self._stored(domain))
+        for plan, values in visit.run(prepared[1:], partial(self._needed, part)):
+            scores.runs += 1
+            # With one or two domains a plan is several of these at once.
+            if plan == self._base:
+                if not number:
+                    scores.narrow.append(_score(values, real, judged))
+                scores.as_is[number].append(_score(values, real, layers))
+                for name in self._base & domains.keys():
+                    scores.up[name].append(_score(values, real, [*judged, *self._stored(domains[name])]))
+            if plan in part.lowered:
+                name = part.lowered[plan]
+                scores.down[name].append(_score(values, best, [*judged, *self._stored(domains[name])]))
+            if plan in part.raised:
+                name = part.raised[plan]
+                scores.up[name].append(_score(values, real, [*judged, *self._stored(domains[name])]))
+            advance(scores.runs)
+        clipped = self._clipped(part.domains, ends)
+        for name, ranges in clipped.items():
+            values = visit.outputs(part.walk.prepared(self._base | {name}, ranges), judged)
+            scores.held[name].append(_score(values, real, judged))
+        for name in domains.keys() - clipped.keys():
+            scores.held[name].append(Score(1, {n: scores.up[name][-1].sums[n] for n in judged}))
+        scores.any_clipped |= clipped.keys()
+
+    def _needed(self, part: _Part, plan: frozenset[str]) -> Collection[str]:
+        """The tensors that are scored under a plan."""
+        if plan == self._base:
+            return part.watched
+        names = {name for found in (part.lowered, part.raised) if (name := found.get(plan)) is not None}
+        return {*self.judged, *(n for domain in part.domains if domain.name in names for n in self._stored(domain))}
+
+    def _clipped(
+        self, domains: Iterable[Domain], ends: Mapping[str, tuple[float, float]]
+    ) -> dict[str, dict[str, Range]]:
+        """Domain -> ranges that hold the values of one picture, where those of the trial do not; ``ends`` of the
+        float model's tensors on it."""
         trial, clipped = self.trial, {}
-        for domain in trial.domains:
+        for domain in domains:
             root = trial.analysis.domain[domain.name]
-            known = [name for name in domain.inputs if name in real and name in trial.ranges and real[name].size]
-            for name in known:
+            for name in (name for name in domain.inputs if name in ends and name in trial.ranges):
                 measured = trial.ranges[name].at(INT16)
-                low, high = float(real[name].min()), float(real[name].max())
+                low, high = ends[name]
                 room = BEYOND * max(measured.high - measured.low, 0.0)
                 if math.isfinite(low - high) and (low < measured.low - room or high > measured.high + room):
-                    ends = Range.of(min(low, measured.low), max(high, measured.high))
+                    wide = Range.of(min(low, measured.low), max(high, measured.high))
                     members = [n for n in trial.analysis.stored if trial.analysis.domain[n] == root]
-                    clipped[domain.name] = {**trial.ranges, **dict.fromkeys(members, ends)}
+                    clipped[domain.name] = {**trial.ranges, **dict.fromkeys(members, wide)}
         return clipped
 
     def try_plan(self, raised: Iterable[str], feeds: Iterable[LabelledPictureFeed]) -> Totals:
         """The judged tensors' sums against float with these domains at INT16 and every other at 8 bits."""
-        plan = self._walk.ordered([frozenset(raised)])
+        walk = self._parts[0].walk
+        plan = walk.ordered([frozenset(raised)])
         scores = []
         with threadpool_limits(limits=1, user_api="blas"):
             for _, feed, raw in feeds:
-                ((_, values),) = self._walk.run(plan, self._fixed_feed(feed, raw))
-                scores.append(_score(values, self._float_values(feed), self.judged))
+                ((_, values),) = walk.visit(self._fixed_feed(feed, raw)).run(plan, lambda plan: self.judged)
+                real, _ = self._float_values(feed, frozenset(self.judged), frozenset())
+                scores.append(_score(values, real, self.judged))
         return total(scores).sums
 
     def _stored(self, domain: Domain) -> list[str]:
@@ -214,8 +288,17 @@ class SensitivityAnalysis:
         """Raw bytes for pictures that are quantised; what stays float is fed as the float model is."""
         return {name: raw[name] if name in self._pictures else feed[name] for name in feed}
 
-    def _float_values(self, feed: Arrays) -> dict[str, np.ndarray]:
-        return {layer.name: layer.array for layer in self._float.run(feed, only={*self._watched, *self._inputs})}
+    def _float_values(
+        self, feed: Arrays, names: frozenset[str], inputs: Collection[str]
+    ) -> tuple[dict[str, np.ndarray], dict[str, tuple[float, float]]]:
+        """The float model's tensors ``names``, and the lowest and highest value of ``inputs``."""
+        values, ends = {}, {}
+        for layer in self._float.run(feed, only=names.union(inputs)):
+            if layer.name in names:
+                values[layer.name] = layer.array
+            if layer.name in inputs and layer.array.size:
+                ends[layer.name] = float(layer.array.min()), float(layer.array.max())
+        return values, ends
 
     def _sensitivity(
         self, domain: Domain, lowered: Totals, raised: Totals, as_is: Totals, held: Totals | None
@@ -227,6 +310,10 @@ class SensitivityAnalysis:
         return LayerSensitivity(
             domain, own, inherited, brings, left, in_all, None if held is None else output_error(held)
         )
+
+
+def _bytes_of(shape: Sequence[int | None]) -> int:
+    return 4 * math.prod(size or 1 for size in shape)
 
 
 def stored_layers(analysis: Analysis) -> dict[str, str]:

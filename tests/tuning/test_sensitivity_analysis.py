@@ -14,6 +14,7 @@ from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.types import to_nhwc
+from sgsdump.tuning import sensitivity_analysis
 from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis, error_of, output_error
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
@@ -127,3 +128,13 @@ def test_the_output_error_is_the_mean_of_the_outputs_that_are_not_zero():
         output_error({})
     with pytest.raises(ValuesError, match="'b' holds NaN"):
         output_error({"a": sums(1, 4), "b": sums(float("nan"), 4)})
+
+
+def test_domains_measured_one_by_one_give_the_same(float_model, ranges, monkeypatch):
+    together = SensitivityAnalysis(float_model, ranges, CONFIG)
+    monkeypatch.setattr(sensitivity_analysis, "PART_BYTES", 1)
+    alone = SensitivityAnalysis(float_model, ranges, CONFIG)
+    first, second = (analysis.measure(feeds(0, 1)) for analysis in (together, alone))
+    assert second.runs == 2 * alone.runs == 2 * (together.runs + 2 * (len(EVERY) - 1))
+    assert replace(second, runs=first.runs) == first
+    assert together.try_plan(["pool"], feeds(0)) == alone.try_plan(["pool"], feeds(0))

@@ -123,9 +123,9 @@ class StagedGraph:
             entry.binding.bind_ortvalue_output(name, value)
         return entry.made
 
-    def arrays(self, live: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Copies of the wanted outputs, when the last stage has run."""
-        return {name: np.array(live[name].numpy()) for name in self._outputs}
+    def arrays(self, live: Mapping[str, Any], names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+        """Copies of the wanted outputs, or of some of them, when the last stage has run."""
+        return {name: np.array(live[name].numpy()) for name in (self._outputs if names is None else names)}
 
     @staticmethod
     def bytes_of(values: Iterable[Any]) -> int:

@@ -1,8 +1,8 @@
 """Big weights are handed to a session beside its model, so that none is serialised, parsed and unpacked.
 
 In the model stands a stub that says "external". A weight in memory is shared as it is. One that was left in the model's
-own file (``models/onnx_file.py``) is read for this session, into memory aligned as onnxruntime's own. Weights in
-other files onnxruntime maps itself.
+own file (``models/onnx_file.py``), or left outside (``models/external_data.py``), is read for this session, into
+memory aligned as onnxruntime's own. Weights in other files onnxruntime maps itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import PLAIN, aligned_memory
 from sgsdump.files.bounded_read import open_file
 from sgsdump.files.mapped import identity
-from sgsdump.models.external_data import entries_of
+from sgsdump.models.external_data import entries_of, is_outside, read_outside
 
 # Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.
 MIN_ELEMENTS = 1024
@@ -62,6 +62,8 @@ def share_initializers(
 
 def _shared(weight: Any) -> tuple[TensorProto, ort.OrtValue] | None:
     """The stub of a big dense weight, and its value; None for any other."""
+    if isinstance(weight, TensorProto) and is_outside(weight):
+        return _stub(weight), _read_outside(weight)
     if not isinstance(weight, TensorProto) or weight.data_type not in PLAIN or not weight.HasField("raw_data"):
         return None
     count = math.prod(weight.dims)
@@ -75,10 +77,20 @@ def _shared(weight: Any) -> tuple[TensorProto, ort.OrtValue] | None:
             f"the model holds {len(raw)}; it is damaged"
         )
     value = ort.OrtValue.ortvalue_from_numpy(np.frombuffer(raw, dtype).reshape(weight.dims))
+    return _stub(weight), value
+
+
+def _stub(weight: TensorProto) -> TensorProto:
     stub = TensorProto(name=weight.name, dims=weight.dims, data_type=weight.data_type)
     stub.data_location = TensorProto.EXTERNAL
     stub.external_data.add(key="location", value="shared")
-    return stub, value
+    return stub
+
+
+def _read_outside(weight: TensorProto) -> ort.OrtValue:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(weight.data_type)
+    room = aligned_memory(math.prod(weight.dims) * dtype.itemsize)
+    return ort.OrtValue.ortvalue_from_numpy(read_outside(weight, room))
 
 
 def _lies_in(weight: Any, file: Path) -> bool:

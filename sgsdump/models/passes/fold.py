@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import MAIN_DOMAINS, Graph, attribute, bodies, sizes_of
+from sgsdump.models.graph import MAIN_DOMAINS, Graph, attribute, bodies, nbytes_of, sizes_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -71,9 +71,10 @@ def _evaluate(
         return None
     if not all(name in constant for name in node.input if name):
         return None
-    feeds = {n: values[n] if n in values else graph.value(n) for n in dict.fromkeys(node.input) if n}
-    if sum(v.nbytes for v in feeds.values()) > LIMIT_BYTES:
+    names = [name for name in dict.fromkeys(node.input) if name]
+    if sum(values[n].nbytes if n in values else nbytes_of(graph.constants[n]) for n in names) > LIMIT_BYTES:
         return None
+    feeds = {name: values[name] if name in values else graph.value(name) for name in names}
     return _run(graph.proto, node, feeds)
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 EXACT = float(2**24)
 BYTE = 256.0
+# Holds the magnitude of every value.
+_WIDER = {np.dtype(np.int8): np.int16, np.dtype(np.int16): np.int32}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +62,11 @@ class Kernel:
 
     def sums(self) -> np.ndarray:
         """The sum of each output channel's weights."""
-        return self._over_channel(self.values.astype(np.int64))
+        return self._over_channel(self.values)
 
     def largest(self, part: np.ndarray) -> float:
         """The largest sum of absolute weights of any output channel."""
-        return float(self._over_channel(np.abs(part.astype(np.int64))).max())
+        return float(self._over_channel(np.abs(part.astype(_WIDER.get(part.dtype, np.int64)))).max())
 
     def per_channel(self, values: np.ndarray) -> np.ndarray:
         """One value per output channel, shaped to scale the weights."""
@@ -79,11 +81,13 @@ class Kernel:
 
     def _over_channel(self, values: np.ndarray) -> np.ndarray:
         if self.op_type == "MatMul":
-            return values.sum(axis=1 if self.transposed else 0)
+            return values.sum(axis=1 if self.transposed else 0, dtype=np.int64)
         if self.op_type == "Conv":
-            return values.reshape(values.shape[0], -1).sum(axis=1)
+            return values.reshape(values.shape[0], -1).sum(axis=1, dtype=np.int64)
         inputs, outputs = values.shape[:2]
-        return values.reshape(self.group, inputs // self.group, outputs, -1).sum(axis=(1, 3)).reshape(-1)
+        return (
+            values.reshape(self.group, inputs // self.group, outputs, -1).sum(axis=(1, 3), dtype=np.int64).reshape(-1)
+        )
 
 
 def kernel_of(node: NodeProto, name: str, values: np.ndarray) -> Kernel | None:

@@ -9,12 +9,13 @@ and onnxruntime computes them several at a time. What is stored is cast to uint8
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgsdump.models.external_data import LARGE_BYTES, WeightFile
 from sgsdump.models.graph import Graph, drop_unused_constants
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
@@ -30,6 +31,8 @@ U8_MAX = 255
 S16_MAX = 32767
 # From this opset on ReduceMax and ReduceProd take their axes as an input.
 REDUCES_BY_INPUT = 18
+# Of a weight's part that is quantised at a time: it stays in the processor's cache.
+PART_ELEMENTS = 1 << 16
 
 
 def half_up(value: np.ndarray | float) -> np.ndarray:
@@ -80,7 +83,22 @@ def store_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:
     if quant.axis is not None:
         scale = scale.reshape([-1 if i == quant.axis else 1 for i in range(weight.ndim)])
     top = np.iinfo(quant.dtype).max
-    return np.clip(half_away(weight.astype(np.float64) / scale), -top, top).astype(quant.dtype)
+    stored = np.empty(weight.shape, quant.dtype)
+    for part in in_parts(weight):
+        real = weight[part].astype(np.float64)
+        real /= scale if scale.ndim == 0 or len(scale) == 1 else scale[part]
+        stored[part] = np.clip(half_away(real), -top, top)
+    return stored
+
+
+def in_parts(weight: np.ndarray) -> Iterator[slice | tuple[()]]:
+    """The indices of the parts of a weight, along its first axis, that stay in the processor's cache as doubles."""
+    if not weight.ndim:
+        yield ()
+        return
+    rows = max(1, PART_ELEMENTS * len(weight) // max(1, weight.size))
+    for start in range(0, len(weight), rows):
+        yield slice(start, start + rows)
 
 
 def reach(quant: Quant) -> Range:
@@ -113,11 +131,12 @@ class Unrounded:
 
 class Emitter:
     """``scope`` begins the names of what is added: the tensor that is being computed. ``opset``: the model's; ``mark``:
-    what no name of the model has (``mark_of``)."""
+    what no name of the model has (``mark_of``); ``outside``: where large constants go."""
 
-    def __init__(self, opset: int = 13, mark: str = "#") -> None:
+    def __init__(self, opset: int = 13, mark: str = "#", outside: WeightFile | None = None) -> None:
         self.opset = opset
         self.mark = mark
+        self._outside = outside
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
         self.scope = ""
@@ -159,7 +178,10 @@ class Emitter:
         if unique in self._given:
             return unique  # weights that two convolutions share
         self._given.add(unique)
-        self.constants.append(numpy_helper.from_array(array, unique))
+        if self._outside is not None and array.nbytes >= LARGE_BYTES:
+            self.constants.append(self._outside.add(array, unique))
+        else:
+            self.constants.append(numpy_helper.from_array(array, unique))
         if name is None and key[2]:
             self._known[key] = unique
         return unique

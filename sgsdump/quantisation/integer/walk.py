@@ -32,7 +32,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.models.graph import REARRANGING, Graph, in_model_order, mark_of, needs, reading
+from sgsdump.models.external_data import WeightFile
+from sgsdump.models.graph import (
+    REARRANGING,
+    Graph,
+    dtype_of,
+    has_weights_outside,
+    in_model_order,
+    mark_of,
+    needs,
+    reading,
+)
 from sgsdump.models.passes.lift import opset_of
 from sgsdump.quantisation.analysis import is_convolution, moves_values, sdk_name
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, write_facts
@@ -74,11 +84,13 @@ ANY_TYPE = REARRANGING | {"Concat", "Slice", "Gather"}
 @dataclass(frozen=True, eq=False)
 class Written:
     """``approximate``: an operator's output -> what is done in place of a rule of the hardware; ``in_float``: the
-    outputs that are computed of real values."""
+    outputs that are computed of real values; ``outside`` holds the weights of ``proto`` where those of the float model
+    were left outside."""
 
     proto: ModelProto
     approximate: Mapping[str, str]
     in_float: frozenset[str]
+    outside: WeightFile | None = None
 
 
 def write_integers(
@@ -96,7 +108,8 @@ def write_integers(
     origin        what the plan was made from, to keep beside it in the model's metadata; its ``channels`` are a
                   convolution's output -> the range of each of its channels, else its whole range counts.
     """
-    walk = Walk(Graph(proto), plan, ranges, origin.channels, Emitter(opset_of(proto), mark_of(proto)))
+    outside = WeightFile() if has_weights_outside(proto) else None
+    walk = Walk(Graph(proto), plan, ranges, origin.channels, Emitter(opset_of(proto), mark_of(proto), outside))
     for name in walk.graph.inputs:
         if name in plan.tensors:
             walk.input(name, pictures.get(name))
@@ -105,7 +118,7 @@ def write_integers(
     walk.outputs(keep_integer)
     result = walk.emit.assemble(proto, plan.tensors, keep_integer)
     write_facts(walk.facts(pictures, origin, {tensor.name for tensor in result.graph.initializer}), result)
-    return Written(result, walk.approximate, frozenset(walk.in_float))
+    return Written(result, walk.approximate, frozenset(walk.in_float), outside)
 
 
 @dataclass(eq=False)
@@ -431,7 +444,8 @@ class Walk:
         return replace(value, quant=as_read(self.plan, name)) if value.quant == SOFTMAX_QUANT else value
 
     def _is_float(self, constant: str) -> bool:
-        return self.graph.value(constant).dtype.kind == "f"
+        dtype = dtype_of(self.graph.constants[constant].data_type)
+        return dtype is not None and dtype.kind == "f"
 
     def _is_infinite(self, node: NodeProto, name: str) -> bool:
         """Whether a constant holds infinity and no sum saturates: the mask of a Softmax, which has a range, may."""

@@ -23,7 +23,7 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import REFUSALS
 from sgsdump.executors.workers.task_pool import ALONE, Workers, in_threads, run_tasks
 from sgsdump.models.feeds.feeds import Feeds
-from sgsdump.models.graph import REARRANGING, Graph, captured
+from sgsdump.models.graph import REARRANGING, Graph, captured, has_weights_outside
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.analysis import is_convolution, operators
@@ -159,8 +159,10 @@ class OnePicture:
         self._model, self._wanted = model, selection
         graph = Graph(model.proto)
         self._looked_at = (set(graph.producer) - set(followed(graph))) | selection.names
-        self._runner = SegmentRunner(model, keep_sessions=True, threads=1)
-        self._first, self._begun = Lock(), False
+        # Weights that are outside are read for each feed: what does not fit into memory is not kept there.
+        self._outside = has_weights_outside(model.proto)
+        self._runner = SegmentRunner(model, keep_sessions=not self._outside, threads=1)
+        self._first, self._begun = Lock(), self._outside
         self._graph: PlacedGraph | None = None
         # Those that no thread uses now.
         self._collectors: list[PlacedCollector] = []
@@ -394,6 +396,8 @@ def _moments(array: np.ndarray, axis: int) -> Moments:
 def _in_threads(model: Model, selection: Selection, feeds: Iterable[Feed]) -> Iterator[Observation]:
     """A picture on every core; what the user's own preprocess file makes is made by one thread at a time, in order."""
     threads = min(cores(), max(1, len(feeds))) if isinstance(feeds, Sequence) else cores()
+    if has_weights_outside(model.proto):
+        threads = 1
     see = OnePicture(model, selection)
     if isinstance(feeds, Feeds) and feeds.by_threads:
         return in_threads(lambda index: see(feeds[index]), range(len(feeds)), threads)

@@ -13,7 +13,7 @@ for plan, outputs in walk.run(walk.ordered(plans), feed):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -276,13 +276,16 @@ class Visit:
         """The values kept for the next plan."""
         return self._graph.bytes_of(value for stage in self._entered for value in stage.values())
 
-    def run(self, prepared: Iterable[Prepared]) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
-        """Each plan with its outputs."""
+    def run(
+        self, prepared: Iterable[Prepared], names: Callable[[Plan], Collection[str]] | None = None
+    ) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
+        """Each plan with its outputs: those that ``names`` says of it, or all."""
         for now in prepared:
-            yield now.plan, self.outputs(now)
+            yield now.plan, self.outputs(now, names(now.plan) if names else None)
 
-    def outputs(self, now: Prepared) -> dict[str, np.ndarray]:
-        """The wanted tensors under a plan, run from the first stage on where it differs from the plan before."""
+    def outputs(self, now: Prepared, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+        """The wanted tensors under a plan (``names``: only these of them), run from the first stage on where it differs
+        from the plan before."""
         graph, entered, last = self._graph, self._entered, len(now.marks) - 1
         start = 0 if self._before is None else min(_agreeing(self._before.marks, now.marks), last)
         self._before = None  # an error on the way leaves nothing to go on from
@@ -296,7 +299,7 @@ class Visit:
             onwards = graph.carries[stage + 1] if stage < last else None
             carried = {n: v for n, v in {**carried, **computed}.items() if onwards is None or n in onwards}
         self._before = now
-        return graph.arrays(carried)
+        return graph.arrays(carried, names)
 
 
 def _agreeing(a: Sequence[tuple[int, ...]], b: Sequence[tuple[int, ...]]) -> int:
