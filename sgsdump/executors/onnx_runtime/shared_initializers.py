@@ -62,9 +62,11 @@ def share_initializers(
 
 def _shared(weight: Any) -> tuple[TensorProto, ort.OrtValue] | None:
     """The stub of a big dense weight, and its value; None for any other."""
-    if isinstance(weight, TensorProto) and is_outside(weight):
-        return _stub(weight), _read_outside(weight)
-    if not isinstance(weight, TensorProto) or weight.data_type not in PLAIN or not weight.HasField("raw_data"):
+    if not isinstance(weight, TensorProto) or weight.data_type not in PLAIN:
+        return None
+    if weight.data_location == TensorProto.EXTERNAL:
+        return (_stub(weight), _read_outside(weight)) if is_outside(weight) else None
+    if not weight.HasField("raw_data"):
         return None
     count = math.prod(weight.dims)
     if count < MIN_ELEMENTS:
