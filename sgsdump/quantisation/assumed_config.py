@@ -29,6 +29,8 @@ from sgsdump.tensors.dtypes import is_integer
 
 PLAIN_STD = 255.0
 _MORE = "does more than (picture - mean) / std"
+# Of a picture whose size the model leaves open: networks that halve it up to five times add what they made of it.
+ALIGNED = 32
 _CHANNELS = {"RGB": 3, "GRAY": 1}
 _DARK, _BRIGHT = 64, 192
 # A picture made up where the user gave none; its sides where the model leaves its own open.
@@ -81,6 +83,12 @@ def ini_text(config: InputConfig) -> str:
     if pictures:
         lines += [f"mean = {','.join(_triple(entry.mean) for entry in pictures)};"]
         lines += [f"std_value = {','.join(_triple(entry.std) for entry in pictures)};"]
+    for key, sizes in (
+        ("input_width_alignment", [entry.width_alignment for entry in config.inputs]),
+        ("input_height_alignment", [entry.height_alignment for entry in config.inputs]),
+    ):
+        if ALIGNED in sizes:
+            lines.append(f"{key} = {','.join(map(str, sizes))};")
     return "\n".join([*lines, "", output_section(config.outputs)])
 
 
@@ -219,11 +227,16 @@ def _input(spec: InputSpec, files: Sequence[str], found: _Normalisation | None) 
         std = 1.0 if is_integer(spec.dtype) else PLAIN_STD
         made = f"divided by {std:g} (mean 0, std_value {std:g})" if std != 1 else f"of bytes, as its {spec.dtype} says"
         last = ", its channels last" if axis == 3 else ""
+        sizes = [size for index, size in enumerate(spec.shape) if index not in (0, axis)]
+        aligned = ALIGNED if None in sizes else 1
+        if aligned > 1:
+            last += f", of its own size down to a multiple of {aligned} where the model has none"
         how = (
             f"{'an' if form == 'RGB' else 'a'} {form} picture {made}{last}; if it was trained otherwise, every figure "
             f"here is of another input"
         )
-        return ModelInput(spec.name, form, form, std=(std,) * 3), f"input {spec.name!r} is taken as {how}"
+        entry = ModelInput(spec.name, form, form, std=(std,) * 3, width_alignment=aligned, height_alignment=aligned)
+        return entry, f"input {spec.name!r} is taken as {how}"
     if found.form is None:
         return _as_it_is(spec.name), (
             f"input {spec.name!r} is taken as numbers, not as a picture of bytes: the preprocess file {found.why}"

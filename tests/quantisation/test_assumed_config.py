@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from sgsdump.errors import InputError
+from sgsdump.models.feeds.feeds import feed_maker
 from sgsdump.models.input_spec import InputSpec
 from sgsdump.quantisation.assumed_config import assume_config, fit_normalisation, ini_text
 from sgsdump.sidecars import input_config
@@ -95,6 +96,16 @@ def test_a_picture_with_its_channels_last_is_a_picture(tmp_path: Path, picture: 
     assert (
         not assume_config([InputSpec("data", (1, 6, 5, 7), F32)], ["prob"], None, picture).config.inputs[0].is_picture
     )
+
+
+def test_a_picture_whose_size_is_open_keeps_its_own_down_to_a_multiple_of_32(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.png")
+    Image.fromarray(np.zeros((75, 100, 3), np.uint8)).save(path)
+    spec = InputSpec("data", (None, 3, 40, None), F32)
+    config = assume_config([spec], ["prob"], None, (path,)).config
+    assert feed_maker(None, [spec], config)((path,))["data"].shape == (1, 3, 40, 96)
+    (tmp_path / "made.ini").write_text(ini_text(config))
+    assert input_config.read(tmp_path / "made.ini") == config
 
 
 def test_an_input_of_bytes_takes_the_picture_as_it_is(picture: tuple[str]) -> None:

@@ -237,7 +237,10 @@ def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file:
             f"input_config.ini with its format, mean and std_value (--input-config)"
         )
     if not entry.is_picture:
-        raise InputError(f"the input {spec.name!r} is {entry.training_format}, so it takes an .npy file, not {file}")
+        raise InputError(
+            f"the input {spec.name!r} of shape {shape_text(spec.shape)} is {entry.training_format}, no picture, so it "
+            f"takes an .npy file, not {file}"
+        )
     if len(spec.shape) != 4:
         raise InputError(
             f"the input {spec.name!r} of shape {shape_text(spec.shape)} takes no picture; give an .npy file, or -n"

@@ -49,10 +49,14 @@ def channel_axis(shape: Sequence[int | None], channels: int) -> int | None:
 def prepare(path: Path, entry: ModelInput, size: tuple[int | None, int | None], normalised: bool) -> np.ndarray:
     """float32 [1, H, W, C] in the training format's channel order: (x - mean) / std, or whole numbers 0..255.
 
-    ``size`` is the model's (H, W); None keeps the picture's own. Raises InputError for a file that is not a picture.
+    ``size`` is the model's (H, W); None keeps the picture's own, down to a multiple of the entry's alignment. Raises
+    InputError for a file that is not a picture.
     """
     pixels = decode(path, gray=entry.training_format == "GRAY")
-    height, width = (fixed or natural for fixed, natural in zip(size, pixels.shape))
+    alignments = entry.height_alignment, entry.width_alignment
+    height, width = (
+        fixed or max(natural // aligned, 1) * aligned for fixed, natural, aligned in zip(size, pixels.shape, alignments)
+    )
     if height * width > MOST_PIXELS:
         raise InputError(f"the model takes a picture of {height} x {width} pixels, more than can be made of {path}")
     resized = resize(pixels, height, width)[None]
