@@ -8,6 +8,7 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.cli import main
 from sgsdump.errors import ModelError
+from sgsdump.executors.onnx_runtime import shared_initializers
 from sgsdump.models import external_data
 from sgsdump.models.graph import Graph, has_weights_outside, values_of
 from sgsdump.models.model import open_model
@@ -15,6 +16,8 @@ from sgsdump.quantisation import float_model
 from sgsdump.quantisation.fixed_facts import METADATA_KEY
 from sgsdump.quantisation.float_model import open_float_model
 from sgsdump.quantisation.integer import emitter
+from sgsdump.quantisation.ranges import measured_ranges
+from sgsdump.quantisation.ranges.measured_ranges import gather
 from sgsdump.sidecars.input_config import InputConfig
 
 INI = """[INPUT_CONFIG]
@@ -130,3 +133,19 @@ def test_no_weights_beside_the_model_is_one_line_and_leaves_nothing(folder, caps
     assert calibrated("outside") == 2
     assert "beside.bin" in capsys.readouterr().err
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_pictures_go_through_together_and_each_weight_is_read_once(folder, monkeypatch):
+    opened = open_float_model("outside.onnx", None, InputConfig(()), outside=True)
+    rng = np.random.default_rng(0)
+    feeds = [(str(n), {"data": rng.normal(size=(1, 3, 6, 6)).astype(np.float32)}) for n in range(5)]
+    inside = gather(open_float_model("inside.onnx", None, InputConfig(())), feeds)
+    read = []
+    whole = shared_initializers.read_outside
+    monkeypatch.setattr(shared_initializers, "read_outside", lambda t, *rest: read.append(t.name) or whole(t, *rest))
+    assert gather(opened, feeds).whole == inside.whole
+    assert len(read) == len(set(read)) >= 4
+    read.clear()
+    monkeypatch.setattr(measured_ranges, "STEP_BYTES", 1)
+    assert gather(opened, feeds).whole == inside.whole
+    assert len(read) == 5 * len(set(read))

@@ -81,6 +81,8 @@ class SegmentRunner:
     model           from ``open_model`` or made in memory.
     keep_sessions   True keeps every segment's session for the next feed: fast for many feeds, holds all weights.
                     False makes each session when its turn comes and lets it go: little memory, for one feed.
+    keep_last       the one session that was made last is there until the next: for several feeds in step, which go
+                    from layer to layer together.
     provider        the execution provider, as ``providers`` takes it.
     threads         that one feed runs on; 0 is every core.
     keep_going      True goes on after a node that fails: its outputs and what depends on them are skipped as failed.
@@ -93,12 +95,18 @@ class SegmentRunner:
     """
 
     def __init__(
-        self, model: Model, keep_sessions: bool = False, keep_going: bool = False, provider: str = CPU, threads: int = 0
+        self,
+        model: Model,
+        keep_sessions: bool = False,
+        keep_going: bool = False,
+        provider: str = CPU,
+        threads: int = 0,
+        keep_last: bool = False,
     ):
         self.model = model
         self.inputs = graph_inputs(model.proto)
         self.skipped: dict[str, Skip] = {}
-        sessions = SegmentSessions(model, providers(provider), threads, keep_sessions)
+        sessions = SegmentSessions(model, providers(provider), threads, keep_sessions, keep_last)
         self._outputs = SegmentOutputs(model, sessions, keep_going)
         self._threads, self._keep = threads, keep_sessions
         self._nodes = self._outputs.nodes
@@ -265,28 +273,33 @@ class SegmentSessions:
 
     providers  onnxruntime's execution providers, by name.
     threads    of one session; 0 is every core.
-    keep       every session for the next time, with its weights; else it goes with its last user.
+    keep       every session for the next time, with its weights; else it goes with its last user, or (``keep_last``)
+               when another is made.
     weights    the model's initializers by name.
 
     Raises ModelError when the model needs a newer onnxruntime.
     """
 
-    def __init__(self, model: Model, providers: Sequence[str], threads: int, keep: bool):
+    def __init__(self, model: Model, providers: Sequence[str], threads: int, keep: bool, keep_last: bool = False):
         self._header = header(model.proto)
         self.weights = weights_of(model.proto.graph)
         self._folder = model.folder
         self._file = _file_with_weights(model)
         self._providers, self._threads, self._keep = list(providers), threads, keep
+        self._keep_last = keep_last
         self._kept: dict[tuple[str, ...], Ready] = {}
         self._lock = Lock()
 
     def of(self, part: Segment, reads: Reads) -> Ready:
         """A session that runs the segment on such inputs. Raises ModelError, and one of REFUSALS."""
-        if not self._keep:
+        if not (self._keep or self._keep_last):
             return self._new(part, reads)
         with self._lock:
             kept = self._kept.get(part.makes)
             if not kept or kept.reads != reads:
+                if self._keep_last:
+                    self._kept.clear()
+                    del kept
                 kept = self._kept[part.makes] = self._new(part, reads)
             return kept
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
 from pathlib import Path
 from threading import Lock
 
@@ -23,8 +24,9 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import REFUSALS
 from sgsdump.executors.workers.task_pool import ALONE, Workers, in_threads, run_tasks
 from sgsdump.models.feeds.feeds import Feeds
-from sgsdump.models.graph import REARRANGING, Graph, captured, has_weights_outside
+from sgsdump.models.graph import REARRANGING, Graph, captured, has_weights_outside, infer_types, weight_names
 from sgsdump.models.model import Model
+from sgsdump.models.passes.segment import tensor_bytes
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.analysis import is_convolution, operators
 from sgsdump.quantisation.float_model import deployed, serialise
@@ -55,6 +57,8 @@ from sgsdump.tensors.types import Range
 
 # Tensors wait until so much of them is there, and are looked at together: they still lie in the processor's cache.
 WAITING_BYTES = 4 << 20
+# Of all tensors of the pictures that go through a model together whose weights are outside.
+STEP_BYTES = 256 << 20
 Feed = tuple[str, Mapping[str, np.ndarray]]
 
 
@@ -159,10 +163,10 @@ class OnePicture:
         self._model, self._wanted = model, selection
         graph = Graph(model.proto)
         self._looked_at = (set(graph.producer) - set(followed(graph))) | selection.names
-        # Weights that are outside are read for each feed: what does not fit into memory is not kept there.
-        self._outside = has_weights_outside(model.proto)
-        self._runner = SegmentRunner(model, keep_sessions=not self._outside, threads=1)
-        self._first, self._begun = Lock(), self._outside
+        # Weights that are outside are not kept: feeds go through the model together, a segment after the other.
+        outside = has_weights_outside(model.proto)
+        self._runner = SegmentRunner(model, keep_sessions=not outside, threads=1, keep_last=outside)
+        self._first, self._begun = Lock(), outside
         self._graph: PlacedGraph | None = None
         # Those that no thread uses now.
         self._collectors: list[PlacedCollector] = []
@@ -198,12 +202,19 @@ class OnePicture:
         return observation
 
     def _one_by_one(self, label: str, feed: Mapping[str, np.ndarray]) -> Observation:
-        collector = Collector(self._wanted, label)
-        for name, array in feed.items():
-            collector.see(name, array)
-        for layer in self._runner.run(feed, only=self._looked_at):
-            collector.see(layer.name, layer.array)
-        return collector.seen
+        return self.together([(label, feed)])[0]
+
+    def together(self, feeds: Sequence[Feed]) -> list[Observation]:
+        """Several feeds in step, from layer to layer. Raises as a call for one of them."""
+        collectors = [Collector(self._wanted, label) for label, _ in feeds]
+        for collector, (_, feed) in zip(collectors, feeds):
+            for name, array in feed.items():
+                collector.see(name, array)
+        for layers in zip_longest(*(self._runner.run(feed, only=self._looked_at) for _, feed in feeds)):
+            for collector, layer in zip(collectors, layers):
+                if layer is not None:
+                    collector.see(layer.name, layer.array)
+        return [collector.seen for collector in collectors]
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,12 +407,27 @@ def _moments(array: np.ndarray, axis: int) -> Moments:
 def _in_threads(model: Model, selection: Selection, feeds: Iterable[Feed]) -> Iterator[Observation]:
     """A picture on every core; what the user's own preprocess file makes is made by one thread at a time, in order."""
     threads = min(cores(), max(1, len(feeds))) if isinstance(feeds, Sequence) else cores()
-    if has_weights_outside(model.proto):
-        threads = 1
     see = OnePicture(model, selection)
+    if has_weights_outside(model.proto):
+        return _in_step(model, see, iter(feeds))
     if isinstance(feeds, Feeds) and feeds.by_threads:
         return in_threads(lambda index: see(feeds[index]), range(len(feeds)), threads)
     return in_threads(see, feeds, threads)
+
+
+def _in_step(model: Model, see: OnePicture, feeds: Iterator[Feed]) -> Iterator[Observation]:
+    """So many feeds at a time that their tensors, all together, take at most STEP_BYTES."""
+    first = next(feeds, None)
+    if first is None:
+        return
+    types = infer_types(model.proto, {name: array.shape for name, array in first[1].items()})
+    weights = weight_names(model.proto.graph)
+    size = sum(size for name, size in tensor_bytes(types).items() if name not in weights)
+    count = max(1, STEP_BYTES // max(1, size))
+    waiting = [first, *islice(feeds, count - 1)]
+    while waiting:
+        yield from see.together(waiting)
+        waiting = list(islice(feeds, count))
 
 
 def _see_feed(data: bytes, path: Path, selection: Selection) -> Callable[[Feed], Observation]:
