@@ -81,8 +81,8 @@ class SegmentRunner:
     model           from ``open_model`` or made in memory.
     keep_sessions   True keeps every segment's session for the next feed: fast for many feeds, holds all weights.
                     False makes each session when its turn comes and lets it go: little memory, for one feed.
-    keep_last       the one session that was made last is there until the next: for several feeds in step, which go
-                    from layer to layer together.
+    keep_last       of the sessions with weights only the one that was made last is kept, until the next: for several
+                    feeds in step, which go from layer to layer together.
     provider        the execution provider, as ``providers`` takes it.
     threads         that one feed runs on; 0 is every core.
     keep_going      True goes on after a node that fails: its outputs and what depends on them are skipped as failed.
@@ -274,7 +274,7 @@ class SegmentSessions:
     providers  onnxruntime's execution providers, by name.
     threads    of one session; 0 is every core.
     keep       every session for the next time, with its weights; else it goes with its last user, or (``keep_last``)
-               when another is made.
+               when another with weights is made.
     weights    the model's initializers by name.
 
     Raises ModelError when the model needs a newer onnxruntime.
@@ -297,8 +297,8 @@ class SegmentSessions:
         with self._lock:
             kept = self._kept.get(part.makes)
             if not kept or kept.reads != reads:
-                if self._keep_last:
-                    self._kept.clear()
+                if self._keep_last and part.weights:
+                    self._kept = {makes: ready for makes, ready in self._kept.items() if not ready.shared}
                     del kept
                 kept = self._kept[part.makes] = self._new(part, reads)
             return kept
