@@ -43,12 +43,14 @@ from sgsdump.quantisation.ranges.range_fit import MIN_MAX, Proposal, proposals
 from sgsdump.quantisation.ranges.statistics import Selection, Statistics, ValueHistogram
 from sgsdump.quantisation.ranges.weight_fit import fit_weight
 from sgsdump.quantisation.scales import UINT8
-from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk
+from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk, Prepared, Visit
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
 # The SDK's -sth: a domain whose 8 bits alone change the outputs by more than this is raised to INT16.
 THRESHOLD = 0.002
+# Of what the trials find on the way, kept for the next plan: of all pictures together.
+HELD_BYTES = 256 << 20
 # A fitted range is tried when its error on the tensor is at most this part of min_max's: what gains less on its own
 # tensor did not gain at the outputs (on a face detector, taking the least tensor error everywhere cost 8 %).
 WORTH_TRYING = 0.6
@@ -124,12 +126,11 @@ class Trials:
         self.trial = PlanTrial(marked, ranges, config, per_channel=True)
         self._walk = PlanWalk(self.trial, self.outputs)
         pictures = pictures_of(model, config, ranges)
-        self._visits = [
-            self._walk.visit(
-                {n: raw_bytes(array, pictures[n]) if n in pictures else array for n, array in feed.items()}
-            )
+        self._fed = [
+            {n: raw_bytes(array, pictures[n]) if n in pictures else array for n, array in feed.items()}
             for _, feed in feeds
         ]
+        self._visits: list[Visit | None] = [None] * len(self._fed)
         runner = SegmentRunner(marked, keep_sessions=True)
         only = set(self.outputs)
         self.float_outputs = [{layer.name: layer.array for layer in runner.run(feed, only=only)} for _, feed in feeds]
@@ -150,10 +151,18 @@ class Trials:
         plan = self._walk.prepared(frozenset(raised))
         outputs = []
         with ThreadPoolExecutor(min(os.cpu_count() or 1, self.pictures)) as pool:
-            for values in pool.map(lambda visit: visit.outputs(plan), self._visits):
+            for values in pool.map(lambda index: self._outputs(index, plan), range(self.pictures)):
                 outputs.append(values)
                 self.work.step()
         return outputs
+
+    def _outputs(self, index: int, plan: Prepared) -> dict[str, np.ndarray]:
+        """Of one picture; what it found on the way is kept for the next plan as long as that of all fits."""
+        visit = self._visits[index] or self._walk.visit(self._fed[index])
+        values = visit.outputs(plan)
+        held = visit.held_bytes + sum(v.held_bytes for i, v in enumerate(self._visits) if v is not None and i != index)
+        self._visits[index] = visit if held <= HELD_BYTES else None
+        return values
 
     def error(self, raised: Iterable[str], against: Sequence[Mapping[str, np.ndarray]] | None = None) -> float:
         """Mean error of the outputs with the ``raised`` domains at INT16; against the float model's by default."""
