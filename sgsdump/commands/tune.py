@@ -3,10 +3,11 @@
 Gives the best quant plan found for each compression rate (bytes of the convolutions' weights over their bytes at 16
 bits: 0.5 is all INT8, 1 all INT16); or, with --target, the plan of the fewest bytes that reaches it. Every convolution
 is measured alone, integer programs propose plans, each is tried, and neighbours of the best are tried while the budget
-lasts; models of at most 12 convolutions are searched exhaustively. That approximation ranks the plans; the
-best of each size are then run in the hardware's integers, which choose and give every figure told. Ranges come from all
-calibration pictures (-i), as `sgsdump calibrate` finds them; plans are judged on 10 of these, evenly chosen, or on all
-of --evaluate. Ctrl-C ends the search with the best so far; rerun the command to resume.
+lasts (of the whole command: calibration, search, verification); models of at most 12 convolutions are searched
+exhaustively. That approximation ranks the plans; the best of each size are then run in the hardware's integers, which
+choose and give every figure told. Ranges come from all calibration pictures (-i), as `sgsdump calibrate` finds them;
+plans are judged on 10 of these, evenly chosen, or on all of --evaluate. Ctrl-C ends the search with the best so far;
+rerun the command to resume.
 
 examples:
   sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.criteria import Target, UserMetric
+    from sgsdump.tuning.integer_choice import IntegerScores
     from sgsdump.tuning.pareto import Pareto
     from sgsdump.tuning.search import SearchResult
     from sgsdump.tuning.setup import PictureFeed, Setup
@@ -89,6 +91,9 @@ RESULTS = re.compile(
 )
 # The layers of the plan to take are compared on this many pictures.
 COMPARED = 4
+# Plans run in integers to find the smallest that does, about; a picture of the report takes as long as so many.
+HALVED, REPORTED = 4, 4
+TIDY = (10, 20, 30, 60, 120, 180, 300, 600, 1200, 1800, 3600)
 # A part of an error that need not be told.
 WITHIN = 0.01
 
@@ -122,7 +127,7 @@ class Options:
 class Goal:
     """The goal of a search: the best plan of each rate, or with a target the smallest that reaches it.
 
-    seconds      the time for the search.
+    seconds      the time for the whole command.
     metric_text  the file of the user's metric.
     """
 
@@ -152,7 +157,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     search.add_argument("--evaluate", metavar="IMAGES", help="pictures to judge plans by, instead of some of -i")
     search.add_argument(
-        "--budget", default="10m", metavar="TIME", help="time for the search: 60s, 5m, 1h (default: %(default)s)"
+        "--budget", default="10m", metavar="TIME", help="time for the command: 60s, 5m, 1h (default: %(default)s)"
     )
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     many.add_argument("--num-process", type=whole_number, default=1, metavar="N", help="processes that calibrate")
@@ -178,6 +183,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.tuning.search import most_evaluations
     from sgsdump.tuning.setup import Judging, set_up
 
+    begun = time.monotonic()
     options = record(Options, args, network=record(Network, args), search=record(SearchOptions, args))
     network, goal = options.network, _goal(options.search)
     check_solver()
@@ -194,15 +200,20 @@ def run(args: argparse.Namespace) -> int:
         feeds = opened.feeds()
         judges = opened.feeds(options.search.evaluate) if options.search.evaluate else feeds
         ranges, side = _calibrated(options, opened, feeds, workers)
-    with _stopped_by_ctrl_c(goal.seconds) as left:
+    with _stopped_by_ctrl_c(begun + goal.seconds) as left:
         judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers)
         setup = set_up(model, ranges, config, _judged(judges, options), judging, progress)
         most = most_evaluations(len(setup.sizes.domains), 0 if goal.target else len(goal.rates))
+        pool, trial = setup.pool, setup.trial
+        first = IntegerScores(pool, trial, side)
+        ending = _ending_of(first, goal)
         _print_beginning(setup, most, options.search.budget, folder / PROGRESS)
-        found = _searched(setup, goal, most, left)
-    pool, trial = setup.pool, setup.trial
-    exact = IntegerScores(pool, trial, side, progress)
-    found = chosen(found, pool, setup.sizes, exact, goal.target)
+        if left() < ending.seconds:
+            print(too_small(options.search.budget, time.monotonic() - begun, ending), flush=True)
+        found = _searched(setup, goal, most, lambda: left() - ending.seconds)
+        exact = IntegerScores(pool, trial, side, progress)
+        exact.scores |= first.scores
+        found = chosen(found, pool, setup.sizes, exact, goal.target, lambda: left() - ending.report)
     result = pareto(found, pool, setup.sizes, trial, goal.metric is not None, exact)
     taken = fixed_of(trial, result.taken.tensors, side)
     with together():
@@ -230,6 +241,39 @@ def _searched(setup: Setup, goal: Goal, most: int, left: Left) -> SearchResult:
         return search_rates(setup.pool, setup.sizes, goal.rates, left)
     finally:
         setup.pool.close()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The seconds that are kept for what follows the search: verifying plans in integers, and the report."""
+
+    verify: float
+    report: float
+
+    @property
+    def seconds(self) -> float:
+        return self.verify + self.report
+
+
+def _ending_of(exact: IntegerScores, goal: Goal) -> Ending:
+    """Of how long one plan takes in integers: that of all at 8 bits, which must be run anyway."""
+    begun = time.monotonic()
+    exact.score(frozenset())
+    plan = time.monotonic() - begun
+    plans = 1 + (1 if goal.target else len(goal.rates)) + HALVED
+    return Ending(plan * plans, plan * COMPARED * REPORTED / exact.pictures)
+
+
+def too_small(budget: str, spent: float, ending: Ending) -> str:
+    """What to say where the budget leaves no time for the search; ``spent``: seconds so far."""
+    needed = 2 * (spent + ending.seconds)
+    tidy = next((seconds for seconds in TIDY if seconds >= needed), needed)
+    text = f"{tidy / 60:.0f}m" if tidy >= 120 else f"{tidy:.0f}s"
+    return (
+        f"warning: --budget {budget} leaves no time to search: calibration and set-up took {spent:.0f} s, verifying "
+        f"and the report take about {ending.seconds:.0f} s more; only the first proposals are tried. Give at least "
+        f"--budget {text}"
+    )
 
 
 def _goal(options: SearchOptions) -> Goal:
@@ -312,10 +356,9 @@ def _no_empty_folder(folder: Path, made: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _stopped_by_ctrl_c(seconds: float) -> Iterator[Left]:
-    """A function that gives the seconds left for a search: none after the first Ctrl-C or SIGTERM. The second stops at
-    once."""
-    end = time.monotonic() + seconds
+def _stopped_by_ctrl_c(end: float) -> Iterator[Left]:
+    """A function that gives the seconds left until ``end`` (``time.monotonic``): none after the first Ctrl-C or
+    SIGTERM. The second stops at once."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield lambda: end - time.monotonic()

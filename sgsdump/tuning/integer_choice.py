@@ -2,7 +2,7 @@
 
 The search tries plans by fake quantisation, quick and near, and so ranks them. Of the plans that no smaller one beats
 there, halving finds the smallest that goes ENOUGH of the way from INT8's error to INT16's, or reaches the target, in
-integers; each rate gets the best of all that were run so.
+integers; each rate gets the best of all that were run so. Where time is short the ends and the plan to take are run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.quantisation.trials.plan_trial import words_of
 from sgsdump.tuning.criteria import CombinedError, Target, combined_error
-from sgsdump.tuning.search import ENOUGH, SearchResult
+from sgsdump.tuning.search import ENOUGH, Left, SearchResult, no_limit
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
@@ -45,6 +45,11 @@ class IntegerScores:
     ):
         self.scores: dict[Plan, Score] = {}
         self._pool, self._trial, self._side, self._progress = pool, trial, side, progress
+
+    @property
+    def pictures(self) -> int:
+        """How many pictures a plan is run on."""
+        return len(self._pool.pictures)
 
     def score(self, plan: Plan) -> Score:
         """The sums over all pictures of every tensor that ``Picture.floats`` has, and the user's metric."""
@@ -86,18 +91,30 @@ class IntegerScores:
 
 
 def chosen(
-    found: SearchResult, pool: PlanScores, sizes: Sizes, exact: IntegerScores, target: Target | None = None
+    found: SearchResult,
+    pool: PlanScores,
+    sizes: Sizes,
+    exact: IntegerScores,
+    target: Target | None = None,
+    left: Left = no_limit,
 ) -> SearchResult:
-    """The result with what the integers choose. Raises ConfigError where no plan reaches the target in them."""
+    """The result with what the integers choose, ``left`` the seconds for that. Raises ConfigError where no plan that
+    was run reaches the target in them."""
     low, high = (exact.error(end.plan) for end in found.ends)
     aim = target or Target("error", False, low - ENOUGH * (low - high if low > high else 0.0))
 
     def reaches(plan: Plan) -> bool:
         return aim.reached(exact.score(plan), pool.outputs, exact.error(plan))
 
-    _halve(_front(pool, sizes, aim), found.smallest.plan, reaches)
-    for proposed in (found.smallest, *found.plans):
-        exact.score(proposed.plan)
+    exact.score(found.smallest.plan)
+    _halve(_front(pool, sizes, aim), found.smallest.plan, reaches, left)
+    for proposed in found.plans:
+        if left() > 0:
+            exact.score(proposed.plan)
+    missing = sum(proposed.plan not in exact.scores for proposed in found.plans)
+    if missing:
+        unrun = f"{missing} of the plans for {len(found.plans)} rates in the hardware's integers"
+        found = replace(found, complete=False, unsearched=(*found.unsearched, unrun))
     good = [plan for plan in exact.scores if reaches(plan)]
     if not good:
         raise ConfigError(_unreached(found, pool, exact, aim))
@@ -121,11 +138,11 @@ def _front(pool: PlanScores, sizes: Sizes, aim: Target) -> list[Plan]:
     return front
 
 
-def _halve(front: Sequence[Plan], first: Plan, reaches: Callable[[Plan], bool]) -> None:
+def _halve(front: Sequence[Plan], first: Plan, reaches: Callable[[Plan], bool], left: Left) -> None:
     """Run plans of the front until the smallest that reaches the aim stands beside one that does not."""
     low, high = -1, len(front)
     place = front.index(first) if first in front else (low + high) // 2
-    while high - low > 1:
+    while high - low > 1 and left() > 0:
         if reaches(front[place]):
             high = place
         else:

@@ -13,6 +13,7 @@ from PIL import Image
 from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.cli import main
+from sgsdump.commands.tune import Ending, too_small
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.simulation import simulate
@@ -172,11 +173,20 @@ def test_every_file_makes_the_plan_that_was_verified(work):
 @pytest.mark.usefixtures("no_picture")
 def test_a_second_run_goes_on_from_the_first(work, capsys):
     assert main([*TUNE, "-o", "out", "--budget", "0s"]) == 0
-    assert "the time ran out" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "the time ran out" in said and "plans for 7 rates in the hardware's integers" in said
+    assert "warning: --budget 0s leaves no time to search" in said and "Give at least --budget" in said
     assert main([*TUNE, "-o", "out"]) == 0
     assert "resuming" in capsys.readouterr().out
     assert main([*TUNE, "-o", "out"]) == 0
     assert "0 runs of the network" in capsys.readouterr().out
+
+
+def test_a_budget_that_is_too_small_says_what_it_should_be():
+    said = too_small("5s", 12.0, Ending(verify=10.0, report=4.0))
+    assert "calibration and set-up took 12 s, verifying and the report take about 14 s more" in said
+    assert said.endswith("Give at least --budget 60s")
+    assert too_small("1m", 100.0, Ending(verify=300.0, report=10.0)).endswith("--budget 20m")
 
 
 @pytest.mark.usefixtures("no_picture")
