@@ -252,9 +252,10 @@ def _records(layers: Iterable[Layer], facts: ModelFacts, summary: Summary) -> It
     integers of a quantised model as the floats that they mean."""
     from sgsdump.dumps.dump import Record
     from sgsdump.dumps.formats.sigmastar.record_header import word_of
+    from sgsdump.executors.runner import with_found_scales
     from sgsdump.tensors.tensor import Tensor
 
-    for index, layer in enumerate(_with_found_scales(layers, facts.dynamic)):
+    for index, layer in enumerate(with_found_scales(layers, facts.dynamic)):
         layout = facts.layout if layer.array.ndim == 4 else None
         quant = facts.quants.get(layer.name)
         tensor = Tensor.of(layer.name, layer.array, layout=layout, quant=quant, op_type=layer.op_type)
@@ -264,24 +265,6 @@ def _records(layers: Iterable[Layer], facts: ModelFacts, summary: Summary) -> It
         summary.tensors += 1
         if counts := not_finite(layer.array):
             summary.not_finite[layer.name] = counts
-
-
-def _with_found_scales(layers: Iterable[Layer], dynamic: Mapping[str, tuple[str, str]]) -> Iterator[Layer]:
-    """The layers; codes wait for the scale and zero point that come after them, and become what they mean."""
-    from sgsdump.dumps.quantised_graph import dequantised
-
-    waiting: dict[str, Layer] = {}
-    for layer in layers:
-        waiting[layer.name] = layer
-        first = next(iter(waiting))
-        if first in dynamic and not waiting.keys() >= {*dynamic[first]} and len(waiting) < len(dynamic[first]) + 1:
-            continue
-        if first in dynamic and waiting.keys() >= {*dynamic[first]}:
-            scale, zero_point = (waiting[name].array for name in dynamic[first])
-            waiting[first] = replace(waiting[first], array=dequantised(waiting[first].array, scale, zero_point))
-        yield from waiting.values()
-        waiting = {}
-    yield from waiting.values()
 
 
 def not_finite(array: np.ndarray) -> str:

@@ -8,10 +8,11 @@ print(runner.skipped)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from sgsdump.dumps.quantised_graph import dequantised
 from sgsdump.progress import Advance, unwatched
 
 if TYPE_CHECKING:
@@ -55,3 +56,23 @@ class Runner(Protocol):
 
         Raises InputError for a feed that does not fit, ModelError for a node that fails.
         """
+
+
+def with_found_scales(layers: Iterable[Layer], dynamic: Mapping[str, tuple[str, str]]) -> Iterator[Layer]:
+    """The layers; the codes of a DynamicQuantizeLinear wait for the two that come after them and become floats.
+
+    dynamic  of such codes the names of their scale and zero point.
+    """
+    waiting: dict[str, Layer] = {}
+    for layer in layers:
+        waiting[layer.name] = layer
+        numbers = dynamic.get(next(iter(waiting)), ())
+        found = [waiting[name].array for name in numbers if name in waiting]
+        if len(waiting) <= len(numbers) and len(found) < len(numbers):
+            continue
+        if numbers and len(found) == len(numbers):
+            first = next(iter(waiting))
+            waiting[first] = replace(waiting[first], array=dequantised(waiting[first].array, *found))
+        yield from waiting.values()
+        waiting = {}
+    yield from waiting.values()

@@ -158,6 +158,10 @@ class QuantisedModel:
         for slot, scale, zero_point in _weight_slots(node.op_type, len(reads)):
             if all(name in self.constants for name in (reads[slot], reads[scale])):
                 yield self._stored(node, reads[slot], reads[slot], scale, zero_point)
+        if node.op_type in ("ConvInteger", "MatMulInteger") and reads[1] in self.constants:
+            weight = self._of_dynamic(node)
+            if weight is not None:
+                yield weight
         if node.op_type == "QLinearConv" and len(reads) > 8 and reads[8] in self.constants:
             bias = self._bias(reads)
             if bias is not None:
@@ -171,7 +175,7 @@ class QuantisedModel:
         if len(reads) > zero_point and reads[zero_point] in self.constants:
             zeros = values_of(self.constants[reads[zero_point]]).astype(np.int32)
         # MatMul has a column for each scale, a convolution a row
-        axis = codes.ndim - 1 if node.op_type in ("QLinearMatMul", "MatMulInteger") else 0
+        axis = codes.ndim - 1 if node.op_type == "QLinearMatMul" else 0
         return StoredWeight(name, real, codes, _spread(scales, codes, axis), _spread(zeros, codes, axis))
 
     def _dequantised(self, node: NodeProto) -> StoredWeight | None:
@@ -208,6 +212,27 @@ class QuantisedModel:
         codes = np.rint(values / _spread(scales, values, axis, block)) + spread
         result: np.ndarray = np.clip(codes, low, high).astype(np.int32)
         return result
+
+    def _of_dynamic(self, node: NodeProto) -> StoredWeight | None:
+        """The weight of an operator whose integers are multiplied, after a Cast, by the input's scale times its own."""
+        reads = list(node.input)
+        sums = node.output[0]
+        for kind in ("Cast", "Mul"):
+            after = next((n for n in self.graph.consumers.get(sums, ()) if n.op_type == kind), None)
+            if after is None:
+                return None
+            factors, sums = [name for name in after.input if name != sums], after.output[0]
+        maker = self.graph.producer.get(factors[0]) if factors else None
+        scale = next((name for name in (maker.input if maker is not None else ()) if name in self.constants), "")
+        if not scale:
+            return None
+        codes = values_of(self.constants[reads[1]])
+        zeros = np.zeros(1, np.int32)
+        if len(reads) > 3 and reads[3] in self.constants:
+            zeros = values_of(self.constants[reads[3]]).astype(np.int32)
+        scales = np.asarray(values_of(self.constants[scale]), np.float32)
+        axis = codes.ndim - 1 if node.op_type == "MatMulInteger" else 0
+        return StoredWeight(reads[1], reads[1], codes, _spread(scales, codes, axis), _spread(zeros, codes, axis))
 
     def _bias(self, reads: list[str]) -> StoredWeight | None:
         """The bias of a QLinearConv: int32 in steps of the input's scale by the weight's."""

@@ -1,0 +1,1 @@
+"""Networks quantised by others, beside the float network they were made from."""

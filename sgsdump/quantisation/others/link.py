@@ -1,0 +1,244 @@
+"""A network quantised by others and its float network: which tensors and weights of the one are which of the other.
+
+A *unit* is what a quantiser takes or leaves as one: a float operator, with the Relu or Clip that the quantised network
+lacks. A tensor is quantised as long as a unit that makes or reads it is; a weight as long as the unit that reads it is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.comparison.naming.pairs_by_quantisation import ACTIVATIONS, twins_of
+from sgsdump.dumps.quantised_graph import MOVES, Node, float_kind, is_edge
+from sgsdump.errors import ModelError
+from sgsdump.models.external_data import in_one_piece
+from sgsdump.models.graph import sorted_nodes, values_of
+from sgsdump.models.passes.lift import lift
+from sgsdump.models.passes.rewrites import single_precision
+from sgsdump.models.quantised_model import QuantisedModel, StoredWeight
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from sgsdump.models.model import Model
+    from sgsdump.tensors.types import Quant
+
+EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A float operator that was quantised; ``names`` of its nodes, "" for one without, ``output`` what it makes."""
+
+    output: str
+    op_type: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedTensor:
+    """An activation that the quantised network keeps as integers.
+
+    name    of the float tensor; ``root`` and ``holder`` are of the quantised network: before, and what holds it.
+    quant   None where its scale is found as the network runs.
+    units   those that keep it quantised.
+    """
+
+    name: str
+    root: str
+    holder: str
+    quant: Quant | None
+    units: frozenset[Unit]
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedWeight:
+    """``values`` is what the integers mean, ``real`` the float original, of one shape."""
+
+    name: str
+    real: np.ndarray
+    values: np.ndarray
+    units: frozenset[Unit]
+
+    @property
+    def sqnr(self) -> float:
+        """Decibels, as onnxruntime's qdq_loss_debug measures it."""
+        return sqnr(self.real, self.values)
+
+
+def sqnr(real: np.ndarray, values: np.ndarray) -> float:
+    """Signal to quantisation noise in decibels: 20 log10(|real| / |real - values|), norms of all values together."""
+    signal, noise = (float(np.linalg.norm(array.astype(np.float64).ravel())) for array in (real, real - values))
+    return decibels(signal, noise)
+
+
+def decibels(signal: float, noise: float) -> float:
+    return float(20 * np.log10(max(signal, EPSILON) / max(noise, EPSILON)))
+
+
+def float_proto(model: Model) -> ModelProto:
+    """The float model in float32, its nodes in an order in which they can run, at an opset that has what is written
+    here; tensors keep their names. Raises ModelError."""
+    whole = in_one_piece(model.proto, None if model.folder is None else str(model.folder))
+    ordered = type(whole)()
+    ordered.CopyFrom(whole)
+    del ordered.graph.node[:]
+    ordered.graph.node.extend(sorted_nodes(whole.graph))
+    return lift(single_precision(ordered))
+
+
+class QuantisedPair:
+    """The float network and its quantised copy. Raises ModelError where nothing of the one is found in the other."""
+
+    def __init__(self, float_proto: ModelProto, quantised_proto: ModelProto):
+        self.float = QuantisedModel(float_proto)
+        self.quantised = QuantisedModel(quantised_proto)
+        self.twins = twins_of(self.quantised.groups, self.float.groups)
+        self._floats = {own: root for root, own in self.twins.roots.items()}
+        if not self.tensors and not self.weights:
+            raise ModelError(
+                "no quantised tensor of the one model is found in the other; was it made of this float model?"
+            )
+
+    @cached_property
+    def units(self) -> dict[str, Unit]:
+        """By each tensor that its nodes make the unit."""
+        units: dict[str, Unit] = {}
+        graph = self.quantised.groups
+        stored = {weight.real for weight in self.quantised.weights}
+        held = {name for group in graph.groups.values() for name in (*group.codes, *group.reals)}
+        for node in graph.nodes:
+            if is_edge(node[1]) or not (held | stored).intersection(node[2]):
+                continue
+            for output in self._float_outputs(node):
+                made = [*self._chain(output, node)]
+                if made:
+                    names = tuple(part[0] for part in made)
+                    unit = Unit(output, float_kind(made[-1][1]), names)
+                    units |= dict.fromkeys((name for part in made for name in part[3] if name), unit)
+        return units
+
+    def _float_outputs(self, node: Node) -> Iterator[str]:
+        """The float tensors that an operator of the quantised network makes, through the steps of its arithmetic."""
+        graph, waiting, seen = self.quantised.groups, [name for name in node[3] if name], set[str]()
+        while waiting:
+            name = waiting.pop()
+            root = graph.root(name)
+            if root in self._floats:
+                yield self._floats[root]
+            elif name not in seen and float_kind(node[1]) != node[1]:
+                waiting += [out for reader in graph.readers.get(root, ()) for out in reader[3] if out]
+            seen.add(name)
+
+    def _chain(self, output: str, node: Node) -> Iterator[Node]:
+        """The float nodes from the one that makes a tensor up to that of the quantised operator's kind, where nothing
+        but what quantisers fold lies between."""
+        makers = self.float.groups.makers
+        part = makers.get(output)
+        while part is not None:
+            yield part
+            if float_kind(node[1]) == part[1] or part[1] not in (*ACTIVATIONS, "BatchNormalization", "Add"):
+                return
+            data = [name for name in part[2] if name in makers]
+            part = makers[data[0]] if data else None
+
+    @cached_property
+    def tensors(self) -> tuple[QuantisedTensor, ...]:
+        """In the order of the quantised network's nodes; one for each float tensor."""
+        graph = self.quantised.groups
+        found = []
+        for own, root in self._floats.items():
+            group = graph.groups[own]
+            if not group.is_quantised or root in self.float.constants:
+                continue
+            quant = self.quantised.quants.get(group.holder)
+            if quant is None and not any(name in graph.dynamic for name in group.codes):
+                continue
+            found.append(QuantisedTensor(root, own, group.holder, quant, frozenset(self._keeping(root))))
+        order = {name: index for index, node in enumerate(self.float.groups.nodes) for name in node[3]}
+        return tuple(sorted(found, key=lambda tensor: order.get(tensor.name, -1)))
+
+    def _keeping(self, root: str, depth: int = 0) -> set[Unit]:
+        """The units that keep a float tensor quantised: its maker and its readers, but for those that only move what
+        they are given."""
+        graph = self.float.groups
+        units = {
+            self.units[node[3][0]]
+            for node in graph.readers.get(root, ())
+            if node[3] and node[3][0] in self.units and node[1] not in MOVES
+        }
+        maker = graph.makers.get(root)
+        if maker is not None and maker[1] in MOVES and maker[2] and depth < len(graph.nodes):
+            return units | self._keeping(graph.root(maker[2][0]), depth + 1)
+        return units | ({self.units[root]} if root in self.units else set())
+
+    @cached_property
+    def weights(self) -> tuple[QuantisedWeight, ...]:
+        """Those whose float original is known, biases too; ``unlinked`` are the others."""
+        return self._linked[0]
+
+    @property
+    def unlinked(self) -> tuple[str, ...]:
+        """Weights of the quantised network whose float original is not in the float network, of that shape."""
+        return self._linked[1]
+
+    @cached_property
+    def _linked(self) -> tuple[tuple[QuantisedWeight, ...], tuple[str, ...]]:
+        found: dict[str, QuantisedWeight] = {}
+        unlinked = []
+        readers: dict[str, list[tuple[Node, int]]] = defaultdict(list)
+        for node in self.quantised.groups.nodes:
+            for slot, name in enumerate(node[2]):
+                readers[name].append((node, slot))
+        for weight in self.quantised.weights:
+            read = [(node, slot) for node, slot in readers.get(weight.real, ()) if not is_edge(node[1])]
+            name = self._original(weight, read)
+            if not name:
+                unlinked.append(weight.name)
+                continue
+            units = {self.units[out] for node, _ in read for out in self._float_outputs(node) if out in self.units}
+            real = values_of(self.float.constants[name]).astype(np.float32)
+            found.setdefault(name, QuantisedWeight(name, real, _shaped(weight, real), frozenset(units)))
+        return tuple(found.values()), tuple(unlinked)
+
+    def _original(self, weight: StoredWeight, readers: Sequence[tuple[Node, int]]) -> str:
+        """The float weight, by name, else by the operator that reads it; "" for none of its shape."""
+        names = [self._floats.get(self.quantised.groups.root(weight.real), weight.name), weight.name]
+        for node, slot in readers:
+            for output in self._float_outputs(node):
+                part = [*self._chain(output, node)][-1:]
+                place = _FLOAT_SLOTS.get(node[1], {}).get(slot, slot)
+                names += [node[2][place] for node in part if node[1] == float_kind(node[1]) and place < len(node[2])]
+        return next((name for name in names if self._is_of(name, weight)), "")
+
+    def _is_of(self, name: str, weight: StoredWeight) -> bool:
+        tensor = self.float.constants.get(name)
+        return tensor is not None and int(np.prod(tensor.dims)) == weight.codes.size
+
+
+# Where a float operator reads what its form on integers reads elsewhere.
+_FLOAT_SLOTS: Mapping[str, Mapping[int, int]] = {
+    "QLinearConv": {3: 1, 8: 2},
+    "QLinearMatMul": {0: 0, 3: 1},
+    "QLinearAdd": {0: 0, 3: 1},
+    "QLinearMul": {0: 0, 3: 1},
+    "QGemm": {0: 0, 3: 1, 6: 2},
+    "ConvInteger": {1: 1},
+    "MatMulInteger": {1: 1},
+}
+
+
+def _shaped(weight: StoredWeight, real: np.ndarray) -> np.ndarray:
+    """The weight's values in the float original's shape: a matrix may have been turned."""
+    values = weight.values
+    if values.shape == real.shape:
+        return values
+    if values.ndim == 2 and values.shape == real.shape[::-1]:
+        return values.T
+    return values.reshape(real.shape)

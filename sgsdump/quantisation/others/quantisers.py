@@ -1,0 +1,106 @@
+"""Who quantised a model, told by facts, and how each is told to leave operators float.
+
+| quantiser | known by | words |
+|---|---|---|
+| onnxruntime | producer name ``onnx.quantize`` | ``quantize_static(…, nodes_to_exclude=[…])`` |
+| ModelOpt | producer name, or a domain ``trt`` | ``quantize(…, nodes_to_exclude=[…])``, each a regular expression |
+| NNCF | tensors named ``q_output_X_1``, ``dq_output_X_1`` | ``nncf.IgnoredScope(names=[…])`` |
+| AIMET | domain ``aimet.customop``, operator QcQuantizeOp | quantisers of tensors, switched off |
+| Quark | producer name, or domains of AMD's | ``QConfig(…, exclude=[…])`` |
+
+Sources: the named functions of onnxruntime 1.32, nvidia-modelopt 0.47 and nncf 3.4; the documentation of aimet-onnx and
+amd-quark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+ONNXRUNTIME = "onnxruntime"
+_AMD = ("com.amd.quark", "com.vai.quantize")
+
+
+@dataclass(frozen=True)
+class LeftFloat:
+    """What is to stay float: names of nodes, operator types all of whose nodes are among them, tensors and weights."""
+
+    nodes: tuple[str, ...]
+    op_types: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
+
+
+def quantiser_of(proto: ModelProto) -> str:
+    """A key of ``WORDS``; "" where nothing tells."""
+    producer = proto.producer_name.lower()
+    domains = {entry.domain for entry in proto.opset_import}
+    nodes = proto.graph.node
+    if any(node.op_type == "QcQuantizeOp" for node in nodes) or "aimet.customop" in domains or "aimet" in producer:
+        return "AIMET"
+    if "quark" in producer or domains.intersection(_AMD):
+        return "Quark"
+    made = [output for node in nodes if node.op_type == "DequantizeLinear" for output in node.output]
+    if made and all(name.startswith("dq_output_") for name in made):
+        return "NNCF"
+    if "modelopt" in producer or "trt" in domains or any(node.op_type.startswith("TRT_") for node in nodes):
+        return "ModelOpt"
+    return ONNXRUNTIME if producer == "onnx.quantize" else ""
+
+
+def words(quantiser: str, left: LeftFloat) -> str:
+    """Python to paste; onnxruntime's where it is not known who made the model."""
+    return WORDS.get(quantiser, _onnxruntime)(left)
+
+
+def _onnxruntime(left: LeftFloat) -> str:
+    text = f"quantize_static(..., nodes_to_exclude={_listed(left.nodes)})"
+    if left.op_types:
+        types = _listed(left.op_types)
+        text += f"\n# the same by type: get_qdq_config(..., op_types_to_exclude={types})"
+    return text
+
+
+def _modelopt(left: LeftFloat) -> str:
+    text = f"modelopt.onnx.quantization.quantize(..., nodes_to_exclude={_listed([_pattern(n) for n in left.nodes])})"
+    if left.op_types:
+        text += f"\n# the same by type: quantize(..., op_types_to_exclude={_listed(left.op_types)})"
+    return text
+
+
+def _nncf(left: LeftFloat) -> str:
+    text = f"nncf.quantize(..., ignored_scope=nncf.IgnoredScope(names={_listed(left.nodes)}))"
+    if left.op_types:
+        text += f"\n# the same by type: nncf.IgnoredScope(types={_listed(left.op_types)})"
+    return text
+
+
+def _aimet(left: LeftFloat) -> str:
+    return (
+        f"for name in {_listed(left.tensors)}:\n"
+        f"    if name in sim.qc_quantize_op_dict:\n"
+        f"        sim.qc_quantize_op_dict[name].enabled = False"
+    )
+
+
+def _quark(left: LeftFloat) -> str:
+    return f"QConfig(..., exclude={_listed(left.nodes)})"
+
+
+WORDS: Mapping[str, Callable[[LeftFloat], str]] = MappingProxyType(
+    {ONNXRUNTIME: _onnxruntime, "ModelOpt": _modelopt, "NNCF": _nncf, "AIMET": _aimet, "Quark": _quark}
+)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"[{', '.join(map(repr, names))}]"
+
+
+def _pattern(name: str) -> str:
+    """A name as a regular expression that fits it alone."""
+    return f"^{re.escape(name)}$"

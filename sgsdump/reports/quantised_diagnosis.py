@@ -1,0 +1,244 @@
+"""What diagnose says of a network that others quantised: its outputs, what their error comes from, and what to leave
+float in the words of the quantiser; as sentences, as findings, and as a table of every quantised tensor and weight."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.metrics import sqnr
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.errors import listed
+from sgsdump.files.json_yaml import json_text
+from sgsdump.quantisation.others.quantisers import LeftFloat, words
+from sgsdump.reports.cause_sentences import output_text, percent
+from sgsdump.reports.diagnosis import MOST_NAMED, asdict_of
+from sgsdump.reports.report import Context, Layer, Report, report_of
+from sgsdump.reports.sentences import Step
+from sgsdump.reports.tables import csv_text
+from sgsdump.reports.text import counted
+from sgsdump.tensors.dtypes import name_of
+from sgsdump.tuning.causes import output_findings
+
+if TYPE_CHECKING:
+    from sgsdump.quantisation.others.compared import ComparedNetworks
+    from sgsdump.quantisation.others.link import QuantisedPair
+    from sgsdump.tuning.exclusions import MeasuredExclusions, QuantisedError
+
+CAUSES = 3
+SOME = 0.05  # of the outputs' error, what a cause brings or gives back
+COLUMNS = (
+    *("name", "kind", "type", "alone", "left", "brings", "gives_back"),
+    *("qdq_err_db", "xmodel_err_db", "weight_err_db", "nodes"),
+)
+NAMING = """import onnx
+model = onnx.load('float.onnx')
+for node in model.graph.node:
+    node.name = node.name or f'node_{node.output[0]}'
+onnx.save(model, 'named.onnx')"""
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedDiagnosis:
+    """quantiser   who made the model, a key of ``quantisers.WORDS`` or "".
+    left_out    quantised tensors that could not be measured, by name.
+    inputs      on how many inputs outputs and layers were compared.
+    """
+
+    pair: QuantisedPair
+    networks: ComparedNetworks
+    measured: MeasuredExclusions
+    limits: Thresholds
+    quantiser: str
+    left_out: tuple[str, ...] = ()
+    inputs: int = 1
+
+    @property
+    def good(self) -> bool:
+        outputs = self.networks.outputs
+        return bool(outputs) and all(figures.good(self.limits) for figures in outputs.values())
+
+    @property
+    def causes(self) -> tuple[QuantisedError, ...]:
+        """The tensors and weights that bring or give back some of the outputs' error, the worst first."""
+        if self.good:
+            return ()
+        measured = self.measured
+        return tuple(
+            error for error in measured.errors if max(measured.gives_back(error) or 0.0, measured.brings(error)) >= SOME
+        )
+
+    @property
+    def left_float(self) -> LeftFloat | None:
+        """What is proposed to stay float; None where nothing is, or where no node has a name."""
+        exclusion = self.measured.exclusion
+        if exclusion is None or not exclusion.names:
+            return None
+        names, units = set(exclusion.names), set(self.pair.units.values())
+        kinds = {unit.op_type for unit in exclusion.units}
+        whole = [kind for kind in sorted(kinds) if all({*u.names} <= names for u in units if u.op_type == kind)]
+        tensors = [e.name for e in self.measured.errors if e.units and e.units <= set(exclusion.units)]
+        return LeftFloat(exclusion.names, tuple(whole), tuple(tensors))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        found = [*output_findings(self.networks.outputs, self.limits)]
+        for error in self.causes:
+            figures = {"brings": self.measured.brings(error), "alone": error.alone}
+            gives_back = self.measured.gives_back(error)
+            figures |= {} if gives_back is None else {"gives_back": gives_back, "left": error.left or 0.0}
+            names = tuple(unit.output for unit in error.units)
+            reason = "weight" if error.is_weight else "tensor"
+            found.append(Finding("cause", error.name, "", figures, "measured", names, {"reason": reason}))
+        exclusion = self.measured.exclusion
+        if exclusion is not None and not self.good:
+            figures = {"error": self.measured.all_on, "error_after": exclusion.error}
+            facts = {"within": "yes" if exclusion.good else "no", "quantiser": self.quantiser}
+            found.append(Finding("advice", "", "", figures, "measured", exclusion.names, facts))
+        for names, reason in ((self.pair.unlinked, "no float original"), (self.left_out, "its type")):
+            if names:
+                found.append(Finding("not judged", names[0], names=names, facts={"reason": reason}))
+        return tuple(found)
+
+
+def report_of_quantised(diagnosis: QuantisedDiagnosis, context: Context) -> Report:
+    """The outputs first, then what their error comes from, what to leave float, and every layer."""
+    compared = diagnosis.networks.compared
+    context = replace(context, sample=compared.sample, benchmark=compared.benchmark)
+    report = report_of(compared.comparison, diagnosis.limits, context, steps(diagnosis))
+    causes = {error.name for error in diagnosis.causes[:CAUSES]}
+    by_name = {error.name: error for error in diagnosis.measured.errors}
+
+    def measured(layer: Layer) -> Layer:
+        error = by_name.get(layer.name)
+        if error is None:
+            return replace(layer, rises=layer.name in causes)
+        brings, gives_back = diagnosis.measured.brings(error), diagnosis.measured.gives_back(error)
+        figures = replace(layer.figures, brings=brings, gives_back=gives_back)
+        return replace(layer, figures=figures, rises=layer.name in causes)
+
+    layers = tuple(map(measured, report.layers))
+    return replace(report, verdict=tuple(verdict(diagnosis)), layers=layers, good=diagnosis.good, first="")
+
+
+def verdict(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
+    """The outputs, what their error comes from, and what was not judged."""
+    outputs = diagnosis.networks.outputs
+    if not outputs:
+        yield "No output of floats could be compared."
+    else:
+        found = output_findings(outputs, diagnosis.limits)
+        texts = [output_text(finding) for finding in found[:MOST_NAMED]]
+        more = f"; and {len(found) - len(texts)} more" if len(found) > len(texts) else ""
+        yield f"Outputs on {counted(diagnosis.inputs, 'input')}: {'; '.join(texts)}{more}."
+    pair, causes = diagnosis.pair, diagnosis.causes
+    weights = sum(1 for weight in pair.weights if weight.real.ndim > 1)
+    yield f"Quantised: {counted(len(pair.tensors), 'tensor')} and {counted(weights, 'weight')} of the float network."
+    if causes:
+        yield f"{_cause(causes[0], diagnosis)}."
+        if causes[1:]:
+            yield f"Then come {'; '.join(_cause(error, diagnosis, short=True) for error in causes[1:CAUSES])}."
+    elif outputs and not diagnosis.good:
+        yield "No tensor or weight by itself brings a twentieth of the outputs' error: it adds up from many."
+    if pair.unlinked:
+        yield (
+            f"Not judged: {counted(len(pair.unlinked), 'weight')} whose float original is not in the float network, as "
+            f"where it was folded before quantising ({listed(list(pair.unlinked), MOST_NAMED)}); give the network that "
+            f"was quantised."
+        )
+    if diagnosis.left_out:
+        yield f"Not measured by themselves, for their type: {listed(list(diagnosis.left_out), MOST_NAMED)}."
+
+
+def _cause(error: QuantisedError, diagnosis: QuantisedDiagnosis, short: bool = False) -> str:
+    what = f"the weight {error.name}" if error.is_weight else error.name
+    if error.is_weight and error.sqnr is not None:
+        what += f" (signal to noise {error.sqnr:.1f} dB)"
+    back, brings = diagnosis.measured.gives_back(error), percent(diagnosis.measured.brings(error))
+    if short:
+        return f"{what} ({brings} alone{'' if back is None else f', {percent(max(back, 0.0))} back'})"
+    text = f"Most of the outputs' error comes with {what}: quantised alone it makes {brings} of it"
+    return text if back is None else f"{text}, left float it takes {percent(max(back, 0.0))} away"
+
+
+def steps(diagnosis: QuantisedDiagnosis) -> Iterator[Step]:
+    """What to do, ready to paste."""
+    measured, exclusion = diagnosis.measured, diagnosis.measured.exclusion
+    if diagnosis.good:
+        yield Step(f"Nothing has to stay float: no output has {diagnosis.limits}.")
+        return
+    if exclusion is None:
+        yield Step(
+            "No few operators left float would help: look at the ranges (more or other calibration data, another "
+            "method), at weights per channel, or at 16 bits for activations."
+        )
+        return
+    if exclusion.unnamed:
+        yield Step(
+            f"Nodes without a name cannot be excluded ({listed(list(exclusion.unnamed), MOST_NAMED)}): name them, "
+            f"quantise the named model, and diagnose that.",
+            NAMING,
+        )
+    left = diagnosis.left_float
+    if left is None:
+        return
+    state = "within the limits" if exclusion.good else f"still {diagnosis.limits}"
+    who = diagnosis.quantiser or "onnxruntime, as the model does not say who made it"
+    yield Step(
+        f"Leave {counted(len(exclusion.units), 'operator')} float and quantise again ({who}): the outputs' error is to "
+        f"go from {measured.all_on:.4f} to {exclusion.error:.4f}, {state} (measured on "
+        f"{counted(measured.inputs, 'input')}, with the quantised tensors put into the float network).",
+        words(diagnosis.quantiser, left),
+    )
+    yield Step(
+        "See whether it took effect: names that match nothing are ignored without a word.",
+        "sgsdump compare AFTER.bin BEFORE.bin",
+    )
+
+
+def quantised_csv(diagnosis: QuantisedDiagnosis) -> str:
+    """A line for each quantised tensor and weight, the worst first; decibels as onnxruntime's qdq_loss_debug."""
+    return csv_text(COLUMNS, list(_lines(diagnosis)))
+
+
+def _lines(diagnosis: QuantisedDiagnosis) -> Iterator[dict[str, Any]]:
+    measured, comparison = diagnosis.measured, diagnosis.networks.compared.comparison
+    tensors = {tensor.name: tensor for tensor in diagnosis.pair.tensors}
+    by_name = {error.name: error for error in measured.errors}
+    weights = {weight.name: weight for weight in diagnosis.pair.weights}
+    for name in [*by_name, *(name for name in (*tensors, *weights) if name not in by_name)]:
+        error, line = by_name.get(name), dict[str, Any]()
+        if error is not None:
+            line = {"alone": error.alone, "left": error.left, "brings": measured.brings(error)}
+            line["gives_back"] = measured.gives_back(error)
+        units = (tensors[name] if name in tensors else weights[name]).units
+        line |= {"name": name, "nodes": " ".join(sorted({n for unit in units for n in unit.names if n}))}
+        if name in weights:
+            line |= {"kind": "weight", "weight_err_db": weights[name].sqnr}
+        else:
+            quant = tensors[name].quant
+            row = comparison[name] if name in comparison else None
+            line |= {"kind": "tensor", "type": name_of(quant.dtype) if quant and quant.dtype else "dynamic"}
+            line["qdq_err_db"] = diagnosis.networks.before_after.get(name)
+            line["xmodel_err_db"] = sqnr(row.sums) if row is not None and row.sums is not None else None
+        yield {column: "" if line.get(column) is None else line[column] for column in COLUMNS}
+
+
+def with_findings(text: str, diagnosis: QuantisedDiagnosis) -> str:
+    """The JSON of a comparison with the findings, and every quantised tensor and weight."""
+    document: dict[str, Any] = json.loads(text)
+    document["findings"] = [asdict_of(finding) for finding in diagnosis.findings]
+    document["quantised"] = [{k: None if v == "" else v for k, v in line.items()} for line in _lines(diagnosis)]
+    return json_text(document)
+
+
+def attributes_of_units(pair: QuantisedPair) -> Mapping[str, Mapping[str, str]]:
+    """For the page: which nodes of the float model keep a tensor quantised."""
+    return {
+        tensor.name: {"excluded with": ", ".join(sorted({n or u.output for u in tensor.units for n in u.names}))}
+        for tensor in pair.tensors
+        if tensor.units
+    }
