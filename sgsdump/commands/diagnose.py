@@ -4,19 +4,26 @@ Calibrates on all pictures, makes the fixed model, judges its outputs on all pic
 that go wrong most, measures what each convolution's 8 bits cost, and writes report.html: a file to look at, mail or
 keep. Assumptions are printed first: without --input-config the inputs are taken as RGB or GRAY pictures, and mean and
 std_value are found by running the preprocess file (-n) on a picture. --fixed takes a fixed model of calibrate as it is,
---ranges a tensor_min_max.txt or a quant file in place of a calibration. An older folder -o is moved aside. Exit status:
+or one that others quantised (ONNX: QDQ, QOperator, dynamic), --ranges a tensor_min_max.txt or a quant file in place of
+a calibration. An older folder -o is moved aside. Exit status:
 0, or 1 when you gave a limit and an output or another layer is past it, 2 on trouble.
 
 examples:
   sgsdump diagnose -m net.onnx -i pictures/
   sgsdump diagnose -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net
   sgsdump diagnose -m net.onnx -i pictures/ --fixed net_fixed.onnx --pictures 4
+  sgsdump diagnose -m net.onnx -i pictures/ -n preprocess.py --fixed net_int8.onnx
 
 the folder -o:
   report.html             verdict, next steps, error over depth, every layer with its histograms and calibrated range
   layers.csv layers.json  every layer's figures
   fixed.onnx log/         the fixed model and the ranges, where they were made here (see calibrate)
   input_config.ini        yours, or the assumed one, with the tensor_arrays advised
+
+a network that others quantised (--fixed QUANTISED.onnx, docs/debug_a_quantised_onnx.md):
+  Each quantised tensor and weight is put into the float network alone, and the worst are taken out; what to leave
+  float is said in the words of onnxruntime, NNCF, ModelOpt, AIMET or Quark. The folder has quantised.csv besides, no
+  input_config.ini.
 
 a cluster (--scheduler):
   The pictures run on a Dask cluster (pip install 'sgsdump[cluster]'), while calibrating and comparing. They are read
@@ -49,6 +56,7 @@ from sgsdump.commands.options import (
 from sgsdump.commands.terminal import cut_sentence, print_lines, to_paste
 
 if TYPE_CHECKING:
+    from sgsdump.commands.diagnose_quantised import QuantisedTask
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.models.feeds.feeds import Feeds
@@ -108,6 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.diagnose_quantised import diagnose_quantised, is_quantised_by_others
     from sgsdump.commands.terminal import Terminal
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.errors import ValuesError
@@ -124,6 +133,8 @@ def run(args: argparse.Namespace) -> int:
     limits = options.limits or DOCUMENTED
     progress = Terminal("stderr")
     check_not_around(options.output, [*options.network.files, options.given.fixed, options.given.ranges])
+    if options.given.fixed is not None and is_quantised_by_others(options.given.fixed):
+        return diagnose_quantised(_quantised_task(options, options.given.fixed))
     setting = _setting(options)
     feeds = feeds_of(options.network.source(setting.config), setting.specs)
     asides: list[Path] = []
@@ -166,6 +177,18 @@ def run(args: argparse.Namespace) -> int:
         print(f"moved the older {options.output} aside to {aside}")
     print(f"Report: {options.output / 'report.html'}")
     return 1 if options.limits and not (diagnosis.passes and not comparison.failed) else 0
+
+
+def _quantised_task(options: Options, quantised: Path) -> QuantisedTask:
+    from sgsdump.commands.diagnose_quantised import QuantisedTask
+    from sgsdump.models.model import graph_inputs, open_model
+    from sgsdump.sidecars import input_config
+
+    network = options.network
+    config = input_config.read(network.input_config) if network.input_config else None
+    specs = tuple(graph_inputs(open_model(network.model, network.weight_file).proto))
+    feeds = feeds_of(network.source(config), specs)
+    return QuantisedTask(network.model, quantised, feeds, options.output, options.pictures, options.limits or None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""``diagnose --fixed`` of a network that others quantised: QDQ, QOperator or dynamic ONNX. Apart: no ranges, no chip."""
+"""``diagnose --fixed`` of a network that others quantised (QDQ, QOperator, dynamic ONNX). Apart: no ranges, no chip."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import LabelledFeed
     from sgsdump.models.model import Model
     from sgsdump.reports.quantised_diagnosis import QuantisedDiagnosis
-    from sgsdump.reports.report import Report
+    from sgsdump.reports.report import Context, Report
 
 # What each quantised tensor does to the outputs is measured on this many inputs.
 MEASURED = 2
@@ -68,9 +68,11 @@ def diagnose_quantised(task: QuantisedTask) -> int:
     asides: list[Path] = []
     with replacing_folder(task.output, asides.append) as folder:
         network = SwitchedNetwork(pair)
-        few = [feed for _, feed in evenly(chosen, MEASURED)]
-        measured = ExclusionTrial(network, few).measure(limits, progress)
         networks = compared_networks(pair, models, chosen, folder, progress)
+        worst = sorted(range(len(chosen)), key=lambda index: -networks.errors[index])[:MEASURED]
+        trial = ExclusionTrial(network, [chosen[index][1] for index in sorted(worst)])
+        good = all(figures.good(limits) for figures in networks.outputs.values())
+        measured = trial.measure(limits, good, progress)
         quantiser = quantiser_of(models[1].proto)
         diagnosis = QuantisedDiagnosis(
             pair, networks, measured, limits, quantiser, network.left_out, inputs=len(chosen)
@@ -98,7 +100,7 @@ def _check_inputs(models: tuple[Model, Model], task: QuantisedTask) -> None:
         )
 
 
-def _context(task: QuantisedTask, diagnosis: QuantisedDiagnosis):  # type: ignore[no-untyped-def]
+def _context(task: QuantisedTask, diagnosis: QuantisedDiagnosis) -> Context:
     from sgsdump.reports.quantised_diagnosis import attributes_of_units
     from sgsdump.reports.report import Context
 

@@ -34,6 +34,7 @@ from sgsdump.comparison.naming.pairs_by_quantisation import pairs_by_quantisatio
 from sgsdump.comparison.naming.pairs_by_stage import with_stages
 from sgsdump.comparison.own_metric import Asked
 from sgsdump.comparison.pair_result import Measures, Started, is_rearranged, may_be_rearranged
+from sgsdump.comparison.quantisation_change import change_findings
 from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
 from sgsdump.comparison.same_values import WORTH, Mapper, Probes, find_misnamed, may_be_renamed
 from sgsdump.comparison.sums.summation import sums_of_each
@@ -178,6 +179,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         else:
             rows.append(result)
     rows = cancelled(with_rises(rows, sample, benchmark, sources), pairs)
+    found = causes(rows, argument_findings(rows, pairs, *networks, places.maker_of), networks[1])
     return Comparison(
         tuple(rows),
         alignment.only_in_sample,
@@ -188,7 +190,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         excluded,
         unwritten,
         completeness,
-        causes=causes(rows, argument_findings(rows, pairs, *networks, places.maker_of), networks[1]),
+        causes=(*found, *change_findings(networks)),
     )
 
 

@@ -14,6 +14,7 @@ KINDS = {
     "not finite": "the first NaN or infinity",
     "cause": "the layer or operator where an error arises",
     "layers": "how many layers are past the limits, and the cause that they share",
+    "quantisation": "operators that one of two quantised copies of a network alone keeps in integers",
     "channel": "a channel that is wrong while its layer looks right",
     "advice": "what to change",
     "not judged": "what the comparison cannot tell, and why",

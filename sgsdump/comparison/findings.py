@@ -38,6 +38,7 @@ def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> 
         *_other_tensors(comparison),
         *_not_finite(comparison),
         *(finding for finding in causes if finding not in by_value),
+        *(finding for finding in comparison.causes if finding.kind == "quantisation"),
         *_channels(comparison, thresholds),
         *_not_judged(comparison),
     )

@@ -78,7 +78,7 @@ def _causes(comparisons: Iterable[Comparison]) -> tuple[Finding, ...]:
     """Of all runs, what is the same in several once."""
     firsts: dict[tuple[str | None, ...], Finding] = {}
     for finding in (finding for comparison in comparisons for finding in comparison.causes):
-        values = map(finding.facts.get, ("argument", "sample", "benchmark"))
+        values = map(finding.facts.get, ("argument", "sample", "benchmark", "what"))
         firsts.setdefault((finding.kind, finding.layer, *values), finding)
     return tuple(firsts.values())
 

@@ -50,6 +50,7 @@ MOVES = frozenset(
     "Reshape Transpose Squeeze Unsqueeze Flatten Identity MaxPool Slice Gather Split Pad Resize Expand Tile "
     "DepthToSpace SpaceToDepth".split()
 )
+_FLOATS = ("1", "10", "11", "16")  # of onnx.TensorProto: float32, float16, float64, bfloat16
 _NONE: Mapping[str, Quant] = MappingProxyType({})
 _LONGEST = 4096  # scales of a tensor in a graph file
 
@@ -66,6 +67,11 @@ def is_dequantise(kind: str) -> bool:
 def is_edge(kind: str) -> bool:
     """Whether an operator of this type is an edge of the network: it changes how values are stored, nothing else."""
     return is_quantise(kind) or is_dequantise(kind) or kind in FAKE
+
+
+def is_passed(node: Node) -> bool:
+    """Whether a node is seen through: an edge, or a Cast to a float type."""
+    return is_edge(node[1]) or (node[1] == "Cast" and node[5].get("to") in _FLOATS)
 
 
 def float_kind(kind: str) -> str:
@@ -91,15 +97,17 @@ class Group:
 
     root    where it begins: what the first QuantizeLinear reads, or what an operator on codes makes.
     codes   its integers, ``reals`` the floats that they mean, in the order of the nodes.
+    copies  floats of another width.
     """
 
     root: str
     codes: tuple[str, ...] = ()
     reals: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
 
     @property
     def members(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self.root, *self.codes, *self.reals)))
+        return tuple(dict.fromkeys((self.root, *self.codes, *self.reals, *self.copies)))
 
     @property
     def holder(self) -> str:
@@ -130,7 +138,7 @@ class QuantisedGraph:
         """The operators that read a group, by its root, edges left out."""
         readers: dict[str, list[Node]] = defaultdict(list)
         for node in self.nodes:
-            if not is_edge(node[1]):
+            if not is_passed(node):
                 for root in dict.fromkeys(self.root(name) for name in node[2] if name):
                     readers[root].append(node)
         return dict(readers)
@@ -166,8 +174,9 @@ class QuantisedGraph:
     @cached_property
     def _roots(self) -> dict[str, str]:
         roots: dict[str, str] = {}
-        for _, kind, reads, makes, *_ in self.nodes:
-            if is_edge(kind) and reads and makes:
+        for node in self.nodes:
+            _, _, reads, makes, *_ = node
+            if reads and makes and is_passed(node):
                 roots[makes[0]] = roots.get(reads[0], reads[0])
         return roots
 
@@ -180,16 +189,20 @@ class QuantisedGraph:
         codes: dict[str, list[str]] = defaultdict(list)
         reals: dict[str, list[str]] = defaultdict(list)
         roots: dict[str, None] = {}
-        for _, kind, reads, makes, *_ in self.nodes:
+        copies: dict[str, list[str]] = defaultdict(list)
+        for node in self.nodes:
+            _, kind, reads, makes, *_ = node
             for name in filter(None, (*reads, *makes)):
                 roots.setdefault(self.root(name))
-            if not is_edge(kind):
+            if is_edge(kind) and reads and makes:
+                (codes if is_quantise(kind) else reals)[self.root(makes[0])].append(makes[0])
+            elif makes and self.root(makes[0]) != makes[0]:
+                copies[self.root(makes[0])].append(makes[0])
+            else:
                 for name in makes:
                     if name and (name in self.quants or gives_codes(kind, reads)):
                         codes[name].append(name)
-            elif reads and makes:
-                (codes if is_quantise(kind) else reals)[self.root(makes[0])].append(makes[0])
-        return {root: Group(root, tuple(codes[root]), tuple(reals[root])) for root in roots}
+        return {root: Group(root, tuple(codes[root]), tuple(reals[root]), tuple(copies[root])) for root in roots}
 
     @cached_property
     def group_of(self) -> dict[str, Group]:

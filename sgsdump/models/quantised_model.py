@@ -42,7 +42,8 @@ def nodes_of(proto: ModelProto) -> Iterator[Node]:
     """The nodes as ``QuantisedGraph`` takes them; a body's outer values count as read."""
     for node in proto.graph.node:
         reads = [*node.input, *sorted(needs(node) - set(node.input))]
-        yield node.name, node.op_type, reads, list(node.output), "", {}
+        told = {"to": str(attribute(node, "to"))} if node.op_type == "Cast" else {}
+        yield node.name, node.op_type, reads, list(node.output), "", told
 
 
 @dataclass(frozen=True, eq=False)

@@ -205,7 +205,8 @@ def quantised_csv(diagnosis: QuantisedDiagnosis) -> str:
 
 
 def _lines(diagnosis: QuantisedDiagnosis) -> Iterator[dict[str, Any]]:
-    measured, comparison = diagnosis.measured, diagnosis.networks.compared.comparison
+    measured = diagnosis.measured
+    rows = {row.name: row for row in diagnosis.networks.compared.comparison}
     tensors = {tensor.name: tensor for tensor in diagnosis.pair.tensors}
     by_name = {error.name: error for error in measured.errors}
     weights = {weight.name: weight for weight in diagnosis.pair.weights}
@@ -220,10 +221,13 @@ def _lines(diagnosis: QuantisedDiagnosis) -> Iterator[dict[str, Any]]:
             line |= {"kind": "weight", "weight_err_db": weights[name].sqnr}
         else:
             quant = tensors[name].quant
-            row = comparison[name] if name in comparison else None
+            row = rows.get(name)
             line |= {"kind": "tensor", "type": name_of(quant.dtype) if quant and quant.dtype else "dynamic"}
             line["qdq_err_db"] = diagnosis.networks.before_after.get(name)
-            line["xmodel_err_db"] = sqnr(row.sums) if row is not None and row.sums is not None else None
+            is_input = name in diagnosis.pair.float.graph.inputs  # the same for both networks
+            line["xmodel_err_db"] = line["qdq_err_db"] if is_input else None
+            if row is not None and row.sums is not None:
+                line["xmodel_err_db"] = sqnr(row.sums)
         yield {column: "" if line.get(column) is None else line[column] for column in COLUMNS}
 
 

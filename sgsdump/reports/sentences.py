@@ -234,6 +234,7 @@ def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Th
         elif kind == "another tensor":
             yield from map(_other_tensor_sentence, those)
     yield from (f"NaN or Inf first at {_named(finding)}: {_odd_text(finding)}." for finding in not_finite)
+    yield from map(_quantisation_sentence, of["quantisation"])
     yield from _channel_sentences(of["channel"])
     if any(finding.facts.get("why") == "statistics only" for finding in of["not judged"]):
         yield from _on_statistics(comparison)
@@ -338,6 +339,15 @@ def _how_text(finding: Finding) -> str:
 
 def _other_tensor_sentence(finding: Finding) -> str:
     return f"{_named(finding)} of the sample is another tensor of the same name: it matches {finding.facts['found']}."
+
+
+def _quantisation_sentence(finding: Finding) -> str:
+    what, of = finding.facts["what"], int(finding.figures["operators"])
+    if what == "alike":
+        return f"Both networks quantise {of} operators alike: an exclusion between them took no effect."
+    names = listed([shortened(name, LONGEST) for name in finding.names], FEW)
+    which = "less quantised" if what == "float" else "more quantised"
+    return f"In the sample {counted(len(finding.names), 'operator')} of {of} {which} than in the benchmark: {names}."
 
 
 def _channel_sentences(channels: Sequence[Finding]) -> Iterator[str]:

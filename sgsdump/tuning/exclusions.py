@@ -105,9 +105,11 @@ class ExclusionTrial:
         shared = [name for name in runs[0] if all(name in run for run in runs)]
         return {name: merged_sums([run[name] for run in runs]) for name in shared}
 
-    def measure(self, limits: Thresholds, progress: Progress = SILENT) -> MeasuredExclusions:
+    def measure(self, limits: Thresholds, good: bool, progress: Progress = SILENT) -> MeasuredExclusions:
+        """``good``: the network's outputs are within the limits already, and nothing is proposed."""
         network = self._network
-        items = [*network.tensors, *(weight for weight in network.weights if weight.sqnr < NEAR)]
+        items: list[QuantisedTensor | QuantisedWeight] = [*network.tensors]
+        items += [weight for weight in network.weights if weight.sqnr < NEAR]
         every = set(network.names)
         all_on = output_error(self.totals(every))
         with progress.bar("measure", "run", len(items) + min(TAKEN_OUT, len(items))) as advance:
@@ -123,14 +125,13 @@ class ExclusionTrial:
                 if left is not None:
                     advance(len(items) + number + 1, len(items) + min(TAKEN_OUT, len(items)))
         ranked = sorted(errors, key=lambda e: (e.left is None, e.left if e.left is not None else -e.alone, -e.alone))
-        return MeasuredExclusions(tuple(ranked), all_on, self._exclusion(ranked, all_on, limits), len(self._feeds))
+        exclusion = None if good else self._exclusion(ranked, all_on, limits)
+        return MeasuredExclusions(tuple(ranked), all_on, exclusion, len(self._feeds))
 
     def _exclusion(self, ranked: Sequence[QuantisedError], before: float, limits: Thresholds) -> Exclusion | None:
         """Units taken one after the other as long as the outputs are bad and each helps."""
         best: Exclusion | None = None
         tried: set[frozenset[Unit]] = set()
-        if is_good(self.totals(set(self._network.names)), limits):
-            return None
         for error in ranked[:PLANS]:
             units = tuple(dict.fromkeys([*(best.units if best else ()), *_ordered(error.units)]))
             if not error.units or frozenset(units) in tried:
@@ -160,5 +161,5 @@ def _ordered(units: Iterable[Unit]) -> Iterator[Unit]:
 
 
 def _error_of(item: QuantisedTensor | QuantisedWeight, alone: float, left: float | None) -> QuantisedError:
-    is_weight = isinstance(item, QuantisedWeight)
-    return QuantisedError(item.name, is_weight, alone, left, item.sqnr if is_weight else None, item.units)
+    decibels = item.sqnr if isinstance(item, QuantisedWeight) else None
+    return QuantisedError(item.name, decibels is not None, alone, left, decibels, item.units)

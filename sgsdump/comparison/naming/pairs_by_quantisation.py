@@ -17,7 +17,7 @@ import ml_dtypes
 from sgsdump.comparison.alignment import Pair, Settled, compared
 from sgsdump.dumps.dump import Dump, Network, Record
 from sgsdump.dumps.onnx_network import OnnxNetwork
-from sgsdump.dumps.quantised_graph import Group, Node, QuantisedGraph, float_kind, is_edge, on_integers
+from sgsdump.dumps.quantised_graph import Group, Node, QuantisedGraph, float_kind, is_passed, on_integers
 from sgsdump.tensors.dtypes import is_integer
 
 HOW = "quantised values"
@@ -159,7 +159,7 @@ class _Matching:
     def by_structure(self) -> None:
         """What an operator makes whose like reads the same on the other side, where there is one such alone."""
         for node in self.quantised.nodes:
-            if is_edge(node[1]) or "Integer" in node[1]:
+            if is_passed(node) or "Integer" in node[1]:
                 continue
             for slot, name in enumerate(node[3]):
                 root = self.quantised.root(name)

@@ -18,7 +18,7 @@ import numpy as np
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.merge import merge_each
-from sgsdump.comparison.metrics import Sums, merged_sums
+from sgsdump.comparison.metrics import Sums, merged_sums, rmse
 from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.onnx_network import of_nodes
@@ -43,11 +43,13 @@ class ComparedNetworks:
     """compared      layer by layer over all inputs, with dumps of one of them for facts.
     outputs       the quantised network's outputs of floats against the float one's.
     before_after  by float tensor, in decibels, what its own quantising loses.
+    errors        the outputs' mean error on each input, in their order.
     """
 
     compared: Compared
     outputs: Mapping[str, OutputFigures]
     before_after: Mapping[str, float]
+    errors: tuple[float, ...]
 
 
 class NetworkRunner:
@@ -91,8 +93,11 @@ def compared_networks(
             benchmark, sample = (runner.dump(feed, folder) for runner in runners)
             dumps[:] = [sample, benchmark]
             for tensor in pair.tensors:
-                if tensor.root in sample and tensor.holder in sample and tensor.root != tensor.holder:
-                    before, after = sample[tensor.root].real(), sample[tensor.holder].real()
+                before = feed.get(tensor.root)
+                if before is None and tensor.root in sample and tensor.root != tensor.holder:
+                    before = sample[tensor.root].real()
+                if before is not None and tensor.holder in sample:
+                    after = sample[tensor.holder].real()
                     sums.setdefault(tensor.name, []).append(pair_sums(Values(after), Values(before)))
             outputs.add(sample, benchmark)
             comparison = compare(sample, benchmark, details=True)
@@ -102,7 +107,7 @@ def compared_networks(
 
     comparison = merge_each(each_compared())
     before_after = {name: decibels(*_norms(merged_sums(of_each))) for name, of_each in sums.items()}
-    return ComparedNetworks(Compared(comparison, *dumps), outputs.figures(), before_after)
+    return ComparedNetworks(Compared(comparison, *dumps), outputs.figures(), before_after, tuple(outputs.errors))
 
 
 def _norms(sums: Sums) -> tuple[float, float]:
@@ -126,9 +131,10 @@ class _Outputs:
         self._reach: dict[str, list[float]] = {}
         self._held: list[dict[str, tuple[np.ndarray, np.ndarray]]] = []
         self._room = HELD_BYTES
+        self.errors: list[float] = []
 
     def add(self, sample: Dump, benchmark: Dump) -> None:
-        held = {}
+        held, errors = {}, []
         for name, holder in self._holders.items():
             if name not in benchmark or holder not in sample or benchmark[name].dtype.kind != "f":
                 continue
@@ -136,12 +142,15 @@ class _Outputs:
             if real.shape != values.shape or not real.size:
                 continue
             held[name] = values, real
-            self._sums.setdefault(name, []).append(pair_sums(Values(values), Values(real)))
+            pair = pair_sums(Values(values), Values(real))
+            self._sums.setdefault(name, []).append(pair)
+            errors.append(rmse(pair) if pair.b1 and pair.d1 else 0.0)
             largest = float(np.abs(values.astype(np.float64) - real).max())
             self._largest[name] = max(self._largest.get(name, 0.0), largest)
             self._reach.setdefault(name, []).extend((float(real.min()), float(real.max())))
         self._room -= sum(2 * real.nbytes for _, real in held.values())
         self._held.append(held)
+        self.errors.append(float(np.mean(errors)) if errors else 0.0)
 
     def figures(self) -> dict[str, OutputFigures]:
         found = {}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.comparison.naming.pairs_by_quantisation import ACTIVATIONS, twins_of
-from sgsdump.dumps.quantised_graph import MOVES, Node, float_kind, is_edge
+from sgsdump.dumps.quantised_graph import MOVES, Node, float_kind, is_passed
 from sgsdump.errors import ModelError
 from sgsdump.models.external_data import in_one_piece
 from sgsdump.models.graph import sorted_nodes, values_of
@@ -114,7 +114,7 @@ class QuantisedPair:
         stored = {weight.real for weight in self.quantised.weights}
         held = {name for group in graph.groups.values() for name in (*group.codes, *group.reals)}
         for node in graph.nodes:
-            if is_edge(node[1]) or not (held | stored).intersection(node[2]):
+            if is_passed(node) or not (held | stored).intersection(node[2]):
                 continue
             for output in self._float_outputs(node):
                 made = [*self._chain(output, node)]
@@ -197,7 +197,7 @@ class QuantisedPair:
             for slot, name in enumerate(node[2]):
                 readers[name].append((node, slot))
         for weight in self.quantised.weights:
-            read = [(node, slot) for node, slot in readers.get(weight.real, ()) if not is_edge(node[1])]
+            read = [(node, slot) for node, slot in readers.get(weight.real, ()) if not is_passed(node)]
             name = self._original(weight, read)
             if not name:
                 unlinked.append(weight.name)

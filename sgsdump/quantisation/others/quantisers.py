@@ -2,11 +2,11 @@
 
 | quantiser | known by | words |
 |---|---|---|
-| onnxruntime | producer name ``onnx.quantize`` | ``quantize_static(…, nodes_to_exclude=[…])`` |
-| ModelOpt | producer name, or a domain ``trt`` | ``quantize(…, nodes_to_exclude=[…])``, each a regular expression |
-| NNCF | tensors named ``q_output_X_1``, ``dq_output_X_1`` | ``nncf.IgnoredScope(names=[…])`` |
+| onnxruntime | producer ``onnx.quantize`` | ``quantize_static(…, nodes_to_exclude=[…])`` |
+| ModelOpt | a domain ``trt``, or that producer without onnxruntime's metadata | ``nodes_to_exclude``, patterns |
+| NNCF | tensors named ``dq_output_X_1`` | ``nncf.IgnoredScope(names=[…])`` |
 | AIMET | domain ``aimet.customop``, operator QcQuantizeOp | quantisers of tensors, switched off |
-| Quark | producer name, or domains of AMD's | ``QConfig(…, exclude=[…])`` |
+| Quark | producer, or domains of AMD's | ``QConfig(…, exclude=[…])`` |
 
 Sources: the named functions of onnxruntime 1.32, nvidia-modelopt 0.47 and nncf 3.4; the documentation of aimet-onnx and
 amd-quark.
@@ -49,6 +49,8 @@ def quantiser_of(proto: ModelProto) -> str:
     if made and all(name.startswith("dq_output_") for name in made):
         return "NNCF"
     if "modelopt" in producer or "trt" in domains or any(node.op_type.startswith("TRT_") for node in nodes):
+        return "ModelOpt"
+    if producer == "onnx.quantize" and not any(entry.key == "onnx.infer" for entry in proto.metadata_props):
         return "ModelOpt"
     return ONNXRUNTIME if producer == "onnx.quantize" else ""
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class SwitchedNetwork:
     """Raises ModelError where onnxruntime will not load it.
 
-    tensors weights   those that have a switch; ``left_out`` are tensors whose type or axis a float graph cannot round to.
-    outputs           of the network, those of floats.
+    tensors weights  those that have a switch; ``left_out`` are tensors of a type that a float graph cannot round to.
+    outputs          of the network, those of floats.
     """
 
     def __init__(self, pair: QuantisedPair):
@@ -49,7 +49,7 @@ class SwitchedNetwork:
     @property
     def names(self) -> tuple[str, ...]:
         """Every switch."""
-        return tuple(item.name for item in (*self.tensors, *self.weights))
+        return (*(tensor.name for tensor in self.tensors), *(weight.name for weight in self.weights))
 
     def switch_of(self, name: str) -> str:
         return f"{name}{self._mark}quantised"

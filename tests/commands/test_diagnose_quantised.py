@@ -1,0 +1,111 @@
+"""``sgsdump diagnose --fixed`` of a network that onnxruntime quantised, as a user types it: a fault planted in a weight is
+the first named, the advice that is pasted takes effect, lowers the error, and compare says so."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from quantised_nets import quantise
+from small_nets import residual_net
+
+from sgsdump import compare
+from sgsdump.cli import main
+
+
+def feeds():
+    return [{"data": np.random.default_rng(seed).normal(0, 1, (1, 3, 8, 8)).astype(np.float32)} for seed in range(4)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """net.onnx, q.onnx and three inputs."""
+    monkeypatch.chdir(tmp_path)
+    onnx.save(residual_net().proto, "net.onnx")
+    quantise(Path("net.onnx"), Path("q.onnx"), feeds(), "QDQ", per_channel=True)
+    Path("inputs").mkdir()
+    for number, feed in enumerate(feeds()[:3]):
+        np.save(f"inputs/{number}.npy", feed["data"])
+    return tmp_path
+
+
+def plant(weight: str) -> None:
+    """A scale four times too large in q.onnx, as of a quantiser that took another range."""
+    proto = onnx.load("q.onnx")
+    scale = next(tensor for tensor in proto.graph.initializer if tensor.name == f"{weight}_scale")
+    scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) * np.float32(4), scale.name))
+    onnx.save(proto, "q.onnx")
+
+
+def diagnose(*more: str) -> int:
+    return main(["diagnose", "-m", "net.onnx", "-i", "inputs", "--fixed", "q.onnx", "-o", "d", *more])
+
+
+def test_a_good_network_needs_nothing(folder, capsys):
+    assert diagnose("--min-cos", "0.99") == 0
+    out = capsys.readouterr().out
+    assert "Nothing has to stay float" in out and "good" in out
+    document = json.loads(Path("d/layers.json").read_text())
+    assert {row["name"] for row in document["rows"]} >= {"r1", "c2", "r2", "prob"}
+    assert [finding["kind"] for finding in document["findings"]] == ["output"]
+    lines = list(csv.DictReader(Path("d/quantised.csv").open()))
+    assert {line["name"] for line in lines} >= {"data", "r1", "c1.w", "fc.w", "prob"}
+    assert all(float(line["weight_err_db"]) > 30 for line in lines if line["kind"] == "weight")
+
+
+def test_a_planted_weight_is_the_first_and_the_advice_takes_it_away(folder, capsys):
+    plant("c2.w")
+    assert diagnose("--min-cos", "0.9999") == 1
+    out = capsys.readouterr().out
+    assert "Most of the outputs' error comes with the weight c2.w" in out
+    findings = json.loads(Path("d/layers.json").read_text())["findings"]
+    causes = [finding for finding in findings if finding["kind"] == "cause"]
+    assert causes[0]["layer"] == "c2.w" and causes[0]["figures"]["gives_back"] > 0.5
+    advice = next(finding for finding in findings if finding["kind"] == "advice")
+    assert "c2" in advice["names"] and advice["figures"]["error_after"] < 0.5 * advice["figures"]["error"]
+    names = ast.literal_eval(re.search(r"nodes_to_exclude=(\[.*?\])", out)[1])
+    assert names == list(advice["names"])
+
+    def outputs_error(model: str) -> float:
+        for name in ("net", model):
+            assert main(["dump", "-m", f"{name}.onnx", "-i", "inputs/0.npy", "-o", f"{name}.bin"]) == 0
+        return compare(f"{model}.bin", "net.bin")["prob"].rmse
+
+    before = outputs_error("q")
+    quantise(Path("net.onnx"), Path("after.onnx"), feeds(), "QDQ", per_channel=True, nodes_to_exclude=names)
+    assert outputs_error("after") < 0.5 * before
+    capsys.readouterr()
+    main(["compare", "after.bin", "q.bin"])
+    assert re.search(
+        r"In the sample \d+ operators? of \d+ less quantised than in the benchmark: .*c2", capsys.readouterr().out
+    )
+
+
+def test_an_exclusion_that_matches_nothing_is_said(folder, capsys):
+    quantise(Path("net.onnx"), Path("after.onnx"), feeds(), "QDQ", per_channel=True, nodes_to_exclude=["conv2"])
+    for name in ("q", "after"):
+        main(["dump", "-m", f"{name}.onnx", "-i", "inputs/0.npy", "-o", f"{name}.bin"])
+    capsys.readouterr()
+    main(["compare", "after.bin", "q.bin"])
+    assert "an exclusion between them took no effect" in capsys.readouterr().out
+
+
+def test_trouble_is_one_line(folder, capsys):
+    onnx.save(residual_net().proto, "float.onnx")
+    assert main(["diagnose", "-m", "net.onnx", "-i", "inputs", "--fixed", "float.onnx", "-o", "d"]) == 2
+    Path("empty.onnx").write_bytes(b"")
+    assert main(["diagnose", "-m", "net.onnx", "-i", "inputs", "--fixed", "empty.onnx", "-o", "d"]) == 2
+    proto = onnx.load("q.onnx")
+    proto.graph.input[0].name = proto.graph.node[6].input[0] = "other"
+    onnx.save(proto, "q.onnx")
+    assert diagnose() == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 3 and "float.onnx" in errors[0] and "empty" in errors[1], errors
+    assert not Path("d").exists()
