@@ -1,5 +1,5 @@
-"""``sgsdump diagnose --fixed`` of a network that onnxruntime quantised, as a user types it: a fault planted in a weight is
-the first named, the advice that is pasted takes effect, lowers the error, and compare says so."""
+"""``sgsdump diagnose --fixed`` of a network that onnxruntime quantised, as a user types it: a fault planted in a
+weight is the first named, the advice that is pasted takes effect, lowers the error, and compare says so."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_good_network_needs_nothing(folder, capsys):
     document = json.loads(Path("d/layers.json").read_text())
     assert {row["name"] for row in document["rows"]} >= {"r1", "c2", "r2", "prob"}
     assert [finding["kind"] for finding in document["findings"]] == ["output"]
-    lines = list(csv.DictReader(Path("d/quantised.csv").open()))
+    lines = list(csv.DictReader(Path("d/quantised.csv").read_text().splitlines()))
     assert {line["name"] for line in lines} >= {"data", "r1", "c1.w", "fc.w", "prob"}
     assert all(float(line["weight_err_db"]) > 30 for line in lines if line["kind"] == "weight")
 

@@ -115,11 +115,12 @@ def test_weights_of_every_kind_of_storage_mean_what_onnx_says():
 
     rng = np.random.default_rng(0)
     real = rng.normal(0, 1, (4, 6)).astype(np.float32)
+    in_blocks = rng.uniform(0.01, 0.05, (4, 2)).astype(np.float32)
     ways = {
         "tensor": (np.float32(0.03), np.uint8(120), {}),
         "channel": (rng.uniform(0.01, 0.05, 4).astype(np.float32), np.zeros(4, np.int8), {"axis": 0}),
         "columns": (rng.uniform(0.01, 0.05, 6).astype(np.float32), np.full(6, 7, np.int16), {"axis": 1}),
-        "blocks": (rng.uniform(0.01, 0.05, (4, 2)).astype(np.float32), np.zeros((4, 2), np.int8), {"axis": 1, "block_size": 3}),
+        "blocks": (in_blocks, np.zeros((4, 2), np.int8), {"axis": 1, "block_size": 3}),
     }  # fmt: skip
     for name, (scale, zero_point, told) in ways.items():
         nodes = [
