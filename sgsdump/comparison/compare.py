@@ -190,7 +190,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         excluded,
         unwritten,
         completeness,
-        causes=(*found, *change_findings(networks)),
+        causes=(*found, *(change_findings(networks) if all(networks) else ())),
     )
 
 
@@ -219,15 +219,15 @@ def _settled(sample: Dump, benchmark: Dump, options: Options, networks: tuple[Ne
     if options.match_by_value:
         settled = pairs_by_value(sample, benchmark, options.inputs, settled, run)
     by_names = bool(options.name_map or options.match_by_value)
-    by_quantisation = pairs_by_quantisation(sample, benchmark, networks, options.inputs, settled)
-    if by_quantisation is not None:
-        settled, by_names = by_quantisation, True
+    same_names = {record.name for record in sample.records} == {record.name for record in benchmark.records}
+    if not same_names and (found := pairs_by_quantisation(sample, benchmark, networks, options.inputs, settled)):
+        settled, by_names = found, True
     places = Placed(settled)
     operators = [known or of_names(dump.records) for known, dump in zip(networks, (sample, benchmark))]
     if any(operators):
         nodes = nodes_of(sample, operators[0]), nodes_of(benchmark, operators[1])
         places = placed((sample, benchmark), nodes, options.inputs, settled, pairing=not by_names)
-    if {record.name for record in sample.records} == {record.name for record in benchmark.records}:
+    if same_names:
         return places
     return replace(places, settled=with_stages(sample, benchmark, options.inputs, places.settled, options.stages))
 

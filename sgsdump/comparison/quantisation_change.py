@@ -1,6 +1,7 @@
-"""Which operators two quantised copies of one network keep in integers: whether an exclusion took effect.
+"""Which operators two quantised copies of one network keep in integers: whether an exclusion took effect. Apart: it
+looks at the graphs alone, at no value.
 
-Apart: of the graphs alone, no value is looked at. A quantiser ignores names that match nothing without a word, so a
+A quantiser ignores names that match nothing without a word, so a
 copy that was to have operators float may be the one before, bit for bit.
 """
 

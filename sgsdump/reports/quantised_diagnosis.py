@@ -1,11 +1,14 @@
-"""What diagnose says of a network that others quantised: its outputs, what their error comes from, and what to leave
-float in the words of the quantiser; as sentences, as findings, and as a table of every quantised tensor and weight."""
+"""What diagnose says of a network that others quantised. Apart: of a fixed model it says other things.
+
+The outputs, what their error comes from, and what to leave float in the words of the quantiser: as sentences, as
+findings, and as a table of every quantised tensor and weight.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.comparison.finding import Finding
@@ -15,7 +18,6 @@ from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text
 from sgsdump.quantisation.others.quantisers import LeftFloat, words
 from sgsdump.reports.cause_sentences import output_text, percent
-from sgsdump.reports.diagnosis import MOST_NAMED, asdict_of
 from sgsdump.reports.report import Context, Layer, Report, report_of
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from sgsdump.tuning.exclusions import MeasuredExclusions, QuantisedError
 
 CAUSES = 3
+MOST_NAMED = 4
 SOME = 0.05  # of the outputs' error, what a cause brings or gives back
 COLUMNS = (
     *("name", "kind", "type", "alone", "left", "brings", "gives_back"),
@@ -234,7 +237,7 @@ def _lines(diagnosis: QuantisedDiagnosis) -> Iterator[dict[str, Any]]:
 def with_findings(text: str, diagnosis: QuantisedDiagnosis) -> str:
     """The JSON of a comparison with the findings, and every quantised tensor and weight."""
     document: dict[str, Any] = json.loads(text)
-    document["findings"] = [asdict_of(finding) for finding in diagnosis.findings]
+    document["findings"] = [asdict(finding) for finding in diagnosis.findings]
     document["quantised"] = [{k: None if v == "" else v for k, v in line.items()} for line in _lines(diagnosis)]
     return json_text(document)
 
