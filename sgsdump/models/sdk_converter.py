@@ -242,6 +242,15 @@ def _from_the_end(operator: Operator) -> bool:
     return not operator.has(1) and axes in ([-1], [-2]) and operator.rank() == 4
 
 
+def _of_five_axes(operator: Operator) -> bool:
+    return max(operator.rank(index) for index in range(len(operator.node.input))) == 5
+
+
+def _of_fully_connected(operator: Operator) -> bool:
+    makers = [operator.graph.producer.get(name) for name in operator.node.input]
+    return any(maker is not None and maker.op_type in ("Gemm", "MatMul") for maker in makers)
+
+
 def _three_axes(operator: Operator) -> bool:
     return _reduced_axes(operator) == [1, 2, 3]
 
@@ -691,6 +700,31 @@ REFUSED: tuple[Refusal, ...] = (
         "Fail to get 1 output tensors.",
         "q_transpose_0231",
         _to_nhwc_output,
+    ),
+    Refusal(
+        ("Add", "Mul", "Div"),
+        "of five dimensions, with a constant",
+        "convert",
+        "AssertionError",
+        "d5_addc",
+        lambda operator: _of_five_axes(operator) and not _two_variables(operator),
+    ),
+    Refusal(
+        ("Relu", "LeakyRelu", "Clip", "Add", "Sub", "Mul"),
+        "of five dimensions",
+        "calibrate",
+        _NO_STATISTICS,
+        "d5_relu",
+        _of_five_axes,
+    ),
+    Refusal(("Sigmoid",), "of five dimensions", "simulate", "Assertion failed", "d5_sig", _of_five_axes),
+    Refusal(
+        ("Concat",),
+        "that reads a fully connected operator",
+        "calibrate",
+        _NO_STATISTICS,
+        "fcr_24_16_rn",
+        _of_fully_connected,
     ),
 )
 

@@ -64,6 +64,8 @@ MOVERS = REARRANGING | {
     *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Pad"),
 }
 GROUP_INPUT, GROUP_WEIGHTS, GROUP_OUTPUT = "{}_split_output#{}", "{0}_conv#{1}_filter#{1}", "{0}_conv#{1}_output#{1}"
+# The SDK's name for what its converter requantises a tensor to, without the number that it appends.
+REQUANTISED = "{}#/Mul0Output"
 # What others join: see ``operators``.
 HEADS = ELEMENTWISE | {"Conv", "ConvTranspose", "MaxPool", "GlobalMaxPool", *AVERAGE_POOLS}
 

@@ -24,6 +24,7 @@ from sgsdump.quantisation.analysis import (
     GROUP_INPUT,
     GROUP_OUTPUT,
     GROUP_WEIGHTS,
+    REQUANTISED,
     Analysis,
     analyse,
     is_grouped,
@@ -87,7 +88,9 @@ def import_params(
     """
     graph_of_model = Graph(model.proto)
     check_names((param.name for param in params), model.proto, where)
-    params = with_model_names(params, {*graph_of_model.inputs, *graph_of_model.producer, *graph_of_model.constants})
+    own = {*graph_of_model.inputs, *graph_of_model.producer, *graph_of_model.constants}
+    requantised = {REQUANTISED.format(name) for name in own}
+    params = with_model_names(params, own | requantised)
     model = _with_data(model, params, fuse, where)
     graph = Graph(deployed(model))
     pictures = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised} & set(graph.inputs)
@@ -100,6 +103,7 @@ def import_params(
         *graph_of_model.producer,
         *graph_of_model.constants,
         *graph.constants,
+        *requantised,
         *(
             name
             for node in grouped
@@ -129,6 +133,11 @@ def import_params(
         coarse = param.range is not None and param.range.min.size == 1 and param.bit is None and not alone
         if param.range is not None and not (coarse and not one_per_tensor and param.name in weights):
             _check_channels(param, channels, subject)
+            if param.name in requantised and param.name in ranges:
+                # Requantised for several operators, under a number each.
+                low, high = param.range.low, param.range.high
+                ranges[param.name] = Range.of(min(low, ranges[param.name].low), max(high, ranges[param.name].high))
+                continue
             if param.name in ranges and not ranges[param.name].same(param.range):
                 raise ConfigError(f"{subject} stands in the file twice, with different ranges")
             ranges[param.name] = param.range

@@ -31,6 +31,7 @@ from sgsdump.quantisation.analysis import (
     GROUP_INPUT,
     GROUP_OUTPUT,
     GROUP_WEIGHTS,
+    REQUANTISED,
     Analysis,
     analyse,
     is_depthwise,
@@ -379,7 +380,7 @@ def _is_index(graph: Graph, name: str) -> bool:
 
 def _inherited(op: Operator, tensors: Mapping[str, Quant], ranges: Mapping[str, Range]) -> Quant | None:
     """The scale of what an operator only averages or moves: its input's, or of its input's range where that is INT16
-    and goes on as UINT8."""
+    and goes on as UINT8 (of the requantised one's where the SDK's files have it)."""
     source, quant = tensors.get(op.inputs[0]), tensors[op.outputs[0]]
     if source is None:
         return None
@@ -391,8 +392,12 @@ def _inherited(op: Operator, tensors: Mapping[str, Quant], ranges: Mapping[str, 
         if not is_interpolation(op.last):
             return None
         return int16_quant(ranges[op.inputs[0]].low, ranges[op.inputs[0]].high)
-    measured = ranges[op.inputs[0]].at(UINT8)
-    return uint8_quant(measured.low, measured.high)
+    measured = [ranges[op.inputs[0]]]
+    if REQUANTISED.format(op.inputs[0]) in ranges:
+        # Above level L2 the SDK fits what it requantises, and what is moved of that, one by one.
+        measured = [ranges[n] for n in (REQUANTISED.format(op.inputs[0]), op.outputs[0]) if n in ranges]
+    measured = [each.at(UINT8) for each in measured]
+    return uint8_quant(min(each.low for each in measured), max(each.high for each in measured))
 
 
 def _moved_from(analysis: Analysis, name: str) -> list[str]:

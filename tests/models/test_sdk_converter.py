@@ -68,8 +68,34 @@ def test_exactly_the_refused_probes_are_named():
         ([node("ReduceSum", ["r", "axes"], "y")], 13, {"axes": np.array([2, 3])}),
         ([node("Pow", ["r", "two"], "y")], 11, {"two": np.float32(2)}),
         ([node("Relu", ["c"], "n" * 247), node("Relu", ["n" * 247], "y")], 11, {}),
+        ([node("Reshape", ["r", "five"], "f"), node("Sigmoid", ["f"], "y")], 11, {"five": np.array([1, 2, 4, 16, 16])}),
+        (
+            [node("Reshape", ["r", "five"], "f"), node("Mul", ["f", "two"], "y")],
+            11,
+            {"five": np.array([1, 2, 4, 16, 16]), "two": np.float32(2)},
+        ),
+        (
+            [
+                node("Reshape", ["r", "flat"], "f"),
+                node("Gemm", ["f", "w", "b"], "g"),
+                node("Relu", ["g"], "h"),
+                node("Concat", ["h", "g"], "y", axis=1),
+            ],
+            11,
+            {"flat": np.array([1, 2048]), "w": np.ones((2048, 8), np.float32), "b": np.ones(8, np.float32)},
+        ),
     ],
-    ids=["channel shuffle by Gather", "Clip 0..1", "Slice of opset 9", "axes as an input", "Pow", "a name of 247"],
+    ids=[
+        "channel shuffle by Gather",
+        "Clip 0..1",
+        "Slice of opset 9",
+        "axes as an input",
+        "Pow",
+        "a name of 247",
+        "a Sigmoid of five axes",
+        "a factor on five axes",
+        "a Concat of a dense layer",
+    ],
 )
 def test_forms_met_in_public_networks_are_refused(nodes, opset, constants):
     assert len(facts(*nodes, opset=opset, constants=constants).refused) == 1
@@ -98,8 +124,17 @@ def test_names_with_a_semicolon_are_refused_above_level_l1():
             11,
             {"i": np.zeros(1, int)},
         ),
+        (
+            [
+                node("Reshape", ["r", "five"], "f"),
+                node("Transpose", ["f"], "t", perm=[0, 1, 3, 4, 2]),
+                node("Softmax", ["t"], "y", axis=4),
+            ],
+            11,
+            {"five": np.array([1, 2, 4, 16, 16])},
+        ),
     ],
-    ids=["Clip 0..6", "Upsample", "per channel", "a name of 246", "Gather of a shape"],
+    ids=["Clip 0..6", "Upsample", "per channel", "a name of 246", "Gather of a shape", "a Softmax of five axes"],
 )
 def test_forms_that_it_takes_are_not(nodes, opset, constants):
     assert facts(*nodes, opset=opset, constants=constants).refused == ()
