@@ -32,6 +32,7 @@ from sgsdump.commands.options import (
     add_model,
     add_quant_level,
     add_strict_sdk,
+    network_of,
     open_network,
     record,
 )
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.tuning.causes import findings_of
     from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
-    options = record(Options, args, network=record(Network, args), limits=Thresholds(args.min_cos, args.max_rmse))
+    options = record(Options, args, network=network_of(args), limits=Thresholds(args.min_cos, args.max_rmse))
     _check_options(options)
     check_outputs(
         [options.json],

@@ -67,6 +67,7 @@ from sgsdump.commands.options import (
     add_quant_level,
     add_scheduler,
     add_strict_sdk,
+    network_of,
     not_negative,
     open_network,
     record,
@@ -130,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars import debug_config
 
     told = getattr(args, "quant_level_told", False)
-    options = record(Options, args, network=record(Network, args), level_told=told)
+    options = record(Options, args, network=network_of(args), level_told=told)
     network, quant_file = options.network, options.quant_file
     debug = debug_config.read(dumps_fixed=False) or debug_config.DebugConfig()
     fuse = not debug.disable_domain_fuse_ops

@@ -17,8 +17,12 @@ import argparse
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import add_model, add_pictures, record
+from sgsdump.commands.options import add_model, add_pictures, part_of, record
+
+if TYPE_CHECKING:
+    from sgsdump.models.model import Part
 
 NAME = "input_config.ini"
 
@@ -28,6 +32,7 @@ class Options:
     name: str | None
     model: Path | None
     weight_file: Path | None
+    part: Part
     image: str | None
     preprocess: str | None
 
@@ -42,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError
 
-    options = record(Options, args)
+    options = record(Options, args, part=part_of(args))
     if options.model is not None:
         return _write_input_config(options)
-    if options.preprocess or options.image or options.weight_file:
-        raise ConfigError("-n, -i and --weight-file belong to a model; give it with -m")
+    if options.preprocess or options.image or options.weight_file or options.part:
+        raise ConfigError("-n, -i, --weight-file and --model-outputs belong to a model; give it with -m")
     files = {file.name: file for file in sorted(templates().iterdir()) if file.suffix in (".txt", ".ini")}
     if args.name is None:
         print("\n".join(files))
@@ -70,7 +75,7 @@ def _write_input_config(options: Options) -> int:
     assert options.model is not None
     if options.name != NAME:
         raise ConfigError(f"of a model {NAME} is written; name it: sgsdump cfg {NAME} -m {options.model}")
-    model = open_float_model(options.model, options.weight_file, InputConfig(()))
+    model = open_float_model(options.model, options.weight_file, InputConfig(()), options.part)
     specs = graph_inputs(model.proto)
     outputs = [output.name for output in model.proto.graph.output]
     with tempfile.TemporaryDirectory() as folder:

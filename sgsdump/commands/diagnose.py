@@ -49,6 +49,7 @@ from sgsdump.commands.options import (
     add_scheduler,
     add_strict_sdk,
     feeds_of,
+    network_of,
     open_network,
     record,
     whole_number,
@@ -128,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.report import Context
     from sgsdump.tuning.measured_advice import judge, measure
 
-    options = record(Options, args, network=record(Network, args), given=record(Given, args),
+    options = record(Options, args, network=network_of(args), given=record(Given, args),
                      limits=Thresholds(args.min_cos, args.max_rmse))  # fmt: skip
     limits = options.limits or DOCUMENTED
     progress = Terminal("stderr")
@@ -210,8 +211,9 @@ class Setting:
 
     @property
     def cut_note(self) -> tuple[str, ...]:
-        """The note on a network cut before its post-processing."""
-        return () if self.model.cut is None else (cut_sentence(self.model.cut),)
+        """The notes on a network cut before its post-processing, and on its branches."""
+        cut = () if self.model.cut is None else (cut_sentence(self.model.cut),)
+        return (*cut, *(self.model.branches.sentences() if self.model.branches else ()))
 
 
 def _setting(options: Options) -> Setting:

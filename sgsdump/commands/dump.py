@@ -30,8 +30,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Source, add_feeds, add_model, add_provider, record
-from sgsdump.commands.terminal import print_cut
+from sgsdump.commands.options import Source, add_feeds, add_model, add_provider, part_of, record
+from sgsdump.commands.terminal import print_branches, print_cut
 from sgsdump.files.names import named, output_paths
 from sgsdump.tensors.types import NCHW
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sgsdump.dumps.dump import Record
     from sgsdump.executors.runner import Layer, Runner
     from sgsdump.models.feeds.feeds import Feed
-    from sgsdump.models.model import Model
+    from sgsdump.models.model import Model, Part
     from sgsdump.progress import Advance
     from sgsdump.tensors.types import Quant
 
@@ -53,6 +53,7 @@ CAFFE_OUTPUT = Path("dumpData/caffe_NHWC_outtensor_dump.bin")
 class Options:
     model: Path
     weight_file: Path | None
+    part: Part
     image: str | None
     data_loader_script: str | None
     preprocess: str | None
@@ -133,10 +134,10 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.models.model import open_model
     from sgsdump.sidecars import input_config
 
-    options = record(Options, args)
+    options = record(Options, args, part=part_of(args))
     config = input_config.read(options.input_config) if options.input_config else None
     text = options.dump_bin == "False"
-    model = open_model(options.model, options.weight_file, in_place=True, native=True)
+    model = open_model(options.model, options.weight_file, in_place=True, native=True, part=options.part)
     _print_note(model, options)
     caffe = model.blobs is not None
     output = options.output or (CAFFE_OUTPUT if caffe else DEFAULT_OUTPUT).with_suffix(".txt" if text else ".bin")
@@ -171,11 +172,13 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
     """
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.graph_file import save_graph
+    from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard, with_branches
     from sgsdump.executors.table import open_runner
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.files.escaping import for_terminal
     from sgsdump.models.quantised_model import dynamic_of, graph_for_dump, quants_of
 
+    model = with_branches(model, lambda: ((label, feed) for _, label, feed in _runs(model, source, output)[1]))
     several, runs = _runs(model, source, output)
     model_graph = graph_for_dump(model) if form.keeps_graph else b""
     runner = open_runner(model, keep_sessions=several, provider=provider)
@@ -186,7 +189,9 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
         slots = {name: slot for node in graph.node for slot, name in enumerate(node.output) if name}
     facts = ModelFacts(slots, quants_of(model), dynamic_of(model.proto), model.layout)
     shown = model.blobs | model.overwritten if model.blobs and form.every_layer else model.blobs
+    guard = BranchGuard(model)
     for target, label, feed in runs:
+        guard.check(feed, label)
         if output.parent == DEFAULT_OUTPUT.parent:
             make_folder(output.parent)
         with TERMINAL.bar(f"dump {label}", "layer") as advance:
@@ -201,6 +206,7 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
             print(f"not finite: {name}: {counts}")
     for skip in runner.skipped.values():
         print(f"not dumped: {skip.name} ({skip.op_type}): {skip.reason}")
+    print_branches(model)
 
 
 def _runs(model: Model, source: Source, output: Path) -> tuple[bool, Iterator[tuple[Path, str, Feed]]]:

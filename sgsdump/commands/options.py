@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,9 +16,9 @@ from sgsdump.errors import ConfigError
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
-    from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.feeds.feeds import Feed, Feeds
     from sgsdump.models.input_spec import InputSpec
-    from sgsdump.models.model import Model
+    from sgsdump.models.model import Model, Part
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.stages import Stage
 
@@ -33,6 +33,17 @@ def record(cls: type[Record], args: argparse.Namespace, **parts: Any) -> Record:
     """A frozen record whose fields are the options of their names, but for those given as ``parts``."""
     names = [field.name for field in fields(cls) if field.name not in parts]  # type: ignore[arg-type]
     return cls(**{name: getattr(args, name) for name in names}, **parts)
+
+
+def part_of(args: argparse.Namespace) -> Part:
+    """Of ``--model-inputs`` and ``--model-outputs``."""
+    from sgsdump.models.model import Part
+
+    return record(Part, args)
+
+
+def network_of(args: argparse.Namespace) -> Network:
+    return record(Network, args, part=part_of(args))
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,7 @@ class Network:
     data_loader_script: str | None
     preprocess: str | None
     input_config: Path | None
+    part: Part
     strict_sdk: bool = False
 
     @property
@@ -132,16 +144,25 @@ def open_network(network: Network, level: str, guesses: bool = False, outside: b
     """
     from sgsdump.files.bounded_read import read_bytes
     from sgsdump.models.feeds.feeds import board_notes
+    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.float_model import conversion_notes, open_float_model
     from sgsdump.quantisation.tensor_arrays import with_raised_inputs
     from sgsdump.sidecars import input_config
 
+    def feeds_before(specs: Sequence[InputSpec]) -> Iterable[tuple[str, Feed]]:
+        if not network.data:
+            return [("", {})]
+        config = given or _assumed(network, specs, (), guesses)[0]
+        return feeds_of(network.source(config), tuple(specs))
+
     given = input_config.read(network.input_config) if network.input_config else None
-    model = open_float_model(network.model, network.weight_file, given or input_config.InputConfig(()), outside)
+    none = input_config.InputConfig(())
+    model = open_float_model(network.model, network.weight_file, given or none, network.part, feeds_before, outside)
     if given is not None and network.input_config is not None:
         config, ini, assumed = given, read_bytes(network.input_config), tuple[str, ...]()
     else:
-        config, ini, assumed = _assumed(network, model, guesses)
+        outputs = [output.name for output in model.proto.graph.output]
+        config, ini, assumed = _assumed(network, graph_inputs(model.proto), outputs, guesses)
     refused = conversion_notes(model, given or _turned(model, config), network.strict_sdk, level)
     config, notes = with_raised_inputs(config, model.proto)
     warnings = (*board_notes(config), *refused, *notes)
@@ -156,13 +177,13 @@ def _turned(model: Model, assumed: InputConfig) -> InputConfig:
     return replace(assumed, inputs=tuple(entry for entry in assumed.inputs if entry.name in last), outputs=())
 
 
-def _assumed(network: Network, model: Model, guesses: bool) -> tuple[InputConfig, bytes, tuple[str, ...]]:
+def _assumed(
+    network: Network, specs: Sequence[InputSpec], outputs: Sequence[str], guesses: bool
+) -> tuple[InputConfig, bytes, tuple[str, ...]]:
     """The configuration that is assumed, its text, and sentences on it."""
     from sgsdump.models.feeds.feeds import expand
-    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.assumed_config import assume_config, ini_text, takes_pictures
 
-    specs = graph_inputs(model.proto)
     run = expand(network.image, len(specs))[0] if network.image else ()
     if not guesses and (takes_pictures(specs, run) or not network.data):
         preprocess = f" -n {network.preprocess}" if network.preprocess else ""
@@ -170,7 +191,6 @@ def _assumed(network: Network, model: Model, guesses: bool) -> tuple[InputConfig
             f"how the pictures of {network.model} are normalised is not known; give --input-config: sgsdump cfg "
             f"input_config.ini -m {network.model}{preprocess} writes one to check"
         )
-    outputs = [output.name for output in model.proto.graph.output]
     assumed = assume_config(specs, outputs, network.preprocess, run)
     return assumed.config, ini_text(assumed.config).encode(), assumed.sentences
 
@@ -215,9 +235,13 @@ class Reading:
 def add_model(
     parser: argparse._ActionsContainer, text: str = "float model: ONNX, or Caffe's .prototxt", required: bool = True
 ) -> None:
-    """``-m/--model`` and, for Caffe, ``--weight-file``."""
+    """``-m/--model``; for Caffe, ``--weight-file``; ``--model-inputs`` and ``--model-outputs``."""
     parser.add_argument("-m", "--model", type=Path, required=required, help=text)
     parser.add_argument("--weight-file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
+    for end, text in (("inputs", "to begin with"), ("outputs", "to end with")):
+        parser.add_argument(
+            f"--model-{end}", nargs="+", default=(), metavar="NAME", help=f"cut the model: the tensors {text}"
+        )
 
 
 def add_feeds(parser: argparse._ActionsContainer, text: str = INPUTS, required: bool = True) -> None:

@@ -22,6 +22,7 @@ examples:
   sgsdump pipeline list -m net.onnx --name conv1 c2
   sgsdump pipeline once -m net.onnx --name conv1 --print-ir --save-test-case conv1_case
   sgsdump pipeline full -m net.onnx --bisect reference
+  sgsdump pipeline full -m net.onnx -f my_executor.py:MyExecutor --range x -1 1 mask 0 1
   sgsdump pipeline full -m net.onnx --data-loader-script feeds.py -o many
   sgsdump pipeline full -m net.onnx -f reference --input-dir many -cd many
 """
@@ -53,9 +54,8 @@ _ONLY_DUMPED = (
 )
 MODES = Modes(
     honoured={
-        **dict.fromkeys(
-            "kind model weight_file executor mode model_type passed_path provider option".split(), (DUMP, BISECT)
-        ),
+        **dict.fromkeys("kind model weight_file model_inputs model_outputs executor mode".split(), (DUMP, BISECT)),
+        **dict.fromkeys("model_type passed_path provider option".split(), (DUMP, BISECT)),
         **dict.fromkeys("input_file input_dir data_loader_script inputs_from seed range shape".split(), (DUMP, BISECT)),
         **dict.fromkeys(_ONLY_DUMPED.split(), (DUMP,)),
         **dict.fromkeys(["bisect", "threshold"], (BISECT,)),
@@ -125,9 +125,8 @@ def _add_selection(sub: argparse.ArgumentParser, kind: str) -> None:
 def _executors() -> str:
     from sgsdump.executors.table import executors
 
-    return (
-        f"{', '.join(executors())} (default: ort); a package may bring more; a TFLite or OpenVINO model runs by its own"
-    )
+    names = f"{', '.join(executors())} or FILE.py:CLASS of your own (default: ort)"
+    return f"{names}; a package may bring more; a TFLite or OpenVINO model runs by its own"
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -169,7 +168,8 @@ def _add_inputs(sub: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="V",
-        help="LOW HIGH of the random inputs, or NAME LOW HIGH of one (0 1, integers 0 100 or rows of a table)",
+        help="LOW HIGH of the random inputs, or NAME LOW HIGH of one, several in a row (0 1, integers 0 100 or rows of "
+        "a table)",
     )
     inputs.add_argument(
         "--shape", action="append", default=[], metavar="NAME=1x3x8x8", help="shape of an input that has open sizes"

@@ -40,6 +40,7 @@ from sgsdump.commands.options import (
     add_model,
     add_quant_level,
     add_strict_sdk,
+    network_of,
     open_network,
     record,
     whole_number,
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.tuning.dump_trial import Calibrated
     from sgsdump.tuning.repair import Repair
 
-    options = record(Options, args, network=record(Network, args))
+    options = record(Options, args, network=network_of(args))
     network = options.network
     given = Thresholds(options.min_cos, options.max_rmse)
     limits = given or DOCUMENTED

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Source, add_feeds, add_model, add_provider, record
-from sgsdump.commands.terminal import print_cut
+from sgsdump.commands.options import Source, add_feeds, add_model, add_provider, feeds_of, part_of, record
+from sgsdump.commands.terminal import print_branches, print_cut
 
 if TYPE_CHECKING:
     import numpy as np
 
     from sgsdump.files.names import Taken
-    from sgsdump.models.model import Model
+    from sgsdump.models.model import Model, Part
     from sgsdump.quantisation.simulation import Simulation
     from sgsdump.sidecars.debug_config import DebugConfig
     from sgsdump.sidecars.input_config import InputConfig
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 class Options:
     model: Path
     weight_file: Path | None
+    part: Part
     type: str
     image: str | None
     data_loader_script: str | None
@@ -69,9 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars import input_config
 
-    options = record(Options, args)
+    options = record(Options, args, part=part_of(args))
     config = input_config.read(options.input_config) if options.input_config else None
-    model = open_as(options.type, options.model, options.weight_file, config)
+    model = open_as(options.type, options.model, options.weight_file, config, options.part)
     source = Source(options.image, options.preprocess, config, options.data_loader_script)
     how = Running(options.provider, each_named=True, dump_rawdata=options.dump_rawdata)
     for _ in simulate_all(model, options.type, source, how=how):
@@ -94,14 +95,24 @@ class Running:
     dump_rawdata: bool = False
 
 
-def open_as(kind: str, path: str | Path, weights: str | Path | None = None, config: InputConfig | None = None) -> Model:
-    """The model to simulate. Raises ModelError, for an ``Offline`` model before its file is looked at."""
-    from sgsdump.errors import ModelError
-    from sgsdump.models.model import open_model
+def open_as(
+    kind: str,
+    path: str | Path,
+    weights: str | Path | None = None,
+    config: InputConfig | None = None,
+    part: Part | None = None,
+) -> Model:
+    """The model to simulate. Raises ModelError, for an ``Offline`` model before its file is looked at; ConfigError for
+    a part of a fixed one."""
+    from sgsdump.errors import ConfigError, ModelError
+    from sgsdump.models.model import WHOLE, open_model
 
     if kind == "Offline":
         raise ModelError("offline models cannot be dumped per layer: their layers are fused; use -t Fixed")
-    return open_model(path, weights, staged_outputs=[output.name for output in config.outputs] if config else [])
+    if kind == "Fixed" and part:
+        raise ConfigError("--model-inputs and --model-outputs cut a float model; give them to calibrate")
+    outputs = [output.name for output in config.outputs] if config else []
+    return open_model(path, weights, staged_outputs=outputs, part=part or WHOLE)
 
 
 def simulate_all(
@@ -131,7 +142,8 @@ def simulate_all(
 
     debug = debug_config.read(folder, dumps_fixed=kind == "Fixed") or debug_config.DebugConfig()
     if kind == "Float":
-        model = simplify(model, outside=True)
+        specs = graph_inputs(model.proto)
+        model = simplify(model, lambda: feeds_of(source, specs), outside=True)
     if is_fixed(model) != (kind == "Fixed"):
         made = "a fixed model made by calibrate" if is_fixed(model) else "a float model"
         raise ModelError(f"{model.path} is {made}; simulate it with -t {'Fixed' if is_fixed(model) else 'Float'}")
@@ -166,6 +178,7 @@ def simulate_all(
         yield label, simulation
     if not debug.dump_tensor:
         print("no dump: put DebugConfig.txt with the line dumpTensor into this folder to get one")
+    print_branches(model)
 
 
 def _write_rawdata(model: Model, feed: Mapping[str, np.ndarray], label: str, taken: Taken) -> None:

@@ -1,4 +1,4 @@
-"""The terminal: its window, progress on it, and what several commands say of a network that was cut.
+"""The terminal: its window, progress on it, and what several commands say of a network that was cut or has branches.
 
 Progress is bars on standard error for work over a second, and one-line messages between them. Where standard error is
 not a terminal there are no bars.
@@ -108,8 +108,14 @@ def cut_sentence(cut: PostProcessingCut) -> str:
     return f"the network is cut before its post-processing, {name!r} ({kind}), and ends in {ends}{also}"
 
 
+def print_branches(model: Model) -> None:
+    print_lines(model.branches.sentences() if model.branches else (), "note: ")
+
+
 def print_cut(model: Model, config: InputConfig | None = None) -> None:
-    """Say what was cut off and, unless ``config`` names the outputs that the network has now, what to write."""
+    """Say what was cut off and, unless ``config`` names the outputs that the network has now, what to write; and what
+    became of Ifs."""
+    print_branches(model)
     if model.cut is not None:
         print_lines([f"note: {cut_sentence(model.cut)}", *to_paste(model.cut, config)])
 

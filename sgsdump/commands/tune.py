@@ -63,6 +63,7 @@ from sgsdump.commands.options import (
     add_quant_level,
     add_scheduler,
     add_strict_sdk,
+    network_of,
     open_network,
     record,
     whole_number,
@@ -184,7 +185,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.tuning.setup import Judging, set_up
 
     begun = time.monotonic()
-    options = record(Options, args, network=record(Network, args), search=record(SearchOptions, args))
+    options = record(Options, args, network=network_of(args), search=record(SearchOptions, args))
     network, goal = options.network, _goal(options.search)
     check_solver()
     if options.json:

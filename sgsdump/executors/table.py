@@ -1,11 +1,13 @@
-"""Executors by name: the built-in ones, and those that installed packages bring as plug-ins."""
+"""Executors by name: the built-in ones, those that installed packages bring as plug-ins, and those of a user's file."""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from sgsdump.errors import ConfigError, SgsdumpError
+from sgsdump.errors import ConfigError, InputError, SgsdumpError, hint
 from sgsdump.executors import ENTRY_POINTS, EXECUTORS
 from sgsdump.registry import Registry
 
@@ -22,24 +24,54 @@ def executors() -> Registry:
 
 
 def is_plug_in(name: str) -> bool:
-    """Whether an executor is one that an installed package brings."""
-    return any(point.name == name for point in entry_points(group=ENTRY_POINTS))
+    """Whether an executor is not sgsdump's own: of an installed package, or of a user's file."""
+    return _is_of_file(name) or any(point.name == name for point in entry_points(group=ENTRY_POINTS))
+
+
+def label_of(name: str) -> str:
+    """The executor's name in messages and paths: of ``FILE.py:Class`` the class."""
+    return name.rpartition(":")[2] if _is_of_file(name) else name
+
+
+def check_executor(name: str) -> None:
+    """Raises ConfigError for an unknown name, InputError for a file that is not there or lacks the class."""
+    if _is_of_file(name):
+        _of_file(name)
+    elif name not in executors():
+        raise ConfigError(f"unknown executor {name!r}{hint(name, executors())}; or FILE.py:CLASS of a file of your own")
+
+
+def maker_of(name: str) -> Any:
+    """The class, or the function that makes one, of a name in ``executors()`` or of ``FILE.py:Class``.
+
+    Raises what ``check_executor`` raises, and ConfigError for a plug-in that cannot be imported.
+    """
+    from sgsdump.executors.base import reason_of
+
+    check_executor(name)
+    try:
+        return _of_file(name) if _is_of_file(name) else executors()[name]
+    except SgsdumpError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"the executor {name} cannot be imported: {reason_of(error)}") from error
 
 
 def open_executor(name: str, configs: Configs | None = None) -> Executor:
     """An initialised executor, to be used in a ``with`` block.
 
-    Raises ConfigError for an unknown one and for a plug-in that cannot be imported or is not an Executor, MissingExtra
-    for one whose package is absent.
+    Raises what ``maker_of`` raises, ConfigError for what is not an Executor, and MissingExtra for one whose package is
+    absent.
     """
     from sgsdump.executors.base import Executor, reason_of
 
+    make = maker_of(name)
     try:
-        executor = executors()[name]()
+        executor = make()
     except SgsdumpError:
         raise
     except Exception as error:
-        raise ConfigError(f"the executor {name} cannot be imported: {reason_of(error)}") from error
+        raise ConfigError(f"the executor {name} cannot be made: {reason_of(error)}") from error
     if not isinstance(executor, Executor):
         raise ConfigError(f"the executor {name} is a {type(executor).__name__}, not an sgsdump.executors.base.Executor")
     executor.init(configs)
@@ -63,3 +95,23 @@ def open_runner(
     if provider != "CPU":
         raise ConfigError(f"{model.path} runs on the CPU, by {model.native.kind}; leave --provider out")
     return NativeRunner(model)
+
+
+def _is_of_file(name: str) -> bool:
+    """``FILE.py:Class``; a path is not a name of an entry point."""
+    return name.rpartition(":")[0].endswith(".py")
+
+
+@cache
+def _of_file(name: str) -> Any:
+    """What the user's file has by that name; the file is imported once."""
+    from sgsdump.files.user_module import import_file
+
+    path, _, attribute = name.rpartition(":")
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"there is no executor file {file}; give FILE.py:CLASS")
+    made = getattr(import_file(file, "executor"), attribute, None)
+    if not callable(made):
+        raise InputError(f"{file} has no class or function {attribute}, which makes an executor")
+    return made

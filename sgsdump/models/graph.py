@@ -187,6 +187,8 @@ def _rename_reads(node: NodeProto, names: Mapping[str, str]) -> None:
         outer = {name: new for name, new in names.items() if name not in local}
         for inner in body.node:
             _rename_reads(inner, outer)
+        for info in body.output:
+            info.name = outer.get(info.name, info.name)
 
 
 def drop_unused_constants(proto: ModelProto) -> None:

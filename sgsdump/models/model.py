@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.errors import FormatError, ModelError
+from sgsdump.errors import ConfigError, FormatError, ModelError
 from sgsdump.files.bounded_read import open_file
 from sgsdump.models import MODELS
-from sgsdump.models.graph import dtype_of, sizes_of, weight_names
+from sgsdump.models.graph import dtype_of, needs, sizes_of, weight_names
 from sgsdump.models.input_spec import InputSpec
+from sgsdump.models.passes.extract import extract
 from sgsdump.tensors.dtypes import dtype_named
 from sgsdump.tensors.stages import KEY, Stage, table_of
 from sgsdump.tensors.types import NCHW, Quant
@@ -29,6 +30,7 @@ from sgsdump.tensors.types import NCHW, Quant
 if TYPE_CHECKING:
     import onnx
 
+    from sgsdump.models.passes.branches import Branches
     from sgsdump.models.sdk_converter import ConverterFacts
 
 
@@ -94,6 +96,7 @@ class Model:
     repeated_layers  names that several layers of the framework's file have.
     converter  what the SDK's converter refuses and changes of it, where that was looked at.
     native   of a model that only its own framework runs.
+    branches  which of its Ifs were replaced by what they run, where there are any and that was looked at.
     """
 
     proto: onnx.ModelProto
@@ -105,11 +108,47 @@ class Model:
     repeated_layers: tuple[str, ...] = ()
     converter: ConverterFacts | None = None
     native: Native | None = None
+    branches: Branches | None = None
 
     @property
     def layout(self) -> str:
         """The order of the axes of its 4-D tensors."""
         return self.native.layout if self.native else NCHW
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a model between these tensors; none: from its own inputs, to its own outputs."""
+
+    model_inputs: Sequence[str] = ()
+    model_outputs: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.model_inputs or self.model_outputs)
+
+    def of(self, model: Model) -> Model:
+        """Raises ConfigError for an unknown name, for outputs that do not depend on an input named, and where nothing
+        is left to run; ModelError where the element type of an input is unknown."""
+        if not self:
+            return model
+        if model.native is not None:
+            raise ConfigError(
+                f"{model.path} runs as a whole, by {model.native.kind}; leave --model-inputs and --model-outputs out"
+            )
+        graph = model.proto.graph
+        proto = extract(model.proto, self.model_inputs, self.model_outputs or [info.name for info in graph.output])
+        if not proto.graph.node:
+            raise ConfigError("nothing of the model lies between --model-inputs and --model-outputs; name others")
+        read = {name for node in proto.graph.node for name in needs(node)}
+        unread = [name for name in self.model_inputs if name not in read]
+        if unread:
+            raise ConfigError(
+                f"no output of the part needs {unread[0]!r} of --model-inputs; leave it out, or name an output after it"
+            )
+        return replace(model, proto=proto, cut=None if self.model_outputs else model.cut)
+
+
+WHOLE = Part()
 
 
 @dataclass(frozen=True)
@@ -135,6 +174,7 @@ def open_model(
     in_place: bool = False,
     staged_outputs: Sequence[str] | None = None,
     native: bool = False,
+    part: Part = WHOLE,
 ) -> Model:
     """Read a model of any known framework, recognised by its content.
 
@@ -144,17 +184,19 @@ def open_model(
     staged_outputs  for quantising and simulating: a Caffe model as the SDK's converter has it, with these blobs as
               outputs beside those that nothing reads.
     native  for callers that run the model by ``executors.native`` where only its own framework can.
+    part      of the model; its names are those of the reader.
 
-    Raises ModelError, one line, when the file is missing, empty, damaged or of an unknown kind.
+    Raises what ``Part.of`` raises, and ModelError, one line, when the file is missing, empty, damaged or of an unknown
+    kind.
     """
     path = Path(path)
     head = _head(path)
     for reader in MODELS.values():
         if reader.recognises(path, head):
             if reader.read_staged and staged_outputs is not None:
-                return reader.read_staged(path, Path(weights) if weights else None, staged_outputs)
+                return part.of(reader.read_staged(path, Path(weights) if weights else None, staged_outputs))
             if reader.takes_weights:
-                return reader.read(path, Path(weights) if weights else None)
+                return part.of(reader.read(path, Path(weights) if weights else None))
             if weights:
                 raise ModelError(f"{path} holds its own weights; a weight file goes with a Caffe .prototxt only")
             model = ((in_place and reader.read_in_place) or reader.read)(path)
@@ -163,7 +205,7 @@ def open_model(
                     f"{path} is a model of {model.native.kind}, which sgsdump dumps and compares as it is but does not "
                     f"take apart: dump, pipeline, diagnose -m and --fixed take it; for the others convert it to ONNX"
                 )
-            return model
+            return part.of(model)
     raise ModelError(f"{path} is not a model of a known framework ({', '.join(MODELS)})")
 
 

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sgsdump.errors import ConfigError, OutputError, hint
-from sgsdump.executors.table import executors, is_plug_in
+from sgsdump.executors.table import check_executor, executors, is_plug_in, label_of
 from sgsdump.files.atomic_write import check_folder
-from sgsdump.models.model import NATIVE, runtime_of
+from sgsdump.models.model import NATIVE, Part, runtime_of
 from sgsdump.pipeline.compared_files import npy_files
 from sgsdump.pipeline.selection import Position
 from sgsdump.pipeline.steps import FAST, ISOLATED
 
-Part = TypeVar("Part")
+Options = TypeVar("Options")
 MODEL_TYPES = {"float16": "float16", "fp16": "float16", "float32": "float32", "fp32": "float32"}
 """The values of -mt, the SDAA tool's spellings too, and their meaning."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The model and its executor.
+    """The model, the part of it and its executor.
 
     executor       a name in ``executors()``, or the runtime of a model that only its own framework runs.
     mode           ``fast`` or ``isolated``; None: ``mode_of`` the executor.
@@ -43,6 +43,12 @@ class RunOptions:
     passed_path: Path | None = None
     option: Sequence[str] = ()
     provider: str | None = None
+    model_inputs: Sequence[str] = ()
+    model_outputs: Sequence[str] = ()
+
+    @property
+    def part(self) -> Part:
+        return Part(self.model_inputs, self.model_outputs)
 
     def mode_of(self, executor: str) -> str:
         """How an executor runs where no mode is given: a plug-in, which may fuse operators, ``isolated``."""
@@ -152,7 +158,7 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        return self.output or Path(f"{self.run.executor}_dump")
+        return self.output or Path(f"{label_of(self.run.executor)}_dump")
 
 
 PARTS = (RunOptions, TensorOptions, InputOptions, ComparisonOptions, ExcerptOptions, BisectOptions)
@@ -164,7 +170,7 @@ def job_of(options: Mapping[str, Any]) -> Job:
     """The job of options by the names that the records here have; those left out or None have their defaults: the
     executor is ort, of a model that only its own framework runs that one. Raises ModelError."""
 
-    def part(record: type[Part]) -> Part:
+    def part(record: type[Options]) -> Options:
         names = [field.name for field in fields(record)]  # type: ignore[arg-type]
         return record(**{name: options[name] for name in names if options.get(name) is not None})
 
@@ -201,8 +207,7 @@ def check(job: Job) -> None:
     for executor in filter(None, ("" if runtime else run.executor, job.bisection.bisect)):
         if executor in NATIVE and executor not in executors():
             raise ConfigError(f"the executor {executor} runs models of its own kind alone, and {run.model} is not one")
-        if executor not in executors():
-            raise ConfigError(f"unknown executor {executor!r}{hint(executor, executors())}")
+        check_executor(executor)
     if run.model_type and run.model_type not in MODEL_TYPES:
         raise ConfigError(f"unknown model type {run.model_type!r}{hint(run.model_type, list(MODEL_TYPES))}")
     sources = (inputs.input_file, inputs.input_dir, inputs.inputs_from, inputs.data_loader_script)
@@ -289,18 +294,31 @@ def input_files(text: str, names: Collection[str]) -> dict[str, Path]:
 def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str, dict[str, float]]:
     """``[["0", "1"], ["x", "0", "255"]]`` -> low and high of each input named, and of all of ``names`` when none is.
 
-    A range with a name goes before one without. Raises ConfigError.
+    Several may stand in a row, ``["x", "0", "1", "y", "0", "255"]``; where they can be read in two ways, a word that is
+    an input's name is one. A range with a name goes before one without. Raises ConfigError.
     """
     by_name: dict[str, dict[str, float]] = {}
-    for group in sorted(groups, key=len):
+    for group in sorted((single for words in groups for single in _single_ranges(words, names)), key=len):
         *named, low, high = group if len(group) in (2, 3) else ("", "")
         limits = _number(low), _number(high)
         if not all(map(math.isfinite, limits)) or limits[0] > limits[1]:
-            raise ConfigError(f"--range {' '.join(group)}: write LOW HIGH or NAME LOW HIGH, two numbers in order")
+            raise ConfigError(
+                f"--range {' '.join(group)}: write LOW HIGH or NAME LOW HIGH, two numbers in order, or several of these"
+            )
         if named and named[0] not in names:
             raise ConfigError(f"--range: the model has no input {named[0]!r}{hint(named[0], list(names))}")
         by_name |= {name: dict(zip(("low", "high"), limits)) for name in named or names}
     return by_name
+
+
+def _single_ranges(words: Sequence[str], names: Collection[str]) -> Iterator[Sequence[str]]:
+    """The ranges that stand in a row, each of two words or, with a name, of three; what remains may be anything."""
+    while len(words) > 3:
+        size = 3 if words[0] in names or not math.isfinite(_number(words[0])) else 2
+        yield words[:size]
+        words = words[size:]
+    if words:
+        yield words
 
 
 def position(position: str | None, name: str | None, what: str) -> Position | None:

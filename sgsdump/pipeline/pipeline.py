@@ -63,8 +63,8 @@ class Pipeline:
     """A model, an executor and a dump folder.
 
     model               a path, a Model, or a ModelProto.
-    executor            a name in ``executors()``, or an Executor; of a model that only its own framework runs (TFLite,
-                        OpenVINO) that runs it, whatever is named here.
+    executor            a name in ``executors()``, ``FILE.py:Class``, or an Executor; of a model that only its own
+                        framework runs (TFLite, OpenVINO) that runs it, whatever is named here.
     dump_info           the folder to write; made when the first tensor is dumped. None: ``EXECUTOR_dump``.
     init_configs, load_model_configs, execute_configs
                         options for the executor's calls.

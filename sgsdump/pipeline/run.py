@@ -38,6 +38,7 @@ from sgsdump.models.model import graph_inputs
 from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.segment import cut, tensor_bytes, unrounded
 from sgsdump.pipeline.not_dumped import NotDumped, inside_nodes, why_no_array
+from sgsdump.pipeline.selection import node_outputs
 from sgsdump.pipeline.steps import FAST, ISOLATED, Engine, ExecutorConfigs, Failed, Lineage, Step, give_steps
 from sgsdump.progress import Advance, unwatched
 
@@ -160,7 +161,7 @@ def _selected(graph: onnx.GraphProto, names: Sequence[str] | None, inside: Mappi
     """Names of the node outputs to give. Raises ConfigError for one the model has not."""
     makers = {name: node.op_type for node in graph.node for name in node.output if name}
     if names is None:
-        return frozenset(name for name, op_type in makers.items() if op_type != "Constant")
+        return frozenset(output.name for output in node_outputs(graph))
     for name in names:
         if name not in makers and name not in inside:
             raise ConfigError(f"the model has no tensor {name!r}{hint(name, makers)}")

@@ -7,7 +7,7 @@ such a folder for the next. FOLDER takes its place when all of its dumps are who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sgsdump.dumps.formats.sdaa.dump_info import OUTPUTS
 from sgsdump.errors import ConfigError, SgsdumpError
-from sgsdump.executors.table import executors, open_executor
+from sgsdump.executors.onnx_runtime.observed_branches import with_branches
+from sgsdump.executors.table import maker_of, open_executor
 from sgsdump.files.atomic_write import replacing_folder
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.rewrites import fix_shapes
@@ -45,26 +46,40 @@ def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
     Raises what ``open_model``, the executor's ``init`` and the setting of inputs raise.
     """
     options, seed = job.run, job.inputs.seed
-    model = _model(options, job.inputs.shape)
-    if model.native is None:
+    whole = _model(options, job.inputs.shape)
+    if whole.native is None:
         with open_executor(options.executor, options.init_configs):
             pass  # before an older dump is moved aside, it should be known that the new one can begin
-    run = Pipeline(
-        model,
-        options.executor,
-        job.folder,
-        options.init_configs,
-        mode=options.mode_of(options.executor),
-        defaults=InputDefaults() if seed is None else InputDefaults(seed=seed),
-        model_dtype=options.model_type or "",
-        progress=progress,
-    )
+
+    def of(model: Model) -> Pipeline:
+        return Pipeline(
+            model,
+            options.executor,
+            job.folder,
+            options.init_configs,
+            mode=options.mode_of(options.executor),
+            defaults=InputDefaults() if seed is None else InputDefaults(seed=seed),
+            model_dtype=options.model_type or "",
+            progress=progress,
+        )
+
+    model = with_branches(whole, lambda: _feeds(job, of(whole)))
+    run = of(_of_type(model, options.model_type))
     if is_several(job, run):
         return run
     check_compared(job.comparison)
     _set_inputs(job, run)
     _ = run.inputs
     return run
+
+
+def _feeds(job: Job, run: Pipeline) -> Iterator[tuple[str, Mapping[str, np.ndarray]]]:
+    """Name and arrays of each of the job's inputs."""
+    if is_several(job, run):
+        yield from ((name, run.inputs) for name in each_run(job, run, job.folder))
+    else:
+        _set_inputs(job, run)
+        yield "", run.inputs
 
 
 def dump_chosen(job: Job, run: Pipeline) -> None:
@@ -82,7 +97,7 @@ def dump_chosen(job: Job, run: Pipeline) -> None:
 def ir(job: Job, run: Pipeline) -> str:
     """The graph that leads to the job's tensors: in the executor's own language where it has one, else as ONNX text."""
     names, depth = job.tensors.names, job.excerpt.depth
-    if not hasattr(executors()[job.run.executor], "ir_text"):
+    if not hasattr(maker_of(job.run.executor), "ir_text"):
         return ir_text(run.model.proto, names, depth)
     with open_executor(job.run.executor, job.run.init_configs) as executor:
         return executor_text(run.model, executor, names, depth)
@@ -284,15 +299,19 @@ def _input_names(run: Pipeline) -> list[str]:
 
 
 def _model(options: RunOptions, shape_words: Sequence[str]) -> Model:
-    model = open_model(options.model, options.weight_file, native=True)
+    model = open_model(options.model, options.weight_file, native=True, part=options.part)
     fixed = shapes(shape_words)
     if fixed:
         model = replace(model, proto=fix_shapes(model.proto, fixed))
-    if options.model_type and MODEL_TYPES[options.model_type] == "float16":
-        from sgsdump.executors.onnx_runtime.float16 import to_float16
-
-        model = replace(model, proto=to_float16(model.proto, str(model.folder) if model.folder else None))
     return model
+
+
+def _of_type(model: Model, model_type: str | None) -> Model:
+    if not model_type or MODEL_TYPES[model_type] != "float16":
+        return model
+    from sgsdump.executors.onnx_runtime.float16 import to_float16
+
+    return replace(model, proto=to_float16(model.proto, str(model.folder) if model.folder else None))
 
 
 def _named_files(job: Job) -> list[Path]:

@@ -1,7 +1,8 @@
 """Which tensors to dump: from one to another, every so many, by a name pattern, by operator type.
 
 They are numbered by the topological index of the SDAA dump tool: the running number of a tensor over the outputs of all
-nodes. Every named output of every node counts, in the file's order; Constant nodes do not.
+nodes. Every named output of every node counts, in the file's order; Constant nodes do not, but those that make an
+output of the model come after all others.
 
 Start and end are names or topological indices (0 is the first). What is between them is filtered first, then every
 step-th of what is left is taken; the last of it is always taken, and start and end when they were named, whatever the
@@ -35,7 +36,10 @@ class NodeOutput:
 
 def node_outputs(graph: onnx.GraphProto) -> tuple[NodeOutput, ...]:
     """Every indexed tensor of a graph, in the order of the index."""
-    outputs = ((node, name) for node in graph.node if node.op_type != "Constant" for name in node.output if name)
+    ends = {info.name for info in graph.output}
+    every = [(node, name) for node in graph.node for name in node.output if name]
+    outputs = [(node, name) for node, name in every if node.op_type != "Constant"]
+    outputs += [(node, name) for node, name in every if node.op_type == "Constant" and name in ends]
     return tuple(
         NodeOutput(index, name, node.name, node.op_type, tuple(filter(None, node.input)))
         for index, (node, name) in enumerate(outputs)

@@ -21,7 +21,7 @@ import numpy as np
 from sgsdump.errors import ConfigError, MissingExtra, SgsdumpError, hint
 from sgsdump.executors.base import Configs, Executor, reason_of
 from sgsdump.executors.runner import Layer
-from sgsdump.executors.table import executors, open_executor
+from sgsdump.executors.table import label_of, maker_of, open_executor
 from sgsdump.models.graph import called, infer_types, is_known, needs, sorted_nodes, weight_names
 from sgsdump.models.passes.extract import Extractor
 from sgsdump.pipeline.not_dumped import NotDumped, why_no_array, why_no_type
@@ -49,7 +49,8 @@ class ExecutorConfigs:
 class Engine:
     """An executor with its options and the way it runs a model.
 
-    executor  a name in ``executors()``, or an Executor, which is initialised anew and released at the end.
+    executor  a name in ``executors()``, ``FILE.py:Class``, or an Executor, which is initialised anew and released at
+              the end.
     mode      ``fast`` or ``isolated``, see ``run``.
     configs   options for the executor's calls.
 
@@ -67,16 +68,14 @@ class Engine:
     @property
     def name(self) -> str:
         """The executor's name in the table, or its own."""
-        return self.executor if isinstance(self.executor, str) else self.executor.name
+        return label_of(self.executor) if isinstance(self.executor, str) else self.executor.name
 
     @property
     def class_name(self) -> str:
         """The name of the executor's class, which dump_info.json has. Raises ConfigError for an unknown executor."""
         if isinstance(self.executor, Executor):
             return type(self.executor).__name__
-        if self.executor not in executors():
-            raise ConfigError(f"unknown executor {self.executor!r}{hint(self.executor, executors())}")
-        return getattr(executors()[self.executor], "__name__", self.executor)
+        return getattr(maker_of(self.executor), "__name__", self.name)
 
     @contextmanager
     def opened(self, folder: Path | None) -> Iterator[ReadyExecutor]:
@@ -163,12 +162,15 @@ class Lineage:
         values: Mapping[str, np.ndarray],
         types: Mapping[str, onnx.TypeProto],
     ) -> onnx.ModelProto:
-        """The model that makes ``asks`` from ``reads``, of their real shapes in ``values`` and of the graph's types.
+        """The model that makes ``asks`` from ``reads``, of their real shapes in ``values`` and of the graph's element
+        types: what inference or the model itself says of other shapes may be wrong.
 
         Raises what ``Extractor.extract`` raises.
         """
-        known = {name: types[name] for name in asks if is_known(types.get(name))}
-        return self.extractor.extract(reads, asks, known | {n: _type_of(values[n], types.get(n)) for n in reads})
+        known = {name: _without_shape(types[name]) for name in asks if is_known(types.get(name))}
+        proto = self.extractor.extract(reads, asks, known | {n: _type_of(values[n], types.get(n)) for n in reads})
+        del proto.graph.value_info[:]
+        return proto
 
     def cone(self, names: Collection[str]) -> set[int]:
         """Indices of all nodes that lead to these tensors."""
@@ -360,6 +362,15 @@ def _type_of(array: np.ndarray, kind: onnx.TypeProto | None) -> onnx.TypeProto:
     elem_type = kind.tensor_type.elem_type if kind is not None else 0
     elem_type = elem_type or helper.np_dtype_to_tensor_dtype(array.dtype)
     return helper.make_tensor_type_proto(elem_type, array.shape)
+
+
+def _without_shape(kind: onnx.TypeProto) -> onnx.TypeProto:
+    """The same, of a tensor without its shape."""
+    result = type(kind)()
+    result.CopyFrom(kind)
+    if result.HasField("tensor_type"):
+        result.tensor_type.ClearField("shape")
+    return result
 
 
 def _is_shape(array: np.ndarray) -> bool:

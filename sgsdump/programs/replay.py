@@ -22,7 +22,9 @@ import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,11 +135,12 @@ class _Work:
 
     def run_all(self, captured: CapturedModel) -> Iterator[None]:
         """All runs of a model, yielding after each."""
+        from sgsdump.executors.onnx_runtime.observed_branches import with_branches
         from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 
         where = f"{captured.name} of process {captured.pid}"
         try:
-            model = opened(captured)
+            model = with_branches(opened(captured), partial(_kept_feeds, captured))
             chosen = selection(self._control, model.proto.graph, captured.name)
             runner = SegmentRunner(model, keep_sessions=len(captured.runs) > 1, keep_going=True)
         except SgsdumpError as error:
@@ -158,6 +161,8 @@ class _Work:
                 except (InputError, ModelError, ValuesError) as error:
                     self._lose(f"{where}: step {run.step} is not replayed: {error}")
             yield
+        if model.branches is not None:
+            self.notes += [f"{where}: {sentence}" for sentence in model.branches.sentences()]
         for skip in runner.skipped.values():
             self.notes.append(f"{where}: not dumped: {skip.name} ({skip.op_type}): {skip.reason}")
 
@@ -206,6 +211,13 @@ class _Work:
     def _lose(self, why: str) -> None:
         self.lost = True
         self.notes.append(why)
+
+
+def _kept_feeds(captured: CapturedModel) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """Those of the runs that can be replayed."""
+    for run in captured.runs:
+        with suppress(InputError):
+            yield str(run.step), {value.name: value.array() for value in run.feeds}
 
 
 def nodes_of(graph: GraphProto) -> Iterator[Node]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from sgsdump.errors import ConfigError, ModelError
+from sgsdump.executors.onnx_runtime.observed_branches import Feed, Feeds, settled, with_branches
 from sgsdump.files.atomic_write import replacing
 from sgsdump.models.external_data import MANY_BYTES, external_bytes, left_outside, moved_into
 from sgsdump.models.graph import has_weights_outside, sorted_nodes
-from sgsdump.models.model import Model, open_model
+from sgsdump.models.model import WHOLE, Model, Part, graph_inputs, open_model
 from sgsdump.models.passes.converted import as_converted
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import lift
@@ -23,10 +25,21 @@ from sgsdump.sidecars.input_config import InputConfig
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from sgsdump.models.input_spec import InputSpec
 
-def open_float_model(path: str | Path, weights: str | Path | None, config: InputConfig, outside: bool = False) -> Model:
+
+def open_float_model(
+    path: str | Path,
+    weights: str | Path | None,
+    config: InputConfig,
+    part: Part = WHOLE,
+    feeds_of: Callable[[Sequence[InputSpec]], Iterable[tuple[str, Feed]]] | None = None,
+    outside: bool = False,
+) -> Model:
     """The simplified model of a file, lifted to what can be quantised; a Caffe model has the SDK's tensors, and the
-    outputs that input_config.ini names are outputs too.
+    outputs that input_config.ini names are outputs too. ``part``: of the model, in place of the whole.
+    ``feeds_of`` gives the data for the model's inputs: where they all take the same branch of an If, that takes its
+    place (``with_branches``).
 
     outside  for callers that read a weight at a time, and run the model by segments: large weights stay in their file
              where there are many bytes of them (``external_data.left_outside``).
@@ -35,8 +48,10 @@ def open_float_model(path: str | Path, weights: str | Path | None, config: Input
     network's post-processing.
     """
     in_place = outside and Path(path).is_file() and Path(path).stat().st_size >= MANY_BYTES
-    opened = open_model(path, weights, in_place, staged_outputs=[output.name for output in config.outputs])
-    simple = simplify(opened, outside)
+    outputs = [output.name for output in config.outputs]
+    opened = open_model(path, weights, in_place, staged_outputs=outputs, part=part)
+    specs = graph_inputs(opened.proto)
+    simple = simplify(opened, None if feeds_of is None else lambda: feeds_of(specs), outside)
     for entry in config.inputs:
         if simple.cut is not None and entry.name in simple.cut.blobs:
             raise ConfigError(
@@ -71,9 +86,11 @@ def conversion_notes(
     return [*refused, *map(str, facts.changed)]
 
 
-def simplify(model: Model, outside: bool = False) -> Model:
+def simplify(model: Model, feeds: Feeds | None = None, outside: bool = False) -> Model:
     """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away, in float32,
     and what the SDK's converter writes as other operators as those (``as_converted``).
+
+    feeds  the data that it is for: Ifs that take the same branch on all of them are replaced by it (``settled``).
 
     Layer names stay as they are; ``outside``: see ``open_float_model``. Raises ModelError for a graph that cannot be
     sorted, and for a fixed model.
@@ -91,7 +108,10 @@ def simplify(model: Model, outside: bool = False) -> Model:
         _load_external_data(ordered, model)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
-    return replace(model, proto=as_converted(single_precision(fold_constants(ordered))), folder=None)
+    model = replace(model, proto=ordered, folder=None)
+    if feeds is not None:
+        model = settled(with_branches(model, feeds), feeds)
+    return replace(model, proto=as_converted(single_precision(fold_constants(model.proto))))
 
 
 def deployed(model: Model) -> ModelProto:

@@ -16,6 +16,7 @@ import numpy as np
 
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import ModelError
+from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import Layer
 from sgsdump.models.external_data import left_outside
@@ -96,9 +97,12 @@ class Simulator:
         facts = read_facts(model)
         self._view = FixedView(model, facts, dequantise, strip) if facts else FloatView(model)
         self._runner = SegmentRunner(model, keep_sessions, provider=provider)
+        self._guard = BranchGuard(model)
         self._orders = buffer_orders(facts) if facts and not dequantise and not strip else None
 
     def run(self, feed: Mapping[str, np.ndarray], advance: Advance = unwatched) -> Simulation:
+        """Raises InputError for a feed that takes other branches than those that the model was made with."""
+        self._guard.check(feed)
         simulation = Simulation(iter(()))
         simulation.records = _records(self._runner, self._view, feed, simulation, advance)
         if self._orders is not None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
+from sgsdump.cli import main
 from sgsdump.errors import ConfigError
 from sgsdump.executors.conformance import ExecutorConformance, assert_raises, small_feed, small_model, small_outputs
-from sgsdump.executors.table import executors, open_executor
+from sgsdump.executors.table import executors, is_plug_in, open_executor
 from sgsdump.files.user_module import import_file
+from sgsdump.models.passes.extract import extract
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -102,6 +106,24 @@ def test_an_entry_point_is_found(install) -> None:
     with open_executor("toy", {"weights": "float16"}) as executor:
         executor.load_model(small_model(["best"]))
         np.testing.assert_array_equal(executor.execute(["best"], small_feed())[0], small_outputs(small_feed())["best"])
+
+
+def test_a_file_and_a_class_need_no_registration(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(extract(small_model(), ["x/in"], ["best"]), "net.onnx")
+    shutil.copy(DOCS / "own_executor.py", "toy.py")
+    assert main("pipeline full -m net.onnx -f toy.py:ToyAccelerator --option weights=float16".split()) == 0
+    assert is_plug_in("toy.py:ToyAccelerator") and Path("ToyAccelerator_dump/outputs").is_dir()
+    assert main("pipeline full -m net.onnx --bisect toy.py:ToyAccelerator".split()) in (0, 1)
+    capsys.readouterr()
+    for name, said in {
+        "toy.py:ToyAcelerator": "toy.py has no class or function ToyAcelerator",
+        "tory.py:ToyAccelerator": "there is no executor file tory.py",
+        "toy.py:PRECISIONS": "has no class or function PRECISIONS",
+        "toy.py:small_feed": "is a dict, not an sgsdump.executors.base.Executor",
+    }.items():
+        assert main(["pipeline", "full", "-m", "net.onnx", "-f", name, "-o", "other"]) == 2
+        assert said in capsys.readouterr().err and not Path("other").exists()
 
 
 def test_a_plug_in_takes_the_place_of_a_name_of_ours(install) -> None:

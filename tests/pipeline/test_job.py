@@ -60,6 +60,18 @@ def test_a_named_range_goes_before_one_for_all() -> None:
     assert ranges([], ["x"]) == {}
 
 
+def test_several_ranges_in_a_row() -> None:
+    x, y = {"low": 0, "high": 1}, {"low": -1, "high": 255}
+    assert ranges([["x", "0", "1", "y", "-1", "255"]], ["x", "y"]) == {"x": x, "y": y}
+    assert ranges([["-1", "255", "x", "0", "1"]], ["x", "y"]) == {"x": x, "y": y}
+    assert ranges([["x", "0", "1"], ["y", "-1", "255"]], ["x", "y"]) == {"x": x, "y": y}
+    # names of digits, which torch's older exporter gives, are names where they are an input's
+    assert ranges([["0", "0", "1", "1", "-1", "255"]], ["0", "1"]) == {"0": x, "1": y}
+    for words in (["x", "0", "1", "y", "-1"], ["x", "0", "1", "z", "0", "1"], ["0", "1", "0", "1", "2"]):
+        with pytest.raises(ConfigError, match="--range"):
+            ranges([words], ["x", "y"])
+
+
 @pytest.mark.parametrize("group", [["1"], ["1", "0"], ["x", "a", "2"], ["0", "nan"], ["x", "1", "2", "3"]])
 def test_bad_ranges(group: list[str]) -> None:
     with pytest.raises(ConfigError, match="LOW HIGH"):

@@ -11,8 +11,10 @@ from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import open_executor
 from sgsdump.models.model import Model, open_model
+from sgsdump.pipeline import steps
 from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.run import WHOLE, run
+from sgsdump.pipeline.selection import node_outputs
 from sgsdump.pipeline.steps import Engine, ExecutorConfigs
 
 FEED = {"x": np.linspace(-2, 3, 8, dtype=np.float32).reshape(1, 8)}
@@ -259,6 +261,33 @@ def test_isolated_reaches_through_a_tensor_that_only_fails_as_an_output():
 
     arrays, lost = given(nets.chain_net(60), Fussy(), mode="isolated")
     assert list(lost) == ["n5"] and len(arrays) == 59
+
+
+@pytest.mark.parametrize("mode", ["fast", "isolated"])
+def test_shapes_of_the_run_go_before_those_inferred(monkeypatch, mode):
+    """What the model declares and what inference finds may both be wrong."""
+    nodes = [helper.make_node("Reshape", ["x", "to"], ["a"]), *nets.chain("Neg", "a", "n", 30)]
+    model = nets.net(nodes, nets.X, {"to": np.array([2, 4])})
+    wrong = helper.make_tensor_type_proto(TensorProto.FLOAT, [7])
+    model.proto.graph.value_info.extend(helper.make_value_info(f"n{index}", wrong) for index in range(29))
+    types = {name: wrong for node in model.proto.graph.node for name in node.output}
+    monkeypatch.setattr(steps, "infer_types", lambda proto, shapes: types)
+    layers, lost = given(model, "ort", configs=ExecutorConfigs(init={"provider": "CPU"}), mode=mode)
+    assert not lost and len(layers) == 31
+    assert np.array_equal(layers["n28"], -FEED["x"].reshape(2, 4))
+
+
+def test_a_constant_that_is_an_output_of_the_model_is_dumped_last():
+    nodes = [
+        helper.make_node("Constant", [], ["three"], value_float=3.0),
+        helper.make_node("Constant", [], ["two"], value_float=2.0),
+        helper.make_node("Mul", ["x", "two"], ["y"]),
+    ]
+    model = nets.net(nodes, nets.X, outputs=["y", "three"])
+    assert [output.name for output in node_outputs(model.proto.graph)] == ["y", "three"]
+    for executor in ("ort", "reference"):
+        layers, lost = given(model, executor)
+        assert not lost and layers.keys() == {"y", "three"} and layers["three"] == 3
 
 
 def test_progress_ends_at_all():

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sgsdump.errors import ConfigError, ModelError
+from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard
 from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.models.passes.branches import Choice
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.calibration import Calibration, calibrate
 from sgsdump.quantisation.calibration_log import read_log
@@ -98,3 +100,13 @@ def _check_inputs(model: Model, fixed: Model, path: Path) -> None:
             f"{path} is the fixed model of another net: its inputs are {', '.join(sorted(others))}, those of "
             f"{model.path} {', '.join(sorted(own))}"
         )
+    ours, theirs = (BranchGuard(each).taken for each in (model, fixed))
+    if theirs and ours != theirs:
+        raise ModelError(
+            f"{path} was made with other branches of the model's Ifs than these inputs take "
+            f"({_branches(theirs)}; here {_branches(ours)}); give inputs that take the same"
+        )
+
+
+def _branches(taken: Mapping[Choice, str]) -> str:
+    return ", ".join(f"{choice.node} {branch}" for choice, branch in taken.items()) or "none"
