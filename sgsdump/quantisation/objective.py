@@ -17,7 +17,7 @@ import numpy as np
 
 from sgsdump.comparison.metrics import Sums, cos, merged_sums, ratio, rmse
 from sgsdump.comparison.sums.summation import pair_sums
-from sgsdump.models.graph import REARRANGING, Graph
+from sgsdump.models.graph import REARRANGING, Graph, needs
 from sgsdump.tensors.tensor import Values
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ _PASSING_THROUGH = REARRANGING | {"Cast"}
 _SOFTMAX = ("Softmax", "LogSoftmax")
 # Their outputs are places, which jump where values change a little.
 INDEX_OPERATORS = frozenset(("ArgMax", "ArgMin", "NonMaxSuppression", "NonZero", "TopK", "Unique"))
+# What they give is decided by values, but is no value itself.
+_COMPARING = frozenset("And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Xor".split())
+# A tensor made by these alone says of a quant plan what its source says.
+_TAKING_PARTS = REARRANGING | {"Cast", "Gather", "Slice"}
 _WHOLE = (2, 3, 4, 5, 6, 7, 9, 12, 13)  # of TensorProto: integers and booleans
 
 
@@ -39,8 +43,8 @@ def watched_tensors(proto: ModelProto) -> list[str]:
 def watched_by_output(proto: ModelProto) -> dict[str, str]:
     """For each output of the network the tensor that the error is measured on in its place. What no operator makes has
     no error, and of sequences, maps and text none is measured. Nor is it on integers and on what was picked by index
-    (``left_out_outputs``), whose error says nothing; where that leaves no output, the tensors that are picked from
-    stand in."""
+    (``left_out_outputs``), whose error says nothing: the tensors that are picked from stand in, but for those that an
+    output which is measured depends on."""
     graph = Graph(proto)
     picked = _picked(graph)
     outputs = [
@@ -49,11 +53,11 @@ def watched_by_output(proto: ModelProto) -> dict[str, str]:
         if info.name in graph.producer and _is_of_numbers(info.type) and info.name not in picked
     ]
     watched = {name: _watched(graph, name) for name in outputs}
-    if watched:
-        return watched
-    makers = (node for node in graph.nodes if node.output and node.output[0] in picked)
-    sources = (name for node in makers for name in node.input)
-    return {name: _watched(graph, name) for name in sources if name in graph.producer and name not in picked}
+    judged = _leading_to(graph, watched.values())
+    makers = (node for node in graph.nodes if any(name in picked for name in node.output))
+    sources = (source for node in makers for name in node.input for source in _compared(graph, name, picked))
+    by_origin = {_origin(graph, name): name for name in reversed(list(sources)) if name not in judged}
+    return watched | {name: _watched(graph, name) for name in reversed(by_origin.values())}
 
 
 def left_out_outputs(proto: ModelProto, judged: Container[str]) -> dict[str, str]:
@@ -82,6 +86,37 @@ def _picked(graph: Graph) -> set[str]:
         if info.type.WhichOneof("value") == "tensor_type" and info.type.tensor_type.elem_type in _WHOLE
     }
     return (picked | integers) - {""}
+
+
+def _leading_to(graph: Graph, names: Iterable[str]) -> set[str]:
+    """These tensors and all that they are computed from."""
+    found: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            node = graph.producer.get(name)
+            pending += [] if node is None else needs(node)
+    return found
+
+
+def _compared(graph: Graph, name: str, picked: set[str]) -> list[str]:
+    """The tensor, or of what a comparison gives the tensors that are compared; not sizes, nor what was picked itself."""
+    node = graph.producer.get(_origin(graph, name))
+    if node is None or name in picked or node.op_type in ("Shape", "Size"):
+        return []
+    node = graph.producer[name]
+    if node.op_type not in _COMPARING:
+        return [name]
+    return [source for read in node.input for source in _compared(graph, read, picked)]
+
+
+def _origin(graph: Graph, name: str) -> str:
+    """The tensor that this one is a part or another arrangement of."""
+    while (node := graph.producer.get(name)) is not None and node.op_type in _TAKING_PARTS:
+        name = node.input[0]
+    return name
 
 
 def _is_of_numbers(kind: TypeProto) -> bool:
