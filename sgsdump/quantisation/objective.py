@@ -102,7 +102,7 @@ def _leading_to(graph: Graph, names: Iterable[str]) -> set[str]:
 
 
 def _compared(graph: Graph, name: str, picked: set[str]) -> list[str]:
-    """The tensor, or of what a comparison gives the tensors that are compared; not sizes, nor what was picked itself."""
+    """The tensor, or of what a comparison gives the tensors that are compared; no sizes, nor what was picked itself."""
     node = graph.producer.get(_origin(graph, name))
     if node is None or name in picked or node.op_type in ("Shape", "Size"):
         return []
