@@ -122,12 +122,15 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
     from sgsdump.quantisation.calibration import CalibrationOptions, calibrate
     from sgsdump.quantisation.calibration_log import FILES, LogOptions, read_log, write_log
+    from sgsdump.quantisation.diagnosis.share import integer_share
+    from sgsdump.quantisation.fixed_facts import read_facts
     from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed, rehearse
     from sgsdump.quantisation.float_model import deployed, save_model
     from sgsdump.quantisation.objective import left_out_outputs, watched_tensors
     from sgsdump.quantisation.pictures import disagreements
     from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
     from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
+    from sgsdump.reports.diagnosis import share_text
     from sgsdump.sidecars import debug_config
 
     told = getattr(args, "quant_level_told", False)
@@ -184,6 +187,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
     for note in fixed.notes:
         print(note)
+    if text := share_text(integer_share(imported.model, read_facts(replace(model, proto=fixed.proto)))):
+        print(text)
     print_cut(model, config)
     return 0
 

@@ -190,17 +190,24 @@ def _is_past(row: Row, limits: Thresholds) -> bool:
     return not row.equal and row.sums is not None and row.finite and not limits.hold(row.cos, row.rmse, row.mse)
 
 
+def share_text(share: IntegerShare) -> str:
+    """How much of a network became integers, and what stayed in float32; "" where all did."""
+    if share.weights is None or not share.convolutions:
+        return "no weight became an integer, so all of the network runs in float32 here"
+    if share.whole:
+        return ""
+    kinds = listed([f"{count} {kind}" for kind, count in share.floats.items()], MOST_NAMED)
+    macs = f" and {percent(share.macs)} of the multiplications" if share.macs is not None else ""
+    return (
+        f"{percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32, which says nothing "
+        f"of the chip"
+    )
+
+
 def _on_integers(diagnosis: Diagnosis) -> Iterator[str]:
     share = diagnosis.share
-    if share.weights is None or not share.convolutions:
-        yield "Not judged: no weight became an integer, so all of the network runs in float32 here."
-    elif not share.whole:
-        kinds = listed([f"{count} {kind}" for kind, count in share.floats.items()], MOST_NAMED)
-        macs = f" and {percent(share.macs)} of the multiplications" if share.macs is not None else ""
-        yield (
-            f"Judged: {percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32, which "
-            f"says nothing of the chip."
-        )
+    if text := share_text(share):
+        yield f"{'Judged' if share.weights is not None and share.convolutions else 'Not judged'}: {text}."
     if share.convolutions:
         by = [f"{who}: {listed(list(names), MOST_NAMED)}" for who, names in diagnosis.raised_by.items() if names]
         run = "runs" if share.wide == 1 else "run"

@@ -10,11 +10,13 @@ from small_nets import model, node
 from sgsdump.errors import InputError
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.calibration import calibrate
+from sgsdump.quantisation.diagnosis.share import integer_share
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.ranges import masks
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.ranges.statistics import Extremes, side_ranges
+from sgsdump.reports.diagnosis import share_text
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
@@ -249,3 +251,19 @@ def test_the_ends_of_a_sum_leave_room_for_the_other():
     assert cut["masked"].low == low
     assert cut["mask"].low == low - 7.0
     assert cut["scores"] == ranges["scores"]
+
+
+def test_the_products_of_attention_stay_in_float_by_their_multiplications():
+    net = attention([node("Mul", ["scores", "factor"], "masked")], {"factor": number(2.0)})
+    first = node("MatMul", ["q", "w"], "line")
+    nodes = [first, *net.proto.graph.node]
+    nodes[1].input[0] = "line"
+    weight = np.eye(WIDTH, dtype=np.float32)
+    net = model(nodes, {"factor": number(2.0), "w": weight}, SHAPES, ["out"])
+    share = integer_share(net, read_facts(replace(net, proto=fixed_of(net).proto)))
+    assert share.floats == {"MatMul of two tensors": 2} and share.weights == 1
+    assert share.macs == pytest.approx(WIDTH * WIDTH / (WIDTH * WIDTH + 2 * LENGTH * WIDTH))
+    assert share_text(share) == (
+        "100 % of the weights and 40 % of the multiplications became integers; 2 MatMul of two tensors stayed in "
+        "float32, which says nothing of the chip"
+    )

@@ -1,7 +1,7 @@
 """The share of a network that became integers: of its weights, and of its multiplications where shapes are known.
 
-What stays in float32 in the fixed model (an LSTM, the branches of an If) is as good there as in the float model, which
-says nothing of the chip.
+What stays in float32 in the fixed model (an LSTM, the branches of an If, a product of two tensors as in attention) is as
+good there as in the float model, which says nothing of the chip.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import Graph
+from sgsdump.models.graph import Graph, attribute
 from sgsdump.quantisation.fixed_facts import FixedFacts
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.scales import INT16
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
 
 RECURRENT = ("LSTM", "GRU", "RNN")
+PRODUCT = "MatMul of two tensors"
 _FLOATS = (1, 10, 11, 16)  # of TensorProto: float32, float16, float64, bfloat16
 
 
@@ -30,7 +31,8 @@ _FLOATS = (1, 10, 11, 16)  # of TensorProto: float32, float16, float64, bfloat16
 class IntegerShare:
     """weights  the part of all weights that became integers, and ``macs`` that of multiplications; None where it is
              not known.
-    floats   operators with weights that stayed in float32, by type, with how many there are of each.
+    floats   operators with weights, and products of two tensors, that stayed in float32, by type, with how many there
+             are of each.
     convolutions, wide  how many of them became integers, and how many of these have 16 bits.
     """
 
@@ -53,6 +55,11 @@ def integer_share(model: Model, facts: FixedFacts | None) -> IntegerShare:
     known, floats = True, dict[str, int]()
     for node in graph.nodes:
         weights = sum(_weights(graph, node))
+        if not weights and _is_product(graph, node):
+            floats[PRODUCT] = floats.get(PRODUCT, 0) + 1
+            count = _product_macs(node, shapes)
+            known = known and count is not None
+            macs[False] += count or 0
         if not weights:
             continue
         became = bool(node.output) and node.output[0] in done
@@ -68,6 +75,19 @@ def integer_share(model: Model, facts: FixedFacts | None) -> IntegerShare:
     )
 
 
+def _is_product(graph: Graph, node: NodeProto) -> bool:
+    """Whether a node multiplies two tensors that are computed."""
+    return node.op_type in ("MatMul", "Gemm") and not any(name in graph.constants for name in node.input[:2])
+
+
+def _product_macs(node: NodeProto, shapes: dict[str, list[int]]) -> int | None:
+    first, made = shapes.get(node.input[0]), shapes.get(node.output[0])
+    if not first or not made:
+        return None
+    turned = node.op_type == "Gemm" and bool(attribute(node, "transA", 0))
+    return int(np.prod(made)) * first[0 if turned else -1]
+
+
 def _part(sums: dict[bool, int]) -> float | None:
     whole = sums[True] + sums[False]
     return sums[True] / whole if whole else None
@@ -76,7 +96,7 @@ def _part(sums: dict[bool, int]) -> float | None:
 def _weights(graph: Graph, node: NodeProto) -> Iterator[int]:
     """The sizes of a node's constants of two and more axes, those of its branches too; what only moves, adds or scales
     has none."""
-    subgraphs = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+    subgraphs = [each.g for each in node.attribute if each.HasField("g")]
     if node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", *RECURRENT):
         for name in node.input:
             tensor = graph.constants.get(name)
@@ -91,16 +111,16 @@ def _inside(graph: GraphProto) -> Iterator[int]:
     constants += [a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute if a.HasField("t")]
     yield from (int(np.prod(t.dims)) for t in constants if t.data_type in _FLOATS and len(t.dims) >= 2)
     for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _inside(attribute.g)
+        for each in node.attribute:
+            if each.HasField("g"):
+                yield from _inside(each.g)
 
 
 def _macs(graph: Graph, node: NodeProto, weights: int, shapes: dict[str, list[int]]) -> int | None:
     if node.op_type in RECURRENT:
         shape = shapes.get(node.input[0])
         return weights * shape[0] * shape[1] if shape else None
-    if any(attribute.HasField("g") for attribute in node.attribute):
+    if any(each.HasField("g") for each in node.attribute):
         return None
     shape = shapes.get(node.input[0] if node.op_type == "ConvTranspose" else node.output[0])
     if not shape:

@@ -16,7 +16,7 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.calibration import Calibration, calibrate
 from sgsdump.quantisation.calibration_log import read_log
 from sgsdump.quantisation.fixed_facts import read_facts
-from sgsdump.quantisation.fixed_model import make_fixed, rehearse
+from sgsdump.quantisation.fixed_model import make_fixed, mask_notes, rehearse
 from sgsdump.quantisation.quant_file import import_params, read_quant_file
 from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, side_ranges
@@ -90,7 +90,7 @@ def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject
     ranges = facts.origin.ranges if facts.origin else {}
     per_channel = any(isinstance(weights.scale, tuple) for weights in facts.weights.values())
     side = SideRanges(facts.origin.channels) if facts.origin else NOTHING_BESIDE
-    return Subject(model, fixed, config, ranges, per_channel, side=side)
+    return Subject(model, fixed, config, ranges, per_channel, notes=mask_notes(ranges), side=side)
 
 
 def _check_inputs(model: Model, fixed: Model, path: Path) -> None:
