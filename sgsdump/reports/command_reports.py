@@ -66,10 +66,11 @@ def diagnosed(
             within = within_a_step(row.sums, largest, float(tensor.quant.scale), span)
             layers[row.name] = LayerReach(span, largest, within)
     left_out = left_out_outputs(proto, outputs.outputs)
+    masks = {name for name, measured in subject.ranges.items() if measured.uncut is not None}
     past = tuple(
         row.name
         for row in comparison.past(limits)
-        if row.name not in left_out and (row.name not in layers or not layers[row.name].resolution)
+        if row.name not in {*left_out, *masks} and (row.name not in layers or not layers[row.name].resolution)
     )
     found = advice.causes if advice is not None else ()
     labels = {name: f"{name} (for {output})" for output, name in watched_by_output(proto).items() if name != output}
@@ -83,7 +84,7 @@ def diagnosed(
         left_out,
         layers,
         past,
-        sum(row.name not in left_out for row in comparison.rows),
+        sum(row.name not in {*left_out, *masks} for row in comparison.rows),
         _fed_by(Graph(proto), found[0].facts["input"]) if found else frozenset(),
     )
 

@@ -1,12 +1,15 @@
 """Masks of attention: the fixed model computes what the float one does, whatever stands for "not this one"."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from small_nets import model, node
 
+from sgsdump.cli import main
 from sgsdump.errors import InputError
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.calibration import calibrate
@@ -267,3 +270,21 @@ def test_the_products_of_attention_stay_in_float_by_their_multiplications():
         "100 % of the weights and 40 % of the multiplications became integers; 2 MatMul of two tensors stayed in "
         "float32, which says nothing of the chip"
     )
+
+
+def test_diagnose_counts_no_masked_layer_as_past_the_limits(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(chosen(-np.inf).proto, "net.onnx")
+    for label, feed in feeds():
+        np.savez(f"{label}.npz", **feed)
+    Path("load.py").write_text(
+        "import numpy as np\ndef load_data():\n    for k in range(3):\n        yield dict(np.load(f'{k}.npz'))\n"
+    )
+    main("diagnose -m net.onnx --data-loader-script load.py --quant-level L1 -o d".split())
+    out = capsys.readouterr().out
+    assert "go down to -inf, as a mask does" in out
+    assert "past the thresholds" not in out
+    main("diagnose -m net.onnx --data-loader-script load.py --fixed d/fixed.onnx -o e".split())
+    out = capsys.readouterr().out
+    assert "go down to -inf, as a mask does" in out
+    assert "past the thresholds" not in out

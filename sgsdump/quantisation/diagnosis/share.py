@@ -1,6 +1,6 @@
 """The share of a network that became integers: of its weights, and of its multiplications where shapes are known.
 
-What stays in float32 in the fixed model (an LSTM, the branches of an If, a product of two tensors as in attention) is as
+What stays in float32 in the fixed model (an LSTM, the branches of an If, attention's products of two tensors) is as
 good there as in the float model, which says nothing of the chip.
 """
 
