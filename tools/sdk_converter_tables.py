@@ -40,6 +40,7 @@ def page() -> str:
         for form, probe in facts.REFUSED_FORMATS.items()
     ]
     formats.append(("RGB, BGR", "of shape N, H, W, C", *facts.CHANNELS_LAST))
+    formats.append(("RGB, BGR", "several pictures, one mean or std_value for all", *facts.ONE_FOR_ALL))
     changed = [(_types(row.types), row.form, row.becomes, row.probe) for row in facts.CHANGED]
     caffe_changed = [(kind, form, becomes, probe) for kind, form, becomes, probe, _ in facts.CAFFE_CHANGED]
     head = ("operator", "form", "stage", "the SDK's last words", "seen on")

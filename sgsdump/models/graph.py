@@ -450,10 +450,19 @@ def _copy_attribute(item: onnx.AttributeProto, copy: onnx.AttributeProto) -> Non
 
 # How the name of a tensor ends that the SDK's converter brings back into its own order for a convolution.
 BROUGHT_BACK = "_transpose_output"
+# How the name of a fully connected operator's own copy of what it reads ends.
+RESHAPED = "_reshape"
+# What has two dimensions for the SDK's Caffe converter; what a fully connected operator puts out has four.
+FLAT = ("Concat", "Flatten", "Reshape")
 # How the name of what a Caffe Reorg puts out ends before the SDK's converter brings it back.
 CUT_TO_PIXELS = "_reshape#1_output"
 _LEAVES_ORDER = ("Transpose", "Reshape", "DepthToSpace")
 _TAKES_ORDER_BACK = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Resize")
+
+
+def is_reshape_of_converter(node: NodeProto) -> bool:
+    """Whether a node is the reshape that the SDK's converter makes before a fully connected operator."""
+    return node.op_type == "Flatten" and node.output[0].startswith(f"{node.input[0]}{RESHAPED}")
 
 
 def in_model_order(graph: Graph) -> frozenset[str]:

@@ -873,6 +873,8 @@ CAFFE_CHANGED: tuple[tuple[str, str, str, str, Callable[[Any], bool]], ...] = (
 REFUSED_FORMATS = {"GRAY": "ox_gray", "RAWDATA_F32_NHWC": "w_raw_f32"}
 # Stage, words and probe of a picture of shape N, H, W, C.
 CHANNELS_LAST = ("calibrate", "Segmentation fault", "nhwc_rgb")
+# The same of a mean or std that several pictures share; of two pictures each needs its own.
+ONE_FOR_ALL = ("convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", "tp_once")
 
 
 def facts_of(proto: ModelProto) -> ConverterFacts:
@@ -934,10 +936,13 @@ def caffe_facts(layers: Iterable[tuple[str, str, Any]]) -> ConverterFacts:
     )
 
 
-def config_facts(formats: Iterable[tuple[str, str]], channels_last: Sequence[str] = ()) -> tuple[Refused, ...]:
+def config_facts(
+    formats: Iterable[tuple[str, str]], channels_last: Sequence[str] = (), one_for_all: Sequence[str] = ()
+) -> tuple[Refused, ...]:
     """What the SDK refuses of the inputs of an input_config.ini: the name and the training format of each.
 
     channels_last  the pictures among them whose shape is N, H, W, C.
+    one_for_all    the keys of means and std that have one value for several pictures.
     """
     named: dict[str, list[str]] = {}
     for name, form in formats:
@@ -956,6 +961,9 @@ def config_facts(formats: Iterable[tuple[str, str]], channels_last: Sequence[str
     if channels_last:
         what = "a picture of shape N, H, W, C: export it as N, C, H, W (tf2onnx --inputs-as-nchw)"
         refused.append(Refused(what, tuple(channels_last), *CHANNELS_LAST))
+    if one_for_all:
+        what = "one value for several pictures: write one for each, with a comma between"
+        refused.append(Refused(what, tuple(one_for_all), *ONE_FOR_ALL))
     return tuple(refused)
 
 

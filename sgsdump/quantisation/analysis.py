@@ -9,13 +9,16 @@ convolutions between a Split and a Concat. With ``fuse=False`` (disableDomainFus
 its convolution, as in the SDK, and every other tensor stays visible. Source: docs/formats/sigmastar.md#the-fixed-model,
 checked against the SDK's own dumps.
 
-Domains: tensors that share one type and one range, because operators only move values between them.
+Domains: tensors that share one type and one range, because operators only move values between them. What convolutions
+read has a type of its own where ``tensor_arrays`` raises it: neighbours that are not raised stay UINT8, and the SDK's
+converter requantises between the two (cct_a, mxp_p).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,10 +96,11 @@ def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
 class Analysis:
     """The part of a plan that depends on the graph alone: analysed once, decided on many times.
 
-    domain        tensor name -> its domain's representative.
+    domain        tensor name -> its domain's representative, with what ``raising`` raised, at first nothing.
     first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
     pictures      graph inputs that are pictures (always UINT8).
     forced        tensors that are INT16 whatever reads them, each with the rule that says so.
+    raised        first inputs that ``raising`` made INT16.
     """
 
     graph: Graph
@@ -105,6 +109,8 @@ class Analysis:
     first_inputs: Mapping[str, tuple[NodeProto, ...]]
     pictures: frozenset[str]
     forced: Mapping[str, str] = field(default_factory=dict)
+    raised: frozenset[str] = frozenset()
+    _raising: dict[frozenset[str], Analysis] = field(default_factory=dict, repr=False)
 
     @property
     def stored(self) -> list[str]:
@@ -119,6 +125,34 @@ class Analysis:
     def forced_domains(self) -> set[str]:
         """Of tensors that are INT16 whatever reads them, but for what shares a picture's domain."""
         return {self.domain[name] for name in self.forced} - self.picture_domains
+
+    def switch(self, name: str) -> str:
+        """What stands for a convolution's first input in a plan: the input, which is raised to INT16 by itself; of a
+        picture, and of one that is INT16 anyway, its domain."""
+        root = self.domain[name]
+        settled = name in self.pictures or root in self.forced_domains
+        return name if name in self.first_inputs and not settled else root
+
+    def raising(self, names: Iterable[str]) -> Analysis:
+        """With the domains as they are where these first inputs are INT16, and no other is; call it on a plain one."""
+        raised = frozenset(name for name in names if self.switch(name) == name and name not in self.forced)
+        if raised not in self._raising:
+            types = {**self._types, **dict.fromkeys(raised, True)}
+            domain = _domains(self.graph, self.operators, types, self.forced, raised)
+            self._raising[raised] = replace(self, domain=domain, raised=raised) if raised else self
+        return self._raising[raised]
+
+    @cached_property
+    def together(self) -> Mapping[str, str]:
+        """Tensor name -> what represents those that share its type whatever is raised."""
+        apart = {name: name for name in self.first_inputs if self.switch(name) == name and name not in self.forced}
+        return _domains(self.graph, self.operators, {**self._types, **apart}, self.forced, apart.keys())
+
+    @property
+    def _types(self) -> dict[str, Hashable]:
+        """The types that are settled before any is passed on, True for INT16."""
+        narrow = dict.fromkeys((*self.pictures, *self.first_inputs), False)
+        return {**narrow, **dict.fromkeys(self.forced, True)}
 
 
 def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool = True) -> Analysis:
@@ -137,8 +171,8 @@ def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool
     if raw:
         forced |= dict.fromkeys(graph.inputs, RAW_INPUT)
     forced = {name: rule for name, rule in forced.items() if name not in pictures}
-    domain = _domains(graph, ops, {*pictures, *first_inputs}, forced)
-    return Analysis(graph, ops, domain, first_inputs, pictures, forced)
+    plain = Analysis(graph, ops, {}, first_inputs, pictures, forced)
+    return replace(plain, domain=_domains(graph, ops, plain._types, forced))
 
 
 def moves_values(op: Operator) -> bool:
@@ -232,19 +266,19 @@ def _operator(graph: Graph, chain: list[NodeProto]) -> Operator:
 
 
 class _Domains(dict):
-    """Union-find over tensor names; ``self[name]`` is the domain's representative. ``wide``: whether a tensor whose
-    type is settled is INT16."""
+    """Union-find over tensor names; ``self[name]`` is the domain's representative. ``types``: of the tensors whose type
+    is settled."""
 
-    def __init__(self, wide: Mapping[str, bool]) -> None:
+    def __init__(self, types: Mapping[str, Hashable]) -> None:
         super().__init__()
-        self._wide = dict(wide)
+        self._types = dict(types)
 
     def __missing__(self, name: str) -> str:
         return name
 
     def agree(self, a: str, b: str) -> bool:
         """Whether two tensors can share a type: they have the same, or one of them has none yet."""
-        types = {self._wide.get(self[name]) for name in (a, b)} - {None}
+        types = {self._types.get(self[name]) for name in (a, b)} - {None}
         return len(types) < 2
 
     def join(self, names: Iterable[str]) -> None:
@@ -254,30 +288,41 @@ class _Domains(dict):
             if self[name] == self[first] or not self.agree(first, name):
                 continue
             root, gone = self[first], self[name]
-            wide = self._wide.get(root, self._wide.get(gone))
+            settled = self._types.get(root, self._types.get(gone))
             for member in [*self, first, name]:
                 if self[member] in (root, gone):
                     self[member] = root
-            if wide is not None:
-                self._wide[root] = wide
+            if settled is not None:
+                self._types[root] = settled
 
 
-def _domains(graph: Graph, ops: Iterable[Operator], narrow: Iterable[str], forced: Mapping[str, str]) -> _Domains:
+def _domains(
+    graph: Graph,
+    ops: Iterable[Operator],
+    types: Mapping[str, Hashable],
+    forced: Container[str],
+    raised: Container[str] = (),
+) -> dict[str, str]:
     """Operators in the order in which they run join what they read to what they put out, where neither has the other
     type already; where they differ, values are requantised in between (the SDK's converter inserts a MUL there).
 
-    narrow  tensors that are UINT8 unless ``forced``: pictures, and what convolutions read.
+    types   of the tensors whose type is settled: pictures, what convolutions read, what is INT16 whatever reads it.
+    forced  those of them that are INT16 whatever reads them; ``raised`` those that tensor_arrays names.
     """
-    domain = _Domains({**dict.fromkeys(narrow, False), **dict.fromkeys(forced, True)})
+    domain = _Domains(types)
     for op in ops:
         if op.head.op_type == "Concat" and len(op.nodes) == 1:
             names = [*op.outputs, *op.inputs]
-            if op.outputs[0] in forced and fits_uint8(graph, op, aligned=True):
+            if op.outputs[0] in raised and not all(domain.agree(op.outputs[0], name) for name in op.inputs):
+                # Put together as UINT8, and requantised after that.
+                names = sorted(op.inputs, key=lambda name: domain.agree(op.outputs[0], name))
+            elif op.outputs[0] in forced and fits_uint8(graph, op, aligned=True):
                 # It can be put together as its inputs are, and be requantised after that.
                 names = [*op.inputs, *op.outputs]
             domain.join(names)
         elif moves_values(op) or (keeps_scale(graph, op.head) and len(op.nodes) == 1):
             # Second outputs are indices or masks, but a Split's are further pieces, and one that is UINT8 decides.
             pieces = [name for name in op.outputs if name] if op.head.op_type == "Split" else op.outputs[:1]
-            domain.join([op.inputs[0], *sorted(pieces, key=lambda name: name in forced)])
+            domain.join([op.inputs[0], *sorted(pieces, key=lambda name: name in forced or name in raised)])
+            domain.join(pieces)  # those that the input is requantised for
     return domain

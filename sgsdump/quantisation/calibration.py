@@ -230,7 +230,7 @@ def _narrow_domains(trials: Trials) -> list[tuple[str, ...]]:
     for name in analysis.stored:
         if name in trials.ranges and name not in concatenated:
             members.setdefault(analysis.domain[name], []).append(name)
-    roots = [analysis.domain[domain.name] for domain in trials.trial.domains]
+    roots = list(dict.fromkeys(analysis.domain[domain.name] for domain in trials.trial.domains))
     return [tuple(members[root]) for root in roots if root in members]
 
 

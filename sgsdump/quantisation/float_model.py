@@ -78,7 +78,8 @@ def conversion_notes(
     facts = model.converter or ConverterFacts()
     inputs = config.inputs if config is not None else ()
     last = channels_last(model, config) if config is not None else []
-    formats = config_facts(((entry.name, entry.training_format) for entry in inputs), last)
+    shared = config.one_for_all if config is not None else ()
+    formats = config_facts(((entry.name, entry.training_format) for entry in inputs), last, shared)
     refused += [str(row) for row in (*facts.refused, *formats) if not (row.above_l1 and level == "L1")]
     if strict and refused:
         more = f" (and {len(refused) - 1} more: without --strict-sdk each is a warning)" if len(refused) > 1 else ""

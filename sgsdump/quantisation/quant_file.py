@@ -185,9 +185,7 @@ def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
                 f"{subject} has bit 8, but no convolution reads it, so it is always INT16; give it bit 16"
             )
         return []
-    if param.bit == 16 and (
-        param.name in analysis.pictures or any(domain[name] in analysis.picture_domains for name in inputs)
-    ):
+    if param.bit == 16 and analysis.pictures.intersection((param.name, *inputs)):
         raise ConfigError(
             f"{subject} has bit 16, but the picture input and its convolution's weights are always 8 bits"
         )

@@ -90,7 +90,7 @@ class QuantPlan:
     Tensors without a calibrated range (integers, and what the ranges leave out) are in none and keep the float
     model's type. ``weights`` is keyed by the name of the convolution node's output; ``bounds`` has the range of every
     stored tensor's domain, and of what a Max reads inside an operator; ``decided`` says who or what gave each stored
-    tensor its type.
+    tensor its type; ``assembled`` has of a raised Concat the UINT8 in which its inputs are put together.
     """
 
     operators: tuple[Operator, ...]
@@ -98,6 +98,7 @@ class QuantPlan:
     weights: dict[str, Quant]
     bounds: dict[str, Range] = field(default_factory=dict)
     decided: dict[str, str] = field(default_factory=dict)
+    assembled: dict[str, Quant] = field(default_factory=dict)
 
 
 def as_read(plan: QuantPlan, name: str) -> Quant:
@@ -126,8 +127,9 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
             per output channel.
     Raises ConfigError when ``choice`` names a tensor that is not a convolution's first input.
     """
-    bounds = _domain_bounds(analysis, ranges, _int16_domains(analysis, choice))
-    tensors = decide_tensors(analysis, ranges, choice)
+    analysis = analysis.raising(_raised_inputs(analysis, choice))
+    bounds = _domain_bounds(analysis, ranges, _int16_domains(analysis))
+    tensors = _types(analysis, ranges)
     weights = {
         node.output[0]: weight_quant(analysis.graph, node, dtype, weight_range(node, ranges), choice.per_channel)
         for node, dtype in weight_types(analysis, tensors)
@@ -135,7 +137,19 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
     tensor_bounds = {name: Range.of(*bounds[analysis.domain[name]]) for name in tensors}
     for op in analysis.operators:
         tensor_bounds |= {name: Range.of(*bounds[name]) for name in inner_of_max(op) if name in bounds}
-    return QuantPlan(analysis.operators, tensors, weights, tensor_bounds, _decided(analysis, choice, tensors))
+    assembled = {
+        op.outputs[0]: tensors[name]
+        for op in _raised_concats(analysis)
+        for name in op.inputs[::-1]
+        if op.outputs[0] in tensors and name in tensors and tensors[name].dtype == UINT8
+    }
+    decided = _decided(analysis, choice, tensors)
+    return QuantPlan(analysis.operators, tensors, weights, tensor_bounds, decided, assembled)
+
+
+def _raised_concats(analysis: Analysis) -> list[Operator]:
+    """The SDK puts them together as UINT8 where one of their inputs is that, and requantises the whole (cct2_x)."""
+    return [op for op in analysis.operators if op.head.op_type == "Concat" and op.outputs[0] in analysis.raised]
 
 
 def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -> dict[str, str]:
@@ -166,7 +180,11 @@ def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -
 
 def decide_tensors(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice) -> dict[str, Quant]:
     """Of a plan the part without the weights; see ``decide``."""
-    domain, wide = analysis.domain, _int16_domains(analysis, choice)
+    return _types(analysis.raising(_raised_inputs(analysis, choice)), ranges)
+
+
+def _types(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, Quant]:
+    domain, wide = analysis.domain, _int16_domains(analysis)
     bounds = _domain_bounds(analysis, ranges, wide)
     tensors = {n: _quant(bounds[domain[n]], domain[n] in wide) for n in analysis.stored if domain[n] in bounds}
     _apply_fixed_scales(analysis, ranges, bounds, tensors)
@@ -221,15 +239,14 @@ def weight_range(node: NodeProto, ranges: Mapping[str, Range]) -> Range | None:
     return joined(ranges, names)
 
 
-def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
-    """Domains of type INT16: those no convolution reads, and the raised ones."""
-    domain, first_inputs = analysis.domain, analysis.first_inputs
-    raised: set[str] = set()
+def _raised_inputs(analysis: Analysis, choice: Choice) -> set[str]:
+    """The first inputs that are INT16 by choice. Raises ConfigError for a picture's."""
+    first_inputs, raised = analysis.first_inputs, set[str]()
     for word in choice.tensors:
         names = (word,) if word in first_inputs else RaisedInputs(analysis).inputs_of([word])
-        if any(domain[name] in analysis.picture_domains for name in names):
+        if analysis.pictures.intersection(names):
             raise ConfigError(f"tensor_arrays names {word!r}: the picture input cannot be raised to INT16")
-        raised.update(domain[name] for name in names)
+        raised.update(names)
     for name, readers in first_inputs.items():
         depthwise = [is_depthwise(analysis.graph, node) for node in readers]
         if (
@@ -237,10 +254,15 @@ def _int16_domains(analysis: Analysis, choice: Choice) -> set[str]:
             or (choice.input_format == "CONV2D_INT16" and not all(depthwise))
             or (choice.input_format == "DEPTHWISE_INT16" and any(depthwise))
         ):
-            raised.add(domain[name])
-    raised |= analysis.forced_domains
-    raised -= analysis.picture_domains
-    narrow = {domain[name] for name in [*first_inputs, *analysis.pictures]} - raised
+            raised.add(name)
+    return raised - analysis.pictures
+
+
+def _int16_domains(analysis: Analysis) -> set[str]:
+    """Domains of type INT16: those no convolution reads, and the raised ones."""
+    domain = analysis.domain
+    raised = {domain[name] for name in analysis.raised} | analysis.forced_domains
+    narrow = {domain[name] for name in [*analysis.first_inputs, *analysis.pictures]} - raised
     every = {domain[name] for op in analysis.operators for name in (*op.inputs, *op.outputs)}
     return every - narrow
 
@@ -262,6 +284,10 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
             moved = ranges[op.inputs[0]]
             bounds[domain[op.outputs[0]]] = moved.low, moved.high
         _share_range(analysis, op, ranges, bounds)
+    for op in _raised_concats(analysis):
+        read = [ranges[name].at(UINT8) for name in op.inputs if name in ranges]
+        for root in {domain[name] for name in op.inputs} - wide:
+            bounds[root] = min(measured.low for measured in read), max(measured.high for measured in read)
     for op in ops:
         least = _least_reach(op)
         if least is not None and domain[op.inputs[0]] in bounds:

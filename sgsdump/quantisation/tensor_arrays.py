@@ -4,7 +4,9 @@ SDK 1.1.5 raises every convolution whose first input's name *begins* with the wo
 raises c1_xx and c10 alike. So a Caffe blob stands for all its stages that a convolution reads, as long as no other name
 begins with it. The input of a Caffe InnerProduct is the converter's own ``LAYER_reshape#1_output``, so the word is the
 layer's name; the blob that it reads raises nothing. Of several InnerProducts that read one tensor each is raised by
-itself: what is not named reads a copy in 8 bits. Source: small networks through the SDK, see docs/caffe.md.
+itself. One that reads a Flatten, or a Concat of such, is raised by that blob's name. Every input is raised by itself:
+what shares values with it stays at 8 bits unless it is named too. Source: small networks through the SDK, see
+docs/caffe.md and docs/formats/fixed_arithmetic.md#types.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ConfigError, hint, listed
-from sgsdump.models.graph import BROUGHT_BACK
+from sgsdump.models.graph import BROUGHT_BACK, FLAT, is_reshape_of_converter
 from sgsdump.models.model import read_stages
 from sgsdump.quantisation.analysis import (
     Analysis,
@@ -25,7 +27,7 @@ from sgsdump.quantisation.analysis import (
 from sgsdump.sidecars.input_config import InputConfig
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
 
 
 _RESHAPED = "_reshape#1_output"
@@ -45,7 +47,6 @@ class RaisedInputs:
     @cached_property
     def sdk_names(self) -> dict[str, tuple[str, ...]]:
         """For each first input the names that the SDK has for it: its own, and one for each InnerProduct reading it."""
-        reshaped = ("Gemm", "MatMul") if self.blobs else ()
         producer = self.analysis.graph.producer
         # What the converter moves for a convolution is raised by the name of what it is moved from, too.
         moved = {
@@ -57,7 +58,7 @@ class RaisedInputs:
             name: tuple(
                 dict.fromkeys(
                     [
-                        *(f"{node.name}{_RESHAPED}" if node.op_type in reshaped else name for node in nodes),
+                        *(self._known_as(name, node) for node in nodes),
                         *moved.get(name, ()),
                     ]
                 )
@@ -65,27 +66,32 @@ class RaisedInputs:
             for name, nodes in self.analysis.first_inputs.items()
         }
 
+    def _known_as(self, name: str, node: NodeProto) -> str:
+        """The SDK's name for what a convolution reads: of an InnerProduct the layer's, but for one that reads a Flatten
+        or Concat; what the converter reshapes for a fully connected operator has the name of what it is made from."""
+        producer = self.analysis.graph.producer
+        copied = name in producer and is_reshape_of_converter(producer[name])
+        source = producer[name].input[0] if copied else name
+        flat = source in self.blobs and source in producer and producer[source].op_type in FLAT
+        if self.blobs and node.op_type in ("Gemm", "MatMul") and not flat:
+            return f"{node.name}{_RESHAPED}"
+        return source
+
     @cached_property
     def words(self) -> dict[str, tuple[str, ...]]:
-        """For each first input the words to write: its own, and those of InnerProducts whose inputs share its domain.
-
-        A word is the first of a blob (or layer) and the SDK's name that raises nothing of another domain, or the SDK's
-        name where each would.
-        """
-        domain = self.analysis.domain
-        layers: dict[str, list[str]] = {}
-        for name, aliases in self.sdk_names.items():
-            layers.setdefault(domain[name], []).extend(alias for alias in aliases if alias != name)
+        """For each first input the words to write, one for each name that the SDK has for it: the first of a blob (or
+        layer) and the SDK's name that raises nothing else, or the SDK's name where each would."""
         return {
-            name: tuple(self._word(alias, domain[name]) for alias in dict.fromkeys([*aliases, *layers[domain[name]]]))
+            name: tuple(dict.fromkeys(self._word(alias, name) for alias in aliases))
             for name, aliases in self.sdk_names.items()
         }
 
-    def _word(self, alias: str, root: str) -> str:
-        """The word for one of the SDK's names, of a domain."""
+    def _word(self, alias: str, name: str) -> str:
+        """The word for one of the SDK's names of a first input."""
         short = alias.removesuffix(_RESHAPED) if alias.endswith(_RESHAPED) else self.blobs.get(alias, alias)
-        raised = ((word, {self.analysis.domain[name] for name in self.raised_by(word)}) for word in (short, alias))
-        return next((word for word, domains in raised if domains == {root}), alias)
+        switch = self.analysis.switch
+        raised = ((word, {switch(each) for each in self.raised_by(word)}) for word in (short, alias))
+        return next((word for word, switches in raised if switches == {switch(name)}), alias)
 
     def raised_by(self, word: str) -> tuple[str, ...]:
         """The first inputs that the SDK raises for a word, in execution order; the graph's own only by its name."""
@@ -107,23 +113,11 @@ class RaisedInputs:
         return tuple(inputs)
 
     def beside(self, chosen: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """For each word of a list what it raises without naming it: inputs of domains that no word names."""
-        chosen, domain = tuple(chosen), self.analysis.domain
-        named = {domain[name] for word in chosen for name in self.sdk_names if self._names(word, name)}
-        raised = {word: tuple(n for n in self.raised_by(word) if domain[n] not in named) for word in chosen}
+        """For each word of a list what it raises without naming it: inputs that no word names."""
+        chosen, switch = tuple(chosen), self.analysis.switch
+        named = {switch(name) for word in chosen for name in self.sdk_names if self._names(word, name)}
+        raised = {word: tuple(n for n in self.raised_by(word) if switch(n) not in named) for word in chosen}
         return {word: names for word, names in raised.items() if names}
-
-    def left_at_8(self, chosen: Iterable[str]) -> tuple[str, ...]:
-        """InnerProducts that read what words raise and stay at 8 bits in the SDK, since no word is theirs."""
-        chosen, domain = tuple(chosen), self.analysis.domain
-        raised = {domain[name] for name in self.inputs_of(chosen)}
-        layers = (
-            alias
-            for name, aliases in self.sdk_names.items()
-            for alias in aliases
-            if domain[name] in raised and alias != name and not any(alias.startswith(word) for word in chosen)
-        )
-        return tuple(alias.removesuffix(_RESHAPED) for alias in layers)
 
     def _names(self, word: str, name: str) -> bool:
         """Whether a word is an input's own name, its blob or another stage of it, or the InnerProduct that reads it."""
@@ -148,20 +142,14 @@ class RaisedInputs:
 
 
 def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputConfig, list[str]]:
-    """The config with the inputs themselves in ``tensor_arrays``, and sentences on what the SDK raises besides, or does
-    not. Raises ConfigError for a word that raises nothing."""
+    """The config with the inputs themselves in ``tensor_arrays``, and sentences on what the SDK raises besides. Raises
+    ConfigError for a word that raises nothing."""
     if not config.tensor_arrays:
         return config, []
     inputs = RaisedInputs(analyse(proto))
     words = config.tensor_arrays
     exact = replace(config, tensor_arrays=inputs.inputs_of(words))
-    notes = [wider(word, names) for word, names in inputs.beside(words).items()]
-    if unnamed := inputs.left_at_8(words):
-        notes.append(
-            f"tensor_arrays does not name {listed(unnamed)}, InnerProducts that read a raised tensor: in the SDK they "
-            f"stay at 8 bits, here they are raised too; name them"
-        )
-    return exact, notes
+    return exact, [wider(word, names) for word, names in inputs.beside(words).items()]
 
 
 def wider(word: str, names: Iterable[str]) -> str:

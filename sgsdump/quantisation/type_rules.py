@@ -46,6 +46,8 @@ POOLED = (*POOLS, "GlobalMaxPool", "GlobalAveragePool")
 UPSAMPLERS = ("Resize", "Upsample")
 # An average of so many values, or more, is computed of INT16: fewer bytes' sum has 16 bits.
 MOST_UINT8 = 256
+# What makes two dimensions of maps.
+FLATTENING = ("Flatten", "Reshape", "Squeeze")
 # What is looked up in a table of 16-bit values, and put out as one.
 TABLES = ("Sigmoid", "Softmax", "LogSoftmax")
 
@@ -116,8 +118,8 @@ def _unfit_concats(graph: Graph, ops: Sequence[Operator], read: Container[str]) 
             names.update(op.outputs if op.outputs[0] in read else ())
             continue
         pending.extend(concats[name] for name in op.inputs if name in concats and name not in names)
-        fit = [name for name in op.inputs if _channels(graph, name) % 8 == 0]
-        names.update([*op.outputs, *fit, *(source for name in fit for source in _pixel_before(graph, name))])
+        aligned = [name for name in op.inputs if _channels(graph, name) % 8 == 0]
+        names.update([*op.outputs, *aligned, *(_unflattened(graph, name) for name in aligned)])
     return names
 
 
@@ -203,7 +205,7 @@ def fits_uint8(graph: Graph, op: Operator, aligned: bool = False) -> bool:
     ranks = {len(graph.shapes.get(name, ())) for name in names}
     channels, axis = [_channels(graph, name) for name in names], attribute(op.head, "axis", 0)
     if ranks == {2}:
-        if axis not in (1, -1) or any(_is_flattened_map(graph, name) for name in names):
+        if axis not in (1, -1):
             return True
     elif ranks != {4} or axis in (0, -4):
         return True
@@ -234,20 +236,6 @@ def _of_unfit_groups(graph: Graph, op: Operator) -> bool:
     return not _fit([filters // groups] * groups, [16] * groups, False, _read_by_one_convolution(graph, op))
 
 
-def _is_flattened_map(graph: Graph, name: str) -> bool:
-    """Whether a tensor is a map of several pixels, laid out in a row."""
-    node = graph.producer.get(name)
-    shape = graph.shapes.get(node.input[0], ()) if node is not None and node.op_type in ("Flatten", "Reshape") else ()
-    return len(shape) == 4 and shape[2:] != (1, 1)
-
-
-def _pixel_before(graph: Graph, name: str) -> list[str]:
-    """The map of one pixel that a tensor of two dimensions is: the SDK's converter leaves the Reshape between out."""
-    node = graph.producer.get(name)
-    moved = node is not None and node.op_type in ("Flatten", "Reshape", "Squeeze")
-    return [node.input[0]] if moved and graph.shapes.get(node.input[0], ())[2:] == (1, 1) else []  # type: ignore[union-attr]
-
-
 def _read_by_one_convolution(graph: Graph, op: Operator) -> bool:
     reader = graph.sole_consumer(op.outputs[0])
     return reader is not None and reader.op_type == "Conv"
@@ -259,9 +247,23 @@ def _upsampled(graph: Graph, name: str) -> bool:
 
 
 def _channels(graph: Graph, name: str) -> int:
-    """How many channels a tensor has; 0 where that is not known."""
+    """How many channels a tensor has, or of what is flattened before a Concat how long its last axis is, which for the
+    SDK is that of the map; 0 where that is not known."""
     shape = graph.shapes.get(name, ())
+    maps = graph.shapes.get(_unflattened(graph, name), ())
+    if len(shape) == 2 and len(maps) == 4 and set(maps[2:]) != {1}:
+        return maps[3] or 0
     return shape[1] or 0 if len(shape) > 1 else 0
+
+
+def _unflattened(graph: Graph, name: str) -> str:
+    """What a tensor of two dimensions is flattened from, else itself."""
+    while len(graph.shapes.get(name, ())) == 2 and name in graph.producer:
+        node = graph.producer[name]
+        if node.op_type not in FLATTENING:
+            break
+        name = node.input[0]
+    return name
 
 
 def is_nearest(node: NodeProto) -> bool:

@@ -104,11 +104,11 @@ def _raised_by(subject: Subject, advice: MeasuredAdvice | None) -> dict[str, lis
         return {}
     analysis, raised = advice.measured.analysis, advice.measured.raised
     words = RaisedInputs(analysis).inputs_of(subject.config.tensor_arrays) if subject.config.tensor_arrays else ()
-    users = {analysis.domain[name] for name in words}
+    users = {analysis.switch(name) for name in words}
     everything = (subject.config.conv_format or "") not in ("", "ALL_UINT8")
     by: dict[str, list[str]] = {YOU: [], LEVEL: [], FIXED: []}
     for name in raised:
-        of_user = everything or analysis.domain[name] in users
+        of_user = everything or analysis.switch(name) in users
         by[YOU if of_user else LEVEL if subject.made else FIXED].append(name)
     forced = [name for name in analysis.first_inputs if analysis.domain[name] in analysis.forced_domains]
     return {**by, PLAN: forced}

@@ -71,13 +71,15 @@ class ModelOutput:
 class InputConfig:
     """The whole file. ``conv_format`` is input_format of [CONV_CONFIG], None when absent; ``tensor_arrays`` the names
     of the first inputs of the convolutions to raise to INT16, ``by_level`` those of them that a calibration level
-    raised and no file names."""
+    raised and no file names; ``one_for_all`` the keys of means and std that do not have a value for each of several
+    pictures."""
 
     inputs: tuple[ModelInput, ...]
     outputs: tuple[ModelOutput, ...] = ()
     conv_format: str | None = None
     tensor_arrays: tuple[str, ...] = ()
     by_level: tuple[str, ...] = ()
+    one_for_all: tuple[str, ...] = ()
 
 
 def read(path: Path | str) -> InputConfig:
@@ -94,7 +96,16 @@ def read(path: Path | str) -> InputConfig:
         outputs=_outputs(sections.get("OUTPUT_CONFIG", {}), path),
         conv_format=choice_of(conv_format, conv_format.text.strip(" \t'\""), CONV_FORMATS) if conv_format else None,
         tensor_arrays=tuple(names_of(arrays)) if arrays and arrays.text else (),
+        one_for_all=_one_for_all(sections["INPUT_CONFIG"]),
     )
+
+
+def _one_for_all(section: Section) -> tuple[str, ...]:
+    names = names_of(section["inputs"])
+    training = words_of(section, "training_input_formats", TRAINING_FORMATS, len(names))
+    pictures = sum(trained not in RAWDATA for trained in training)
+    keys = ("mean", "mean_red", "mean_green", "mean_blue", "std_value")
+    return tuple(key for key in keys if pictures > 1 and key in section and len(section[key].items()) == 1)
 
 
 def output_section(outputs: Sequence[ModelOutput]) -> str:

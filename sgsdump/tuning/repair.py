@@ -241,11 +241,11 @@ class Candidates:
 
     def __init__(self, analysis: Analysis, own: Sequence[str]):
         self.convolutions = convolutions(analysis)
-        self._domain, self._own = analysis.domain, own
+        self._analysis, self._own = analysis, own
 
     def domain(self, name: str) -> str:
-        """The domain of a tensor."""
-        return self._domain[name]
+        """What stands for a tensor in a plan."""
+        return self._analysis.switch(name)
 
     def name_of(self, domain: str) -> str:
         """The first name of a domain that input_config.ini can hold; "" without one."""

@@ -103,9 +103,9 @@ def convolutions(analysis: Analysis) -> list[Convolution]:
             node.output[0],
             sdk_name(graph, node),
             node.input[0],
-            analysis.domain[node.input[0]],
+            analysis.switch(node.input[0]),
             op.outputs[0],
-            analysis.domain[node.input[0]] in analysis.picture_domains,
+            node.input[0] in analysis.pictures,
             words[node.input[0]],
         )
         for op in analysis.operators
@@ -156,7 +156,7 @@ def read_signs(
         of_domain.setdefault(analysis.domain[name], limits)
     signs = {}
     for conv in convolutions:
-        own = ranges.get(conv.input) or of_domain.get(conv.domain)
+        own = ranges.get(conv.input) or of_domain.get(analysis.domain[conv.input])
         values = spread.get(conv.input)
         signs[conv.name] = Signs(
             (own.low, own.high) if own else None,

@@ -140,9 +140,8 @@ class SensitivityAnalysis:
         self._inputs = {name for domain in self.trial.domains for name in domain.inputs if name in graph.producer}
         self._float = SegmentRunner(model, keep_sessions=True)
         self._every = frozenset(domain.name for domain in self.trial.domains)
-        roots = self.trial.analysis.domain
-        wide = {roots[name] for name in base if name in roots}
-        self._base = frozenset(domain.name for domain in self.trial.domains if roots[domain.name] in wide)
+        wide = frozenset(base)
+        self._base = frozenset(domain.name for domain in self.trial.domains if wide.intersection(domain.inputs))
         self._parts = [self._part(domains) for domains in self._divided()]
         self.runs = sum(1 + len(part.plans(self._base)) for part in self._parts)
 

@@ -249,3 +249,22 @@ def test_layers_that_it_changes_or_refuses_are_named(tmp_path):
     assert refused.what == "Permute to N, H, W, C that is an output of the network" and refused.stage == "calibrate"
     further = f'type: "Permute" {order} }} layer {{ name: "f" type: "Flatten" bottom: "x" top: "f"'
     assert not facts_of(further).refused
+
+
+def test_one_mean_for_two_pictures_is_refused(tmp_path):
+    """The SDK's converter took two pictures with a mean and a std for each, and ended at one for both (tp_*)."""
+    head = "[INPUT_CONFIG]\ninputs = {};\ntraining_input_formats = {};\ninput_formats = {};\n"
+    means = "mean_red = {0};\nmean_green = {0};\nmean_blue = {0};\nstd_value = {1};\n"
+
+    def refused(names, formats, mean, std):
+        path = tmp_path / "input_config.ini"
+        path.write_text(head.format(names, formats, formats) + means.format(mean, std))
+        config = input_config.read(path)
+        entries = [(entry.name, entry.training_format) for entry in config.inputs]
+        return [row.layers for row in sdk_converter.config_facts(entries, (), config.one_for_all)]
+
+    assert refused("a,b", "RGB,RGB", "127", "128") == [("mean_red", "mean_green", "mean_blue", "std_value")]
+    assert refused("a,b", "RGB,BGR", "127,127", "128") == [("std_value",)]
+    assert refused("a,b", "RGB,RGB", "127,127", "128:128:128,128:128:128") == []
+    assert refused("a,b", "RGB,RAWDATA_S16_NHWC", "127", "128") == []
+    assert refused("a", "RGB", "127", "128") == []

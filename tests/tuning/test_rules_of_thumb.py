@@ -61,7 +61,7 @@ def test_the_convolutions_of_a_model(analysis):
         ("c3", "CONV_2D", "r2", "c3", False),
         ("c4", "CONV_2D", "pool", "c4", False),
     ]
-    assert found[1].domain == found[3].domain
+    assert [conv.domain for conv in found[1:]] == ["r1", "r2", "pool"]  # the SDK raises each by itself
 
 
 def test_rule_1_is_a_range_over_30(analysis):

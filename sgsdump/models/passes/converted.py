@@ -14,14 +14,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import BROUGHT_BACK, Graph, attribute, drop_unused_constants, in_model_order, needs
+from sgsdump.models.graph import (
+    BROUGHT_BACK,
+    FLAT,
+    RESHAPED,
+    Graph,
+    attribute,
+    drop_unused_constants,
+    in_model_order,
+    needs,
+)
+from sgsdump.tensors.stages import KEY
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-# What puts out INT16 whatever reads it.
 SUMMED = "_reduceSum_output"  # the end of the sum of a mean along one axis, as the converter writes it
-WIDE = ("Sigmoid", "Softmax", "ReduceMean", "Concat")
+# What has a type of its own, whatever a fully connected operator reads it as.
+OWN_TYPE = ("Sigmoid", "Softmax", "ReduceMean", "Concat")
 
 
 def as_converted(proto: ModelProto) -> ModelProto:
@@ -57,6 +67,8 @@ class _Writer:
     def __init__(self, graph: Graph, result: ModelProto) -> None:
         self._graph, self._result = graph, result
         self._taken = {*graph.inputs, *graph.producer, *graph.constants}
+        self._reshaped: dict[tuple[str, str], str] = {}
+        self._caffe = any(prop.key == KEY for prop in result.metadata_props)
 
     def written(self, node: NodeProto) -> list[NodeProto]:
         """The nodes in place of one; none where it stays."""
@@ -74,7 +86,8 @@ class _Writer:
 
     def brought_back(self, node: NodeProto, turned: Container[str]) -> list[NodeProto]:
         """What comes before a convolution whose input is in the model's order of axes, and before a fully connected
-        operator whose input is INT16 whatever reads it: a move of its own, which the operator then reads."""
+        operator whose input is INT16 whatever reads it, a Concat, or read by others as well: a move of its own, which
+        the operator then reads. Of a Caffe network each InnerProduct has one of its own."""
         from onnx import helper
 
         if (
@@ -90,10 +103,16 @@ class _Writer:
             move = helper.make_node("Identity", [source], [moved], name=moved)
         else:
             made = self._graph.producer.get(source)
-            wide = source in (*self._graph.inputs, *self._graph.outputs) or (made and made.op_type in WIDE)
-            if not wide or len(self._graph.shapes.get(source, ())) != 2:
+            wide = source in (*self._graph.inputs, *self._graph.outputs) or (made and made.op_type in OWN_TYPE)
+            shared = len(self._graph.consumers.get(source, ())) > 1
+            if not (wide or shared) or len(self._graph.shapes.get(source, ())) != 2:
                 return []
-            moved = self._free(f"{source}_reshape")
+            own = self._caffe and not (made and made.op_type in FLAT)
+            reader = source, node.name if own else ""
+            if reader in self._reshaped:
+                node.input[0] = self._reshaped[reader]
+                return []
+            moved = self._reshaped[reader] = self._free(f"{source}{RESHAPED}")
             move = helper.make_node("Flatten", [source], [moved], name=moved, axis=1)
         node.input[0] = moved
         return [move]

@@ -67,7 +67,7 @@ from sgsdump.quantisation.integer.emitter import (
 )
 from sgsdump.quantisation.quant_plan import as_read
 from sgsdump.quantisation.scales import INT16, SOFTMAX_QUANT, UINT8, int16_quant
-from sgsdump.quantisation.type_rules import POOLED, Operator, is_threshold
+from sgsdump.quantisation.type_rules import POOLED, Operator, is_average, is_threshold
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -229,7 +229,10 @@ class Walk:
         if node.op_type == "Split":
             self._split(node)
             return
-        values = tuple(at_scale(self.emit, self._read(name), quant) for name in names)
+        together = self.plan.assembled.get(name, quant)
+        values = tuple(
+            at_scale(self.emit, at_scale(self.emit, self._read(source), together), quant) for source in names
+        )
         rule = rule_of(node.op_type) if node.op_type in POOLED else None
         if rule is not None:
             outcome = rule.compute(Call(self.emit, self.graph, node, name, values, quant, self._bounds(name, quant)))
@@ -373,6 +376,8 @@ class Walk:
         operands = self._operands(node, rule, constant)
         if rule is None or operands is None:
             return self._in_float(node, quant, name)
+        if is_average(self.graph, node) and quant.dtype == UINT8:
+            operands = tuple(at_scale(self.emit, operand, quant) for operand in operands)
         outcome = rule.compute(
             Call(
                 self.emit,

@@ -65,7 +65,7 @@ MAX_STAGES = 16
 
 @dataclass(frozen=True)
 class Domain:
-    """Convolutions that can only be raised to INT16 together because their inputs share one domain.
+    """Convolutions that can only be raised to INT16 together because they read one tensor.
 
     name          the first of ``inputs``: it represents the domain in a plan and in ``tensor_arrays``.
     inputs        first input tensors of the convolutions.
@@ -172,7 +172,7 @@ class PlanTrial:
 
     def _moved(self) -> set[str]:
         """Tensors that a node only moves from one of their own domain, picture's left out: they have one scale."""
-        graph, domain = self.analysis.graph, self.analysis.domain
+        graph, domain, together = self.analysis.graph, self.analysis.domain, self.analysis.together
         makers = ((name, graph.producer.get(name)) for name in self.analysis.stored)
         return {
             name
@@ -180,7 +180,8 @@ class PlanTrial:
             if node is not None
             and node.op_type in REARRANGING
             and node.input[0] in self.analysis.stored
-            and domain[node.input[0]] == domain[name] not in self._picture_roots
+            and together[node.input[0]] == together[name]
+            and domain[name] not in self._picture_roots
         }
 
     def _weight(self, node: NodeProto, dtype: np.dtype) -> Any:
@@ -195,7 +196,7 @@ class PlanTrial:
     def _grouped(self) -> list[tuple[str, list[str]]]:
         groups: dict[str, list[str]] = {}
         for name in self.analysis.first_inputs:
-            groups.setdefault(self.analysis.domain[name], []).append(name)
+            groups.setdefault(self.analysis.switch(name), []).append(name)
         return list(groups.items())
 
     def _domain(self, names: list[str]) -> Domain:
@@ -309,11 +310,11 @@ def _agreeing(a: Sequence[tuple[int, ...]], b: Sequence[tuple[int, ...]]) -> int
 
 def _cuts(trial: PlanTrial) -> list[int]:
     """Numbers of the nodes where some domain's parameters are read first, at most MAX_STAGES - 1 of them."""
-    domain = trial.analysis.domain
+    together = trial.analysis.together
     owner: dict[str, str] = {}
     for chosen in trial.domains:
-        root = domain[chosen.name]
-        members = [name for name in trial.analysis.stored if domain[name] == root]
+        root = together[chosen.name]
+        members = [name for name in trial.analysis.stored if together[name] == root]
         owner |= {parameter(n, part, trial.mark): chosen.name for n in members for part in (LOW, SCALE, ZERO_POINT)}
         owner |= {parameter(name, WEIGHT, trial.mark): chosen.name for name in chosen.convolutions}
     first: dict[str, int] = {}
