@@ -119,7 +119,7 @@ class Checked:
         """How many tensors that the quantised model keeps as integers hold in the comparison what these mean, of how
         many."""
         feed = self.feeds[0]
-        sample, benchmark = (NetworkRunner(model).dump(feed, self.folder) for model in self.models)
+        benchmark, sample = (NetworkRunner(model).dump(feed, self.folder) for model in self.models)
         comparison = compare(sample, benchmark)
         held = {row.sample_name for row in comparison}
         ran = run_all(self.models[1].proto, feed)

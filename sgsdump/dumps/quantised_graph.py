@@ -233,7 +233,13 @@ def quants_in(document: Any) -> dict[str, Quant]:
         try:
             word, scale, zero_point, axis = entry
             numbers = np.asarray(scale, np.float64)
-            if word not in KNOWN or numbers.ndim > 1 or not 0 < numbers.size <= _LONGEST or type(zero_point) is not int:
+            if (
+                scale is None
+                or word not in KNOWN
+                or numbers.ndim > 1
+                or not 0 < numbers.size <= _LONGEST
+                or type(zero_point) is not int
+            ):
                 continue
             if axis is not None and type(axis) is not int:
                 continue

@@ -115,8 +115,9 @@ class QuantisedModel:
 
     def _makes_codes(self, name: str) -> bool:
         """Whether a tensor that has a scale is integers: all but what a DequantizeLinear makes."""
-        maker = self.graph.producer.get(name)
-        while maker is not None and maker.op_type in MOVES:
+        maker, seen = self.graph.producer.get(name), set[str]()
+        while maker is not None and maker.op_type in MOVES and maker.input[0] not in seen:
+            seen.add(maker.input[0])
             maker = self.graph.producer.get(maker.input[0])
         return maker is not None and not is_dequantise(maker.op_type)
 

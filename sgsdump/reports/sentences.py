@@ -18,6 +18,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference
 from sgsdump.comparison.finding import KINDS, Finding
 from sgsdump.comparison.findings import findings_of
+from sgsdump.comparison.naming.pairs_by_quantisation import HOW as QUANTISED_VALUES
 from sgsdump.comparison.row import EQUAL, LEAST, Row, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
@@ -403,6 +404,9 @@ def next_steps(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> t
         return (Step("Dump what is missing, and compare again: what was compared is within the thresholds."),)
     if not comparison.past(thresholds):
         return (Step("Nothing has to be raised to INT16: every layer is within the thresholds."),)
+    if any(row.paired == QUANTISED_VALUES for row in comparison.rows):
+        measure = "Measure what each quantised tensor and weight does to the outputs, and what is to stay float."
+        return (Step(measure, "sgsdump diagnose -m float.onnx -i inputs --fixed quantised.onnx"),)
     tune = "Let sgsdump find, by simulation, the convolutions that deserve INT16; it writes the [CONV_CONFIG] for them."
     below = ", all below them inherit it" if comparison.completeness.by_flow else " most, in the order of the file"
     return (

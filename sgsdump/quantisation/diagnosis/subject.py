@@ -12,6 +12,7 @@ from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.branches import Choice
+from sgsdump.models.quantised_model import QuantisedModel
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.calibration import Calibration, calibrate
 from sgsdump.quantisation.calibration_log import read_log
@@ -78,6 +79,8 @@ def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject
     """A fixed model that exists already; it remembers its own configuration. Raises ModelError, ConfigError."""
     fixed = open_model(path)
     facts = read_facts(fixed)
+    if facts is None and QuantisedModel(fixed.proto).is_quantised:
+        raise ModelError(f"{path} was quantised by others: only sgsdump diagnose takes such a model as --fixed")
     if facts is None:
         raise ModelError(f"{path} is not a fixed model made by sgsdump calibrate; leave --fixed out to make one")
     if facts.origin is None or not facts.origin.inputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 from sgsdump import Dump, Record, Tensor, compare, open_dump
 from sgsdump.cli import main
 from sgsdump.comparison.naming.pairs_by_quantisation import HOW, twins_of
+from sgsdump.dumps.quantised_graph import quants_in, quants_text
 from sgsdump.models.model import Model
 from sgsdump.models.quantised_model import QuantisedModel, quants_of
 from sgsdump.tensors.types import Quant
@@ -173,3 +175,35 @@ def test_names_alone_where_no_graph_is_known():
         "a": ("a_DequantizeLinear_Output", 0.0),
         "b": ("b_quantized", 0.0),
     }
+
+
+def test_scales_in_a_graph_file_are_untrusted():
+    kept = quants_in({"x": ["uint8", 0.5, 3, None], "y": ["int8", [0.5, 0.25], 0, 1]})
+    assert (kept["x"].scale, kept["x"].zero_point, kept["y"].axis) == (0.5, 3, 1)
+    assert quants_in(json.loads(quants_text(kept))).keys() == kept.keys()
+    odd = [
+        ["uint8", "a", 0, None],
+        ["nothing", 1.0, 0, None],
+        ["uint8", [], 0, None],
+        ["uint8", 1.0, 0.5, None],
+        [1],
+        7,
+    ]
+    odd += [["uint8", [[1.0]], 0, None], ["uint8", 1.0, 0, "last"], ["uint8", None, 0, None], ["uint8", {}, 0, None]]
+    assert not quants_in({str(number): entry for number, entry in enumerate(odd)}) and not quants_in([1])
+
+
+def test_a_cast_to_half_precision_is_seen_through():
+    """As ModelOpt writes it: the input is float16, then quantised."""
+    net = model([conv("c1", "x")], weights("c1", (2, 2, 1, 1)), {"x": (1, 2, 2, 2)}, ["c1"])
+    numbers = {"s": np.float32(0.1), "z": np.int8(0)}
+    nodes = [
+        node("Cast", ["x"], "x16", to=10),
+        node("QuantizeLinear", ["x16", "s", "z"], "q"),
+        node("DequantizeLinear", ["q", "s", "z"], "dq"),
+        conv("c1", "dq"),
+    ]
+    quantised = model(nodes, weights("c1", (2, 2, 1, 1)) | numbers, {"x": (1, 2, 2, 2)}, ["c1"])
+    own, other = graphs(quantised.proto, net.proto)
+    assert own.groups["x"].members == ("x", "q", "dq", "x16") and own.groups["x"].holder == "dq"
+    assert twins_of(own, other).roots["x"] == "x"
