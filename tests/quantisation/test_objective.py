@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from onnx import helper
 from small_nets import model, node
 
-from sgsdump.quantisation.objective import score, total, watched_tensors
+from sgsdump.quantisation.objective import score, total, watched_by_output, watched_tensors
 
 
 @pytest.mark.parametrize("softmax", ["Softmax", "LogSoftmax"])
@@ -28,6 +29,32 @@ def test_what_computes_behind_a_softmax_is_judged_itself(behind):
 def test_places_are_no_objective_and_what_they_are_picked_from_is_judged():
     nodes = [node("Softmax", ["x"], "prob"), node("ArgMax", ["prob"], "out")]
     assert watched_tensors(model([node("Relu", ["d"], "x"), *nodes], {}, {"d": (1, 4)}, ["out"]).proto) == ["x"]
+
+
+def test_a_detectors_boxes_are_judged_though_its_scores_come_out():
+    """TopK puts scores out, which are judged; the boxes that Gather takes by its indices would not be."""
+    nodes = [
+        node("Relu", ["d"], "boxes"),
+        node("Sigmoid", ["d"], "scores"),
+        helper.make_node("TopK", ["scores", "k"], ["top", "places"]),
+        node("Gather", ["boxes", "places"], "picked", axis=1),
+    ]
+    net = model(nodes, {"k": np.array([2])}, {"d": (1, 4)}, ["top", "picked"])
+    assert watched_by_output(net.proto) == {"top": "top", "boxes": "boxes"}
+
+
+def test_what_a_comparison_compares_is_judged_once_and_no_sizes():
+    nodes = [
+        node("Relu", ["d"], "scores"),
+        node("Greater", ["scores", "limit"], "mask"),
+        node("NonZero", ["mask"], "places"),
+        node("Squeeze", ["scores", "zero"], "row"),
+        node("Shape", ["row"], "size"),
+        node("Mod", ["places", "size"], "wrapped"),
+        node("Gather", ["row", "wrapped"], "out"),
+    ]
+    net = model(nodes, {"limit": np.float32([0.5]), "zero": np.array([0])}, {"d": (1, 4)}, ["out"])
+    assert watched_tensors(net.proto) == ["scores"]
 
 
 def test_each_tensor_is_judged_once():
