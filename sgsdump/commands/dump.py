@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING
 from sgsdump.commands.options import Source, add_feeds, add_model, add_provider, part_of, record
 from sgsdump.commands.terminal import print_branches, print_cut
 from sgsdump.files.names import named, output_paths
-from sgsdump.tensors.types import NCHW
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,7 +94,7 @@ class ModelFacts:
     slots: Mapping[str, int] = field(default_factory=dict)
     quants: Mapping[str, Quant] = field(default_factory=dict)
     dynamic: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    layout: str = NCHW
+    layout: str = "NCHW"
 
 
 @dataclass
