@@ -196,8 +196,8 @@ def sums_transposed(
 
 
 def add(a: np.ndarray, sa: Scale, b: np.ndarray, sb: Scale, out: Scale) -> np.ndarray:
-    n = nrm(max(sa.single, sb.single) / out.single)
-    first, second = (up(s.single / out.single * 2.0**n) for s in (sa, sb))
+    n = nrm(single(max(sa.single, sb.single) / out.single))
+    first, second = (up(single(s.single / out.single) * 2.0**n) for s in (sa, sb))
     total = (a.astype(np.int64) - sa.zero) * first + (b.astype(np.int64) - sb.zero) * second
     return clipped(shift_up(total, n) + out.zero, out)
 
@@ -206,20 +206,21 @@ def multiply(a: np.ndarray, sa: Scale, b: np.ndarray, sb: Scale, out: Scale, lar
     """``largest``: of the magnitudes of the output's range."""
     s = sa.single * sb.single
     h = ceil_log2(largest / s) - 14
-    n = nrm(s / out.single)
+    n = nrm(single(s / out.single))
     short = shift_up((a.astype(np.int64) - sa.zero) * (b.astype(np.int64) - sb.zero), h)
-    return clipped(shift_up(short * up(s / out.single * 2.0**n), n - h) + out.zero, out)
+    return clipped(shift_up(short * up(single(s / out.single) * 2.0**n), n - h) + out.zero, out)
 
 
 def requantise(a: np.ndarray, sa: Scale, out: Scale) -> np.ndarray:
-    n = nrm(sa.single / out.single)
-    return clipped(shift_up((a.astype(np.int64) - sa.zero) * up(sa.single / out.single * 2.0**n), n) + out.zero, out)
+    m = single(sa.single / out.single)
+    n = nrm(m)
+    return clipped(shift_up((a.astype(np.int64) - sa.zero) * up(m * 2.0**n), n) + out.zero, out)
 
 
 def relu(a: np.ndarray, sa: Scale, out: Scale, low: float, high: float, slope: np.ndarray | float = 0.0) -> np.ndarray:
     """(P)ReLU behind an inner tensor; ``low``, ``high``: the output's range; ``slope`` broadcasts over ``a``."""
     wide = scale_of(low, high, "int16")
-    m = sa.single / wide.single
+    m = single(sa.single / wide.single)
     n = nrm(m)
     above = shift_up(a * up(m * 2.0**n), n)
     below = np.zeros_like(above)
@@ -275,7 +276,7 @@ def multiply_by(a: np.ndarray, sa: Scale, factors: np.ndarray, out: Scale) -> np
 
 def add_to(a: np.ndarray, sa: Scale, addends: np.ndarray, out: Scale) -> np.ndarray:
     """Float constants; one bit more than the output while they are added."""
-    m = sa.single / out.single
+    m = single(sa.single / out.single)
     n = nrm(m)
     doubled = shift_up((a.astype(np.int64) - sa.zero) * up(m * 2.0**n), n - 1)
     total = doubled + np.vectorize(away)(2 * np.vectorize(single)(addends.astype(np.float64) / out.single))
@@ -316,9 +317,9 @@ def sigmoid(q: np.ndarray, sa: Scale, out: Scale) -> np.ndarray:
     far = _line(lambda x: centred(x) / fine, np.minimum(size, 6 << n), n, 16)
     beyond = np.minimum(away(centred(6.0) / fine) + shift_up(8 * (size - (6 << n)), n), 32767)
     value = np.where(size < 2 << n, near, sign * np.where(size < 6 << n, far, beyond))
-    ratio = fine / out.single
+    ratio = single(fine / out.single)
     k = nrm(ratio)
-    doubled = shift_up(value * up(ratio * 2.0**k), k - 1) + up(1 / out.single)
+    doubled = shift_up(value * up(ratio * 2.0**k), k - 1) + up(single(1 / out.single))
     return clipped(shift_up(doubled, 1), out)
 
 
@@ -328,8 +329,8 @@ def tanh(q: np.ndarray, sa: Scale, out: Scale, low: float, high: float) -> np.nd
     t, n = _fixed_point(q, sa)
     size, sign = np.abs(t), np.sign(t)
     top = float(np.tanh(2.0)) / 32767
-    near = _times(sign * _line(lambda x: float(np.tanh(x)) / top, size, n, 128), top / wide.single)
-    far = _times(sign * _line(lambda x: float(np.tanh(x)) * 32767, size, n, 16), 1 / 32767 / wide.single)
+    near = _times(sign * _line(lambda x: float(np.tanh(x)) / top, size, n, 128), single(top / wide.single))
+    far = _times(sign * _line(lambda x: float(np.tanh(x)) * 32767, size, n, 16), single(1 / 32767 / wide.single))
     inner = clipped(np.where(size < 2 << n, near, far), wide)
     return inner if out.dtype == "int16" else requantise(inner, wide, out)
 

@@ -53,6 +53,7 @@ from sgsdump.quantisation.integer.emitter import (
     half_away,
     half_up,
     log2_ceiling,
+    ratio,
     requantise,
     scaled,
     shift,
@@ -69,7 +70,7 @@ def _add(call: Call, sign: int = 1) -> Unrounded:
     if call.constant is not None:
         return add_to(call.emit, call.operands[0], sign * call.constant, call.output)
     (a, b), output = call.operands, call.output
-    n = shift(max(step(a.quant), step(b.quant)) / step(output))
+    n = shift(ratio(max(step(a.quant), step(b.quant)), output))
     terms = [scaled(call.emit, a, output, n), scaled(call.emit, b, output, n)]
     return Unrounded(call.emit.add("Add" if sign > 0 else "Sub", terms), output.zero_point)
 
@@ -85,11 +86,11 @@ def _multiply(call: Call) -> Unrounded:
     a, b = call.operands
     s = step(a.quant) * step(b.quant)
     h = log2_ceiling(max(abs(call.range.low), abs(call.range.high)) / s) - PRODUCT_BITS
-    n = shift(s / step(output))
+    n = shift(ratio(s, output))
     product = emit.add("Mul", [centred(emit, a), centred(emit, b)])
     shortened = emit.add("Mul", [product, emit.constant(np.float64(2.0**-h))])
     half = emit.add("Add", [shortened, emit.constant(np.float64(0.5))])
-    multiplier = float(half_up(s / step(output) * 2.0**n)) * 2.0 ** (h - n)
+    multiplier = float(half_up(ratio(s, output) * 2.0**n)) * 2.0 ** (h - n)
     floor = emit.add("Floor", [half])
     return Unrounded(emit.add("Mul", [floor, emit.constant(np.float64(multiplier))]), output.zero_point)
 
@@ -146,17 +147,17 @@ RELU, CLIP, LEAKY_RELU, PRELU = Rule(_relu), Rule(_clip), Rule(_leaky_relu), Rul
 def multiply_by(emit: Emitter, value: Integers, factor: np.ndarray, output: Quant) -> Unrounded:
     """value * factor; ``factor``: shaped to broadcast over the value."""
     single = np.float32(value.quant.scale) / np.float32(output.scale)
-    ratio = (single * np.asarray(factor, np.float32)).astype(np.float64)
-    n = shift(float(np.abs(ratio).max()) or 1.0)
-    multiplier = half_away(ratio * 2.0**n) * 2.0**-n
+    times = (single * np.asarray(factor, np.float32)).astype(np.float64)
+    n = shift(float(np.abs(times).max()) or 1.0)
+    multiplier = half_away(times * 2.0**n) * 2.0**-n
     return Unrounded(emit.add("Mul", [centred(emit, value), emit.constant(multiplier)]), output.zero_point)
 
 
 def add_to(emit: Emitter, value: Integers, addend: np.ndarray, output: Quant) -> Unrounded:
     """value + addend; ``addend``: shaped to broadcast over the value."""
-    ratio = step(value.quant) / step(output)
-    n = shift(ratio)
-    multiplier = float(half_up(ratio * 2.0**n)) * 2.0 ** (1 - n)
+    times = ratio(step(value.quant), output)
+    n = shift(times)
+    multiplier = float(half_up(times * 2.0**n)) * 2.0 ** (1 - n)
     doubled = emit.add("Mul", [centred(emit, value), emit.constant(np.float64(multiplier))])
     whole = emit.add("Floor", [emit.add("Add", [doubled, emit.constant(np.float64(0.5))])])
     with np.errstate(over="ignore"):  # the lowest float and infinity, as masks hold: the sum saturates
@@ -175,15 +176,15 @@ def relu(call: Call, slope: np.ndarray | float) -> Unrounded:
 
 
 def _sides(emit: Emitter, value: Integers, output: Quant, slope: np.ndarray | float) -> Unrounded:
-    ratio = step(value.quant) / step(output)
+    times = ratio(step(value.quant), output)
     q, zero = centred(emit, value), emit.constant(np.float64(0))
-    n = shift(ratio)
-    above = float(half_up(ratio * 2.0**n)) * 2.0**-n
+    n = shift(times)
+    above = float(half_up(times * 2.0**n)) * 2.0**-n
     positive = emit.add("Mul", [emit.add("Max", [q, zero]), emit.constant(np.float64(above))])
     largest = float(np.abs(slope).max())
     if not largest:
         return Unrounded(positive)
-    k = shift(ratio * largest)
-    below = half_up(ratio * np.asarray(slope, np.float64) * 2.0**k) * 2.0**-k
+    k = shift(times * largest)
+    below = half_up(times * np.asarray(slope, np.float64) * 2.0**k) * 2.0**-k
     negative = emit.add("Mul", [emit.add("Min", [q, zero]), emit.constant(below)])
     return Unrounded(emit.add("Add", [positive, negative]))

@@ -68,6 +68,7 @@ from sgsdump.quantisation.integer.emitter import (
     half_away,
     half_up,
     limits,
+    ratio,
     reach,
     requantise,
     shift,
@@ -137,9 +138,9 @@ def sigmoid(q: np.ndarray, input_: Quant, output: Quant, bounds: Range) -> np.nd
     """Stored outputs, not clipped, of stored inputs without their zero point; ``bounds``: the output's range."""
     wide = output if output.dtype == INT16 else int16_quant(bounds.low, bounds.high)
     value = _centred_sigmoid(fixed_point(q, input_))
-    ratio = SIGMOID_STEP / step(wide)
-    n = shift(ratio)
-    doubled = half_up(value * half_up(ratio * 2.0**n) / 2.0 ** (n - 1)) + half_up(2 * 0.5 / step(wide))
+    times = ratio(SIGMOID_STEP, wide)
+    n = shift(times)
+    doubled = half_up(value * half_up(times * 2.0**n) / 2.0 ** (n - 1)) + half_up(ratio(1.0, wide))
     return _put_out(half_up(doubled / 2), wide, output)
 
 
@@ -149,23 +150,23 @@ def tanh(q: np.ndarray, input_: Quant, output: Quant, bounds: Range) -> np.ndarr
     t = fixed_point(q, input_)
     size = np.abs(t)
     top = float(np.tanh(TURN)) / S16_MAX
-    near = rescaled(np.sign(t) * line(lambda x: np.tanh(x) / top, size, 1 / 128), top / step(wide))
-    far = rescaled(np.sign(t) * line(lambda x: np.tanh(x) * S16_MAX, size, 1 / 16), 1 / S16_MAX / step(wide))
+    near = rescaled(np.sign(t) * line(lambda x: np.tanh(x) / top, size, 1 / 128), ratio(top, wide))
+    far = rescaled(np.sign(t) * line(lambda x: np.tanh(x) * S16_MAX, size, 1 / 16), ratio(1 / S16_MAX, wide))
     return _put_out(np.where(size < TURN, near, far), wide, output)
 
 
 def exp(q: np.ndarray, input_: Quant, output: Quant, bounds: Range) -> np.ndarray:
     """Stored outputs, not clipped, of stored inputs without their zero point; ``bounds``: the input's range."""
     lowered = int16_quant(0.0, max(bounds.high - bounds.low, EXP_END))
-    ratio = step(input_) / step(lowered)
-    n = shift(ratio)
-    doubled = half_up(q * half_up(ratio * 2.0**n) / 2.0 ** (n - 1))
+    times = ratio(step(input_), lowered)
+    n = shift(times)
+    doubled = half_up(q * half_up(times * 2.0**n) / 2.0 ** (n - 1))
     top = half_away(2 * float(np.float32(bounds.high) / np.float32(step(lowered))))
     below = np.clip(half_up((doubled - top) / 2), -S16_MAX, 0)
     value = exponential(fixed_point(-below, lowered))
     wide = int16_quant(0.0, float(np.exp(bounds.high)))
     same = output.dtype == INT16 and abs(step(output) / step(wide) - 1) < ONE_STEP
-    return value if same else rescaled(value, step(wide) / step(output)) + output.zero_point
+    return value if same else rescaled(value, ratio(step(wide), output)) + output.zero_point
 
 
 def exponential(t: np.ndarray) -> np.ndarray:
@@ -192,10 +193,10 @@ def line(function: Function, x: np.ndarray, width: float) -> np.ndarray:
     return half_up(low + (high - low) * fraction)
 
 
-def rescaled(value: np.ndarray, ratio: float) -> np.ndarray:
-    """half_up(value * half_up(ratio * 2^n) / 2^n), n = shift(ratio)."""
-    n = shift(ratio)
-    return half_up(value * half_up(ratio * 2.0**n) / 2.0**n)
+def rescaled(value: np.ndarray, times: float) -> np.ndarray:
+    """half_up(value * half_up(times * 2^n) / 2^n), n = shift(times)."""
+    n = shift(times)
+    return half_up(value * half_up(times * 2.0**n) / 2.0**n)
 
 
 def _centred_sigmoid(t: np.ndarray) -> np.ndarray:
@@ -216,7 +217,7 @@ def _centred_sigmoid(t: np.ndarray) -> np.ndarray:
 def _put_out(value: np.ndarray, wide: Quant, output: Quant) -> np.ndarray:
     if wide is output:
         return value
-    return rescaled(np.clip(value, -S16_MAX, S16_MAX), step(wide) / step(output)) + output.zero_point
+    return rescaled(np.clip(value, -S16_MAX, S16_MAX), ratio(step(wide), output)) + output.zero_point
 
 
 def look_up(call: Call, function: Function) -> Integers:

@@ -51,6 +51,11 @@ def step(quant: Quant) -> float:
     return float(np.float32(quant.scale))
 
 
+def ratio(scale: float, output: Quant) -> float:
+    """How many steps of an output a scale is, as multipliers are made of it: float32."""
+    return float(np.float32(scale / step(output)))
+
+
 def steps(quant: Quant, channels: int) -> np.ndarray:
     """The scales of weights as float32 values, one per output channel.
 
@@ -349,7 +354,7 @@ class Rule:
 
 def requantise(emit: Emitter, value: Integers, output: Quant) -> Unrounded:
     """The same values with another scale or type."""
-    n = shift(step(value.quant) / step(output))
+    n = shift(ratio(step(value.quant), output))
     return Unrounded(scaled(emit, value, output, n), output.zero_point)
 
 
@@ -362,7 +367,7 @@ def at_scale(emit: Emitter, value: Integers, quant: Quant) -> Integers:
 
 def scaled(emit: Emitter, value: Integers, output: Quant, n: int) -> str:
     """(q - z) * half_up(s / s_o * 2^n) / 2^n as doubles, not rounded."""
-    multiplier = float(half_up(step(value.quant) / step(output) * 2.0**n)) * 2.0**-n
+    multiplier = float(half_up(ratio(step(value.quant), output) * 2.0**n)) * 2.0**-n
     return emit.add("Mul", [centred(emit, value), emit.constant(np.float64(multiplier))])
 
 

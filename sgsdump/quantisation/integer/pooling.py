@@ -26,6 +26,7 @@ from sgsdump.quantisation.integer.emitter import (
     Unrounded,
     at_scale,
     half_up,
+    ratio,
     shift,
     step,
 )
@@ -158,12 +159,12 @@ def _sum_along(call: Call) -> Unrounded | None:
         return None
     s = step(value.quant)
     largest = max(abs(call.range.low), abs(call.range.high)) / s
-    h, n = int(np.floor(np.log2(largest or 1.0))) - SUM_BITS, shift(s / step(output))
+    h, n = int(np.floor(np.log2(largest or 1.0))) - SUM_BITS, shift(ratio(s, output))
     along = emit.constant(np.array(axes, np.int64))
     total = emit.add("ReduceSum", [emit.doubles(value), along], keepdims=attribute(node, "keepdims", 1))
     shortened = emit.add("Mul", [total, emit.constant(np.float64(2.0**-h))])
     whole = emit.add("Floor", [emit.add("Add", [shortened, emit.constant(np.float64(0.5))])])
-    multiplier = float(half_up(s / step(output) * 2.0**n)) * 2.0 ** (h - n)
+    multiplier = float(half_up(ratio(s, output) * 2.0**n)) * 2.0 ** (h - n)
     return Unrounded(emit.add("Mul", [whole, emit.constant(np.float64(multiplier))]), output.zero_point)
 
 
