@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Networks of any kind through every command: a table network x command; nothing ends in a traceback, and nothing is
+refused without a reason.
+
+    python tools/any_network.py                       all networks: an hour or two
+    python tools/any_network.py --short               an audio net, a token net, a net of three inputs
+    python tools/any_network.py --only bert,lstm      some of them
+    python tools/any_network.py --models FOLDER       every .onnx file of a folder instead
+
+Networks: eight written here, nine of the onnx package with drawn weights, and twenty of torch, torchvision and
+transformers with random weights by both of torch's exporters, where these are installed (what cannot be exported is
+named). Each is fed by one data loader of drawn arrays, the same in every command. A cell is ``ok`` and the seconds, or
+the number of a line below the table: why the command refused. A traceback, a status beyond 2, a refusal without a line
+or with several, and a network whose commands take longer than --timeout each are findings; with one the exit status
+is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import onnx
+from architectures import built, drawn, exported, written
+
+ROOT = Path(__file__).resolve().parents[1]
+Build = Callable[[Path], None]
+LOADER = """
+import numpy as np
+import onnx
+from sgsdump.models.model import graph_inputs
+from sgsdump.pipeline.inputs import table_lengths
+
+def load_data():
+    proto = onnx.load({model!r}, load_external_data=False)
+    tables = table_lengths(proto.graph)
+    for seed in range({runs}):
+        draw = np.random.default_rng(seed)
+        feed = {{}}
+        for spec in graph_inputs(proto):
+            shape = [size or 1 for size in spec.shape]
+            if spec.dtype.kind == "f":
+                feed[spec.name] = draw.normal(0, 1, shape).astype(spec.dtype)
+            elif spec.dtype.kind == "b":
+                feed[spec.name] = np.ones(shape, bool)
+            else:
+                high = 2 if "mask" in spec.name else tables.get(spec.name, 2)
+                feed[spec.name] = draw.integers(1 if "mask" in spec.name else 0, high, shape).astype(spec.dtype)
+        yield feed
+"""
+RUNS = 3
+CELL = "cell: "
+DATA = ["--data-loader-script", "feeds.py"]
+FAST = ["--quant-level", "L2"]
+COMMANDS: dict[str, list[str]] = {
+    "dump": ["dump", "-m", "net.onnx", *DATA, "-o", "float.bin"],
+    "pipeline": ["pipeline", "full", "-m", "net.onnx", *DATA, "-o", "pipe"],
+    "calibrate": ["calibrate", "-m", "net.onnx", *DATA, *FAST, "-o", "fixed.onnx"],
+    "simulate": ["simulate", "-m", "net.onnx", "-t", "Float", *DATA],
+    "simulate fixed": ["simulate", "-m", "fixed.onnx", "-t", "Fixed", *DATA],
+    "dump fixed": ["dump", "-m", "fixed.onnx", *DATA, "-o", "fixed.bin"],
+    "compare": ["compare", "fixed_0.bin", "float_0.bin"],
+    "report": ["report", "fixed_0.bin", "float_0.bin", "-o", "page.html"],
+    "histogram": ["histogram", "float_0.bin", "log/tensor_min_max.txt"],
+    "diagnose": ["diagnose", "-m", "net.onnx", *DATA, *FAST],
+    "advise": ["advise", "log/tensor_min_max.txt", "-m", "net.onnx", *DATA, *FAST],
+    "repair": ["repair", "-m", "net.onnx", *DATA, *FAST, "--rounds", "2", "-o", "repaired"],
+    "tune": ["tune", "-m", "net.onnx", *DATA, *FAST, "--rates", "0.8", "--budget", "20s", "-o", "tuned"],
+}
+# Without this command's result that one has nothing to work on.
+NEEDS = {"simulate fixed": "calibrate", "dump fixed": "calibrate", "compare": "dump fixed", "report": "dump fixed",
+         "histogram": "calibrate", "advise": "calibrate"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a command made of a network. ``reason``: of a refusal; ``finding``: what must not be."""
+
+    seconds: float = 0.0
+    reason: str = ""
+    finding: str = ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help="three small networks")
+    parser.add_argument("--only", metavar="NAME,NAME", help="these networks")
+    parser.add_argument("--models", type=Path, metavar="FOLDER", help="the .onnx files of a folder instead")
+    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for a command (default: %(default)g)")
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.inside:
+        return _inside(args.inside)
+    nets = _files(args.models) if args.models else dict(_networks())
+    names = ["audio", "tokens", "three_inputs"] if args.short else args.only.split(",") if args.only else list(nets)
+    table, reasons = {}, dict[str, None]()
+    for name in names:
+        matching = {full: build for full, build in nets.items() if name in (full, full.partition("/")[0])}
+        for full, build in matching.items():
+            table[full] = _row(full, build, args.timeout)
+            reasons |= {cell.reason: None for cell in table[full].values() if cell.reason}
+            print(_line(full, table[full], list(reasons)), flush=True)
+    print("\n" + "  ".join(f"{name}" for name in ["network", *COMMANDS]))
+    for name, row in table.items():
+        print(_line(name, row, list(reasons)))
+    for number, reason in enumerate(reasons, 1):
+        print(f"[{number}] {reason}")
+    findings = [
+        f"{name}: {command}: {cell.finding}"
+        for name, row in table.items()
+        for command, cell in row.items()
+        if cell.finding
+    ]
+    print("\n".join(f"FINDING {finding}" for finding in findings) or "no findings")
+    return 1 if findings else 0
+
+
+def _networks() -> Iterator[tuple[str, Build]]:
+    made: dict[str, Callable[[], onnx.ModelProto]] = {
+        "audio": written.audio,
+        "tokens": written.tokens,
+        "three_inputs": written.three_inputs,
+        "lstm_cell": partial(written.recurrent, "LSTM"),
+        "gru_cell": partial(written.recurrent, "GRU"),
+        "branches": written.branches,
+        "mobilenet": partial(built.mobilenet, 64, 3),
+        "unet": partial(built.unet, 32, 8, 2),
+    }
+    made |= {f"light_{name}": partial(drawn.light, name) for name in LIGHT}
+    for name, build in made.items():
+        yield name, lambda path, build=build: onnx.save(build(), str(path))
+    for name in exported.MODULES:
+        for exporter in exported.EXPORTERS:
+            yield f"{name}/{exporter}", partial(exported.export, name, exporter)
+
+
+LIGHT = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19",
+         "zfnet512")  # fmt: skip
+
+
+def _files(folder: Path) -> dict[str, Build]:
+    def copy(source: Path, path: Path) -> None:
+        onnx.save(onnx.load(source), str(path))
+
+    return {file.stem: partial(copy, file) for file in sorted(folder.glob("*.onnx"))}
+
+
+def _row(name: str, build: Build, timeout: float) -> dict[str, Cell]:
+    """A process of its own for each network, which runs its commands one after another."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            build(Path(folder) / "net.onnx")
+        except Exception as error:  # an exporter may raise anything
+            said = str(error).strip().splitlines() or [""]
+            return {"export": Cell(reason=f"not exported: {type(error).__name__}: {said[0][:150]}")}
+        (Path(folder) / "feeds.py").write_text(LOADER.format(model="net.onnx", runs=RUNS))
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": folder}
+        words = [sys.executable, str(Path(__file__).resolve()), "--inside", folder]
+        row: dict[str, Cell] = {}
+        with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+            timer = threading.Timer(timeout * len(COMMANDS), process.kill)
+            timer.start()
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith(CELL):
+                    command, *cell = json.loads(line.removeprefix(CELL))
+                    row[command] = Cell(*cell)
+            timer.cancel()
+        for command in COMMANDS:  # where a process died, or was ended
+            row.setdefault(command, Cell(finding=f"the process ended with {process.returncode}"))
+        return row
+
+
+def _inside(folder: Path) -> int:
+    """Run every command in ``folder``, and print a line of JSON for each."""
+    os.chdir(folder)
+    row: dict[str, Cell] = {}
+    for command, words in COMMANDS.items():
+        needed = row.get(NEEDS.get(command, ""), Cell())
+        row[command] = needed if needed.reason or needed.finding else _run(words)
+        cell = row[command]
+        print(CELL + json.dumps([command, cell.seconds, cell.reason, cell.finding]), flush=True)
+    return 0
+
+
+def _run(words: Sequence[str]) -> Cell:
+    from sgsdump.cli import main as sgsdump
+
+    begun, out, err = time.monotonic(), io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = sgsdump(list(words))
+    except BaseException as error:  # what a user would see as a traceback
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said = " ".join(str(error).split())[:150]
+        at = f"{Path(where.filename).name}:{where.lineno}"
+        return Cell(time.monotonic() - begun, finding=f"{type(error).__name__} at {at}: {said}")
+    seconds = time.monotonic() - begun
+    errors = [line for line in err.getvalue().splitlines() if line.startswith("sgsdump: error: ")]
+    if status not in (0, 1, 2) or (status == 2 and len(errors) != 1):
+        return Cell(seconds, finding=f"status {status} with {len(errors)} lines")
+    return Cell(seconds, reason=errors[0].removeprefix("sgsdump: error: ") if status == 2 else "")
+
+
+def _line(name: str, row: dict[str, Cell], reasons: list[str]) -> str:
+    def text(cell: Cell) -> str:
+        if cell.finding:
+            return "FINDING"
+        return f"[{reasons.index(cell.reason) + 1}]" if cell.reason else f"ok {cell.seconds:.1f}"
+
+    return f"{name:22}" + "".join(f"{text(cell):>9}" for cell in row.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

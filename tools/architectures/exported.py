@@ -1,0 +1,147 @@
+"""Networks of torch, torchvision and transformers with random weights, exported by torch's two exporters. Needs torch;
+what its own package lacks is left out and named."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+EXPORTERS = ("script", "dynamo")
+Made = tuple[Any, tuple[Any, ...], list[str]]
+"""A module in evaluation, the inputs of one run, the inputs' names."""
+
+
+def _vision(name: str, size: int = 64, **options: Any) -> Callable[[], Made]:
+    def make() -> Made:
+        import torch
+        import torchvision
+
+        family = torchvision.models
+        for part in name.split(".")[:-1]:
+            family = getattr(family, part)
+        build = getattr(family, name.rpartition(".")[2])
+        return build(weights=None, **options).eval(), (torch.rand(1, 3, size, size),), ["pixels"]
+
+    return make
+
+
+def _segmenter() -> Made:
+    import torch
+    import torchvision
+
+    class Masks(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = torchvision.models.segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None)
+
+        def forward(self, pixels: Any) -> Any:
+            return self.net(pixels)["out"]
+
+    return Masks().eval(), (torch.rand(1, 3, 64, 64),), ["pixels"]
+
+
+def _sequence(kind: str) -> Callable[[], Made]:
+    def make() -> Made:
+        import torch
+
+        class Net(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.cell = getattr(torch.nn, kind)(8, 16, batch_first=True, bidirectional=True)
+                self.last = torch.nn.Linear(32, 4)
+
+            def forward(self, sequence: Any) -> Any:
+                return self.last(self.cell(sequence)[0][:, -1])
+
+        return Net().eval(), (torch.rand(1, 12, 8),), ["sequence"]
+
+    return make
+
+
+def _encoder() -> Made:
+    import torch
+
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 2).eval(), (torch.rand(1, 10, 32),), ["sequence"]
+
+
+def _waves() -> Made:
+    import torch
+
+    nn = torch.nn
+    blocks = [nn.Conv1d(1, 16, 9, 4, 4), nn.BatchNorm1d(16), nn.ReLU(), nn.Conv1d(16, 32, 9, 4, 4), nn.BatchNorm1d(32),
+              nn.SiLU(), nn.ConvTranspose1d(32, 8, 4, 2, 1), nn.Tanh()]  # fmt: skip
+    return nn.Sequential(*blocks).eval(), (torch.rand(1, 1, 512) - 0.5,), ["wave"]
+
+
+def _text(config: str, model: str, **sizes: Any) -> Callable[[], Made]:
+    def make() -> Made:
+        import torch
+        import transformers
+
+        class Net(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                settings = getattr(transformers, config)(**sizes)
+                settings._attn_implementation = "eager"
+                settings.use_cache = False
+                self.net = getattr(transformers, model)(settings)
+
+            def forward(self, ids: Any, mask: Any) -> Any:
+                return self.net(input_ids=ids, attention_mask=mask)[0]
+
+        return Net().eval(), (torch.randint(0, 50, (1, 12)), torch.ones(1, 12, dtype=torch.int64)), ["ids", "mask"]
+
+    return make
+
+
+_SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 50,
+}
+MODULES: dict[str, Callable[[], Made]] = {
+    "resnet18": _vision("resnet18"),
+    "mobilenet_v3": _vision("mobilenet_v3_small"),
+    "efficientnet": _vision("efficientnet_b0"),
+    "densenet": _vision("densenet121"),
+    "googlenet": _vision("googlenet", init_weights=False, aux_logits=False),
+    "shufflenet": _vision("shufflenet_v2_x0_5"),
+    "squeezenet": _vision("squeezenet1_1"),
+    "mnasnet": _vision("mnasnet0_5"),
+    "regnet": _vision("regnet_y_400mf"),
+    "convnext": _vision("convnext_tiny"),
+    "vit": _vision("vit_b_16", size=32, image_size=32),
+    "swin": _vision("swin_t"),
+    "segmentation": _segmenter,
+    "lstm": _sequence("LSTM"),
+    "gru": _sequence("GRU"),
+    "encoder": _encoder,
+    "waves": _waves,
+    "bert": _text("BertConfig", "BertModel", **_SMALL),
+    "gpt2": _text("GPT2Config", "GPT2LMHeadModel", n_embd=32, n_layer=2, n_head=4, vocab_size=50, n_positions=32),
+    "llama": _text("LlamaConfig", "LlamaForCausalLM", **_SMALL, num_key_value_heads=2),
+    "t5_encoder": _text(
+        "T5Config", "T5EncoderModel", d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, vocab_size=50
+    ),
+}
+
+
+def export(name: str, exporter: str, path: Path) -> None:
+    """Write ``path``, an ONNX file with the weights inside. Raises what torch raises."""
+    import torch
+
+    torch.manual_seed(0)
+    module, inputs, names = MODULES[name]()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        options: dict[str, Any] = {"input_names": names, "opset_version": 18 if exporter == "dynamo" else 17}
+        if exporter == "dynamo":
+            options |= {"dynamo": True, "external_data": False, "verbose": False}
+        else:
+            options |= {"dynamo": False}
+        torch.onnx.export(module, inputs, str(path), **options)
