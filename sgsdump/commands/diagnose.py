@@ -13,6 +13,7 @@ examples:
   sgsdump diagnose -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net
   sgsdump diagnose -m net.onnx -i pictures/ --fixed net_fixed.onnx --pictures 4
   sgsdump diagnose -m net.onnx -i pictures/ -n preprocess.py --fixed net_int8.onnx
+  sgsdump diagnose -m net.tflite -i pictures/ -n preprocess.py --fixed net_int8.tflite
 
 the folder -o:
   report.html             verdict, next steps, error over depth, every layer with its histograms and calibrated range
@@ -48,6 +49,7 @@ from sgsdump.commands.options import (
     add_quant_level,
     add_scheduler,
     add_strict_sdk,
+    assumed_source,
     feeds_of,
     network_of,
     open_network,
@@ -57,6 +59,7 @@ from sgsdump.commands.options import (
 from sgsdump.commands.terminal import cut_sentence, print_lines, to_paste
 
 if TYPE_CHECKING:
+    from sgsdump.commands.diagnose_native import NativeTask
     from sgsdump.commands.diagnose_quantised import QuantisedTask
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
@@ -117,11 +120,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.diagnose_native import diagnose_native
     from sgsdump.commands.diagnose_quantised import diagnose_quantised, is_quantised_by_others
     from sgsdump.commands.terminal import Terminal
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.errors import ValuesError
     from sgsdump.files.atomic_write import check_not_around, replacing_folder
+    from sgsdump.models.model import runtime_of
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs, over_all
     from sgsdump.quantisation.fixed_model import check_that_it_runs
     from sgsdump.quantisation.pictures import disagreements
@@ -134,6 +139,8 @@ def run(args: argparse.Namespace) -> int:
     limits = options.limits or DOCUMENTED
     progress = Terminal("stderr")
     check_not_around(options.output, [*options.network.files, options.given.fixed, options.given.ranges])
+    if options.given.fixed is not None and runtime_of(options.given.fixed):
+        return diagnose_native(_native_task(options))
     if options.given.fixed is not None and is_quantised_by_others(options.given.fixed):
         return diagnose_quantised(_quantised_task(options, options.given.fixed))
     setting = _setting(options)
@@ -190,6 +197,22 @@ def _quantised_task(options: Options, quantised: Path) -> QuantisedTask:
     specs = tuple(graph_inputs(open_model(network.model, network.weight_file).proto))
     feeds = feeds_of(network.source(config), specs)
     return QuantisedTask(network.model, quantised, feeds, options.output, options.pictures, options.limits or None)
+
+
+def _native_task(options: Options) -> NativeTask:
+    from sgsdump.commands.diagnose_native import NativeTask
+    from sgsdump.errors import ConfigError
+    from sgsdump.models.model import graph_inputs, open_model
+
+    assert options.given.fixed is not None, "asked of a given model"
+    if options.scheduler:
+        raise ConfigError(f"--scheduler: {options.given.fixed} is run here; leave it out")
+    network = options.network
+    model = open_model(network.model, network.weight_file, native=True)
+    quantised = open_model(options.given.fixed, native=True)
+    source, assumed = assumed_source(network, model)
+    feeds = feeds_of(source, graph_inputs(model.proto))
+    return NativeTask(model, quantised, feeds, options.output, options.pictures, options.limits or None, assumed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -169,6 +169,18 @@ def open_network(network: Network, level: str, guesses: bool = False, outside: b
     return OpenNetwork(model, config, ini, network.source(config), assumed, warnings)
 
 
+def assumed_source(network: Network, model: Model) -> tuple[Source, tuple[str, ...]]:
+    """The feeds of a model that the SDK does not convert, and sentences on what was assumed of them.
+
+    Raises what reading or assuming the configuration raises."""
+    from sgsdump.sidecars import input_config
+
+    if network.input_config:
+        return network.source(input_config.read(network.input_config)), ()
+    config, _, assumed = _assumed(network, model, True)
+    return network.source(config), assumed
+
+
 def _turned(model: Model, assumed: InputConfig) -> InputConfig:
     """Of what was assumed the pictures of shape N, H, W, C."""
     from sgsdump.quantisation.pictures import channels_last

@@ -123,6 +123,8 @@ def causes(
     benchmark's ``network`` may know the line of the program."""
     if not any(row.by_flow or row.module or row.io == "in" for row in rows):
         return tuple(arguments)  # nothing is placed
+    if any(row.step for row in rows):
+        return tuple(arguments)  # a quantised side makes every layer differ; where its error rises tells more
     first = first_difference(rows, beyond_rounding=True)
     if first is None or not first.is_placed:
         return tuple(arguments)

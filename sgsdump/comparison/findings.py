@@ -18,6 +18,7 @@ MOST = 3  # causes, and tensors of another name
 _NOT_FINITE = ("sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf", "odd_apart")
 _LIKE = 1e-3  # of COS: two sides of one direction
 _LEFT = 0.5  # of an error, what a scale leaves of it
+_TIMES = 3  # what feeds a layer, its error where it arises suddenly
 _ABOUT = 0.5  # of the steepest rise, what counts as about as steep
 
 
@@ -193,6 +194,10 @@ def _arising(comparison: Comparison, bad: Sequence[Row]) -> list[Row]:
     what, the first in file order whose error rises about as much as any."""
     if not bad:
         return []
+    if comparison.completeness.by_flow and any(row.step for row in bad):
+        sudden = _sudden(comparison, bad)
+        if sudden:
+            return sudden
     most = max((row.rise for row in bad if math.isfinite(row.rise)), default=0.0)
     steep = [row for row in bad if row.rise >= _ABOUT * most and row.rise > 0] or list(bad[:1])
     if not comparison.completeness.by_flow:
@@ -201,6 +206,15 @@ def _arising(comparison: Comparison, bad: Sequence[Row]) -> list[Row]:
     sources = {row.name: row.sources for row in comparison.alike}
     first = [row for row in steep if not _is_fed_by(row, names, sources)]
     return sorted(first, key=lambda row: -row.rise) or steep[:1]
+
+
+def _sudden(comparison: Comparison, bad: Sequence[Row]) -> list[Row]:
+    """Of a quantised side, whose every layer differs somewhat: the bad rows that no bad one feeds, whose error is
+    several times what feeds them. What follows may enlarge an error by far more, as a Softmax does."""
+    names = {row.name for row in bad}
+    sources = {row.name: row.sources for row in comparison.alike}
+    first = [row for row in bad if row.error - row.rise <= row.error / _TIMES and not _is_fed_by(row, names, sources)]
+    return sorted(first, key=lambda row: -row.rise)
 
 
 def _is_fed_by(row: Row, names: Set[str], sources: Mapping[str, Sequence[str]]) -> bool:

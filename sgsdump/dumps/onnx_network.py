@@ -10,6 +10,8 @@ from sgsdump.dumps.dump import Operator, Record, Value
 from sgsdump.dumps.quantised_graph import Node, QuantisedGraph
 from sgsdump.tensors.types import Quant
 
+FUSED = "fused_activation"
+"""Attribute of a node: the activation that its operator has inside."""
 SCOPES = "pkg.torch.onnx.name_scopes"
 _QUOTED = re.compile(r"'([^']*)'")
 _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,6 +16,7 @@ from sgsdump.files.bounded_read import open_file, reading
 
 TOPOLOGY = "model/*/*.json"
 _HOOKED = "msit_dump_*/control.json"
+_MODELS = (".tflite", ".onnx", ".xml", ".prototxt", ".caffemodel")
 
 
 def located(path: Path, choice: Choice) -> tuple[Any, Path]:
@@ -86,6 +88,12 @@ def format_of(path: Path) -> Any:
     if path.is_dir():
         marks = [format.looks_for for format in FORMATS.values() if format.looks_for]
         raise FormatError(f"{path} is a folder, not a dump (looked for: {', '.join(marks)})")
+    if path.suffix.lower() in _MODELS or head[4:8] == b"TFL3":
+        typed, made = shlex.quote(str(path)), shlex.quote(str(Path(path.name).with_suffix(".bin")))
+        raise FormatError(
+            f"{path} is a model, not a dump; dump it first: sgsdump dump -m {typed} -i INPUT -o {made} (see sgsdump "
+            f"dump --help)"
+        )
     raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)})")
 
 

@@ -73,6 +73,7 @@ class Native:
     quants   how its quantised tensors are dequantised, by name, constants among them.
     keys     how the runtime finds a tensor, by name.
     unseen   by name what no run gives, and why.
+    constants  by name where a constant's values begin in the file, and how many bytes they take, as far as it says so.
     """
 
     runtime: str
@@ -81,6 +82,7 @@ class Native:
     quants: Mapping[str, Quant]
     keys: Mapping[str, tuple[str | int, ...]]
     unseen: Mapping[str, str] = field(default_factory=dict)
+    constants: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,14 +9,20 @@ numbers: the public schema, tensorflow/lite/schema/schema.fbs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from sgsdump.dumps.onnx_network import FUSED
 from sgsdump.errors import FormatError, ModelError
+from sgsdump.files.bounded_read import open_file, reading
 from sgsdump.files.flatbuffer import Buffer, Table, root
 from sgsdump.files.mapped import map_file
+from sgsdump.models.graph import dtype_of
 from sgsdump.models.model import CODES, Model, ModelReader, Native
 from sgsdump.tensors.dtypes import dtype_named
 from sgsdump.tensors.types import NHWC, Quant
@@ -61,22 +67,37 @@ _OPERATORS = """
 """.split()
 
 
+_ACTIVATIONS = ("", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
+# Where an operator's options say which of them it has inside.
+_ACTIVATION_FIELDS = {
+    **dict.fromkeys(("FULLY_CONNECTED", "ADD", "SUB", "MUL", "DIV", "L2_NORMALIZATION"), 0),
+    **dict.fromkeys(("CONCATENATION", "SVDF"), 1),
+    **dict.fromkeys(("CONV_2D", "TRANSPOSE_CONV"), 3),
+    **dict.fromkeys(("DEPTHWISE_CONV_2D", "CONV_3D"), 4),
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"), 5),
+}
+
+
 @dataclass(frozen=True)
 class _Tensor:
-    """A tensor of the file: ``shape`` with None for a size that is not fixed; ``held``: its values are in the file."""
+    """A tensor of the file: ``shape`` with None for a size that is not fixed; ``extent``: where its values are in the
+    file, and how many bytes they take."""
 
     name: str
     kind: str
     shape: tuple[int | None, ...]
     quant: Quant | None
-    held: bool
+    extent: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class _Operator:
+    """``activation``: what it computes of its result at last, "" for nothing."""
+
     kind: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    activation: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,9 +135,9 @@ def _net_of(data: Buffer) -> _Net:
     graphs = list(model.tables(2))
     if not graphs:
         raise FormatError("holds no graph")
-    held = [_holds(buffer) for buffer in model.tables(4)]
+    extents = [_extent(buffer) for buffer in model.tables(4)]
     main = graphs[0]
-    tensors = tuple(_tensor(table, held) for table in main.tables(0))
+    tensors = tuple(_tensor(table, extents) for table in main.tables(0))
     operators = tuple(_operators(main, kinds, len(tensors)))
     inputs, outputs = (_indices(main, field, len(tensors)) for field in (1, 2))
     if not operators or not outputs:
@@ -132,11 +153,13 @@ def _kind(code: Table) -> str:
     return _OPERATORS[number] if 0 <= number < len(_OPERATORS) else f"BUILTIN_{number}"
 
 
-def _holds(buffer: Table) -> bool:
-    return bool(buffer.extent(0, 1)[1] or buffer.number(2, "Q"))
+def _extent(buffer: Table) -> tuple[int, int]:
+    """Files of over 2 GiB have their values after the tables, and say where."""
+    inside = buffer.extent(0, 1)
+    return inside if inside[1] else (buffer.number(1, "Q"), buffer.number(2, "Q"))
 
 
-def _tensor(table: Table, held: list[bool]) -> _Tensor:
+def _tensor(table: Table, extents: list[tuple[int, int]]) -> _Tensor:
     kind, buffer = table.number(1, "b"), table.number(2, "I")
     if not 0 <= kind < len(_TYPES):
         raise FormatError(f"has a tensor of the unknown type {kind}")
@@ -145,9 +168,9 @@ def _tensor(table: Table, held: list[bool]) -> _Tensor:
     if len(sizes) > _MOST_AXES:
         raise FormatError(f"has a tensor of {len(sizes)} axes")
     shape = tuple(int(size) if size >= 0 else None for size in sizes)
-    if buffer >= len(held):
-        raise FormatError(f"has a tensor in buffer {buffer} of {len(held)}")
-    return _Tensor(table.text(3), _TYPES[kind], shape, _quant(table.table(4), _TYPES[kind]), held[buffer])
+    if buffer >= len(extents):
+        raise FormatError(f"has a tensor in buffer {buffer} of {len(extents)}")
+    return _Tensor(table.text(3), _TYPES[kind], shape, _quant(table.table(4), _TYPES[kind]), extents[buffer])
 
 
 def _quant(table: Table | None, kind: str) -> Quant | None:
@@ -168,7 +191,13 @@ def _operators(graph: Table, kinds: list[str], tensors: int) -> Iterator[_Operat
         code = table.number(0, "I")
         if code >= len(kinds):
             raise FormatError(f"has an operator of kind {code} of {len(kinds)}")
-        yield _Operator(kinds[code], _indices(table, 1, tensors, absent=True), _indices(table, 2, tensors))
+        inputs, outputs = _indices(table, 1, tensors, absent=True), _indices(table, 2, tensors)
+        yield _Operator(kinds[code], inputs, outputs, _activation(kinds[code], table.table(4)))
+
+
+def _activation(kind: str, options: Table | None) -> str:
+    number = options.number(_ACTIVATION_FIELDS[kind], "b") if options and kind in _ACTIVATION_FIELDS else 0
+    return _ACTIVATIONS[number] if 0 <= number < len(_ACTIVATIONS) else ""
 
 
 def _indices(table: Table, field: int, tensors: int, absent: bool = False) -> tuple[int, ...]:
@@ -189,14 +218,14 @@ def _with_own_names(net: _Net) -> _Net:
         while name in taken:
             name = f"{name}#{index}"
         taken.add(name)
-        tensors.append(_Tensor(name, tensor.kind, tensor.shape, tensor.quant, tensor.held))
+        tensors.append(_Tensor(name, tensor.kind, tensor.shape, tensor.quant, tensor.extent))
     return _Net(tuple(tensors), net.operators, net.inputs, net.outputs, net.bodies)
 
 
 def _model(path: Path, net: _Net) -> Model:
     import onnx
 
-    constant = {index for index, tensor in enumerate(net.tensors) if tensor.held}
+    constant = {index for index, tensor in enumerate(net.tensors) if tensor.extent[1]}
     proto = onnx.ModelProto(ir_version=8, producer_name="TFLite")
     proto.opset_import.add(domain="", version=17)
     proto.opset_import.add(domain=DOMAIN, version=1)
@@ -207,13 +236,15 @@ def _model(path: Path, net: _Net) -> Model:
         if reads and constant.issuperset(reads):
             constant.update(operator.outputs)
             continue
-        graph.node.add(
+        node = graph.node.add(
             op_type=operator.kind,
             domain=DOMAIN,
             name=f"{operator.kind}_{number}",
             input=[net.tensors[index].name if index >= 0 else "" for index in operator.inputs],
             output=[net.tensors[index].name for index in operator.outputs],
         )
+        if operator.activation:
+            node.attribute.append(onnx.helper.make_attribute(FUSED, operator.activation))
     if not graph.node:
         raise FormatError("computes nothing from its inputs")
     made = {name for node in graph.node for name in node.output}
@@ -234,7 +265,28 @@ def _model(path: Path, net: _Net) -> Model:
     makers = {index: number for number, operator in enumerate(net.operators) for index in operator.outputs}
     keys = {tensor.name: (index, makers.get(index, -1)) for index, tensor in enumerate(net.tensors)}
     inside = dict.fromkeys(net.bodies, "is the body of an IF or WHILE, whose tensors LiteRT does not give")
-    return Model(proto, path, native=Native("tflite", "TFLite", NHWC, quants, keys, inside))
+    extents = {tensor.name: tensor.extent for tensor in net.tensors if tensor.extent[1]}
+    return Model(proto, path, native=Native("tflite", "TFLite", NHWC, quants, keys, inside, extents))
+
+
+def constant(model: Model, name: str) -> np.ndarray | None:
+    """The stored values of a constant of the file; None for a tensor that is none, or of a type that numpy lacks.
+    Raises ModelError where the file has become another one."""
+    assert model.native is not None
+    start, size = model.native.constants.get(name, (0, 0))
+    tensor = next((each for each in model.proto.graph.initializer if each.name == name), None)
+    dtype = None if tensor is None else dtype_of(tensor.data_type)
+    if not size or tensor is None or dtype is None or dtype.isbuiltin != 1:
+        return None
+    shape = tuple(tensor.dims)
+    if size != math.prod(shape) * dtype.itemsize:
+        return None
+    with reading(model.path, ModelError), open_file(model.path) as file:
+        file.seek(start)
+        data = file.read(size)
+    if len(data) < size:
+        raise ModelError(f"{model.path} was cut off while it was read")
+    return np.frombuffer(data, dtype).reshape(shape)
 
 
 def operator_of(model: Model, name: str) -> int:

@@ -22,7 +22,7 @@ from sgsdump.comparison.naming.pairs_by_quantisation import HOW as QUANTISED_VAL
 from sgsdump.comparison.row import EQUAL, LEAST, Row, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
-from sgsdump.reports.text import counted, number, shortened, shown
+from sgsdump.reports.text import counted, number, shortened, shown, unfused
 
 MOST_JUMPS = 3
 MOST_ARGUMENTS = 5
@@ -491,7 +491,7 @@ def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, .
 
 def label(row: Row) -> str:
     """``3.conv1 (CONV_2D)``: the layer's place in the network, its name and its operator."""
-    return f"{row.op_index}.{row.name}" + (f" ({row.op_type})" if row.op_type not in ("", row.name) else "")
+    return f"{row.op_index}.{unfused(row.name)}" + (f" ({row.op_type})" if row.op_type not in ("", row.name) else "")
 
 
 def argument_lines(comparison: Comparison) -> Iterator[str]:
@@ -558,8 +558,8 @@ def _rise(row: Row, comparison: Comparison) -> str:
 def _first_difference(rows: Sequence[Row]) -> Iterator[str]:
     """The first operator that differs, and where that is rounding alone the first that differs by more."""
     first = first_difference(rows)
-    if first is None or not first.is_placed:
-        return
+    if first is None or not first.is_placed or any(row.step for row in rows):
+        return  # of a quantised side the first layer differs always
     by = f" by rounding ({first.output.benchmark_dtype})" if is_rounding(first.output) else ""
     yield f"First operator that differs{by}: {first.output.op_index}.{first.where}: {first}."
     if by:

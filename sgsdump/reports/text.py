@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 # Besides what is invisible (control, format, surrogate, private, line and paragraph separators) nothing is changed.
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_LONG = 48  # of joined names
 _WIDE = ("W", "F")
 _ON_TOP = ("Mn", "Me")
 _JAMO = range(0x1160, 0x1200)  # vowels and finals, drawn into the syllable before them
@@ -45,8 +46,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def unfused(name: str) -> str:
+    """The first of the names that TFLite's converter joins by ``;`` where it makes one operator of several: that of the
+    last of them, whose output the tensor is. Other names, and short ones, as they are."""
+    first, *others = name.split(";")
+    return f"{first};…" if first and others and all(others) and len(name) > _LONG else name
+
+
 def shortened(name: str, longest: int) -> str:
     """A name of at most ``longest`` characters: without its middle, as the end tells most names apart."""
+    name = unfused(name)
     if len(name) <= longest:
         return name
     head = longest // 3

@@ -15,12 +15,13 @@ from functools import cached_property
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Operator, Record
+from sgsdump.dumps.onnx_network import FUSED
 from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.files.mapped import in_memory
 
 _SAME = {
     "conv": "convolution convolution_overrideable mkldnn_convolution slow_conv2d",
-    "matmul": "addmm addmv baddbmm bmm mm gemm linear fc innerproduct batchmatmul matmulv",
+    "matmul": "addmm addmv baddbmm bmm mm gemm linear fc fully_connected innerproduct batchmatmul matmulv",
     "batch_norm": "native_batch_norm native_batch_norm_legit native_batch_norm_legit_no_training batchnorm"
     " batchnormalization cudnn_batch_norm",
     "layer_norm": "native_layer_norm layernorm layernormalization",
@@ -69,6 +70,11 @@ class Node:
     values: Mapping[tuple[str, int], Hashable]
     weights: Mapping[tuple[str, int], str]
     arguments: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def activation(self) -> str:
+        """The kind of the activation that the operator has inside, at its end; "" for none."""
+        return kind_of(str(self.arguments.get(FUSED, "")).strip('"'))
 
 
 class Nodes(Sequence[Node]):

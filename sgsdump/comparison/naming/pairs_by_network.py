@@ -372,11 +372,13 @@ def pairs_by_place(
 
 def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterable[Node]) -> Node:
     """The operator whose output the other side has for this one's, where it folded what follows into it: a convolution
-    with the normalisation after it, a product with its bias. Where one library ran both and calls them alike, only a
-    normalisation is that."""
+    with the normalisation after it, a product with its bias, either with its activation. Where one library ran both and
+    calls them alike, only a normalisation is that."""
     alike = plain(node.word) == plain(partner.word) and len(node.inputs) == len(partner.inputs)
     folded = _NORMALISATIONS if nodes.format == others.format and alike else _FOLDED
     taken = set(paired)
+    if partner.activation and not node.activation:
+        folded = (*folded, partner.activation)
     while True:
         readers = nodes.readers.get(node.place, [])
         if len(readers) != 1 or readers[0] in taken or readers[0].kind not in folded:

@@ -10,7 +10,7 @@ from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Dump
 from sgsdump.files.names import normalised
 from sgsdump.reports.sentences import remark
-from sgsdump.reports.text import shown
+from sgsdump.reports.text import shown, unfused
 
 JUMP = 1.0
 MARK = "     **** OVER threshold!!!! ****"
@@ -32,7 +32,7 @@ def table(comparison: Comparison, thresholds: Thresholds) -> str:
     lines = []
     for row, values in zip(comparison.rows, further):
         columns = (f"{name}:{values[name]}" if name in values else "" for name in names)
-        name = shown(_layer_name(row, (row.stage or row.name).replace("/", "_")))
+        name = shown(_layer_name(row, unfused(row.stage or row.name).replace("/", "_")))
         lines.append((name, f"OP_TYPE:{shown(row.op_type)}", *_figures(row), *columns, shown(remark(row))))
     widths = [max([least, *(len(line[i]) + 1 for line in lines)]) for i, least in enumerate(_WIDTHS)]
     last = len(lines[0]) - 1 if lines else 0

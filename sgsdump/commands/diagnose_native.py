@@ -1,0 +1,130 @@
+"""``diagnose --fixed`` of a model that only its own framework runs (TFLite, OpenVINO). Apart: it runs as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.terminal import print_lines
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.models.model import Model
+    from sgsdump.quantisation.diagnosis.native import ComparedModels
+    from sgsdump.reports.sentences import Step
+
+_DEBUGGER = """options = tf.lite.experimental.QuantizationDebugOptions(denylisted_nodes={})
+debugger = tf.lite.experimental.QuantizationDebugger(
+    converter=converter, debug_dataset=representative_dataset, debug_options=options)
+open('net_int8.tflite', 'wb').write(debugger.get_nondebug_quantized_model())"""
+
+
+@dataclass(frozen=True, eq=False)
+class NativeTask:
+    """What to diagnose: the models, the float one's inputs, the folder to write and how many inputs are compared on.
+
+    limits  None where the user gave none.
+    """
+
+    model: Model
+    quantised: Model
+    feeds: Sequence[tuple[str, Mapping[str, np.ndarray]]]
+    output: Path
+    most: int
+    limits: Thresholds | None
+    assumptions: tuple[str, ...] = ()
+
+
+def diagnose_native(task: NativeTask) -> int:
+    """Write the folder, print the verdict; the exit status."""
+    from sgsdump.commands.terminal import Terminal
+    from sgsdump.comparison.thresholds import DOCUMENTED
+    from sgsdump.errors import ValuesError
+    from sgsdump.files.atomic_write import replace_text, replacing_folder
+    from sgsdump.models.feeds.image_list import evenly
+    from sgsdump.quantisation.diagnosis.native import compared_models
+    from sgsdump.reports.comparison import REPORTS
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.report import Context, report_of
+
+    limits = task.limits or DOCUMENTED
+    chosen = evenly(list(range(len(task.feeds))), task.most)
+    print_lines([f"assumed: {sentence}" for sentence in task.assumptions], flush=True)
+    asides: list[Path] = []
+    with replacing_folder(task.output, asides.append) as folder:
+        feeds = [task.feeds[index] for index in chosen]
+        found = compared_models((task.model, task.quantised), feeds, folder, Terminal("stderr"))
+        comparison = found.compared.comparison
+        if not comparison.rows:
+            raise ValuesError(f"no layer of {task.model.path} could be compared; was {task.quantised.path} made of it?")
+        facts = [("float model", str(task.model.path)), ("quantised model", str(task.quantised.path))]
+        facts.append(("compared on", f"{len(feeds)} of {len(task.feeds)} inputs"))
+        context = Context(
+            f"{task.quantised.path.name} quantised",
+            facts=facts,
+            assumptions=[*task.assumptions],
+            sample=found.compared.sample,
+            benchmark=found.compared.benchmark,
+        )
+        report = report_of(comparison, limits, context, _steps(task.quantised, found, limits))
+        report = replace(report, verdict=(*report.verdict, *_not_measured(task.quantised, found)))
+        replace_text(folder / "report.html", render(report))
+        replace_text(folder / "layers.csv", REPORTS["csv"](comparison, limits))
+        replace_text(folder / "layers.json", REPORTS["json"](comparison, limits))
+    print_lines(report.verdict)
+    for step in report.next_steps:
+        print_lines([step.text, *step.copy.splitlines()])
+    for aside in asides:
+        print(f"moved the older {task.output} aside to {aside}")
+    print(f"Report: {task.output / 'report.html'}")
+    return 1 if task.limits and not comparison.passes(limits) else 0
+
+
+def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[Step]:
+    """What to do, ready to paste."""
+    from sgsdump.comparison.findings import findings_of
+    from sgsdump.reports.sentences import Step
+
+    assert quantised.native is not None
+    comparison = found.compared.comparison
+    if found.weights:
+        return [Step("Convert the model anew: its weights are not those of the float model.")]
+    if comparison.passes(limits):
+        return [Step("Nothing has to stay float: every layer is within the thresholds.")]
+    layers = [finding.layer for finding in findings_of(comparison, limits) if finding.kind == "cause"]
+    own = [name for name in (comparison[layer].sample_name for layer in layers) if name]
+    steps = [
+        Step(
+            "Look at the ranges: calibrate on more inputs, and on such as are used here. Weights quantised per "
+            "channel, or 16 bits for activations, cost little more."
+        )
+    ]
+    if own and quantised.native.runtime == "tflite":
+        steps.append(Step("Leave what the error arises in float, and see what that gives back.", _DEBUGGER.format(own)))
+    if own and quantised.native.runtime == "openvino":
+        makers = {name: node.name for node in quantised.proto.graph.node for name in node.output}
+        scope = f"nncf.quantize(model, dataset, ignored_scope=nncf.IgnoredScope(names={[makers[n] for n in own]}))"
+        steps.append(Step("Leave what the error arises in float, and see what that gives back.", scope))
+    return steps
+
+
+def _not_measured(quantised: Model, found: ComparedModels) -> list[str]:
+    """What of the diagnosis of a fixed model there is not, and why."""
+    assert quantised.native is not None
+    kind = quantised.native.kind
+    lines = [
+        f"By figures and values alone: {kind} runs its model as a whole, so what quantising one tensor alone does to "
+        f"the outputs is not measured."
+    ]
+    if found.weights:
+        wrong = ", ".join(f"{name} ({share:.1%} of it)" for name, share in [*found.weights.items()][:3])
+        lines.append(f"Weights whose codes are not what the float ones round to: {wrong}.")
+    elif found.unknown:
+        lines.append(f"Weights are not judged: {found.unknown}.")
+    else:
+        lines.append("Every weight is what the float one rounds to.")
+    return lines

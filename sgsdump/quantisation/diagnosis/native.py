@@ -1,0 +1,210 @@
+"""A quantised model that only its own framework runs, beside its float model. Apart: it is compared, not measured.
+
+Both run on the same inputs and are compared layer by layer, and the weights that a TFLite file holds with the float ones.
+
+Nothing can be changed inside such a model, so what quantising one tensor alone does to the outputs is not measured.
+Weights tell by themselves: a code is wrong where it is not the nearest to the float weight, or the next to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from sgsdump.comparison.compare import compare
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.merge import merge_each
+from sgsdump.comparison.naming.pairs_by_quantisation import ACTIVATIONS
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.onnx_network import FUSED, of_nodes
+from sgsdump.dumps.quantised_graph import Node
+from sgsdump.dumps.spooled import spooled
+from sgsdump.errors import InputError
+from sgsdump.executors.table import open_runner
+from sgsdump.models.graph import Graph, values_of
+from sgsdump.models.input_spec import fit
+from sgsdump.models.model import Model, graph_inputs
+from sgsdump.models.quantised_model import nodes_of, quants_of
+from sgsdump.models.tflite import constant
+from sgsdump.progress import SILENT, Progress, each
+from sgsdump.quantisation.diagnosis.compared_pictures import Compared
+from sgsdump.tensors.tensor import Tensor, checked_scale, real_values, scale_fits
+from sgsdump.tensors.types import Quant, TensorInfo
+
+LabelledFeed = tuple[str, Mapping[str, np.ndarray]]
+SLACK = 1.02  # steps that a right code may be off: rounding the other way, and float32
+_ORDERS: Mapping[int, tuple[tuple[int, ...], ...]] = {
+    4: ((0, 1, 2, 3), (0, 2, 3, 1), (1, 2, 3, 0)),
+    2: ((0, 1), (1, 0)),
+}
+MANY = 0.5  # of the weights; beyond it the float model is not the one that was quantised, or its weights were folded
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedModels:
+    """compared  over all inputs, with dumps of one of them for facts.
+    weights   by name of the quantised model, the share of its codes that are wrong; ``unknown``: why weights are not
+              judged, "" where they are.
+    """
+
+    compared: Compared
+    weights: Mapping[str, float]
+    unknown: str = ""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.compared.comparison.completeness.outputs
+
+
+def compared_models(
+    models: tuple[Model, Model], feeds: Sequence[LabelledFeed], folder: Path, progress: Progress = SILENT
+) -> ComparedModels:
+    """``models``: the float one, whose inputs the feeds are of, and the quantised one; ``folder`` takes the values of
+    one input at a time. Raises InputError for models of other inputs, and what running the models raises."""
+    inputs = _Inputs(*models)
+    runners = [_Dumped(model) for model in models]
+    dumps: list[Dump] = []
+
+    def each_compared() -> Iterator[tuple[str, Comparison]]:
+        for label, feed in each(progress, feeds, "compare", "input", len(feeds)):
+            benchmark, sample = runners[0].dump(feed, folder), runners[1].dump(inputs.of_quantised(feed), folder)
+            dumps[:] = [sample, benchmark]
+            with sample, benchmark:
+                yield label, compare(sample, benchmark, details=True)
+
+    comparison = merge_each(each_compared())
+    weights = {found.name: found for found in _weights(models, comparison)}
+    wrong = {name: found.wrong for name, found in weights.items() if found.wrong}
+    unknown = "" if weights else "no weight of the one model is found in the other"
+    if len(wrong) > MANY * len(weights):
+        wrong, unknown = {}, "most of them are not what this float model's round to; was it made of these weights?"
+    findings = [_finding(found, comparison) for found in weights.values() if found.name in wrong]
+    comparison = replace(comparison, causes=(*findings, *comparison.causes))
+    return ComparedModels(Compared(comparison, *dumps), wrong, unknown)
+
+
+class _Inputs:
+    """The float model's inputs as the quantised model takes them: of the same name, else in the same place."""
+
+    def __init__(self, float_model: Model, quantised: Model):
+        self._layout = float_model.layout
+        own, others = graph_inputs(float_model.proto), {spec.name: spec for spec in graph_inputs(quantised.proto)}
+        if len(own) != len(others):
+            raise InputError(
+                f"{quantised.path} has {len(others)} inputs, {float_model.path} {len(own)}; was it made of this net?"
+            )
+        named = [spec.name for spec in own] if others.keys() == {spec.name for spec in own} else [*others]
+        self._specs = {spec.name: others[name] for spec, name in zip(own, named)}
+
+    def of_quantised(self, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {self._specs[n].name: fit(a, self._specs[n], self._layout, f"input {n!r}") for n, a in feed.items()}
+
+
+class _Dumped:
+    """A model whose runs are dumps with its network."""
+
+    def __init__(self, model: Model):
+        self._runner = open_runner(model, keep_sessions=True)
+        self._layout, self._quants = model.layout, quants_of(model)
+        self._nodes = [*_nodes(model)]
+        self._slots = {name: slot for node in model.proto.graph.node for slot, name in enumerate(node.output)}
+
+    def dump(self, feed: Mapping[str, np.ndarray], folder: Path) -> Dump:
+        """Every tensor, the values in a file in ``folder``."""
+        dump = spooled(self._records(feed), folder)
+        network = cache(partial(of_nodes, dump.records, self._nodes, self._quants))
+        return Dump(dump.records, network=network)
+
+    def _records(self, feed: Mapping[str, np.ndarray]) -> Iterator[Record]:
+        for index, layer in enumerate(self._runner.run(feed)):
+            layout = self._layout if layer.array.ndim == 4 else None
+            quant = self._quants.get(layer.name)
+            tensor = Tensor.of(layer.name, layer.array, layout=layout, quant=quant, op_type=layer.op_type)
+            yield Record("out", self._slots[layer.name], index, layer.node or layer.op_type, tensor)
+
+
+def _nodes(model: Model) -> Iterator[Node]:
+    """The nodes as a dump's network takes them, with the activations that their operators have inside."""
+    for known, node in zip(nodes_of(model.proto), model.proto.graph.node):
+        fused = {each.name: each.s.decode() for each in node.attribute if each.name == FUSED}
+        yield (*known[:5], fused)
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """A weight of the quantised model that the operator of ``layer`` reads: the share of its codes that are ``wrong``,
+    and its ``error`` relative to the float one."""
+
+    name: str
+    layer: str
+    wrong: float = 0.0
+    error: float = 0.0
+
+
+def _weights(models: tuple[Model, Model], comparison: Comparison) -> Iterator[_Weight]:
+    """Those of operators whose outputs were compared."""
+    float_model, quantised = models
+    if quantised.native is None or quantised.native.runtime != "tflite":
+        return
+    makers = [{name: node for node in model.proto.graph.node for name in node.output} for model in models]
+    for row in comparison.rows:
+        node, own = makers[0].get(row.name), makers[1].get(row.sample_name)
+        if node is not None and node.op_type in ACTIVATIONS:  # TFLite's operators have theirs inside
+            node = makers[0].get(node.input[0], node)
+        if node is None or own is None or row.io != "out":
+            continue
+        for slot, name in enumerate(own.input):
+            quant = quantised.native.quants.get(name)
+            codes = constant(quantised, name) if slot and quant is not None else None
+            real = _float_weight(float_model, node.input, slot)
+            if codes is None or real is None or quant is None or codes.ndim < 2:
+                continue
+            if scale_fits(TensorInfo(name, codes.shape, codes.dtype, quant=quant)):
+                judged = [_judged(_Weight(name, row.name), codes, quant, r) for r in _as_stored(real, codes.shape)]
+                yield from sorted(judged, key=lambda weight: weight.error)[:1]
+
+
+def _judged(weight: _Weight, codes: np.ndarray, quant: Quant, real: np.ndarray) -> _Weight:
+    """The weight with its figures."""
+    info = TensorInfo(weight.name, codes.shape, codes.dtype, quant=quant)
+    off = np.abs(real_values(codes, info).astype(np.float64) - real)
+    size = float(np.linalg.norm(real))
+    error = float(np.linalg.norm(off)) / size if size else 0.0
+    return replace(weight, wrong=float(np.mean(off > SLACK * checked_scale(info, codes.shape))), error=error)
+
+
+def _float_weight(model: Model, reads: Sequence[str], slot: int) -> np.ndarray | None:
+    if slot >= len(reads):
+        return None
+    if model.native is not None:
+        return constant(model, reads[slot]) if model.native.runtime == "tflite" else None
+    tensor = Graph(model.proto).constants.get(reads[slot])
+    return None if tensor is None or model.folder is not None else values_of(tensor)
+
+
+def _as_stored(real: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+    """A float weight in TFLite's order of axes, in each way in which its shape fits. ONNX has O, I, H, W (a depthwise
+    one C, 1, H, W), TFLite O, H, W, I and 1, H, W, C."""
+    for order in _ORDERS.get(real.ndim, ()):
+        turned = real.transpose(order)
+        if turned.shape == shape:
+            yield turned.astype(np.float64)
+
+
+def _finding(weight: _Weight, comparison: Comparison) -> Finding:
+    row = comparison[weight.layer]
+    facts = {
+        "what": "weight",
+        "argument": weight.name,
+        "sample": "",
+        "benchmark": "",
+        "source": "",
+        "module": row.module,
+    }
+    figures = {"error": weight.error, "rmse": weight.error, "cos": row.cos, "wrong": weight.wrong}
+    return Finding("argument", row.name, row.op_type, figures, "by value", names=(weight.name,), facts=facts)
