@@ -1,6 +1,6 @@
 """A quantised model that only its own framework runs, beside its float model. Apart: it is compared, not measured.
 
-Both run on the same inputs and are compared layer by layer, and the weights that a TFLite file holds with the float ones.
+Both run on the same inputs and are compared layer by layer, and the weights of a TFLite file with the float ones.
 
 Nothing can be changed inside such a model, so what quantising one tensor alone does to the outputs is not measured.
 Weights tell by themselves: a code is wrong where it is not the nearest to the float weight, or the next to that.
