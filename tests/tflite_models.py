@@ -97,8 +97,11 @@ class Builder:
         return bytes(builder.Output())
 
 
-def float_model(held: Mapping[str, np.ndarray] | None = None, halves: bool = False) -> bytes:
-    """``halves``: the weights are float16, dequantised by operators, as the converter writes them."""
+def float_model(
+    held: Mapping[str, np.ndarray] | None = None, halves: bool = False, codes: float | None = None
+) -> bytes:
+    """``halves``: the weights are float16, dequantised by operators, as the converter writes them. ``codes``: they are
+    int8 in steps of that, which the operators themselves dequantise."""
     builder = Builder()
     builder.tensor("x", (1, 8, 8, 3), "float32")
     for name, values in (held or weights()).items():
@@ -106,6 +109,8 @@ def float_model(held: Mapping[str, np.ndarray] | None = None, halves: bool = Fal
             builder.tensor(f"{name}16", values.shape, "float16", values=values)
             builder.tensor(name, values.shape, "float32")
             builder.operator(DEQUANTIZE, [f"{name}16"], [name])
+        elif codes and values.ndim > 1:
+            builder.tensor(name, values.shape, "int8", codes, values=np.clip(np.rint(values / codes), -127, 127))
         else:
             builder.tensor(name, values.shape, "float32", values=values)
     for name, shape in zip(NAMES, _SHAPES):

@@ -208,8 +208,8 @@ def _native_task(options: Options) -> NativeTask:
     if options.scheduler:
         raise ConfigError(f"--scheduler: {options.given.fixed} is run here; leave it out")
     network = options.network
+    quantised = network.part.of(open_model(options.given.fixed, native=True))
     model = open_model(network.model, network.weight_file, native=True)
-    quantised = open_model(options.given.fixed, native=True)
     source, assumed = assumed_source(network, model)
     feeds = feeds_of(source, graph_inputs(model.proto))
     return NativeTask(model, quantised, feeds, options.output, options.pictures, options.limits or None, assumed)

@@ -173,11 +173,13 @@ def assumed_source(network: Network, model: Model) -> tuple[Source, tuple[str, .
     """The feeds of a model that the SDK does not convert, and sentences on what was assumed of them.
 
     Raises what reading or assuming the configuration raises."""
+    from sgsdump.models.model import graph_inputs
     from sgsdump.sidecars import input_config
 
     if network.input_config:
         return network.source(input_config.read(network.input_config)), ()
-    config, _, assumed = _assumed(network, model, True)
+    outputs = [output.name for output in model.proto.graph.output]
+    config, _, assumed = _assumed(network, graph_inputs(model.proto), outputs, True)
     return network.source(config), assumed
 
 

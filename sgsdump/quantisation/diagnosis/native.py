@@ -161,30 +161,39 @@ def _weights(models: tuple[Model, Model], comparison: Comparison) -> Iterator[_W
         for slot, name in enumerate(own.input):
             quant = quantised.native.quants.get(name)
             codes = constant(quantised, name) if slot and quant is not None else None
-            real = _float_weight(float_model, node.input, slot)
+            real, coarse = _float_weight(float_model, node.input, slot)
             if codes is None or real is None or quant is None or codes.ndim < 2:
                 continue
             if scale_fits(TensorInfo(name, codes.shape, codes.dtype, quant=quant)):
-                judged = [_judged(_Weight(name, row.name), codes, quant, r) for r in _as_stored(real, codes.shape)]
+                weight = _Weight(name, row.name)
+                judged = [_judged(weight, codes, quant, r, coarse) for r in _as_stored(real, codes.shape)]
                 yield from sorted(judged, key=lambda weight: weight.error)[:1]
 
 
-def _judged(weight: _Weight, codes: np.ndarray, quant: Quant, real: np.ndarray) -> _Weight:
-    """The weight with its figures."""
+def _judged(weight: _Weight, codes: np.ndarray, quant: Quant, real: np.ndarray, coarse: float) -> _Weight:
+    """The weight with its figures; ``coarse``: how far the float one itself may be off, which is stored in codes where
+    only the weights of the float model were quantised."""
     info = TensorInfo(weight.name, codes.shape, codes.dtype, quant=quant)
     off = np.abs(real_values(codes, info).astype(np.float64) - real)
     size = float(np.linalg.norm(real))
     error = float(np.linalg.norm(off)) / size if size else 0.0
-    return replace(weight, wrong=float(np.mean(off > SLACK * checked_scale(info, codes.shape))), error=error)
+    right = SLACK * checked_scale(info, codes.shape).astype(np.float64) + coarse
+    return replace(weight, wrong=float(np.mean(off > right)), error=error)
 
 
-def _float_weight(model: Model, reads: Sequence[str], slot: int) -> np.ndarray | None:
+def _float_weight(model: Model, reads: Sequence[str], slot: int) -> tuple[np.ndarray | None, float]:
+    """A weight of the float model, and half the step where it is stored in codes; None for what is none."""
     if slot >= len(reads):
-        return None
-    if model.native is not None:
-        return constant(model, reads[slot]) if model.native.runtime == "tflite" else None
-    tensor = Graph(model.proto).constants.get(reads[slot])
-    return None if tensor is None or model.folder is not None else values_of(tensor)
+        return None, 0.0
+    if model.native is None:
+        tensor = Graph(model.proto).constants.get(reads[slot])
+        return (None if tensor is None or model.folder is not None else values_of(tensor)), 0.0
+    values = constant(model, reads[slot]) if model.native.runtime == "tflite" else None
+    quant = model.native.quants.get(reads[slot])
+    if values is None or quant is None:
+        return values, 0.0
+    info = TensorInfo(reads[slot], values.shape, values.dtype, quant=quant)
+    return (real_values(values, info), SLACK / 2 * float(np.max(quant.scale))) if scale_fits(info) else (None, 0.0)
 
 
 def _as_stored(real: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
