@@ -369,6 +369,7 @@ def selection(analysis: Analysis, level: Level) -> Selection:
         softmax=masks.softmax,
         masks=masks.masks,
         guarded=masks.guarded,
+        masked=masks.masked,
     )
 
 

@@ -211,8 +211,19 @@ def wholly_masked():
 
 
 def test_a_row_that_is_masked_wholly_by_infinity_is_named():
-    with pytest.raises(InputError, match="'shares' holds NaN or infinity on 1"):
-        measure_ranges(chosen(-np.inf), wholly_masked())
+    for see in (measure_ranges, lambda net, each: calibrate(net, each, InputConfig(()), "L1")):
+        with pytest.raises(
+            InputError, match="the Softmax 'shares' holds NaN on 1: a row of its input is -infinity wholly"
+        ):
+            see(chosen(-np.inf), wholly_masked())
+
+
+def test_scores_that_overflow_are_no_mask():
+    odd = feeds()
+    odd[2][1]["kept"][..., 0] = np.inf
+    nodes = [node("Add", ["scores", "kept"], "masked")]
+    with pytest.raises(InputError, match="'kept' holds NaN or infinity on 2"):
+        measure_ranges(attention(nodes, {}), odd)
 
 
 def test_nan_that_the_model_takes_out_itself_is_no_fault():

@@ -61,9 +61,9 @@ def softmax_inputs(graph: Graph) -> dict[str, int]:
     return {node.input[0]: attribute(node, "axis", -1) for node in graph.nodes if node.op_type == "Softmax"}
 
 
-def masking(graph: Graph) -> frozenset[str]:
-    """The tensors whose values are all brought to Softmaxes as masks are: infinite ones have a meaning there."""
-    return frozenset(ends_of(graph, dict.fromkeys(softmax_inputs(graph), 0.0), {}))
+def masking(graph: Graph) -> dict[str, Ends]:
+    """The tensors whose values are all brought to Softmaxes as masks are; beyond a finite end they may be infinite."""
+    return ends_of(graph, dict.fromkeys(softmax_inputs(graph), 0.0), {})
 
 
 def guarded(graph: Graph) -> frozenset[str]:

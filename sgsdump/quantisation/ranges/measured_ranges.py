@@ -70,7 +70,9 @@ def measure_ranges(model: Model, feeds: Iterable[Feed], fuse: bool = True) -> di
 
 def of_masks(graph: Graph) -> Selection:
     """What has to be seen of a model's masks, beside the ends of its tensors."""
-    return Selection(softmax=softmax_inputs(graph), masks=masking(graph), guarded=guarded(graph))
+    masks = masking(graph)
+    masked = {node.output[0] for node in graph.nodes if node.op_type == "Softmax" and node.input[0] in masks}
+    return Selection(softmax=softmax_inputs(graph), masks=masks, guarded=guarded(graph), masked=frozenset(masked))
 
 
 def gather(
@@ -371,12 +373,21 @@ def _check(ends: RowExtremes, selection: Selection, label: str) -> None:
         if np.isnan(ends.low[row]):
             odd[row] = name not in selection.guarded
         elif name in selection.masks:
-            odd[row] = False
-    if odd.any():
+            low, high = selection.masks[name]
+            odd[row] = (ends.low[row] == -np.inf == low) or (ends.high[row] == np.inf == high)
+    if not odd.any():
+        return
+    first = int(odd.argmax())
+    name = ends.tensor_at(first)
+    if name in selection.masked and np.isnan(ends.low[first]):
         raise InputError(
-            f"tensor {ends.tensor_at(int(odd.argmax()))!r} holds NaN or infinity on {label}, so it has no range; dump "
-            f"the float model on this input and look for the first layer with NaN or Inf"
+            f"the Softmax {name!r} holds NaN on {label}: a row of its input is -infinity wholly, where a mask leaves "
+            f"nothing; leave such inputs out, or mask with a large negative number"
         )
+    raise InputError(
+        f"tensor {name!r} holds NaN or infinity on {label}, so it has no range; dump the float model on this input and "
+        f"look for the first layer with NaN or Inf"
+    )
 
 
 def _both(first: dict, other: dict) -> dict:

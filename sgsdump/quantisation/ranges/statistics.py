@@ -37,16 +37,19 @@ class Selection:
     moments     inputs of convolutions -> the axis of their channels: mean and energy per channel.
     channels    outputs of convolutions -> the axis of their channels: minimum and maximum per channel.
     softmax     inputs of softmaxes -> its axis: how far below their maximum values lie, and these maxima.
-    masks       tensors that may hold infinity: masks on their way to a Softmax.
+    masks       tensors on their way to a Softmax -> the ends beyond which values count no more; where one is finite,
+                values may be infinite.
     guarded     tensors that may hold NaN, which is taken out after them.
+    masked      Softmaxes of what may hold infinity: a row of nothing else gives NaN.
     """
 
     histograms: frozenset[str] = frozenset()
     moments: Mapping[str, int] = field(default_factory=dict)
     channels: Mapping[str, int] = field(default_factory=dict)
     softmax: Mapping[str, int] = field(default_factory=dict)
-    masks: frozenset[str] = frozenset()
+    masks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     guarded: frozenset[str] = frozenset()
+    masked: frozenset[str] = frozenset()
 
     @property
     def names(self) -> set[str]:
