@@ -195,7 +195,8 @@ def outputs_of(
     held: list[Arrays] = []
     reach: dict[str, list[float]] = {}
     means: dict[str, np.ndarray] | None = None
-    room, odd = HELD_BYTES, set[str]()
+    room, odd, uneven = HELD_BYTES, set[str](), set[str]()
+    shapes: dict[str, tuple[int, ...]] = {}
     with threadpool_limits(limits=1, user_api="blas"):
         for number, (label, feed, raw) in enumerate(pictures):
             real = floats.run(label or str(number), feed)
@@ -204,7 +205,8 @@ def outputs_of(
                     reach.setdefault(name, []).extend((float(array.min()), float(array.max())))
             ours = [graph.run(feed, raw) for graph in graphs]
             odd |= {n for n in names for values in ours if n not in values or values[n].shape != real[n].shape}
-            odd |= {n for n in names if held and n in held[0] and held[0][n].shape != real[n].shape}
+            # Of pictures of several sizes there is no mean to take off.
+            uneven |= {name for name, array in real.items() if shapes.setdefault(name, array.shape) != array.shape}
             for values, each in zip(ours, sums):
                 pairs = {n: pair_sums(Values(values[n]), Values(real[n])) for n in names if n not in odd}
                 errors = [rmse(pair) if pair.b1 and pair.d1 else 0.0 for pair in pairs.values()]
@@ -218,18 +220,18 @@ def outputs_of(
                     each.held.append(values)
                 room -= sum(array.nbytes for array in real.values()) * (1 + len(graphs))
                 if room < 0:
-                    means = _settle(held, sums, names, odd)
+                    means = _settle(held, sums, names, odd | uneven)
             else:
-                _centre(means, [(values, real) for values in ours], sums, odd)
+                _centre(means, [(values, real) for values in ours], sums, odd | uneven)
         if means is None:
-            _settle(held, sums, names, odd)
+            _settle(held, sums, names, odd | uneven)
     by_nature = dict.fromkeys(_probabilities(deployed(model), names), 1.0)
     return [
         PlanOutputs(
             {
                 name: OutputFigures(
                     merged_sums([pairs[name] for pairs in each.by_picture.values()]),
-                    _worth(each.centred.get(name, [])),
+                    _worth([] if name in uneven else each.centred.get(name, [])),
                     _step(graph, name),
                     max(
                         by_nature.get(name, 0.0), spans.get(name, 0.0), max(ends := reach.get(name, [0.0])) - min(ends)

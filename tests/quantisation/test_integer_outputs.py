@@ -1,0 +1,31 @@
+"""The outputs of a fixed model against the float model's, on pictures of one size and of several."""
+
+import numpy as np
+import pytest
+from small_nets import conv, model, node, weights
+
+from sgsdump.comparison.metrics import rmse
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
+from sgsdump.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs, outputs_of
+from sgsdump.sidecars.input_config import InputConfig, ModelInput
+
+CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))
+
+
+@pytest.mark.parametrize("sides", [(6, 6, 6, 6), (6, 8, 6, 5)], ids=["one size", "several sizes"])
+def test_every_picture_counts_whatever_its_size(sides) -> None:
+    nodes = [conv("c", "data", pads=[1] * 4), node("Relu", ["c"], "y")]
+    net = simplify(model(nodes, weights("c", (4, 3, 3, 3), 1), {"data": (1, 3, None, None)}, ["y"]))
+    rng = np.random.default_rng(0)
+    raw = [rng.integers(0, 256, (1, 3, side, side)).astype(np.float32) for side in sides]
+    pictures = [(str(n), {"data": (pixels - 127) / 128}, {"data": pixels}) for n, pixels in enumerate(raw)]
+    fixed = make_fixed(net, measure_ranges(net, [(label, feed) for label, feed, _ in pictures]), CONFIG).proto
+    (found,) = outputs_of(net, [fixed], pictures, ["y"])
+    ours, theirs = FixedOutputs(net, fixed, ["y"]), FloatOutputs(net, ["y"])
+    pairs = [(ours.run(feed, raw)["y"].ravel(), theirs.run(label, feed)["y"].ravel()) for label, feed, raw in pictures]
+    values, real = (np.concatenate(side).astype(np.float64) for side in zip(*pairs))
+    assert rmse(found.outputs["y"].sums) == pytest.approx(np.abs(values - real).sum() / np.abs(real).sum())
+    assert found.outputs["y"].sums.count == values.size and list(found.pictures) == ["0", "1", "2", "3"]
+    assert (found.outputs["y"].centred is not None) == (len(set(sides)) == 1)
