@@ -50,7 +50,7 @@ from sgsdump.tensors.types import Range
 # The SDK's -sth: a domain whose 8 bits alone change the outputs by more than this is raised to INT16.
 THRESHOLD = 0.002
 # Of what the trials find on the way, kept for the next plan: of all pictures together.
-HELD_BYTES = 256 << 20
+HELD_BYTES = 512 << 20
 # A fitted range is tried when its error on the tensor is at most this part of min_max's: what gains less on its own
 # tensor did not gain at the outputs (on a face detector, taking the least tensor error everywhere cost 8 %).
 WORTH_TRYING = 0.6

@@ -30,9 +30,7 @@ class WholeGraph:
     """A session over a model whose weights are in it. Raises ModelError when onnxruntime will not load it."""
 
     def __init__(self, proto: ModelProto, threads: int = 0):
-        options = fake_quantised(threads)
-        use_shared_arena(options)  # several of them, and what ran before, take the same memory by turns
-        self._session = _session(loadable(proto), options, "the graph")
+        self._session = _session(loadable(proto), fake_quantised(threads), "the graph")
 
     def run(self, feed: Mapping[str, Any], outputs: Sequence[str]) -> dict[str, np.ndarray]:
         """The outputs by name; values of ``feed`` are arrays, or what ``hold`` gave."""
