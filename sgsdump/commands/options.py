@@ -124,9 +124,13 @@ class OpenNetwork:
         return tuple(graph_inputs(self.model.proto))
 
     def feeds(self, images: str | None = None) -> Feeds:
-        """The feeds of the network's source, or of these images in place of it."""
-        source = replace(self.source, image=images, script=None) if images else self.source
-        return feeds_of(source, self.specs)
+        """The feeds of the network's source, or of these images in place of it. Raises InputError for images that take
+        other branches of the model's Ifs."""
+        if not images:
+            return feeds_of(self.source, self.specs)
+        feeds = feeds_of(replace(self.source, image=images, script=None), self.specs)
+        check_branches(self.model, feeds)
+        return feeds
 
     def print_warnings(self) -> None:
         for sentence in self.assumed:
@@ -234,6 +238,16 @@ def feeds_of(source: Source, specs: Sequence[InputSpec]) -> Feeds:
     if source.script:
         return LoadedFeeds.of_script(source.script, specs, source.config)
     return PictureFeeds(source.image or "", source.preprocess, tuple(specs), source.config)
+
+
+def check_branches(model: Model, feeds: Iterable[tuple[str, Feed]]) -> None:
+    """Raises InputError for other data than the model's own that would take other branches of its Ifs."""
+    from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard
+
+    guard = BranchGuard(model)
+    if guard.taken:
+        for label, feed in feeds:
+            guard.check(feed, label)
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,17 @@ def test_it_is_quantised_and_other_branches_are_refused(folder, capsys):
     assert "c2" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("option", ["tune --evaluate", "repair --debug-image"])
+def test_pictures_to_judge_on_take_the_branches_of_those_to_calibrate_on(folder, capsys, option):
+    command, given = option.split()
+    Path("judge.txt").write_text("data2.npy,other.npy\n")
+    ini = ["--input-config", "input_config.ini", "--quant-level", "L1", "-o", "out"]
+    assert main([command, "-m", "net.onnx", "-i", "same.txt", given, "judge.txt", *ini]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert len(lines) == 1 and "would take another branch than 'then'" in lines[0]
+    assert not Path("out").exists()
+
+
 def test_calibration_data_that_differ_leave_the_if(folder, capsys):
     ini = ["--input-config", "input_config.ini", "--quant-level", "L1"]
     assert main(["calibrate", "-m", "net.onnx", "-i", "mixed.txt", *ini]) == 0
