@@ -474,7 +474,9 @@ def in_model_order(graph: Graph) -> frozenset[str]:
         leaves = node.op_type in _LEAVES_ORDER and (node.op_type != "Reshape" or shape is None or shapes[0] != shape)
         turned = found.intersection(node.input)
         spread = shape in shapes and not any(graph.shapes.get(name) == shape for name in turned)
-        if leaves or (turned and not spread and node.op_type not in _TAKES_ORDER_BACK):
+        # A Concat of some such and some others is put together in the hardware's order.
+        mixed = node.op_type == "Concat" and not found.issuperset(node.input)
+        if leaves or (turned and not spread and not mixed and node.op_type not in _TAKES_ORDER_BACK):
             back = node.op_type == "Transpose" and node.input[0].endswith(CUT_TO_PIXELS)
             found.update(name for name in node.output if name and not back and not name.endswith(BROUGHT_BACK))
     return frozenset(

@@ -220,3 +220,36 @@ def test_entries_of_a_quant_file_that_the_model_lacks_are_passed_over():
     imported = import_params(single_convolution(), params, InputConfig(()))
     assert (imported.unknown, imported.changed, imported.ranges) == (("other.w",), {"c.w"}, {})
     np.testing.assert_array_equal(Graph(imported.model.proto).value("c.w"), new)
+
+
+def test_what_is_requantised_before_a_pool_has_the_range_of_the_sdks_file():
+    """From level L3 on the SDK fits it and what the pool puts out one by one; the pool reads an output, which is INT16."""
+    nodes = [node("Relu", ["x"], "r"), node("MaxPool", ["r"], "p", kernel_shape=[2, 2]), conv("c", "p")]
+    net = model(nodes, weights("c", (3, 3, 1, 1)), {"x": (1, 3, 4, 4)}, ["r", "c"])
+    config = InputConfig((ModelInput("x", "RGB", "RGB"),))
+    tops = {"x": 255.0, "r": 2.5, "r#/Mul0Output#7": 2.25, "r#/Mul0Output#9": 2.0, "p": 2.375, "c": 1.0}
+
+    def scale(given):
+        params = [QuantParam(name, Range.of(0, top)) for name, top in given.items()]
+        imported = import_params(simplify(net), params, config)
+        assert not imported.unknown
+        return make_fixed(imported.model, imported.ranges, config).plan.tensors["p"].scale
+
+    assert scale(tops) == pytest.approx(2.375 / 255)
+    assert scale({**tops, "p": 1.0}) == pytest.approx(2.25 / 255)
+    assert scale({name: top for name, top in tops.items() if "#" not in name}) == pytest.approx(2.5 / 255)
+
+
+def test_the_weights_of_groups_have_ranges_of_their_own():
+    nodes = [conv("c", "x", group=2), node("Relu", ["c"], "y")]
+    net = simplify(model(nodes, weights("c", (4, 2, 1, 1)), {"x": (1, 4, 4, 4)}, ["y"]))
+    config = InputConfig((ModelInput("x", "RAWDATA_S16_NHWC", "RAWDATA_S16_NHWC"),))
+    whole = [QuantParam(name, Range.of(-1, 1)) for name in ("x", "c", "y")]
+    parts = [
+        QuantParam(f"c_conv#{i}_filter#{i}", Range(np.array([-i - 1.0, -i - 2.0]), np.array([0.0, 0.0])))
+        for i in (0, 1)
+    ]
+    imported = import_params(net, [*whole, *parts], config, one_per_tensor=False)
+    fixed = make_fixed(imported.model, imported.ranges, config, per_channel=True)
+    top = np.iinfo(fixed.plan.weights["c"].dtype).max
+    np.testing.assert_allclose(fixed.plan.weights["c"].scale, np.array([1, 2, 2, 3]) / top)

@@ -57,6 +57,19 @@ def test_a_convolution_reads_what_was_turned_through_a_move_of_its_own():
     assert in_model_order(graph) == {"r", "a"}
 
 
+def test_a_concat_with_others_takes_the_order_back():
+    """The SDK turns the one that is in the model's order before it (a ShuffleNet's unit)."""
+    constants = {"s": np.array([1, 4, 4, 5]), **weights("c", (4, 4, 1, 1))}
+    nodes = [
+        node("Reshape", ["x", "s"], "q"),
+        conv("c", "q"),
+        node("Concat", ["q", "c"], "mixed", axis=1),
+        node("Concat", ["q", "q"], "alike", axis=1),
+    ]
+    net = model(nodes, constants, {"x": (1, 80)}, ["mixed", "alike"]).proto
+    assert in_model_order(Graph(net)) == {"q", "alike"}
+
+
 def test_a_reshape_that_keeps_the_shape_turns_nothing():
     net = model([node("Reshape", ["x", "s"], "y")], {"s": np.array([1, 3, 4, 5])}, {"x": (1, 3, 4, 5)}, ["y"]).proto
     assert not in_model_order(Graph(net))

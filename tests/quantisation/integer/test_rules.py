@@ -10,7 +10,7 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.integer.arithmetic import add_to, multiply_by
-from sgsdump.quantisation.integer.emitter import Emitter, Integers
+from sgsdump.quantisation.integer.emitter import Emitter, Integers, half_up, ratio
 from sgsdump.quantisation.integer.walk import steps_of_bytes
 from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.scales import INT16, uint8_quant
@@ -160,3 +160,10 @@ def test_an_average_pool_divides_by_what_is_inside_its_input(attributes):
     (got,) = part_outputs(fixed.proto, {STORED.format("x"): x}, [STORED.format("y")])
     whole = onnx.reference.ReferenceEvaluator(net.proto).run(None, {"x": x.astype(np.float32)})[0].astype(np.float64)
     np.testing.assert_array_equal(got, np.trunc(whole + np.sign(whole) * 0.01))
+
+
+def test_a_multiplier_near_a_tie_is_decided_by_the_float32_ratio():
+    """Scales of a MobileNet v3, whose SDK takes 16385 here: 16384.4996 in double precision."""
+    a, b, product = (float(np.float32(top / 32767)) for top in (2.733236, 5.733236, 15.670288))
+    assert half_up(a * b / product * 2.0**29) == 16384
+    assert half_up(ratio(a * b, Quant(INT16, product, 0)) * 2.0**29) == 16385
