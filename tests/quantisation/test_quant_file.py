@@ -223,7 +223,7 @@ def test_entries_of_a_quant_file_that_the_model_lacks_are_passed_over():
 
 
 def test_what_is_requantised_before_a_pool_has_the_range_of_the_sdks_file():
-    """From level L3 on the SDK fits it and what the pool puts out one by one; the pool reads an output, an INT16 one."""
+    """From level L3 on the SDK fits it and what the pool puts out one by one; the pool reads an output, so INT16."""
     nodes = [node("Relu", ["x"], "r"), node("MaxPool", ["r"], "p", kernel_shape=[2, 2]), conv("c", "p")]
     net = model(nodes, weights("c", (3, 3, 1, 1)), {"x": (1, 3, 4, 4)}, ["r", "c"])
     config = InputConfig((ModelInput("x", "RGB", "RGB"),))
