@@ -7,7 +7,7 @@ Of each quantised copy it is checked, and said in a line of a table, that
   paired    every quantised tensor that the float network has is compared as the floats that its integers mean, by numpy
             from the model's own scales and integers;
   decibels  the figures are those of onnxruntime's qdq_loss_debug (QDQ by onnxruntime; the largest difference);
-  planted   a weight whose scale is made four times too large is the first that is named (of a net without a worse fault);
+  planted   a weight whose scale is made four times too large is the first named (of a net without a worse one);
   advice    what is proposed, given to the same quantiser, takes effect (``compare`` names it) and lowers the outputs'
             error, which is told before and after.
 The exit status is 1 where one of them fails. A way whose tool is not installed is left out, and said. A short draw of
