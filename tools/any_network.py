@@ -71,9 +71,8 @@ COMMANDS: dict[str, list[str]] = {
     "calibrate": ["calibrate", "-m", "net.onnx", *DATA, *FAST, "-o", "fixed.onnx"],
     "simulate": ["simulate", "-m", "net.onnx", "-t", "Float", *DATA],
     "simulate fixed": ["simulate", "-m", "fixed.onnx", "-t", "Fixed", *DATA],
-    "dump fixed": ["dump", "-m", "fixed.onnx", *DATA, "-o", "fixed.bin"],
-    "compare": ["compare", "fixed_0.bin", "float_0.bin"],
-    "report": ["report", "fixed_0.bin", "float_0.bin", "-o", "page.html"],
+    "compare": ["compare", "sigma_outtensor_dump_0.bin", "float_0.bin"],
+    "report": ["report", "sigma_outtensor_dump_0.bin", "float_0.bin", "-o", "page.html"],
     "histogram": ["histogram", "float_0.bin", "log/tensor_min_max.txt"],
     "diagnose": ["diagnose", "-m", "net.onnx", *DATA, *FAST],
     "advise": ["advise", "log/tensor_min_max.txt", "-m", "net.onnx", *DATA, *FAST],
@@ -81,8 +80,7 @@ COMMANDS: dict[str, list[str]] = {
     "tune": ["tune", "-m", "net.onnx", *DATA, *FAST, "--rates", "0.8", "--budget", "20s", "-o", "tuned"],
 }
 # Without this command's result that one has nothing to work on.
-NEEDS = {"simulate fixed": "calibrate", "dump fixed": "calibrate", "compare": "dump fixed", "report": "dump fixed",
-         "histogram": "calibrate", "advise": "calibrate"}  # fmt: skip
+NEEDS = dict.fromkeys(["simulate fixed", "compare", "report", "histogram", "advise"], "calibrate")
 
 
 @dataclass(frozen=True)
@@ -166,6 +164,7 @@ def _row(name: str, build: Build, timeout: float) -> dict[str, Cell]:
         except Exception as error:  # an exporter may raise anything
             said = str(error).strip().splitlines() or [""]
             return {"export": Cell(reason=f"not exported: {type(error).__name__}: {said[0][:150]}")}
+        (Path(folder) / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
         (Path(folder) / "feeds.py").write_text(LOADER.format(model="net.onnx", runs=RUNS))
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": folder}
         words = [sys.executable, str(Path(__file__).resolve()), "--inside", folder]

@@ -193,3 +193,26 @@ def test_every_fixed_model_runs_in_plain_onnxruntime_at_every_optimisation_level
 def test_what_holds_arrays_or_models_is_compared_by_identity(make):
     one = make()
     assert one == one and one != make() and len({one, make()}) == 2
+
+
+def test_an_operator_whose_first_output_is_left_out_stays_what_it_is():
+    """An LSTM of which only the last state is read: its second output was taken for the first."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "w": rng.normal(0, 0.3, (1, 16, 3)).astype(np.float32),
+        "r": rng.normal(0, 0.3, (1, 16, 4)).astype(np.float32),
+        "axes": np.array([0]),
+        **weights("fc", (2, 4), 1),
+    }
+    nodes = [
+        onnx.helper.make_node("LSTM", ["x", "w", "r"], ["", "last"], name="cell", hidden_size=4),
+        onnx.helper.make_node("Squeeze", ["last", "axes"], ["flat"], name="flat"),
+        onnx.helper.make_node("Gemm", ["flat", "fc.w", "fc.b"], ["y"], name="fc", transB=1),
+    ]
+    net = simplify(model(nodes, constants, {"x": (5, 1, 3)}, ["y"]))
+    feed = {"x": rng.normal(size=(5, 1, 3)).astype(np.float32)}
+    fixed = make_fixed(net, measure_ranges(net, [("one", feed)]), InputConfig(()))
+    (given,) = ort.InferenceSession(fixed.proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        ["y"], feed
+    )
+    np.testing.assert_allclose(given, run_all(net.proto, feed)["y"], atol=0.02)

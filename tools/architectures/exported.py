@@ -3,6 +3,8 @@ what its own package lacks is left out and named."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -137,7 +139,7 @@ def export(name: str, exporter: str, path: Path) -> None:
 
     torch.manual_seed(0)
     module, inputs, names = MODULES[name]()
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         options: dict[str, Any] = {"input_names": names, "opset_version": 18 if exporter == "dynamo" else 17}
         if exporter == "dynamo":

@@ -484,7 +484,8 @@ class Walk:
         self.approximate[name] = f"{node.op_type}: computed in float32"
         self.in_float.add(name)
         computed = self.emit.fresh("float")
-        self._plain(node, {node.output[0]: computed})
+        made = name if name in node.output else next(filter(None, node.output))
+        self._plain(node, {made: computed})
         return self._nearest(computed, quant)
 
     def _nearest(self, source: str, quant: Quant) -> Unrounded:
