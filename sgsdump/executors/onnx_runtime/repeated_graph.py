@@ -18,7 +18,15 @@ import onnxruntime as ort
 
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.ort_value import type_proto
-from sgsdump.executors.onnx_runtime.session import CPU, REFUSALS, fake_quantised, header, loadable, use_shared_arena
+from sgsdump.executors.onnx_runtime.session import (
+    CPU,
+    REFUSALS,
+    fake_quantised,
+    header,
+    loadable,
+    message_of,
+    use_shared_arena,
+)
 from sgsdump.models.graph import weights_of
 from sgsdump.models.passes.segment import Segment, segment, sub_model
 
@@ -101,7 +109,8 @@ class StagedGraph:
         return [Entry(session.io_binding()) for session in self._sessions]
 
     def run(self, stage: int, live: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
-        """The outputs, valid until the stage is entered again; ``live`` holds all values it reads, as of ``hold``."""
+        """The outputs, valid until the stage is entered again; ``live`` holds all values it reads, as of ``hold``.
+        Raises ModelError where onnxruntime cannot run it."""
         part = self._parts[stage]
         if not part.makes:
             return {}
@@ -117,7 +126,10 @@ class StagedGraph:
         entry.made = {}
         for name in part.makes:
             entry.binding.bind_output(name)
-        session.run_with_iobinding(entry.binding)
+        try:
+            session.run_with_iobinding(entry.binding)
+        except REFUSALS as error:
+            raise ModelError(f"the network with its plans cannot run: {message_of(error)}") from None
         entry.made = dict(zip(part.makes, entry.binding.get_outputs()))
         for name, value in entry.made.items():
             entry.binding.bind_ortvalue_output(name, value)
