@@ -452,6 +452,9 @@ def _copy_attribute(item: onnx.AttributeProto, copy: onnx.AttributeProto) -> Non
 BROUGHT_BACK = "_transpose_output"
 # How the name of a fully connected operator's own copy of what it reads ends.
 RESHAPED = "_reshape"
+# How the name ends of a Softmax over several axes (before opset 13) that onnx's version converter takes apart: a Reshape
+# after it has the model's own name.
+TAKEN_APART = "_intermediate"
 # What has two dimensions for the SDK's Caffe converter; what a fully connected operator puts out has four.
 FLAT = ("Concat", "Flatten", "Reshape")
 # How the name of what a Caffe Reorg puts out ends before the SDK's converter brings it back.
@@ -463,6 +466,13 @@ _TAKES_ORDER_BACK = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalA
 def is_reshape_of_converter(node: NodeProto) -> bool:
     """Whether a node is the reshape that the SDK's converter makes before a fully connected operator."""
     return node.op_type == "Flatten" and node.output[0].startswith(f"{node.input[0]}{RESHAPED}")
+
+
+def is_taken_apart(graph: Graph, softmax: str) -> bool:
+    """Whether a Softmax's output is only the rows that a Reshape, which has the name of the model's own Softmax, puts
+    back into shape."""
+    readers = graph.consumers.get(softmax, ())
+    return [(node.op_type, node.output[0] + TAKEN_APART) for node in readers] == [("Reshape", softmax)]
 
 
 def in_model_order(graph: Graph) -> frozenset[str]:

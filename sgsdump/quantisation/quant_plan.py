@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.models.graph import REARRANGING, Graph, attribute
+from sgsdump.models.graph import REARRANGING, Graph, attribute, is_taken_apart
 from sgsdump.quantisation.analysis import (
     FUNCTIONS,
     GROUP_INPUT,
@@ -89,7 +89,7 @@ class QuantPlan:
 
     Tensors without a calibrated range (integers, and what the ranges leave out) are in none and keep the float
     model's type. ``weights`` is keyed by the name of the convolution node's output; ``bounds`` has the range of every
-    stored tensor's domain, and of what a Max reads inside an operator; ``decided`` says who or what gave each stored
+    stored tensor's domain but a Softmax's that is taken apart, and of what a Max reads inside an operator; ``decided`` says who or what gave each stored
     tensor its type; ``assembled`` has of a raised Concat the UINT8 in which its inputs are put together.
     """
 
@@ -134,7 +134,9 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
         node.output[0]: weight_quant(analysis.graph, node, dtype, weight_range(node, ranges), choice.per_channel)
         for node, dtype in weight_types(analysis, tensors)
     }
-    tensor_bounds = {name: Range.of(*bounds[analysis.domain[name]]) for name in tensors}
+    tensor_bounds = {
+        name: Range.of(*bounds[analysis.domain[name]]) for name in tensors if not is_taken_apart(analysis.graph, name)
+    }
     for op in analysis.operators:
         tensor_bounds |= {name: Range.of(*bounds[name]) for name in inner_of_max(op) if name in bounds}
     assembled = {
@@ -376,6 +378,10 @@ def _apply_fixed_scales(
         if name not in tensors:
             continue
         if op.last.op_type == "Softmax" and tensors[name].dtype == INT16:
+            if not is_taken_apart(analysis.graph, name):
+                softmaxes[name] = tensors[name]
+            give([name], SOFTMAX_QUANT)
+        elif tensors.get(op.inputs[0]) == SOFTMAX_QUANT and is_taken_apart(analysis.graph, op.inputs[0]):
             softmaxes[name] = tensors[name]
             give([name], SOFTMAX_QUANT)
         elif _is_index(analysis.graph, name):
