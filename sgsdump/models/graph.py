@@ -452,8 +452,8 @@ def _copy_attribute(item: onnx.AttributeProto, copy: onnx.AttributeProto) -> Non
 BROUGHT_BACK = "_transpose_output"
 # How the name of a fully connected operator's own copy of what it reads ends.
 RESHAPED = "_reshape"
-# How the name ends of a Softmax over several axes (before opset 13) that onnx's version converter takes apart: a Reshape
-# after it has the model's own name.
+# How the name of a Softmax over several axes (before opset 13) ends where onnx's version converter takes it apart: a
+# Reshape after it has the model's own name.
 TAKEN_APART = "_intermediate"
 # What has two dimensions for the SDK's Caffe converter; what a fully connected operator puts out has four.
 FLAT = ("Concat", "Flatten", "Reshape")

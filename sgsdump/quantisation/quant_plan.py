@@ -89,8 +89,9 @@ class QuantPlan:
 
     Tensors without a calibrated range (integers, and what the ranges leave out) are in none and keep the float
     model's type. ``weights`` is keyed by the name of the convolution node's output; ``bounds`` has the range of every
-    stored tensor's domain but a Softmax's that is taken apart, and of what a Max reads inside an operator; ``decided`` says who or what gave each stored
-    tensor its type; ``assembled`` has of a raised Concat the UINT8 in which its inputs are put together.
+    stored tensor's domain (not of a Softmax that is taken apart), and of what a Max reads inside an operator;
+    ``decided`` says who or what gave each stored tensor its type; ``assembled`` has of a raised Concat the UINT8 in
+    which its inputs are put together.
     """
 
     operators: tuple[Operator, ...]
