@@ -147,10 +147,11 @@ class Changed:
 
 @dataclass(frozen=True)
 class ConverterFacts:
-    """What the SDK refuses of a model, and what it changes."""
+    """What the SDK refuses of a model, and what it changes; ``lone_channels``: inputs that ``ONE_CHANNEL`` is of."""
 
     refused: tuple[Refused, ...] = ()
     changed: tuple[Changed, ...] = ()
+    lone_channels: tuple[str, ...] = ()
 
 
 # --- forms -----------------------------------------------------------------------------------------------------------
@@ -875,6 +876,15 @@ REFUSED_FORMATS = {"GRAY": "ox_gray", "RAWDATA_F32_NHWC": "w_raw_f32"}
 CHANNELS_LAST = ("calibrate", "Segmentation fault", "nhwc_rgb")
 # The same of a mean or std that several pictures share; of two pictures each needs its own.
 ONE_FOR_ALL = ("convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", "tp_once")
+# Of ONNX, not of Caffe: what becomes of an input that is not a picture and has one channel, where a convolution reads
+# it; and the probe. With (x, 0, 0) its ranges are those of ONNX, and the other two change nothing.
+RAWDATA = "RAWDATA_S16_NHWC"
+ONE_CHANNEL = (
+    "an input of one channel that a convolution of ONNX reads",
+    "one of three channels, of which the network is the first: it reads H x W x 3 values, so there the preprocess file "
+    "has to give x, 0 and 0 for each x",
+    "raw1_7x9",
+)
 
 
 def facts_of(proto: ModelProto) -> ConverterFacts:
@@ -904,6 +914,7 @@ def facts_of(proto: ModelProto) -> ConverterFacts:
             Changed(_what(kind, row.form), tuple(layers), row.becomes, row.probe)
             for (kind, row), layers in changed.items()
         ),
+        tuple(_lone_channels(graph)),
     )
 
 
@@ -965,6 +976,21 @@ def config_facts(
         what = "one value for several pictures: write one for each, with a comma between"
         refused.append(Refused(what, tuple(one_for_all), *ONE_FOR_ALL))
     return tuple(refused)
+
+
+def input_changes(facts: ConverterFacts, formats: Iterable[tuple[str, str]]) -> tuple[Changed, ...]:
+    """What the SDK changes of a model's inputs: the name and the training format of each."""
+    named = tuple(name for name, form in formats if form == RAWDATA and name in facts.lone_channels)
+    what, becomes, probe = ONE_CHANNEL
+    return (Changed(f"{what} as {RAWDATA}", named, becomes, probe),) if named else ()
+
+
+def _lone_channels(graph: Graph) -> Iterator[str]:
+    for name in graph.inputs:
+        shape = graph.shapes.get(name) or ()
+        convolved = any(node.op_type == "Conv" for node in graph.consumers.get(name, ()))
+        if len(shape) == 4 and shape[1] == 1 and convolved:
+            yield name
 
 
 def _row_of(operator: Operator) -> Refusal | None:

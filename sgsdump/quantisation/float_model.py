@@ -17,7 +17,7 @@ from sgsdump.models.passes.converted import as_converted
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
-from sgsdump.models.sdk_converter import SDK, ConverterFacts, config_facts, facts_of
+from sgsdump.models.sdk_converter import SDK, ConverterFacts, config_facts, facts_of, input_changes
 from sgsdump.quantisation.fixed_facts import is_fixed
 from sgsdump.quantisation.pictures import channels_last
 from sgsdump.sidecars.input_config import InputConfig
@@ -79,12 +79,13 @@ def conversion_notes(
     inputs = config.inputs if config is not None else ()
     last = channels_last(model, config) if config is not None else []
     shared = config.one_for_all if config is not None else ()
-    formats = config_facts(((entry.name, entry.training_format) for entry in inputs), last, shared)
+    trained = [(entry.name, entry.training_format) for entry in inputs]
+    formats = config_facts(trained, last, shared)
     refused += [str(row) for row in (*facts.refused, *formats) if not (row.above_l1 and level == "L1")]
     if strict and refused:
         more = f" (and {len(refused) - 1} more: without --strict-sdk each is a warning)" if len(refused) > 1 else ""
         raise ModelError(f"{model.path}: {refused[0]}{more}")
-    return [*refused, *map(str, facts.changed)]
+    return [*refused, *map(str, (*facts.changed, *input_changes(facts, trained)))]
 
 
 def simplify(model: Model, feeds: Feeds | None = None, outside: bool = False) -> Model:

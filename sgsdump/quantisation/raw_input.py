@@ -5,12 +5,18 @@ RGB BGR            packed pixels, then zeros up to four bytes a pixel
 RGBA BGRA          four bytes a pixel, the fourth 0; rows up to 16 bytes
 YUV_NV12           a plane of Y, then U and V by turns at half the size; rows up to 16 bytes; BT.709 of full range in
                    10-bit fixed point, the last row and column repeated where there is an odd number of them
-GRAY               the plane of Y alone, and zeros for the rest of such a buffer
-RAWDATA_S16_NHWC   x / scale cut off towards zero, channels up to 8, the whole up to 64 bytes
+GRAY               the plane of Y alone, of an odd number of rows the last repeated (not columns), and zeros for the
+                   rest of such a buffer; of a picture of three channels the first H x W values stand there
+RAWDATA_S16_NHWC   x / scale cut off towards zero, channels up to 8, the whole up to 64 bytes; the scale is float32,
+                   of the range in six decimals, and the division double
 
 Channels are in the order that the preprocess file gives. Seen on inputs of SDK 1.1.5, byte for byte
-(tests/golden/raw_inputs.npz; in the padding of rows the SDK may leave leftovers); input_width_alignment and
-input_height_alignment of input_config.ini change nothing there.
+(tests/golden/raw_inputs.npz); input_width_alignment and input_height_alignment of input_config.ini change nothing
+there. Where no pixel stands is zero here. The SDK leaves what stood in memory at the ends of rows of RGBA and BGRA, and
+in place of U and V of GRAY: in files of 1 to 29 KB byte p is that of the packed picture at p - 1028, from 33 KB on 0.
+
+An input of one channel that a convolution reads is three channels for the SDK (``sdk_converter.ONE_CHANNEL``): this is
+its buffer for a preprocess file that gives it three values a pixel, x, 0 and 0.
 """
 
 from __future__ import annotations
@@ -52,10 +58,11 @@ def raw_inputs(model: Model, feed: Mapping[str, np.ndarray]) -> Iterator[tuple[s
 
 
 def _scale(facts: FixedFacts, name: str) -> float:
-    """The scale of a RAWDATA_S16_NHWC input: that of its range at 16 bits."""
+    """The scale of a RAWDATA_S16_NHWC input: that of its range, as the SDK's file has it, at 16 bits."""
     ranges = facts.origin.ranges if facts.origin else {}
     if name in ranges:
-        return float(max(np.abs(ranges[name].min).max(), np.abs(ranges[name].max).max())) / 32767
+        largest = float(max(np.abs(ranges[name].min).max(), np.abs(ranges[name].max).max()))
+        return (float(f"{largest:.6f}") or largest) / 32767
     if name not in facts.tensors:
         raise ConfigError(f"the input {name!r} is not quantised, so the board reads no integers of it")
     return facts.tensors[name].scale
@@ -73,7 +80,7 @@ def raw_input(array: np.ndarray, form: str, blue_first: bool = False, scale: flo
     """
     if form == RAWDATA_S16:
         assert scale is not None, "a stored tensor has one"
-        steps = np.trunc(array.astype(np.float64) / scale)
+        steps = np.trunc(array.astype(np.float64) / float(np.float32(scale)))
         return pad_channels(np.clip(steps, -32768, 32767).astype("<i2")).tobytes()
     if array.ndim != 4 or form.startswith("RAWDATA"):
         raise ConfigError(
@@ -85,7 +92,8 @@ def raw_input(array: np.ndarray, form: str, blue_first: bool = False, scale: flo
 def _picture(pixels: np.ndarray, form: str, blue_first: bool) -> bytes:
     height, width, channels = pixels.shape
     if form == "GRAY":
-        plane = _rows(_even(pixels[..., 0]))
+        plane = pixels.reshape(-1)[: height * width].reshape(height, width)
+        plane = _rows(np.pad(plane, ((0, height % 2), (0, 0)), mode="edge"))
         return plane.tobytes() + bytes(plane.size // 2)
     if channels != 3:
         raise ConfigError(f"a picture of {channels} channels is not one of format {form}")

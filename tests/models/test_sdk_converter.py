@@ -268,3 +268,27 @@ def test_one_mean_for_two_pictures_is_refused(tmp_path):
     assert refused("a,b", "RGB,RGB", "127,127", "128:128:128,128:128:128") == []
     assert refused("a,b", "RGB,RAWDATA_S16_NHWC", "127", "128") == []
     assert refused("a", "RGB", "127", "128") == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "form", "kind", "named"),
+    [
+        ((1, 1, 7, 9), "RAWDATA_S16_NHWC", "Conv", True),
+        ((1, 1, 7, 9), "RAWDATA_S16_NHWC", "Relu", False),
+        ((1, 2, 7, 9), "RAWDATA_S16_NHWC", "Conv", False),
+        ((1, 1, 7, 9), "RGB", "Conv", False),
+    ],
+)
+def test_a_lone_channel_of_values_that_a_convolution_reads_becomes_three(shape, form, kind, named):
+    """The SDK's ranges were those of ONNX with x, 0 and 0 for each x (raw1_7x9), and without for the others."""
+    first = conv("c", "data", pads=[1] * 4) if kind == "Conv" else node(kind, ["data"], "c")
+    constants = weights("c", (8, shape[1], 3, 3), 1) if kind == "Conv" else {}
+    net = simplify(model([first], constants, {"data": shape}, ["c"]))
+    net = replace(net, converter=sdk_converter.facts_of(net.proto))
+    entry = input_config.ModelInput("data", form, "GRAY" if form == "RGB" else form)
+    notes = conversion_notes(net, input_config.InputConfig((entry,)))
+    assert [("x, 0 and 0" in note and "(data)" in note) for note in notes] == [True] * named
+
+
+def test_a_lone_channel_of_caffe_stays_one():
+    assert sdk_converter.caffe_facts([]).lone_channels == ()
