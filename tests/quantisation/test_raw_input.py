@@ -7,6 +7,7 @@ import pytest
 from small_nets import model, node
 
 from sgsdump.errors import ConfigError
+from sgsdump.models.model import Model
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.raw_input import raw_input, raw_inputs
@@ -52,7 +53,9 @@ def test_the_scale_is_that_of_a_range_in_six_decimals(largest):
     entry = ModelInput("data", "RAWDATA_S16_NHWC", "RAWDATA_S16_NHWC")
     ranges = {"data": Range.of(-4.0, largest), "y": Range.of(-4.0, largest)}
     fixed = make_fixed(simplify(net), ranges, InputConfig((entry,)))
-    ((name, data),) = raw_inputs(fixed, {"data": np.full((1, 20), 1.8549994230270386, np.float32)})
+    ((name, data),) = raw_inputs(
+        Model(fixed.proto, Path("fixed.onnx")), {"data": np.full((1, 20), 1.8549994230270386, np.float32)}
+    )
     assert name == "data"
     assert np.frombuffer(data, "<i2")[:20].tolist() == [12182] * 20
 
