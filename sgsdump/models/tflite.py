@@ -126,7 +126,9 @@ def _read(path: Path) -> Model:
     try:
         return _model(path, _with_own_names(_net_of(data)))
     except FormatError as error:
-        raise ModelError(f"{path} {error}; is the file cut off or damaged? Convert the model anew") from None
+        raise ModelError(
+            f"{path}: TensorFlow Lite model {error}; is the file cut off or damaged? Convert the model anew"
+        ) from None
 
 
 def _net_of(data: Buffer) -> _Net:
