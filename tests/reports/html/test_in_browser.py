@@ -1,5 +1,6 @@
 """The report in a real browser: sort, filter, click, zoom, keyboard; no error in the console, nothing fetched."""
 
+import math
 from dataclasses import replace
 
 from .page import dots, drag, find, hover, names, selected
@@ -123,6 +124,17 @@ def test_every_metric_is_drawn(opened):
         assert button.get_attribute("aria-checked") == "true"
         assert page.find_elements("css selector", "#depth-chart .odd")
         assert "NaN" not in find(page, "#depth-chart").get_attribute("innerHTML")
+
+
+def test_equal_zeros_are_no_nan(opened):
+    """Their COS and RMSE are 0 / 0, and nothing is wrong with them."""
+    shown_report = report(NAMES)
+    first = shown_report.layers[0]
+    zeros = replace(first, figures=replace(first.figures, rmse=math.nan, cos=math.nan, mse=0.0))
+    page = opened(replace(shown_report, layers=(zeros, *shown_report.layers[1:])))
+    for button in page.find_elements("css selector", "#metric button")[:2]:
+        button.click()
+        assert dots(page) and not page.find_elements("css selector", "#depth-chart .odd")
 
 
 def test_details_are_drawn(opened):

@@ -1,10 +1,18 @@
 // The error over depth: a point for each layer, the threshold, and triangles where the error rises.
+// Equal zeros have neither RMSE nor COS, 0 / 0, and no error.
+const areEqual = (layer) => layer.mse === 0;
 const METRICS = [
-  { key: "rmse", label: "RMSE", of: (layer) => layer.rmse, log: true, limit: limits.rmse },
+  {
+    key: "rmse",
+    label: "RMSE",
+    of: (layer) => (areEqual(layer) ? 0 : layer.rmse),
+    log: true,
+    limit: limits.rmse,
+  },
   {
     key: "cos",
     label: "1 − COS",
-    of: (layer) => Math.max(1 - layer.cos, 0),
+    of: (layer) => (areEqual(layer) ? 0 : Math.max(1 - layer.cos, 0)),
     log: true,
     limit: limits.cos === undefined ? undefined : 1 - limits.cos,
     limitText: limits.cos === undefined ? "" : `COS ${show(limits.cos)}`,
