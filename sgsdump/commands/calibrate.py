@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
-    from sgsdump.quantisation.calibration import CalibrationOptions, calibrate
+    from sgsdump.quantisation.calibration import CalibrationOptions, calibrate, is_long
     from sgsdump.quantisation.calibration_log import FILES, LogOptions, read_log, write_log
     from sgsdump.quantisation.diagnosis.share import integer_share
     from sgsdump.quantisation.fixed_facts import read_facts
@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.pictures import disagreements
     from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
     from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
-    from sgsdump.reports.diagnosis import share_text
+    from sgsdump.reports.integer_share import share_text
     from sgsdump.sidecars import debug_config
 
     told = getattr(args, "quant_level_told", False)
@@ -157,12 +157,14 @@ def run(args: argparse.Namespace) -> int:
             imported = import_params(model, [*params, *beside], config, fuse, quant_file, level == "L1")
         workers = Workers(options.num_process, options.scheduler)
         how = CalibrationOptions(level, fuse, options.sensitivity_threshold)
-        rehearse(imported.model, feeds[0], imported.config, fuse)
+        first = feeds[0]
+        if is_long(level, len(feeds)):
+            rehearse(imported.model, first, imported.config, fuse)
         calibration = calibrate(imported.model, feeds, imported.config, how, workers, Terminal("stderr"))
         calibration = replace(calibration, ranges={**calibration.ranges, **imported.ranges})
         side = updated(side_ranges(calibration.statistics), side)
         fixed = make_fixed(imported.model, calibration.ranges, calibration.config, fuse, side=side)
-        check_that_it_runs(imported.model, fixed.proto, config, feeds[0][1])
+        check_that_it_runs(imported.model, fixed.proto, config, first[1])
         save_model(fixed.proto, target, file)
         form = "json" if options.json else "text"
         weights = level != "L1" or bool(imported.changed)

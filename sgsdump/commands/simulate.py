@@ -136,12 +136,13 @@ def simulate_all(
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.fixed_facts import is_fixed
-    from sgsdump.quantisation.float_model import simplify
     from sgsdump.quantisation.simulation import fixed_config, simulate
     from sgsdump.sidecars import debug_config
 
     debug = debug_config.read(folder, dumps_fixed=kind == "Fixed") or debug_config.DebugConfig()
     if kind == "Float":
+        from sgsdump.quantisation.float_model import simplify
+
         specs = graph_inputs(model.proto)
         model = simplify(model, lambda: feeds_of(source, specs), outside=True)
     if is_fixed(model) != (kind == "Fixed"):

@@ -56,6 +56,9 @@ HELD_BYTES = 512 << 20
 WORTH_TRYING = 0.6
 # And it is taken when it takes at least this part off the error of the outputs.
 WORTH_TAKING = 0.05
+# A calibration that tries no plan runs so many pictures in about half the time of its rehearsal (on each of the six
+# networks timed), and ends with the same check.
+REHEARSED_ABOVE = 8
 # Pictures that fits and sensitivities are measured on; more changed no decision on the nets tried.
 TRIALS = 4
 
@@ -313,7 +316,7 @@ def calibrate(
     progress  counts the pictures of the one pass over all, then the trial runs for ranges and bits (L3 to L5), and
               says when a worker was lost.
     Raises what ``gather`` raises. A model that cannot be quantised is found out in seconds by
-    ``fixed_model.rehearse``, to be called first.
+    ``fixed_model.rehearse``, to be called first where ``is_long``.
     """
     options = CalibrationOptions(options) if isinstance(options, str) else options
     does, fuse = level_named(options.level), options.fuse
@@ -347,6 +350,11 @@ def calibrate(
                     by_level=tuple(name for name in raised if name not in named),
                 )
     return Calibration(ranges, config, statistics, fits, measured)
+
+
+def is_long(level: str, pictures: int) -> bool:
+    """Whether a calibration takes longer than its rehearsal. Raises ConfigError for what is no level."""
+    return pictures > REHEARSED_ABOVE or level_named(level) != Level()
 
 
 def level_named(name: str) -> Level:

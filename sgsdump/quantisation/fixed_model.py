@@ -20,11 +20,12 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.external_data import WeightFile
 from sgsdump.models.graph import Graph, has_weights_outside
 from sgsdump.models.model import Model
+from sgsdump.quantisation.analysis import analyse
 from sgsdump.quantisation.fixed_facts import Origin, read_facts
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.integer.walk import write_integers
 from sgsdump.quantisation.pictures import pictures_of, raw_bytes
-from sgsdump.quantisation.quant_plan import Choice, QuantPlan, as_read, plan
+from sgsdump.quantisation.quant_plan import Choice, QuantPlan, as_read, decide
 from sgsdump.quantisation.ranges.masks import EXP_IS_ZERO, softmax_inputs
 from sgsdump.quantisation.ranges.measured_ranges import Feed, measure_ranges
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, with_softmax
@@ -130,19 +131,19 @@ def make_fixed(
     """
     config = config or InputConfig(())
     _check_names(model, config)
-    proto = deployed(model)
     float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
     ranges = {name: measured for name, measured in ranges.items() if name not in float_inputs}
     ranges = with_softmax(ranges, side.softmax)
-    if not ranges.keys() & Graph(proto).producer.keys():
-        raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
     pictures = pictures_of(model, config, ranges)
+    analysis = analyse(deployed(model), pictures if config.inputs else None, fuse)
+    graph = analysis.graph
+    if not ranges.keys() & graph.producer.keys():
+        raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel, config.by_level)
-    decided = plan(proto, ranges, choice, pictures if config.inputs else None, fuse)
+    decided = decide(analysis, ranges, choice)
     integer = frozenset(output.name for output in config.outputs if not output.dequantised)
-    origin = Origin(config.inputs, _used(decided, ranges, Graph(proto)), side.channels, decided.decided)
-    written = write_integers(proto, decided, ranges, pictures, integer, origin)
-    graph = Graph(proto)
+    origin = Origin(config.inputs, _used(decided, ranges, graph), side.channels, decided.decided)
+    written = write_integers(graph, decided, ranges, pictures, integer, origin)
     return FixedModel(
         written.proto,
         decided,

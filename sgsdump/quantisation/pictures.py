@@ -80,12 +80,12 @@ def disagreements(model: Model, feeds: Feeds) -> Iterator[str]:
     spec_names = {spec.name for spec in feeds.specs}
     quantised = [entry.name for entry in feeds.config.inputs if entry.quantised and entry.name in spec_names]
     pictures = pictures_of(model, feeds.config, quantised)
-    label, feed = feeds[0]
     if not pictures:
         return
     try:
-        raw = feeds.both(0)[2]
+        label, feed, raw = feeds.both(0)
     except InputError as error:
+        _ = feeds[0]  # raises where it is the float model that the picture is not for
         yield str(error)
         return
     for name, picture in pictures.items():

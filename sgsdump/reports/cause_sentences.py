@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.thresholds import Thresholds
-from sgsdump.reports.text import number
+from sgsdump.reports.text import number, percent
 
 MOST_CAUSES = 3
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -107,8 +107,3 @@ def _short_cause(finding: Finding) -> str:
         f"the input {finding.facts['input']} of {finding.layer} ({finding.op_type}), which alone {back}"
         f"brings {percent(figures['brings'])}"
     )
-
-
-def percent(share: float) -> str:
-    """A share in whole percents."""
-    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "less than 1 %"

@@ -23,8 +23,8 @@ from sgsdump.reports.cause_sentences import (
     int16_is_not_enough,
     layers_text,
     output_text,
-    percent,
 )
+from sgsdump.reports.integer_share import share_text
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
 from sgsdump.reports.text import counted
@@ -188,20 +188,6 @@ def _on_layers(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
 def _is_past(row: Row, limits: Thresholds) -> bool:
     """By the figures, whatever the type resolves."""
     return not row.equal and row.sums is not None and row.finite and not limits.hold(row.cos, row.rmse, row.mse)
-
-
-def share_text(share: IntegerShare) -> str:
-    """How much of a network became integers, and what stayed in float32; "" where all did."""
-    if share.weights is None or not share.convolutions:
-        return "no weight became an integer, so all of the network runs in float32 here"
-    if share.whole:
-        return ""
-    kinds = listed([f"{count} {kind}" for kind, count in share.floats.items()], MOST_NAMED)
-    macs = f" and {percent(share.macs)} of the multiplications" if share.macs is not None else ""
-    return (
-        f"{percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32, which says nothing "
-        f"of the chip"
-    )
 
 
 def _on_integers(diagnosis: Diagnosis) -> Iterator[str]:

@@ -17,11 +17,11 @@ from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text
 from sgsdump.quantisation.others.quantisers import LeftFloat, words
-from sgsdump.reports.cause_sentences import output_text, percent
+from sgsdump.reports.cause_sentences import output_text
 from sgsdump.reports.report import Context, Layer, Report, report_of
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
-from sgsdump.reports.text import counted
+from sgsdump.reports.text import counted, percent
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tuning.causes import output_findings
 

@@ -46,6 +46,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def percent(share: float) -> str:
+    """A share in whole percents."""
+    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "less than 1 %"
+
+
 def unfused(name: str) -> str:
     """The first of the names that TFLite's converter joins by ``;`` where it makes one operator of several: that of the
     last of them, whose output the tensor is. Other names, and short ones, as they are."""

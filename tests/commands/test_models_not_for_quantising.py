@@ -111,17 +111,33 @@ def test_calibrated_simulated_and_tuned(change, tmp_path: Path, monkeypatch, cap
 
 
 def test_a_fixed_model_that_does_not_run_is_not_written(tmp_path: Path, monkeypatch, capsys) -> None:
-    """The last look is at the model as it is written: here the first one, on one picture, saw nothing."""
+    """The last look is at the model as it is written; so short a calibration has no other."""
     monkeypatch.chdir(tmp_path)
     onnx.save(net(), "net.onnx")
     Path("input_config.ini").write_text(INI)
     np.save("0.npy", np.random.default_rng(0).normal(size=SHAPE).astype(np.float32))
-    monkeypatch.setattr(fixed_model, "rehearse", lambda *arguments: None)
     monkeypatch.setattr(Emitter, "stored", lambda emitter, name: "data")
     given = ["-m", "net.onnx", "-i", "0.npy", "--input-config", "input_config.ini", "--quant-level", "L1"]
     assert main(["calibrate", *given, "-o", "fixed.onnx"]) == 2
     assert re.fullmatch(r"sgsdump: error: net.onnx: its fixed model does not run .*\n", capsys.readouterr().err)
     assert sorted(path.name for path in Path().iterdir()) == ["0.npy", "input_config.ini", "net.onnx"]
+
+
+@pytest.mark.parametrize(("level", "pictures", "expected"), [("L1", 8, 0), ("L1", 9, 1), ("L2", 1, 1), ("L5", 1, 1)])
+def test_only_a_calibration_that_takes_longer_than_its_rehearsal_is_rehearsed(
+    level, pictures, expected, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(net(), "net.onnx")
+    Path("input_config.ini").write_text(INI)
+    Path("data").mkdir()
+    for index, array in enumerate(np.random.default_rng(0).normal(size=(pictures, *SHAPE)).astype(np.float32)):
+        np.save(f"data/{index}.npy", array)
+    rehearsed = []
+    monkeypatch.setattr(fixed_model, "rehearse", lambda *arguments: rehearsed.append(arguments))
+    given = ["-m", "net.onnx", "-i", "data", "--input-config", "input_config.ini", "--quant-level", level]
+    assert main(["calibrate", *given, "-o", "fixed.onnx"]) == 0
+    assert len(rehearsed) == expected and Path("fixed.onnx").exists()
 
 
 @pytest.mark.parametrize("command", ["calibrate", "diagnose", "repair", "tune"])

@@ -19,7 +19,7 @@ from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.ranges import masks
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.ranges.statistics import Extremes, side_ranges
-from sgsdump.reports.diagnosis import share_text
+from sgsdump.reports.integer_share import share_text
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
@@ -265,6 +265,15 @@ def test_the_ends_of_a_sum_leave_room_for_the_other():
     assert cut["masked"].low == low
     assert cut["mask"].low == low - 7.0
     assert cut["scores"] == ranges["scores"]
+
+
+@pytest.mark.parametrize("reader", ["Add", "Sub", "Mul", "Div"])
+def test_a_mask_that_is_computed_with_elsewhere_is_none(reader):
+    net = added(-1e9)
+    assert "mask" in masks.masking(Graph(net.proto))
+    net.proto.graph.node.append(node(reader, ["mask", "low"], "seen"))
+    net.proto.graph.output.append(onnx.helper.make_tensor_value_info("seen", onnx.TensorProto.FLOAT, None))
+    assert "mask" not in masks.masking(Graph(net.proto))
 
 
 def test_the_products_of_attention_stay_in_float_by_their_multiplications():

@@ -5,11 +5,14 @@ import onnxruntime as ort
 import pytest
 from small_nets import conv, model, node, weights
 
+from sgsdump.errors import InputError
+from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.picture import channel_axis
 from sgsdump.models.graph import Graph
+from sgsdump.models.model import graph_inputs
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import conversion_notes, simplify
-from sgsdump.quantisation.pictures import Picture, difference_of
+from sgsdump.quantisation.pictures import Picture, difference_of, disagreements
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.types import Range
 
@@ -43,6 +46,32 @@ def test_rounding_is_no_disagreement():
     real = (PIXELS * 0.5 - MEAN) / 58
     found = difference_of("data", real, np.rint(PIXELS * 0.5), Picture((123, 117, 104), (58,) * 3))
     assert found.agrees and found.levels == pytest.approx(0.5, abs=1e-4)
+
+
+class Refused(Feeds):
+    """One picture that the fixed model refuses, and the float model too where ``by_both``."""
+
+    def __init__(self, net, config, by_both):
+        self.specs, self.config, self._by_both = graph_inputs(net.proto), config, by_both
+
+    def __len__(self):
+        return 1
+
+    def both(self, index):
+        raise InputError("no picture")
+
+    def _run(self, index):
+        if self._by_both:
+            raise InputError("damaged")
+        return "0", {"data": REAL}
+
+
+def test_a_picture_that_only_the_fixed_model_refuses_is_a_disagreement():
+    net = model([node("Relu", ["data"], "y")], {}, {"data": (1, 3, 4, 4)}, ["y"])
+    config = InputConfig((ModelInput("data", "RGB", "RGB", (123.0, 117.0, 104.0), (58.0,) * 3),))
+    assert list(disagreements(net, Refused(net, config, False))) == ["no picture"]
+    with pytest.raises(InputError, match="damaged"):
+        list(disagreements(net, Refused(net, config, True)))
 
 
 @pytest.mark.parametrize("nv12", [False, True], ids=["RGB", "YUV_NV12"])

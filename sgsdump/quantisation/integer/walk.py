@@ -94,7 +94,7 @@ class Written:
 
 
 def write_integers(
-    proto: ModelProto,
+    graph: Graph,
     plan: QuantPlan,
     ranges: Mapping[str, Range],
     pictures: Mapping[str, Picture],
@@ -108,9 +108,10 @@ def write_integers(
     origin        what the plan was made from, to keep beside it in the model's metadata; its ``channels`` are a
                   convolution's output -> the range of each of its channels, else its whole range counts.
     """
+    proto = graph.proto
     outside = WeightFile() if has_weights_outside(proto) else None
-    walk = Walk(Graph(proto), plan, ranges, origin.channels, Emitter(opset_of(proto), mark_of(proto), outside))
-    for name in walk.graph.inputs:
+    walk = Walk(graph, plan, ranges, origin.channels, Emitter(opset_of(proto), mark_of(proto), outside))
+    for name in graph.inputs:
         if name in plan.tensors:
             walk.input(name, pictures.get(name))
     for operator in plan.operators:

@@ -38,6 +38,8 @@ _PASSING = REARRANGING | {
     *("Cast", "Clip", "Concat", "Dropout", "Expand", "Gather", "GatherElements", "GatherND", "Max", "Min", "Pad"),
     *("Slice", "Split", "Tile", "Where"),
 }
+# What these read has ends that are computed of those of what they put out.
+_COMPUTING = frozenset(("Add", "Sub", "Mul", "Div", "Neg"))
 # Of these operators the inputs from this one on are values; of the others that pass them on the first alone.
 _SEVERAL = {"Concat": 0, "Max": 0, "Min": 0, "Where": 1}
 
@@ -136,6 +138,8 @@ def _of_inputs(
         return
     if kind == "Softmax":
         yield names[0], Ends(lowest[names[0]], np.inf) if names[0] in lowest else NO_ENDS
+    elif kind in _COMPUTING and made == NO_ENDS:
+        yield from ((name, NO_ENDS) for name in names)
     elif kind in ("Add", "Sub") and len(names) == 2:
         yield from _of_sum(kind == "Sub", names, made, [_reach(graph, name, ranges) for name in names])
     elif kind in ("Mul", "Div", "Neg"):
