@@ -382,7 +382,7 @@ def _apply_fixed_scales(
             if not is_taken_apart(analysis.graph, name):
                 softmaxes[name] = tensors[name]
             give([name], SOFTMAX_QUANT)
-        elif tensors.get(op.inputs[0]) == SOFTMAX_QUANT and is_taken_apart(analysis.graph, op.inputs[0]):
+        elif any(tensors.get(n) == SOFTMAX_QUANT and is_taken_apart(analysis.graph, n) for n in op.inputs[:1]):
             softmaxes[name] = tensors[name]
             give([name], SOFTMAX_QUANT)
         elif _is_index(analysis.graph, name):
