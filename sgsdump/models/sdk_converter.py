@@ -350,6 +350,15 @@ def _auto_padded(operator: Operator) -> bool:
     return operator.text("auto_pad").startswith("SAME")
 
 
+def _padded_on_one_side(operator: Operator) -> bool:
+    pads = operator.ints("pads") or []
+    return pads[: len(pads) // 2] != pads[len(pads) // 2 :]
+
+
+def _padded_by_neither(operator: Operator) -> bool:
+    return operator.text("auto_pad") == "NOTSET" and operator.ints("pads") is None
+
+
 def _grouped(operator: Operator) -> bool:
     group, weights = attribute(operator.node, "group", 1), operator.shape(1)
     return group > 1 and weights is not None and not (weights[0] == group and weights[1] == 1)
@@ -569,6 +578,14 @@ REFUSED: tuple[Refusal, ...] = (
     ),
     Refusal(("Conv",), "with auto_pad", "convert", "Does not support AutoPad type yet.", "qv_same_upper", _auto_padded),
     Refusal(
+        ("Conv", "ConvTranspose", "MaxPool", "AveragePool"),
+        "with auto_pad NOTSET and no pads",
+        "convert",
+        "Does not support AutoPad type yet.",
+        "qv_notset",
+        _padded_by_neither,
+    ),
+    Refusal(
         ("Conv",),
         "whose weights are not constant",
         "convert",
@@ -594,6 +611,14 @@ REFUSED: tuple[Refusal, ...] = (
     ),
     Refusal(("ConvTranspose",), "in groups", "convert", "KeyError: ''", "ox_convt_g2", _grouped),
     Refusal(("ConvTranspose",), "with auto_pad", "calibrate", _NO_STATISTICS, "qt_same", _auto_padded),
+    Refusal(
+        ("ConvTranspose",),
+        "with other pads before than after",
+        "calibrate",
+        _NO_STATISTICS,
+        "qt_asym",
+        _padded_on_one_side,
+    ),
     Refusal(
         ("Slice",),
         "with its limits as attributes (opset 9)",

@@ -67,6 +67,12 @@ def test_exactly_the_refused_probes_are_named():
         ([node("Slice", ["r"], "y", starts=[0], ends=[4], axes=[1])], 9, {}),
         ([node("ReduceSum", ["r", "axes"], "y")], 13, {"axes": np.array([2, 3])}),
         ([node("Pow", ["r", "two"], "y")], 11, {"two": np.float32(2)}),
+        ([node("MaxPool", ["r"], "y", kernel_shape=[2, 2], auto_pad="NOTSET")], 11, {}),
+        (
+            [node("ConvTranspose", ["r", "w", "b"], "y", strides=[2, 2], pads=[0, 0, 1, 1])],
+            11,
+            {"w": np.ones((8, 8, 3, 3), np.float32), "b": np.ones(8, np.float32)},
+        ),
         ([node("Relu", ["c"], "n" * 247), node("Relu", ["n" * 247], "y")], 11, {}),
         ([node("Reshape", ["r", "five"], "f"), node("Sigmoid", ["f"], "y")], 11, {"five": np.array([1, 2, 4, 16, 16])}),
         (
@@ -91,6 +97,8 @@ def test_exactly_the_refused_probes_are_named():
         "Slice of opset 9",
         "axes as an input",
         "Pow",
+        "auto_pad NOTSET and no pads",
+        "other pads before than after",
         "a name of 247",
         "a Sigmoid of five axes",
         "a factor on five axes",
@@ -116,6 +124,8 @@ def test_names_with_a_semicolon_are_refused_above_level_l1():
     ("nodes", "opset", "constants"),
     [
         ([node("Clip", ["r", "zero", "six"], "y")], 11, {"zero": np.float32(0), "six": np.float32(6)}),
+        ([node("MaxPool", ["r"], "y", kernel_shape=[2, 2], auto_pad="VALID")], 11, {}),
+        ([node("MaxPool", ["r"], "y", kernel_shape=[2, 2], auto_pad="NOTSET", pads=[0, 0, 0, 0])], 11, {}),
         ([node("Upsample", ["r", "scales"], "y")], 9, {"scales": np.array([1, 1, 2, 2], np.float32)}),
         ([node("Add", ["r", "each"], "y")], 11, {"each": np.ones((8, 1, 1), np.float32)}),
         ([node("Relu", ["c"], "n" * 246), node("Relu", ["n" * 246], "y")], 11, {}),
@@ -134,7 +144,16 @@ def test_names_with_a_semicolon_are_refused_above_level_l1():
             {"five": np.array([1, 2, 4, 16, 16])},
         ),
     ],
-    ids=["Clip 0..6", "Upsample", "per channel", "a name of 246", "Gather of a shape", "a Softmax of five axes"],
+    ids=[
+        "Clip 0..6",
+        "auto_pad VALID",
+        "auto_pad NOTSET and pads",
+        "Upsample",
+        "per channel",
+        "a name of 246",
+        "Gather of a shape",
+        "a Softmax of five axes",
+    ],
 )
 def test_forms_that_it_takes_are_not(nodes, opset, constants):
     assert facts(*nodes, opset=opset, constants=constants).refused == ()
