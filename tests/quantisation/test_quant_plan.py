@@ -479,7 +479,7 @@ def test_weights_have_the_bits_of_the_convolutions_input(raised, limit):
 
 @given(finite, finite)
 def test_uint8_represents_zero_exactly_and_covers_the_range(a, b):
-    lo, hi = min(a, b), max(a, b)
+    lo, hi = (float(np.float32(end)) for end in (min(a, b), max(a, b)))  # ends are read so
     quant = uint8_quant(lo, hi)
     assert 0 <= quant.zero_point <= 255
     assert quant.scale > 0
