@@ -56,7 +56,7 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import cut_sentence, print_lines, to_paste
+from sgsdump.commands.terminal import cut_sentence, print_folder, print_lines, print_verdict, to_paste
 
 if TYPE_CHECKING:
     from sgsdump.commands.diagnose_native import NativeTask
@@ -178,12 +178,10 @@ def run(args: argparse.Namespace) -> int:
         )
         _write(folder, report, comparison, diagnosis)
         _write_model(folder, subject, setting.ini, advice)
-    print_lines(_ending(report))
+    print_verdict(report)
     if setting.model.cut is not None:
         print_lines(to_paste(setting.model.cut, setting.config if options.network.input_config else None))
-    for aside in asides:
-        print(f"moved the older {options.output} aside to {aside}")
-    print(f"Report: {options.output / 'report.html'}")
+    print_folder(options.output, asides)
     return 1 if options.limits and not (diagnosis.passes and not comparison.failed) else 0
 
 
@@ -320,10 +318,3 @@ def _write_model(folder: Path, subject: Subject, ini: bytes, advice: MeasuredAdv
         (folder / "fixed.onnx").write_bytes(serialise(subject.fixed_model.proto))
         log_options = LogOptions(weights=subject.per_channel)
         write_log(make_folder(folder / "log"), subject.float_model, *subject.made, log_options)
-
-
-def _ending(report: Report) -> Iterator[str]:
-    yield from report.verdict
-    for step in report.next_steps:
-        yield step.text
-        yield from step.copy.splitlines()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.terminal import print_lines
+from sgsdump.commands.terminal import print_folder, print_lines, print_verdict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,12 +75,8 @@ def diagnose_native(task: NativeTask) -> int:
         replace_text(folder / "report.html", render(report))
         replace_text(folder / "layers.csv", REPORTS["csv"](comparison, limits))
         replace_text(folder / "layers.json", REPORTS["json"](comparison, limits))
-    print_lines(report.verdict)
-    for step in report.next_steps:
-        print_lines([step.text, *step.copy.splitlines()])
-    for aside in asides:
-        print(f"moved the older {task.output} aside to {aside}")
-    print(f"Report: {task.output / 'report.html'}")
+    print_verdict(report)
+    print_folder(task.output, asides)
     return 1 if task.limits and not comparison.passes(limits) else 0
 
 

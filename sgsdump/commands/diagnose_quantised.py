@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.terminal import print_lines
+from sgsdump.commands.terminal import print_folder, print_verdict
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
@@ -79,12 +79,8 @@ def diagnose_quantised(task: QuantisedTask) -> int:
         )
         report = report_of_quantised(diagnosis, _context(task, diagnosis))
         _write(folder, report, diagnosis)
-    print_lines(report.verdict)
-    for step in report.next_steps:
-        print_lines([step.text, *step.copy.splitlines()])
-    for aside in asides:
-        print(f"moved the older {task.output} aside to {aside}")
-    print(f"Report: {task.output / 'report.html'}")
+    print_verdict(report)
+    print_folder(task.output, asides)
     return 1 if task.limits and not diagnosis.good else 0
 
 

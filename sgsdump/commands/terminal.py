@@ -1,4 +1,4 @@
-"""The terminal: its window, progress on it, and what several commands say of a network that was cut or has branches.
+"""The terminal: its window, progress on it, and what several commands say of a report, and of a network cut or branching.
 
 Progress is bars on standard error for work over a second, and one-line messages between them. Where standard error is
 not a terminal there are no bars.
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
     from sgsdump.models.model import Model, PostProcessingCut
+    from sgsdump.reports.report import Report
     from sgsdump.reports.window import Window
     from sgsdump.sidecars.input_config import InputConfig
 
@@ -76,6 +78,20 @@ def print_lines(lines: Iterable[str], prefix: str = "", flush: bool = False) -> 
     """On standard output, each line with the prefix before it."""
     for line in lines:
         print(for_terminal(f"{prefix}{line}"), flush=flush)
+
+
+def print_verdict(report: Report) -> None:
+    """What a report says first, and what to do next."""
+    print_lines(report.verdict)
+    for step in report.next_steps:
+        print_lines([step.text, *step.copy.splitlines()])
+
+
+def print_folder(folder: Path, asides: Iterable[Path]) -> None:
+    """Where the report is, after the older folders that were moved aside for it."""
+    for aside in asides:
+        print(f"moved the older {folder} aside to {aside}")
+    print(f"Report: {folder / 'report.html'}")
 
 
 def _bar(what: str, unit: str, total: int | None, seconds: float) -> tqdm[NoReturn]:
