@@ -1,4 +1,4 @@
-"""The terminal: its window, progress on it, and what several commands say of a report, and of a network cut or branching.
+"""The terminal: its window, progress on it, and what several commands say of a report or of a cut network.
 
 Progress is bars on standard error for work over a second, and one-line messages between them. Where standard error is
 not a terminal there are no bars.
