@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sgsdump.dumps.formats.atb.hooked import Line, lines_in
+from sgsdump.dumps.formats.shared.hooked import Line, lines_in
 from sgsdump.errors import FormatError
 from sgsdump.files.folder import in_order
 

@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from sgsdump.dumps.formats.atb.hooked import MOST_BYTES, Line, Lines
+from sgsdump.dumps.formats.shared.hooked import MOST_BYTES, Line, Lines
 from sgsdump.errors import OutputError, SgsdumpError
 from sgsdump.programs.hook.sgsdump_records import header_alone
 from sgsdump.programs.process_index import INDEX, PROCESSES

@@ -15,7 +15,7 @@ Values that are described have::
     "stored"         the file below ``processes/`` that has them; without it the file is a header alone
     "link"           the earlier file that a symbolic link is to lead to;  "same": the one that stands for this one
 
-``sgsdump/dumps/formats/atb/hooked.py`` reads it as a line for each input and output. The parent imports this module
+``sgsdump/dumps/formats/shared/hooked.py`` reads it as a line for each input and output. The parent imports this module
 too, for it writes the files that are a header alone.
 """
 

@@ -25,15 +25,15 @@ from typing import Any
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format, Lost
-from sgsdump.dumps.formats.atb import hooked, survey
 from sgsdump.dumps.formats.atb import location as atb_location
+from sgsdump.dumps.formats.atb import survey
 from sgsdump.dumps.formats.atb import tensor as atb_tensor
-from sgsdump.dumps.formats.atb.hooked import Key
 from sgsdump.dumps.formats.atb.location import ENDING, Execution, split
 from sgsdump.dumps.formats.atb.survey import Row
 from sgsdump.dumps.formats.atb.tensor import Content
-from sgsdump.dumps.formats.shared import manifest, npy_file
+from sgsdump.dumps.formats.shared import hooked, manifest, npy_file
 from sgsdump.dumps.formats.shared.ascend_types import RAW
+from sgsdump.dumps.formats.shared.hooked import Key
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import make_folder, replacing_folder

@@ -17,9 +17,9 @@ import pytest
 from dumps.formats.conformance import Conformance
 
 from sgsdump import Dump, Record, Tensor, TensorInfo, compare, open_dump, save_dump
-from sgsdump.dumps.formats.atb.hooked import Lines, lines_in
 from sgsdump.dumps.formats.atb.tensor import header_bytes
 from sgsdump.dumps.formats.shared.ascend_types import acl_number_of
+from sgsdump.dumps.formats.shared.hooked import Lines, lines_in
 from sgsdump.dumps.targets import losses
 from sgsdump.dumps.trees import list_runs
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError, ValuesError

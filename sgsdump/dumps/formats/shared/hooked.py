@@ -1,5 +1,5 @@
-"""The index that the hooks of ``sgsdump exec`` write beside an ATB tree: whether the tree is whole, files that stand
-for others, and where in the network the operators stand.
+"""The index that the hooks of ``sgsdump exec`` write: whether a tree is whole, files that stand for others, and where in
+the network the operators stand.
 
 The tree's root has ``control.json`` and ``processes/{pid}/index.jsonl``; ``index.json`` is written last. Any folder
 below ``tensors/`` may be opened alone, so the root is looked for above it too. The lines of ``index.jsonl`` say once
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -163,14 +163,20 @@ def network(
         return {}
     folder = path.resolve().relative_to(root.resolve())
     of_file = {(folder / paths[key]).as_posix(): record for record in records if (key := key_of(record)) in paths}
+    return network_of(_lines(root, Path(next(iter(of_file)))), lambda line: of_file.get(str(line.get("file"))))
+
+
+def network_of(lines_of_run: Iterable[Line], record_of: Callable[[Line], Record | None]) -> dict[int, Operator]:
+    """Where the operators of a run stand, by its lines; ``record_of`` gives the record that a line of a tensor tells
+    of, None for one that is not in the dump."""
     values: defaultdict[int, dict[Value, Hashable]] = defaultdict(dict)
     weights: defaultdict[int, dict[Value, str]] = defaultdict(dict)
     lines: dict[int, Mapping[str, Any]] = {}
     arguments: dict[str, dict[str, str]] = {}
-    for line in _lines(root, Path(next(iter(of_file)))):
+    for line in lines_of_run:
         if line.get("event") == "operator":
             arguments[_called(line)] = as_arguments(line.get("param"))
-        record = of_file.get(str(line.get("file")))
+        record = record_of(line)
         if record is not None:
             lines[record.op_index] = line
             values[record.op_index][record.io, record.slot] = line.get("value")
