@@ -1,5 +1,5 @@
-"""The index that the hooks of ``sgsdump exec`` write: whether a tree is whole, files that stand for others, and where in
-the network the operators stand.
+"""The index that the hooks of ``sgsdump exec`` write: whether a tree is whole, files that stand for others, and where
+in the network the operators stand.
 
 The tree's root has ``control.json`` and ``processes/{pid}/index.jsonl``; ``index.json`` is written last. Any folder
 below ``tensors/`` may be opened alone, so the root is looked for above it too. The lines of ``index.jsonl`` say once
