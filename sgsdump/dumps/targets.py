@@ -24,7 +24,7 @@ ENDINGS = {
 }
 # What the files of a format that can be written end in; folders have no ending.
 OWN_ENDINGS = {format: ending for ending, format in ENDINGS.items()}
-OWN_ENDINGS |= {"atb_bin": ".bin", "atb_tree": "", "dump_info_dir": ""}
+OWN_ENDINGS |= {"atb_bin": ".bin", "atb_tree": "", "dump_info_dir": "", "rounds": ""}
 OLD = "_old"
 WITH_OLD = ("sigmastar_bin", "sigmastar_text")
 NAMES = 3

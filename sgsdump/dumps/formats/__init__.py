@@ -18,6 +18,7 @@ FORMATS = Registry(
         # Folders, the one that says least of itself last.
         "replays": "sgsdump.dumps.formats.replays.tree:FORMAT",
         "dump_info_dir": "sgsdump.dumps.formats.sdaa.dump_info_dir:FORMAT",
+        "rounds": "sgsdump.dumps.formats.rounds.tree:FORMAT",
         "msprobe_dir": "sgsdump.dumps.formats.msprobe.folder:FORMAT",
         "atb_tree": "sgsdump.dumps.formats.atb.tree:FORMAT",
         "ascend_dir": "sgsdump.dumps.formats.ascend.ascend_dir:FORMAT",

@@ -356,7 +356,8 @@ def fill_disk_after(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.file, name)
 
-    for module in ("files.atomic_write", "dumps.formats.shared.npy_file", "dumps.formats.atb.tensor"):
+    writers = ("files.atomic_write", "dumps.formats.shared.npy_file", "dumps.formats.atb.tensor")
+    for module in (*writers, "dumps.formats.rounds.tree"):
         monkeypatch.setattr(f"sgsdump.{module}.open", Full, raising=False)
 
 

@@ -33,9 +33,10 @@ _ABOVE = 8
 
 
 class Lines:
-    """The lines of the process ``pid``, given in order."""
+    """The lines of the process ``pid``, given in order; ``pid`` is None in the index of a round, where tensors have no
+    files."""
 
-    def __init__(self, pid: str) -> None:
+    def __init__(self, pid: str | None) -> None:
         self._pid = pid
         self._operators: dict[int, Line] = {}
         self._values: dict[int, dict[int, Line]] = {}
@@ -73,6 +74,8 @@ class Lines:
 
     def _full(self, operator: Line, tensor: dict[str, Any]) -> Line:
         full = {**operator, **tensor}
+        if self._pid is None:
+            return full
         if "file" not in full:
             folders = full.get("folders")
             inside = "/".join(map(str, folders)) if isinstance(folders, list) else ""

@@ -113,7 +113,7 @@ def parse(data: bytes, where: str) -> list[Entry]:
         if type(document) is not dict or document.get("sgsdump") != _VERSION:
             raise ValueError(f"it is not a manifest of version {_VERSION}")
         entries = _typed(document, "records", list)
-        return [_entry(entry) for entry in entries]
+        return [parsed_entry(entry) for entry in entries]
     except (ValueError, RecursionError, ConfigError) as error:
         raise FormatError(f"{where} is damaged: {' '.join(str(error).split())[:200]}") from None
 
@@ -144,7 +144,8 @@ def _origin_entry(origin: Origin) -> dict[str, Any]:
     return {"shape": list(map(int, origin.shape)), "layout": origin.layout, "groups": int(origin.groups)}
 
 
-def _entry(entry: Any) -> Entry:
+def parsed_entry(entry: Any) -> Entry:
+    """The record of an entry, read from JSON. Raises ValueError, ConfigError where it is damaged."""
     if type(entry) is not dict:
         raise ValueError("a record is not an object")
     name, io = _text(entry, "name"), _text(entry, "io")

@@ -1,0 +1,1 @@
+"""The rounds of a program, as ``sgsdump exec`` writes them."""
