@@ -7,7 +7,7 @@ Of each quantised copy it is checked, and said in a line of a table, that
   paired    every quantised tensor that the float network has is compared as the floats that its integers mean, by numpy
             from the model's own scales and integers;
   decibels  the figures are those of onnxruntime's qdq_loss_debug (QDQ by onnxruntime; the largest difference);
-  planted   a weight whose scale is made four times too large is the first named (of a net without a worse one);
+  planted   a weight whose integers are read with a scale four times too large is the first named, and so is the factor;
   advice    what is proposed, given to the same quantiser, takes effect (``compare`` names it) and lowers the outputs'
             error, which is told before and after.
 The exit status is 1 where one of them fails. A way whose tool is not installed is left out, and said. A short draw of
@@ -44,6 +44,7 @@ from sgsdump.quantisation.others.trial import SwitchedNetwork
 from sgsdump.tuning.exclusions import ExclusionTrial, MeasuredExclusions
 
 STRICT = Thresholds(0.99999, 0.001)  # so that something is always proposed
+FLOAT32 = 110.0  # decibels
 Feed = dict[str, np.ndarray]
 
 
@@ -157,7 +158,7 @@ class Checked:
         return steps * scale.astype(np.float32).reshape(shape)
 
     def decibels(self) -> float:
-        """The largest relative difference from qdq_loss_debug."""
+        """The largest difference from qdq_loss_debug. Above FLOAT32 both are of the rounding of float32 products."""
         from onnxruntime.quantization import qdq_loss_debug as debug
 
         weights = debug.compute_weight_error(debug.create_weight_matching(str(self.net), str(self.path)))
@@ -171,36 +172,51 @@ class Checked:
         networks = self.compared()
         rows = {row.name: row for row in networks.compared.comparison}
         ours = {weight.name: weight.sqnr for weight in self.pair.weights}
-        apart = [abs(ours[name] - error) for name, error in weights.items()]
+        both = [(ours[name], error) for name, error in weights.items()]
         for name, error in errors.items():
-            apart.append(abs(networks.before_after[name] - error["qdq_err"]))
+            both.append((networks.before_after[name], error["qdq_err"]))
             if name in rows:
                 sums = rows[name].sums
-                apart.append(abs(10 * np.log10(sums.bb / max(sums.dd, 1e-300)) - error["xmodel_err"]))
-        return max(apart)
+                both.append((10 * np.log10(sums.bb / max(sums.dd, 1e-300)), error["xmodel_err"]))
+        return max(abs(min(one, FLOAT32) - min(other, FLOAT32)) for one, other in both)
 
 
-def planted(quantised: Path, out: Path) -> str:
-    """Write a copy in which the middle weight's scale is four times too large; the name of its integers."""
+def planted(net: Path, quantised: Path, out: Path) -> str:
+    """Write a copy in which the middle weight's integers are read with a scale four times too large; the name that the
+    weight has in the float net, found by its values."""
     proto = onnx.load(quantised)
     constants = {tensor.name: tensor for tensor in proto.graph.initializer}
     scales = [*_weight_scales(proto, constants)]
-    weight, scale = scales[len(scales) // 2]
-    tensor = constants[scale]
-    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(4), scale))
+    weight, node, slot = scales[len(scales) // 2]
+    scale = numpy_helper.to_array(constants[node.input[slot]])
+    node.input[slot] = f"{node.input[slot]}_planted"
+    proto.graph.initializer.append(numpy_helper.from_array(scale * np.float32(4), node.input[slot]))
     onnx.save(proto, out)
-    return weight
+    return _original(net, numpy_helper.to_array(constants[weight]))
 
 
-def _weight_scales(proto: onnx.ModelProto, constants: dict[str, onnx.TensorProto]) -> Iterator[tuple[str, str]]:
+def _weight_scales(
+    proto: onnx.ModelProto, constants: dict[str, onnx.TensorProto]
+) -> Iterator[tuple[str, onnx.NodeProto, int]]:
+    """Of each weight its name, the operator that reads its integers, and where that reads their scale."""
     stored = {n.output[0]: n.input[0] for n in proto.graph.node if n.op_type == "QuantizeLinear"}
     for node in proto.graph.node:
         if node.op_type == "DequantizeLinear":
             source = stored.get(node.input[0], node.input[0])
             if source in constants and len(constants[source].dims) > 1 and node.input[1] in constants:
-                yield source, node.input[1]
+                yield source, node, 1
         elif node.op_type == "QLinearConv":
-            yield node.input[3], node.input[4]
+            yield node.input[3], node, 4
+
+
+def _original(net: Path, stored: np.ndarray) -> str:
+    """The float weight that goes with these integers best, by correlation."""
+
+    def likeness(tensor: onnx.TensorProto) -> float:
+        return float(np.corrcoef(numpy_helper.to_array(tensor).ravel(), stored.ravel())[0, 1])
+
+    known = [tensor for tensor in onnx.load(net).graph.initializer if int(np.prod(tensor.dims)) == stored.size]
+    return max(known, key=likeness).name
 
 
 def check(way: str, net: Path, feeds: list[Feed], folder: Path) -> bool:
@@ -221,11 +237,9 @@ def check(way: str, net: Path, feeds: list[Feed], folder: Path) -> bool:
     decibels = checked.decibels() if of_onnxruntime else 0.0
     first, is_first = "-", True
     if way != "dynamic":
-        weight = planted(path, folder / f"{stem}_planted.onnx")
-        errors = Checked(net, folder / f"{stem}_planted.onnx", feeds, folder).measured().errors
-        first = errors[0].name
-        # the bias of a QLinearConv is in steps of its weight's scale, and as wrong
-        is_first = weight.startswith(first.rpartition(".")[0] or first)
+        weight = planted(net, path, folder / f"{stem}_planted.onnx")
+        worst = Checked(net, folder / f"{stem}_planted.onnx", feeds, folder).measured().errors[0]
+        first, is_first = worst.name, worst.name == weight and abs(worst.factor - 4) < 0.2
     exclusion = checked.measured().exclusion
     before = after = checked.error()
     took = True

@@ -53,6 +53,7 @@ class StoredWeight:
     name   of the integers, or of the float initializer that the model quantises itself.
     real   what operators read: what its DequantizeLinear makes; for an operator on codes the integers.
     codes  the integers, with ``scale`` and ``zero_point`` in a shape that goes with them element by element.
+    scaled_with  the weight whose scale its own is made of: of a bias without a scale of its own; "" for the others.
     """
 
     name: str
@@ -60,6 +61,7 @@ class StoredWeight:
     codes: np.ndarray
     scale: np.ndarray
     zero_point: np.ndarray
+    scaled_with: str = ""
 
     @property
     def values(self) -> np.ndarray:
@@ -242,7 +244,7 @@ class QuantisedModel:
             return None
         scale = values_of(self.constants[reads[1]]).astype(np.float32) * values_of(self.constants[reads[4]])
         codes = values_of(self.constants[reads[8]])
-        return StoredWeight(reads[8], reads[8], codes, _spread(scale, codes, 0), np.zeros(1, np.int32))
+        return StoredWeight(reads[8], reads[8], codes, _spread(scale, codes, 0), np.zeros(1, np.int32), reads[3])
 
     def group(self, name: str) -> Group | None:
         return self.groups.group_of.get(name)

@@ -95,6 +95,7 @@ class QuantisedDiagnosis:
             figures |= {} if gives_back is None else {"gives_back": gives_back, "left": error.left or 0.0}
             names = tuple(unit.output for unit in error.units)
             reason = "weight" if error.is_weight else "tensor"
+            figures |= {} if error.factor == 1 else {"factor": error.factor}
             found.append(Finding("cause", error.name, "", figures, "measured", names, {"reason": reason}))
         exclusion = self.measured.exclusion
         if exclusion is not None and not self.good:
@@ -159,7 +160,10 @@ def verdict(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
 def _cause(error: QuantisedError, diagnosis: QuantisedDiagnosis, short: bool = False) -> str:
     what = f"the weight {error.name}" if error.is_weight else error.name
     if error.is_weight and error.sqnr is not None:
-        what += f" (signal to noise {error.sqnr:.1f} dB)"
+        scale = "" if error.factor == 1 else f"; its integers mean {error.factor:.3g} times its floats: a wrong scale"
+        what += f" (signal to noise {error.sqnr:.1f} dB{scale})"
+    if error.with_it:
+        what += f" with its bias {error.with_it[0]}"
     back, brings = diagnosis.measured.gives_back(error), percent(diagnosis.measured.brings(error))
     if short:
         return f"{what} ({brings} alone{'' if back is None else f', {percent(max(back, 0.0))} back'})"

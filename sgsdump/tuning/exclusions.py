@@ -37,6 +37,8 @@ class QuantisedError:
     alone  the outputs' error with it alone quantised; ``left`` with all others; None where it was not measured.
     sqnr   of a weight, in decibels; None for a tensor.
     units  the operators that keep it quantised.
+    with_it  biases that go by the same scale: they are in and out with it.
+    factor   how many times too large a weight's scale is; 1.0 where it fits.
     """
 
     name: str
@@ -45,6 +47,8 @@ class QuantisedError:
     left: float | None
     sqnr: float | None
     units: frozenset[Unit]
+    with_it: tuple[str, ...] = ()
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,19 +113,25 @@ class ExclusionTrial:
         """``good``: the network's outputs are within the limits already, and nothing is proposed."""
         network = self._network
         items: list[QuantisedTensor | QuantisedWeight] = [*network.tensors]
-        items += [weight for weight in network.weights if weight.sqnr < NEAR]
+        far = [weight for weight in network.weights if weight.sqnr < NEAR]
+        leaders = {weight.name for weight in far}
+        items += [weight for weight in far if weight.scaled_with not in leaders]
+        with_it = {
+            name: tuple(weight.name for weight in network.weights if weight.scaled_with == name) for name in leaders
+        }
         every = set(network.names)
         all_on = output_error(self.totals(every))
         with progress.bar("measure", "run", len(items) + min(TAKEN_OUT, len(items))) as advance:
             alone = []
             for number, item in enumerate(items):
-                alone.append((output_error(self.totals((item.name,))), item))
+                alone.append((output_error(self.totals((item.name, *with_it.get(item.name, ())))), item))
                 advance(number + 1, len(items) + min(TAKEN_OUT, len(items)))
             alone.sort(key=lambda pair: -pair[0])
             errors = []
             for number, (error, item) in enumerate(alone):
-                left = output_error(self.totals(every - {item.name})) if number < TAKEN_OUT else None
-                errors.append(_error_of(item, error, left))
+                both = with_it.get(item.name, ())
+                left = output_error(self.totals(every - {item.name, *both})) if number < TAKEN_OUT else None
+                errors.append(_error_of(item, error, left, both))
                 if left is not None:
                     advance(len(items) + number + 1, len(items) + min(TAKEN_OUT, len(items)))
         ranked = sorted(errors, key=lambda e: (e.left is None, e.left if e.left is not None else -e.alone, -e.alone))
@@ -160,6 +170,9 @@ def _ordered(units: Iterable[Unit]) -> Iterator[Unit]:
     return iter(sorted(units, key=lambda unit: unit.output))
 
 
-def _error_of(item: QuantisedTensor | QuantisedWeight, alone: float, left: float | None) -> QuantisedError:
-    decibels = item.sqnr if isinstance(item, QuantisedWeight) else None
-    return QuantisedError(item.name, decibels is not None, alone, left, decibels, item.units)
+def _error_of(
+    item: QuantisedTensor | QuantisedWeight, alone: float, left: float | None, with_it: tuple[str, ...]
+) -> QuantisedError:
+    if isinstance(item, QuantisedTensor):
+        return QuantisedError(item.name, False, alone, left, None, item.units)
+    return QuantisedError(item.name, True, alone, left, item.sqnr, item.units, with_it, item.factor)

@@ -88,6 +88,19 @@ def test_a_planted_weight_is_the_first_and_the_advice_takes_it_away(folder, caps
     )
 
 
+def test_a_scale_that_does_not_fit_is_said_with_the_bias_that_goes_by_it(folder, capsys):
+    quantise(Path("net.onnx"), Path("q.onnx"), feeds(), "QOperator")
+    plant("c2.w")  # and with it the bias of the QLinearConv, whose scale is the input's by the weight's
+    assert diagnose("--min-cos", "0.9999") == 1
+    said = r"comes with the weight c2.w \(signal to noise -9.\d dB; its integers mean 4 times its floats: a wrong scale\)"
+    assert re.search(rf"{said} with its bias c2.b: quantised alone", capsys.readouterr().out)
+    findings = json.loads(Path("d/layers.json").read_text())["findings"]
+    causes = [finding for finding in findings if finding["kind"] == "cause"]
+    assert causes[0]["layer"] == "c2.w" and causes[0]["figures"]["factor"] == pytest.approx(4, rel=0.02)
+    assert "c2.b" not in [cause["layer"] for cause in causes]
+    assert all("factor" not in cause["figures"] for cause in causes[1:])
+
+
 def test_an_exclusion_that_matches_nothing_is_said(folder, capsys):
     quantise(Path("net.onnx"), Path("after.onnx"), feeds(), "QDQ", per_channel=True, nodes_to_exclude=["conv2"])
     for name in ("q", "after"):

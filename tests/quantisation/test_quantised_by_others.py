@@ -18,7 +18,7 @@ from sgsdump.errors import ModelError
 from sgsdump.models.model import open_model
 from sgsdump.models.quantised_model import QuantisedModel
 from sgsdump.quantisation.others.compared import ComparedNetworks, compared_networks
-from sgsdump.quantisation.others.link import QuantisedPair, float_proto
+from sgsdump.quantisation.others.link import QuantisedPair, QuantisedWeight, float_proto
 from sgsdump.quantisation.others.quantisers import LeftFloat, quantiser_of, words
 from sgsdump.quantisation.others.trial import SwitchedNetwork
 
@@ -138,6 +138,20 @@ def test_weights_of_every_kind_of_storage_mean_what_onnx_says():
         (weight,) = QuantisedModel(proto).weights
         assert weight.name == "w"
         np.testing.assert_allclose(weight.values, expected, atol=1e-6, err_msg=name)
+
+
+def test_the_factor_of_a_weight_is_that_of_its_scale_alone():
+    draw = np.random.default_rng(0)
+    real = draw.normal(0, 1, (4, 3, 3, 3)).astype(np.float32)
+
+    def factor(values: np.ndarray) -> float:
+        return QuantisedWeight("w", real, values.astype(np.float32), frozenset()).factor
+
+    assert factor(np.rint(real / 0.02) * 0.08) == pytest.approx(4, rel=0.01)
+    assert factor(np.rint(real / 0.4) * 0.4) == 1  # coarse: a few steps
+    assert factor(draw.normal(0, 1, real.shape)) == 1  # another weight
+    assert factor(np.clip(real, -0.5, 0.5)) == 1  # cut off
+    assert factor(np.zeros_like(real)) == 1
 
 
 def test_another_nets_model_is_refused(folder, tmp_path):

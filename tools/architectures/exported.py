@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -13,14 +14,32 @@ from typing import Any
 EXPORTERS = ("script", "dynamo")
 Made = tuple[Any, tuple[Any, ...], list[str]]
 """A module in evaluation, the inputs of one run, the inputs' names."""
+_DECLARED: list[Any] = []
+
+
+def _torchvision() -> Any:
+    """torchvision's models. Where its compiled operators are of another build than torch (CUDA, CPU), the two that its
+    import asks for are declared: no network here runs them. Raises ImportError."""
+    import torch
+
+    try:
+        import torchvision
+    except RuntimeError:
+        for part in [part for part in sys.modules if part.partition(".")[0] == "torchvision"]:
+            del sys.modules[part]
+        library = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor boxes, Tensor scores, float limit) -> Tensor")
+        _DECLARED.append(library)  # what it declares goes with it
+        import torchvision
+    return torchvision.models
 
 
 def _vision(name: str, size: int = 64, **options: Any) -> Callable[[], Made]:
     def make() -> Made:
         import torch
-        import torchvision
 
-        family = torchvision.models
+        family = _torchvision()
         for part in name.split(".")[:-1]:
             family = getattr(family, part)
         build = getattr(family, name.rpartition(".")[2])
@@ -31,12 +50,11 @@ def _vision(name: str, size: int = 64, **options: Any) -> Callable[[], Made]:
 
 def _segmenter() -> Made:
     import torch
-    import torchvision
 
     class Masks(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.net = torchvision.models.segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None)
+            self.net = _torchvision().segmentation.lraspp_mobilenet_v3_large(weights=None, weights_backbone=None)
 
         def forward(self, pixels: Any) -> Any:
             return self.net(pixels)["out"]

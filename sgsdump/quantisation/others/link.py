@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sgsdump.tensors.types import Quant
 
 EPSILON = float(np.finfo(np.float64).eps)
+ROUNDING = 0.1  # four bits in blocks come to 0.02
+IN_PROPORTION = 15.0  # decibels: what four bits leave
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,30 @@ class QuantisedTensor:
 
 @dataclass(frozen=True, eq=False)
 class QuantisedWeight:
-    """``values`` is what the integers mean, ``real`` the float original, of one shape."""
+    """``values`` is what the integers mean, ``real`` the float original, of one shape.
+
+    scaled_with  of a bias without a scale of its own: the weight whose scale it goes by, which both are wrong with.
+    """
 
     name: str
     real: np.ndarray
     values: np.ndarray
     units: frozenset[Unit]
+    scaled_with: str = ""
 
     @property
     def sqnr(self) -> float:
         """Decibels, as onnxruntime's qdq_loss_debug measures it."""
         return sqnr(self.real, self.values)
+
+    @property
+    def factor(self) -> float:
+        """How many times too large the scale is, where nothing else is wrong: the values over their originals, by least
+        squares. 1.0 where these are not in proportion, or the factor is within what rounding makes."""
+        real, values = (array.astype(np.float64).ravel() for array in (self.real, self.values))
+        factor = float(real @ values) / max(float(real @ real), EPSILON)
+        is_rounding = abs(factor - 1) <= ROUNDING or not np.isfinite(factor)
+        return 1.0 if is_rounding or sqnr(factor * real, values) < IN_PROPORTION else factor
 
 
 def sqnr(real: np.ndarray, values: np.ndarray) -> float:
@@ -192,19 +207,21 @@ class QuantisedPair:
     def _linked(self) -> tuple[tuple[QuantisedWeight, ...], tuple[str, ...]]:
         found: dict[str, QuantisedWeight] = {}
         unlinked = []
+        names: dict[str, str] = {}
         readers: dict[str, list[tuple[Node, int]]] = defaultdict(list)
         for node in self.quantised.groups.nodes:
             for slot, name in enumerate(node[2]):
                 readers[name].append((node, slot))
         for weight in self.quantised.weights:
             read = [(node, slot) for node, slot in readers.get(weight.real, ()) if not is_passed(node)]
-            name = self._original(weight, read)
+            name = names[weight.name] = self._original(weight, read)
             if not name:
                 unlinked.append(weight.name)
                 continue
             units = {self.units[out] for node, _ in read for out in self._float_outputs(node) if out in self.units}
             real = values_of(self.float.constants[name]).astype(np.float32)
-            found.setdefault(name, QuantisedWeight(name, real, _shaped(weight, real), frozenset(units)))
+            with_ = names.get(weight.scaled_with, "")
+            found.setdefault(name, QuantisedWeight(name, real, _shaped(weight, real), frozenset(units), with_))
         return tuple(found.values()), tuple(unlinked)
 
     def _original(self, weight: StoredWeight, readers: Sequence[tuple[Node, int]]) -> str:
