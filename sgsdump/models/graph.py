@@ -82,6 +82,17 @@ class Graph:
         types = {**infer_types(self.proto), **{output.name: output.type for output in self.proto.graph.output}}
         return {name: tuple(sizes) for name, kind in types.items() if (sizes := sizes_of(kind)) is not None}
 
+    @cached_property
+    def from_shapes(self) -> frozenset[str]:
+        """The tensors that follow from shapes alone, whatever the values are: constants once the input's size is
+        settled."""
+        found: set[str] = set()
+        for node in self.nodes:
+            variables = self.variables(node)
+            if node.op_type in ("Shape", "Size") or (variables and found.issuperset(variables)):
+                found.update(node.output)
+        return frozenset(found)
+
     def value(self, name: str) -> np.ndarray:
         """The values of a constant, as numpy. Raises ModelError for damaged ones."""
         return values_of(self.constants[name])

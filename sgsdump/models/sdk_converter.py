@@ -918,11 +918,10 @@ def facts_of(proto: ModelProto) -> ConverterFacts:
     operators = [Operator(graph, node, opset) for node in graph.nodes]
     refused: dict[tuple[str, Refusal], list[str]] = {}
     changed: dict[tuple[str, Change], list[str]] = {}
-    sizes = _of_sizes(graph)
     for operator in operators:
         kind = operator.node.op_type
         of_mean = kind == "ReduceSum" and operator.node.output[0].endswith(SUMMED)
-        if kind in ("Shape", "Size") or of_mean or sizes.issuperset(filter(None, operator.node.output)):
+        if kind in ("Shape", "Size") or of_mean or graph.from_shapes.issuperset(filter(None, operator.node.output)):
             continue
         layer = operator.node.name or operator.node.output[0]
         row = _row_of(operator)
@@ -1025,16 +1024,6 @@ def _row_of(operator: Operator) -> Refusal | None:
         if row is not None or kind in TAKEN:
             return row
     return Refusal((kind,), "", "convert", _NO_TYPE, "")
-
-
-def _of_sizes(graph: Graph) -> set[str]:
-    """The tensors that follow from shapes alone: with the sizes that the SDK is told they are constants."""
-    sizes: set[str] = set()
-    for node in graph.nodes:
-        variables = graph.variables(node)
-        if node.op_type in ("Shape", "Size") or (variables and sizes.issuperset(variables)):
-            sizes.update(node.output)
-    return sizes
 
 
 def _newer_opset(opset: int) -> Iterator[Refused]:

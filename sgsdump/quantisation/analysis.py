@@ -66,6 +66,8 @@ MOVERS = REARRANGING | {
     *("MaxPool", "GlobalMaxPool", "Dropout"),
     *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Pad"),
 }
+# What these read beyond their first input says how large or where, and is no value of theirs.
+SIZED = ("Resize", "Upsample", "Reshape", "Expand", "Tile", "Slice", "Pad", "Clip")
 GROUP_INPUT, GROUP_WEIGHTS, GROUP_OUTPUT = "{}_split_output#{}", "{0}_conv#{1}_filter#{1}", "{0}_conv#{1}_output#{1}"
 # The SDK's name for what its converter requantises a tensor to, without the number that it appends.
 REQUANTISED = "{}#/Mul0Output"
@@ -116,6 +118,19 @@ class Analysis:
     def stored(self) -> list[str]:
         """Tensors the hardware keeps: the graph's inputs and every operator's outputs."""
         return [*self.graph.inputs, *(name for op in self.operators for name in op.outputs)]
+
+    @cached_property
+    def sizes(self) -> frozenset[str]:
+        """Tensors that follow from shapes alone and are of no use but for sizes, or for what follows from sizes in
+        turn: they stay as they are. With values they are operands as constants are."""
+        graph = self.graph
+        operands = {
+            name
+            for node in graph.nodes
+            if not graph.from_shapes.issuperset(filter(None, node.output))
+            for name in (node.input[:1] if node.op_type in SIZED else node.input)
+        }
+        return graph.from_shapes - operands
 
     @property
     def picture_domains(self) -> set[str]:
@@ -240,6 +255,8 @@ def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse:
     following = graph.sole_consumer(last.output[0]) if len(last.output) == 1 and not is_grouped(graph, last) else None
     if is_threshold(graph, last):
         return following
+    if graph.from_shapes.issuperset(last.output):
+        return None
     joins = following is not None and (following.op_type in ELEMENTWISE or is_threshold(graph, following))
     if following is None or not joins or len(following.output) != 1:
         return None

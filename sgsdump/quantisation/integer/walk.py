@@ -482,8 +482,9 @@ class Walk:
 
     def _in_float(self, node: NodeProto, quant: Quant, name: str) -> Unrounded:
         """The node computed from the real values, in steps of its output."""
-        self.approximate[name] = f"{node.op_type}: computed in float32"
-        self.in_float.add(name)
+        if name not in self.graph.from_shapes:  # which the hardware has as a constant
+            self.approximate[name] = f"{node.op_type}: computed in float32"
+            self.in_float.add(name)
         computed = self.emit.fresh("float")
         made = name if name in node.output else next(filter(None, node.output))
         self._plain(node, {made: computed})
