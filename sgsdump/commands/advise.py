@@ -106,8 +106,8 @@ def run(args: argparse.Namespace) -> int:
     model, config = opened.model, opened.config
     proto = deployed(model)
     _check_inputs(Graph(proto), config)
-    opened.print_warnings()
     feeds = opened.feeds() if network.data else None
+    opened.print_warnings()
     all_ranges = read_ranges(options.ranges)
     ranges = rules_of_thumb.ranges_of_model(Graph(proto), all_ranges, str(options.ranges))
     for entry in config.inputs:

@@ -144,8 +144,9 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([target], [*network.files, quant_file])
     by_parts = level == "L1" and params is None and not options.scheduler
     opened = open_network(network, options.quant_level, outside=by_parts)
-    opened.print_warnings()
     model, config, feeds = opened.model, opened.config, opened.feeds()
+    first = feeds[0]
+    opened.print_warnings()
     for sentence in disagreements(model, feeds):
         print(f"warning: {sentence}", flush=True)
     # Opened first: a long calibration must not end with "no such folder".
@@ -157,7 +158,6 @@ def run(args: argparse.Namespace) -> int:
             imported = import_params(model, [*params, *beside], config, fuse, quant_file, level == "L1")
         workers = Workers(options.num_process, options.scheduler)
         how = CalibrationOptions(level, fuse, options.sensitivity_threshold)
-        first = feeds[0]
         if is_long(level, len(feeds)):
             rehearse(imported.model, first, imported.config, fuse)
         calibration = calibrate(imported.model, feeds, imported.config, how, workers, Terminal("stderr"))

@@ -144,9 +144,10 @@ def run(args: argparse.Namespace) -> int:
     if options.given.fixed is not None and is_quantised_by_others(options.given.fixed):
         return diagnose_quantised(_quantised_task(options, options.given.fixed))
     setting = _setting(options)
+    # Made before anything is printed: data that does not fit, and a folder that cannot be written, need no assumptions.
     feeds = feeds_of(options.network.source(setting.config), setting.specs)
+    first = feeds[0]
     asides: list[Path] = []
-    # Opened before anything is printed: a folder that cannot be written needs no assumptions.
     with replacing_folder(options.output, asides.append) as folder:
         warnings = [*setting.warnings, *disagreements(setting.model, feeds)]
         assumptions = [f"assumed: {sentence}" for sentence in setting.assumed]
@@ -155,7 +156,7 @@ def run(args: argparse.Namespace) -> int:
         print_lines(assumptions, flush=True)
         subject = _subject(options, setting, feeds, progress)
         print_lines(subject.notes, flush=True)
-        check_that_it_runs(setting.model, subject.fixed_model.proto, setting.config, feeds[0][1])
+        check_that_it_runs(setting.model, subject.fixed_model.proto, setting.config, first[1])
         every = PicturePairs(feeds)
         few = replace(every, most=MEASURED)
         outputs, advice = judge(subject, measure(subject, few, progress), every, limits, progress)

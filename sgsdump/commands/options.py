@@ -200,11 +200,14 @@ def _assumed(
 ) -> tuple[InputConfig, bytes, tuple[str, ...]]:
     """The configuration that is assumed, its text, and sentences on it."""
     from sgsdump.models.feeds.feeds import expand
+    from sgsdump.models.feeds.preprocess_file import load_preprocess
     from sgsdump.quantisation.assumed_config import assume_config, ini_text, takes_pictures
 
     run = expand(network.image, len(specs))[0] if network.image else ()
     if not guesses and (takes_pictures(specs, run) or not network.data):
         preprocess = f" -n {network.preprocess}" if network.preprocess else ""
+        for file in network.preprocess.split(",") if network.preprocess else ():
+            load_preprocess(file.strip())  # the line below names it
         raise ConfigError(
             f"how the pictures of {network.model} are normalised is not known; give --input-config: sgsdump cfg "
             f"input_config.ini -m {network.model}{preprocess} writes one to check"

@@ -106,9 +106,9 @@ def run(args: argparse.Namespace) -> int:
     limits = given or DOCUMENTED
     opened = open_network(network, options.quant_level)
     model, config, ini = opened.model, opened.config, opened.ini
-    opened.print_warnings()
     feeds = opened.feeds()
     pictures = _debug_pictures(opened.feeds(options.debug_image) if options.debug_image else feeds, options)
+    opened.print_warnings()
     labels = [label for label, _, _ in pictures]
     # Opened first: a long repair must not end with "no such folder".
     asides: list[Path] = []

@@ -196,10 +196,11 @@ def run(args: argparse.Namespace) -> int:
         opened = open_network(network, options.quant_level)
         model, config = opened.model, opened.config
         objective = parse_objective(options.search.objective, watched_by_output(deployed(model)))
-        opened.print_warnings()
         progress, workers = Terminal("stderr"), Workers(options.num_process, options.scheduler)
         feeds = opened.feeds()
         judges = opened.feeds(options.search.evaluate) if options.search.evaluate else feeds
+        _ = feeds[0]  # data that does not fit needs no warnings
+        opened.print_warnings()
         ranges, side = _calibrated(options, opened, feeds, workers)
     with _stopped_by_ctrl_c(begun + goal.seconds) as left:
         judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers)

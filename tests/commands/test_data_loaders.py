@@ -271,3 +271,28 @@ def test_arrays_of_pictures_are_what_the_float_model_takes(capsys: pytest.Captur
     assert "between whole ones; make them agree" in said
     assert sgsdump("calibrate", *given[1:5], "--input-config", "wrong.ini", "-o", "fixed.onnx") == 0
     assert "warning: arrays/0.npy: mean and std_value" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["calibrate", "tune", "diagnose", "repair"])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--data-loader-script", "nope.py"], "there is no data loader script nope.py"),
+        (["-i", "wide.npy"], "'wave'"),
+    ],
+)
+def test_what_cannot_be_read_is_said_before_anything_is_assumed(
+    command: str, given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data_nets.write(Path(), "audio")
+    np.save("wide.npy", np.zeros((3, 77, 2)))
+    assert sgsdump(command, "-m", "audio.onnx", *given, "-o", "made") == 2
+    out, err = capsys.readouterr()
+    assert out == "" and said in err and err.count("\n") == 1
+
+
+def test_a_preprocess_file_that_is_not_there_is_said_before_how_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(residual_net().proto, "net.onnx")
+    Image.new("RGB", (8, 8)).save("a.png")
+    assert sgsdump("calibrate", "-m", "net.onnx", "-i", "a.png", "-n", "nope.py") == 2
+    assert "there is no preprocess file nope.py" in capsys.readouterr().err
