@@ -21,11 +21,12 @@ examples:
   sgsdump calibrate -m net.prototxt --weight-file net.caffemodel -i pictures/ --input-config input_config.ini
 
 the levels:
-  Weights: per output channel, the range whose rounding and clipping changes the layer's output least. Activation ranges
-  narrower than minimum and maximum (percentile, entropy, least squares) are tried where their own error is much
-  smaller, and taken where the model's outputs gain, on a few of the pictures. A convolution is raised to 16 bits when
-  its 8 bits alone (all others at 16) change the outputs by more than the threshold -sth: sum((y - r)^2) / sum(r^2),
-  averaged over the outputs, a softmax's input in place of its output. With ALL_INT16 all levels above L1 are L2.
+  Weights: minimum and maximum of each output channel, as the SDK's own calibrator takes them; at L1 and L2 all ranges
+  are the SDK's. Activation ranges narrower than minimum and maximum (percentile, entropy, least squares) are tried
+  where their own error is much smaller, and taken where the model's outputs gain, on a few of the pictures. A
+  convolution is raised to 16 bits when its 8 bits alone (all others at 16) change the outputs by more than the
+  threshold -sth: sum((y - r)^2) / sum(r^2), averaged over the outputs, a softmax's input in place of its output. With
+  ALL_INT16 all levels above L1 are L2.
 
 --quant-file:
   Its level is that of its log, as tensor_weight_calibration.txt beside it tells, where --quant-level is left out.

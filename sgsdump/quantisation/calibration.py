@@ -33,7 +33,7 @@ from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.progress import SILENT, Advance, Progress, unwatched
-from sgsdump.quantisation.analysis import Analysis, analyse, is_convolution
+from sgsdump.quantisation.analysis import Analysis, analyse, is_convolution, output_axis
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.pictures import pictures_of, raw_bytes
@@ -41,7 +41,6 @@ from sgsdump.quantisation.quant_plan import Choice, decide
 from sgsdump.quantisation.ranges.measured_ranges import Feed, gather, of_masks, plain_ranges
 from sgsdump.quantisation.ranges.range_fit import MIN_MAX, Proposal, proposals
 from sgsdump.quantisation.ranges.statistics import Selection, Statistics, ValueHistogram
-from sgsdump.quantisation.ranges.weight_fit import fit_weight
 from sgsdump.quantisation.scales import UINT8
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk, Prepared, Visit
 from sgsdump.sidecars.input_config import InputConfig
@@ -330,7 +329,7 @@ def calibrate(
     fits: tuple[RangeFit, ...] = ()
     measured: tuple[Sensitivity, ...] = ()
     if does.weights:
-        ranges |= _fitted_weights(analysis, statistics, ranges)
+        ranges |= _channel_weights(analysis, ranges)
         ranges = _with_zero(analysis, ranges, config)
     if does.activations or does.bits:
         chosen = [feeds[i] for i in sorted({*np.linspace(0, len(feeds) - 1, min(TRIALS, len(feeds))).astype(int)})]
@@ -370,9 +369,6 @@ def selection(analysis: Analysis, level: Level) -> Selection:
     narrow = {domain[name] for name in analysis.first_inputs} - analysis.picture_domains
     return Selection(
         histograms=frozenset(n for n in analysis.stored if level.activations and domain[n] in narrow),
-        moments={name: _channel_axis(nodes[0].op_type) for name, nodes in analysis.first_inputs.items()}
-        if level.weights
-        else {},
         channels={n.output[0]: _channel_axis(n.op_type) for n in graph.nodes if is_convolution(graph, n)},
         softmax=masks.softmax,
         masks=masks.masks,
@@ -385,14 +381,19 @@ def _channel_axis(op_type: str) -> int:
     return 1 if op_type in ("Conv", "ConvTranspose") else -1
 
 
-def _fitted_weights(analysis: Analysis, statistics: Statistics, ranges: Mapping[str, Range]) -> dict[str, Range]:
-    """Weights that several convolutions read keep one choice: the first reader's."""
-    fitted: dict[str, Range] = {}
-    for name, nodes in analysis.first_inputs.items():
+def _channel_weights(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Of each convolution's weights: minimum and maximum of each output channel, as the SDK's calibrator has them at
+    every level from L2 on. Weights that several convolutions read are seen by the first."""
+    seen: dict[str, Range] = {}
+    for nodes in analysis.first_inputs.values():
         for node in nodes:
-            if name in ranges and node.input[1] not in fitted:
-                fitted[node.input[1]] = fit_weight(analysis.graph, node, statistics.moments.get(name))
-    return fitted
+            weights = node.input[1]
+            if weights in ranges and weights not in seen:
+                values, axis = analysis.graph.value(weights), output_axis(analysis.graph, node)
+                others = tuple(i for i in range(values.ndim) if i != axis)
+                low, high = values.min(axis=others), values.max(axis=others)
+                seen[weights] = Range(low.astype(np.float64), high.astype(np.float64))
+    return seen
 
 
 def _with_zero(analysis: Analysis, ranges: Mapping[str, Range], config: InputConfig) -> dict[str, Range]:

@@ -172,15 +172,14 @@ def test_what_follows_is_not_looked_at_unless_more_is_wanted_of_it(monkeypatch):
     monkeypatch.setattr(SegmentRunner, "run", lambda self, feed, only: asked.append(only) or run(self, feed, only))
     larger = {"data": np.zeros((2, 3, 4, 5), np.float32)}  # not the first one's shape, so run in the other way
     net.proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
-    kept = gather(net, [*PICTURES[:1], ("larger", larger)], Selection(moments={"r": 1}))
-    assert asked == [{"c", "d", "late", "s", "shape", "r"}] * 2 and kept.moments["r"].count == 3 * 20
+    kept = gather(net, [*PICTURES[:1], ("larger", larger)], Selection(histograms=frozenset("r")))
+    assert asked == [{"c", "d", "late", "s", "shape", "r"}] * 2 and kept.histograms["r"].total == 3 * 4 * 20
     following = followed(Graph(net.proto))
     assert list(following) == ["r", "none", "turned", "turned.r", "flat", "sizes"] and following["flat"] == "r"
 
 
 EVERYTHING = Selection(
     frozenset({"data", "r1", "c2", "add"}),
-    {"data": 1, "r1": 1, "flat": -1},
     {"c1": 1, "c2": 1, "c3": 1, "fc": -1},
     {"fc": -1},
 )
@@ -198,11 +197,10 @@ def refuse(*_):
 
 def plain(seen):
     """Everything that is kept, down to bytes."""
-    whole, histograms, moments, channels, below, tops = vars(seen.statistics).values()
+    whole, histograms, channels, below, tops = vars(seen.statistics).values()
     return (
         whole,
         {name: (h.exponent, h.counts.tobytes(), h.zeros) for name, h in histograms.items()},
-        {name: (m.sums.tobytes(), m.squares.tobytes(), m.count) for name, m in moments.items()},
         {name: (ends.low.tobytes(), ends.high.tobytes()) for name, ends in channels.items()},
         below,
         tops,
@@ -302,7 +300,7 @@ def test_below_is_counted_from_the_maximum_along_the_softmax_axis():
 
 
 def test_statistics_are_kept_of_what_is_wanted_only():
-    everything = Selection(frozenset("t"), {"t": 1}, {"t": 1}, {"t": 1})
+    everything = Selection(frozenset("t"), {"t": 1}, {"t": 1})
     values = np.array([[[1, -2]], [[3, 5]]], np.float32).transpose(1, 0, 2)  # [1, channels 2, 2]
     collector = Collector(everything, "")
     for name in ("t", "u"):
@@ -312,9 +310,8 @@ def test_statistics_are_kept_of_what_is_wanted_only():
     seen = collector.seen
     kept = seen.statistics
     assert list(kept.whole) == ["t", "u"] and (kept.whole["u"].low, kept.whole["u"].high) == (-2, 5)
-    assert [list(each) for each in (kept.histograms, kept.moments, kept.channels, kept.below)] == [["t"]] * 4
-    moments, channels = kept.moments["t"], kept.channels["t"]
-    assert (moments.sums.tolist(), moments.squares.tolist(), moments.count) == ([-1, 8], [5, 34], 2)
+    assert [list(each) for each in (kept.histograms, kept.channels, kept.below)] == [["t"]] * 3
+    channels = kept.channels["t"]
     assert (channels.low.tolist(), channels.high.tolist()) == ([-2, 3], [1, 5])
-    twice = seen.merged(replace(seen, histograms={}, below={})).statistics
-    assert twice.moments["t"].count == 4 and twice.moments["t"].squares.tolist() == [10, 68]
+    twice = seen.merged(replace(seen, below={})).statistics
+    assert (kept.histograms["t"].total, twice.histograms["t"].total) == (4, 8)

@@ -21,6 +21,7 @@ from sgsdump.sidecars.tensor_min_max import read_ranges
 
 OURS = {"gap#/Mul0Output#35": "gap", "fc_reshape#1_output#30": "gap", "fc_weight#28": "fc_weight", "fc#32": "fc"}
 NOT_OURS = {"gap#/Mul0Input1#34"}
+END = re.compile(r" +(?:min|max):\[")
 LINE = re.compile(r"min_chn: (.*), max_chn: (.*);")
 
 
@@ -103,10 +104,18 @@ def test_the_weight_files_are_the_vendors_byte_for_byte(shared, tmp_path):
         assert ours[name] == theirs[name], name
     ours, theirs = (blocks(path / "tensor_weight_calibration.txt") for path in (folder, genuine))
     for name in list(theirs)[:-1]:
-        own, other = ours[name].splitlines(), theirs[name].splitlines()
-        assert [line for line in own if "min:" not in line and "max:" not in line] == [
-            line for line in other if "min:" not in line and "max:" not in line
-        ]
+        assert ours[name] == theirs[name], name
+
+
+@pytest.mark.parametrize("level", ["L2", "L3", "L4", "L5"])
+def test_no_level_clips_weights_as_the_vendors_do_not(shared, tmp_path, level):
+    """Of the fully connected operator too."""
+    folder, genuine = log(shared, tmp_path, "caffe", level), shared / f"sigmastar/calibration/tiny_{level}"
+    ours, theirs = (
+        sorted(filter(END.match, (path / "tensor_weight_calibration.txt").read_text().splitlines()))
+        for path in (folder, genuine)
+    )
+    assert ours == theirs and len(ours) == 2 * 6
 
 
 def test_many_weights_are_not_listed_but_their_ranges_are(shared, tmp_path, monkeypatch):

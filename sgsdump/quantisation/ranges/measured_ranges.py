@@ -43,7 +43,6 @@ from sgsdump.quantisation.ranges.masks import (
 from sgsdump.quantisation.ranges.statistics import (
     PLAIN,
     Extremes,
-    Moments,
     RowExtremes,
     Rows,
     Selection,
@@ -52,7 +51,7 @@ from sgsdump.quantisation.ranges.statistics import (
     count_values,
 )
 from sgsdump.tensors.kernels import cores
-from sgsdump.tensors.one_pass.rows import RowWatch, extremes, moments
+from sgsdump.tensors.one_pass.rows import RowWatch, extremes
 from sgsdump.tensors.types import Range
 
 # Tensors wait until so much of them is there, and are looked at together: they still lie in the processor's cache.
@@ -225,7 +224,6 @@ class Observation:
 
     ends: RowExtremes
     histograms: dict[str, ValueHistogram]
-    moments: dict[str, Moments]
     below: dict[str, Extremes]
     tops: dict[str, Extremes]
 
@@ -234,14 +232,13 @@ class Observation:
         return Observation(
             self.ends.merged(other.ends),
             _both(self.histograms, other.histograms),
-            _both(self.moments, other.moments),
             _both(self.below, other.below),
             _both(self.tops, other.tops),
         )
 
     @property
     def statistics(self) -> Statistics:
-        return Statistics(self.ends.whole, self.histograms, self.moments, self.ends.channels, self.below, self.tops)
+        return Statistics(self.ends.whole, self.histograms, self.ends.channels, self.below, self.tops)
 
 
 class Collector:
@@ -318,7 +315,6 @@ class _Closer:
     def __init__(self, selection: Selection):
         self._wanted = selection
         self._histograms: dict[str, ValueHistogram] = {}
-        self._moments: dict[str, Moments] = {}
         self._below: dict[str, Extremes] = {}
         self._tops: dict[str, Extremes] = {}
 
@@ -326,8 +322,6 @@ class _Closer:
         selection = self._wanted
         if name in selection.histograms:
             self._histograms[name] = count_values(array)
-        if name in selection.moments:
-            self._moments[name] = _moments(array, selection.moments[name])
         if name in selection.softmax:
             self._look_at_rows(name, array, selection.softmax[name])
 
@@ -344,7 +338,7 @@ class _Closer:
         self._tops[name] = Extremes(float(tops[kept].min()), float(tops[kept].max()))
 
     def seen(self, ends: RowExtremes) -> Observation:
-        return Observation(ends, self._histograms, self._moments, self._below, self._tops)
+        return Observation(ends, self._histograms, self._below, self._tops)
 
 
 def _is_looked_at(array: np.ndarray) -> bool:
@@ -408,11 +402,6 @@ def _by_channel(array: np.ndarray, axis: int) -> np.ndarray:
     if axis in (-1, array.ndim - 1):
         return array.reshape(-1, array.shape[axis]).T
     return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
-
-
-def _moments(array: np.ndarray, axis: int) -> Moments:
-    rows = np.ascontiguousarray(_by_channel(array, axis))
-    return Moments(*moments(rows), rows.shape[1])
 
 
 def _in_threads(model: Model, selection: Selection, feeds: Iterable[Feed]) -> Iterator[Observation]:

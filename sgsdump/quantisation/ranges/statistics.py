@@ -34,7 +34,6 @@ class Selection:
     """Which statistics to keep of which tensors, beside every float tensor's minimum and maximum.
 
     histograms  tensors whose values are counted.
-    moments     inputs of convolutions -> the axis of their channels: mean and energy per channel.
     channels    outputs of convolutions -> the axis of their channels: minimum and maximum per channel.
     softmax     inputs of softmaxes -> its axis: how far below their maximum values lie, and these maxima.
     masks       tensors on their way to a Softmax -> the ends beyond which values count no more; where one is finite,
@@ -44,7 +43,6 @@ class Selection:
     """
 
     histograms: frozenset[str] = frozenset()
-    moments: Mapping[str, int] = field(default_factory=dict)
     channels: Mapping[str, int] = field(default_factory=dict)
     softmax: Mapping[str, int] = field(default_factory=dict)
     masks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -59,7 +57,7 @@ class Selection:
     @property
     def closer(self) -> set[str]:
         """Of those of which more is kept than minimum and maximum."""
-        return {*self.histograms, *self.moments, *self.softmax}
+        return {*self.histograms, *self.softmax}
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,18 +123,6 @@ def _widened(histogram: ValueHistogram, exponent: int) -> np.ndarray:
 PLAIN = Selection()
 
 
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Per channel (float64 [C]): sum and sum of squares of ``count`` values each."""
-
-    sums: np.ndarray
-    squares: np.ndarray
-    count: int
-
-    def merged(self, other: Moments) -> Moments:
-        return Moments(self.sums + other.sums, self.squares + other.squares, self.count + other.count)
-
-
 class Extremes(NamedTuple):
     """Lowest and highest value of a tensor."""
 
@@ -164,7 +150,6 @@ class Statistics:
 
     whole: dict[str, Extremes]
     histograms: dict[str, ValueHistogram]
-    moments: dict[str, Moments]
     channels: dict[str, ChannelExtremes]
     below: dict[str, Extremes]
     tops: dict[str, Extremes] = field(default_factory=dict)

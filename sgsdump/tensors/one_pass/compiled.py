@@ -1,4 +1,4 @@
-"""Calls into the compiled kernel, where it is installed: the ends and sums of rows, and counts in bins.
+"""Calls into the compiled kernel, where it is installed: the ends of rows, and counts in bins.
 
 What they give is what numpy gives without them, digit by digit.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from sgsdump.tensors.kernels import kernel
 
 # None where it is not installed; the functions are for arrays only that ``takes`` accepts.
-_KERNEL: Any = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=4)
+_KERNEL: Any = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=5)
 
 
 def takes(array: np.ndarray) -> bool:
@@ -24,11 +24,6 @@ def ends_of_rows(described: np.ndarray, low: np.ndarray, high: np.ndarray) -> No
     """Fill float32 ``low`` and ``high``; ``described``: int64 rows of address, rows, columns and first row's index of
     each table."""
     _KERNEL.ends_of_rows(address(described), len(described), address(low), address(high))
-
-
-def moments_of_rows(rows: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> None:
-    """Fill float64 ``sums`` and ``squares``, of each row."""
-    _KERNEL.moments_of_rows(address(rows), *rows.shape, address(sums), address(squares))
 
 
 def count_in_bins(values: np.ndarray, smallest: int, counts: np.ndarray) -> tuple[int, int]:

@@ -1,6 +1,6 @@
-/* Single passes over floats: the ends of rows, as numpy finds them in extremes.py, their sums, as in moments.py, and counts
- * in bins, as in value_histogram.py and statistics.py. Vectors of any width give the same. It takes addresses, for which
- * compiled.py, the one caller, and its callers answer. The GIL is released.
+/* Single passes over floats: the ends of rows, as numpy finds them in rows.py, and counts in bins, as in statistics.py
+ * (of tensors, and of ranges). Vectors of any width give the same. It takes addresses, for which compiled.py, the one
+ * caller, and its callers answer. The GIL is released.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define INTERFACE 4 /* compiled.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 5 /* compiled.py has the same number, or does not use a kernel left from another version */
 
 /* The widest vectors that the processor has, chosen when the library is loaded, where the system can do that; GCC knows
  * these levels from 12 on. */
@@ -61,45 +61,6 @@ static void ends_of_rows(const table_t *tables, int64_t count, float *low, float
             memcpy(&low[table->place + row], &ends[0], sizeof *low);
             memcpy(&high[table->place + row], &ends[1], sizeof *high);
         }
-}
-
-#define LANES 16 /* as moments.py says */
-#define DEEP 8   /* values of a lane that are added while its sums stay in registers */
-
-static inline void add_to_lanes(const char *values, int deep, int lanes, double *sum, double *square)
-{
-    for (int lane = 0; lane < lanes; lane++) {
-        double s = sum[lane], q = square[lane];
-        for (int i = 0; i < deep; i++) {
-            float value;
-            memcpy(&value, values + (i * LANES + lane) * sizeof value, sizeof value);
-            s += value;
-            q += (double)value * value;
-        }
-        sum[lane] = s;
-        square[lane] = q;
-    }
-}
-
-/* The sum of each row's values, and of their squares. */
-FOR_EVERY_WIDTH static void moments_of_rows(const char *values, int64_t rows, int64_t columns, double *sums, double *squares)
-{
-    for (int64_t row = 0; row < rows; row++) {
-        double sum[LANES] = {0}, square[LANES] = {0};
-        int64_t left = columns;
-        for (; left >= DEEP * LANES; left -= DEEP * LANES, values += DEEP * LANES * sizeof(float))
-            add_to_lanes(values, DEEP, LANES, sum, square);
-        for (; left >= LANES; left -= LANES, values += LANES * sizeof(float))
-            add_to_lanes(values, 1, LANES, sum, square);
-        add_to_lanes(values, 1, (int)left, sum, square);
-        values += left * sizeof(float);
-        for (int lane = 1; lane < LANES; lane++) {
-            sum[0] += sum[lane];
-            square[0] += square[lane];
-        }
-        sums[row] = sum[0];
-        squares[row] = square[0];
-    }
 }
 
 #define BLOCK 1024
@@ -210,19 +171,6 @@ static PyObject *py_ends_of_rows(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_moments_of_rows(PyObject *module, PyObject *args)
-{
-    unsigned long long values, sums, squares;
-    Py_ssize_t rows, columns;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "KnnKK:moments_of_rows", &values, &rows, &columns, &sums, &squares))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    moments_of_rows((const char *)(uintptr_t)values, rows, columns, (double *)(uintptr_t)sums, (double *)(uintptr_t)squares);
-    Py_END_ALLOW_THREADS;
-    Py_RETURN_NONE;
-}
-
 static PyObject *py_count_in_bins(PyObject *module, PyObject *args)
 {
     unsigned long long values, counts;
@@ -279,7 +227,6 @@ static PyObject *py_count_between(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"ends_of_rows", py_ends_of_rows, METH_VARARGS, "Find the ends of every row; see table_t."},
-    {"moments_of_rows", py_moments_of_rows, METH_VARARGS, "Sum every row's values, and their squares."},
     {"count_in_bins", py_count_in_bins, METH_VARARGS, "Add to the counts; returns their exponent, and the number of zeros."},
     {"count_between", py_count_between, METH_VARARGS, "Add to the counts of values between two ends."},
     {NULL, NULL, 0, NULL},
