@@ -475,8 +475,9 @@ _TAKES_ORDER_BACK = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalA
 
 
 def is_reshape_of_converter(node: NodeProto) -> bool:
-    """Whether a node is the reshape that the SDK's converter makes before a fully connected operator."""
-    return node.op_type == "Flatten" and node.output[0].startswith(f"{node.input[0]}{RESHAPED}")
+    """Whether a node is the reshape that the SDK's converter makes before a fully connected operator, or the like of it
+    before a product of other than two dimensions."""
+    return node.op_type in ("Flatten", "Identity") and node.output[0].startswith(f"{node.input[0]}{RESHAPED}")
 
 
 def is_taken_apart(graph: Graph, softmax: str) -> bool:

@@ -21,6 +21,7 @@ show them, and as functions. Apart: the rules of types, in one place.
 | convolution with groups (gr16) | | as the Concat of its groups' channels |
 | Max | its operands share one range with it (ox_maxmin), also as an operator of its own (spmax) | each its own type |
 | convolution | reads none of these (every probe) | UINT8 |
+| product of other than two dimensions | reads through a move what others compute with, too | INT16, requantised for it |
 | any | none of all that | INT16 where no neighbour gives it a type |
 
 Source: docs/formats/fixed_arithmetic.md#types.
@@ -33,7 +34,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.graph import REARRANGING, Graph, attribute
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -71,10 +72,11 @@ class Operator:
 
 OUTPUT, RAW_INPUT = "output of the network", "input of numbers"
 LOOKED_UP, TABLE = "input of a table", "output of a table"
-LARGE_AVERAGE, INTERPOLATED, UNFIT_CONCAT = (
+LARGE_AVERAGE, INTERPOLATED, UNFIT_CONCAT, RESIDUAL = (
     "average of 256 values or more",
     "bilinear Resize",
     "Concat of such channels",
+    "computed with beside a product of other than two dimensions",
 )
 
 
@@ -87,6 +89,9 @@ def always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) ->
     for op in ops:
         for name, rule in _by_operator(graph, op):
             found.setdefault(name, rule)
+        for name in op.outputs[:1]:
+            if name not in read and _is_residual(graph, op, read):
+                found.setdefault(name, RESIDUAL)
     return {**found, **dict.fromkeys(graph.outputs, OUTPUT)}
 
 
@@ -100,6 +105,27 @@ def _by_operator(graph: Graph, op: Operator) -> Iterator[tuple[str, str]]:
         yield from ((name, INTERPOLATED) for name in (*source, *(output if len(op.nodes) == 1 else ())))
     if is_average(graph, op.head) and _averaged(graph, op.head) >= MOST_UINT8:
         yield from ((name, LARGE_AVERAGE) for name in (*source, *output))
+
+
+def _is_residual(graph: Graph, op: Operator, read: Container[str]) -> bool:
+    """Whether others compute with what an operator puts out, and products of other than two dimensions, but no other
+    convolutions, read it through what moves values: as LayerNormalizations and sums of transformers are. The SDK
+    refuses such products, so no dump of its shows a type; a fully connected operator reads a copy of its own."""
+    name = op.outputs[0]
+    readers = graph.consumers.get(name, ())
+    ends = [end for reader in readers if reader.op_type in REARRANGING for end in _ends_of(graph, reader, read)]
+    computing = any(reader.op_type not in REARRANGING for reader in readers)
+    return op.head.op_type not in REARRANGING and computing and bool(ends) and all(ends)
+
+
+def _ends_of(graph: Graph, mover: NodeProto, read: Container[str]) -> Iterator[bool]:
+    """Of each convolution that reads what is moved whether it is a product of other than two dimensions."""
+    moved = mover.output[0]
+    for reader in graph.consumers.get(moved, ()):
+        if reader.op_type in REARRANGING:
+            yield from _ends_of(graph, reader, read)
+        elif moved in read and moved == reader.input[0] and len(reader.input) > 1:
+            yield reader.op_type == "MatMul" and len(graph.shapes.get(moved, (0, 0))) != 2
 
 
 def _unfit_concats(graph: Graph, ops: Sequence[Operator], read: Container[str]) -> set[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from sgsdump.models.graph import (
     BROUGHT_BACK,
     FLAT,
+    REARRANGING,
     RESHAPED,
     Graph,
     attribute,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 SUMMED = "_reduceSum_output"  # the end of the sum of a mean along one axis, as the converter writes it
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 # What has a type of its own, whatever a fully connected operator reads it as.
 OWN_TYPE = ("Sigmoid", "Softmax", "ReduceMean", "Concat")
 
@@ -87,11 +89,12 @@ class _Writer:
     def brought_back(self, node: NodeProto, turned: Container[str]) -> list[NodeProto]:
         """What comes before a convolution whose input is in the model's order of axes, and before a fully connected
         operator whose input is INT16 whatever reads it, a Concat, or read by others as well: a move of its own, which
-        the operator then reads. Of a Caffe network each InnerProduct has one of its own."""
+        the operator then reads. Of a Caffe network each InnerProduct has one of its own. The converter refuses a product
+        of other than two dimensions, which has one here where others compute with what it reads."""
         from onnx import helper
 
         if (
-            node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul")
+            node.op_type not in WEIGHTED
             or node.input[1] not in self._graph.constants
         ):
             return []
@@ -105,7 +108,8 @@ class _Writer:
             made = self._graph.producer.get(source)
             wide = source in (*self._graph.inputs, *self._graph.outputs) or (made and made.op_type in OWN_TYPE)
             shared = len(self._graph.consumers.get(source, ())) > 1
-            if not (wide or shared) or len(self._graph.shapes.get(source, ())) != 2:
+            flat = len(self._graph.shapes.get(source, ())) == 2
+            if not (flat and (wide or shared)) and not (not flat and self._is_residual(source)):
                 return []
             own = self._caffe and not (made and made.op_type in FLAT)
             reader = source, node.name if own else ""
@@ -113,9 +117,22 @@ class _Writer:
                 node.input[0] = self._reshaped[reader]
                 return []
             moved = self._reshaped[reader] = self._free(f"{source}{RESHAPED}")
-            move = helper.make_node("Flatten", [source], [moved], name=moved, axis=1)
+            turn = {"axis": 1} if flat else {}
+            move = helper.make_node("Flatten" if flat else "Identity", [source], [moved], name=moved, **turn)
         node.input[0] = moved
         return [move]
+
+    def _is_residual(self, source: str) -> bool:
+        """Whether a tensor of other than two dimensions is computed, and read by products with constants and by what
+        computes with it, but by no other convolution."""
+        graph = self._graph
+        made = graph.producer.get(source)
+        if made is None or made.op_type in REARRANGING or source in graph.outputs or source not in graph.shapes:
+            return False
+        readers = graph.consumers.get(source, ())
+        weighted = [each for each in readers if each.op_type in WEIGHTED and each.input[1] in graph.constants]
+        computing = [each for each in readers if each not in weighted and each.op_type not in REARRANGING]
+        return bool(computing) and {each.op_type for each in weighted} == {"MatMul"}
 
     def _normalisation(self, node: NodeProto) -> list[NodeProto]:
         """factor = gamma / sqrt(variance + epsilon), offset = beta - mean * factor, in double precision, and kept as
