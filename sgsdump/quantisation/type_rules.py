@@ -21,7 +21,7 @@ show them, and as functions. Apart: the rules of types, in one place.
 | convolution with groups (gr16) | | as the Concat of its groups' channels |
 | Max | its operands share one range with it (ox_maxmin), also as an operator of its own (spmax) | each its own type |
 | convolution | reads none of these (every probe) | UINT8 |
-| product of other than two dimensions | reads through a move what others compute with, too | INT16, requantised for it |
+| product of other than two dimensions | reads what others compute with, by a move | INT16, requantised for it |
 | any | none of all that | INT16 where no neighbour gives it a type |
 
 Source: docs/formats/fixed_arithmetic.md#types.

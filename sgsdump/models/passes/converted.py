@@ -89,14 +89,11 @@ class _Writer:
     def brought_back(self, node: NodeProto, turned: Container[str]) -> list[NodeProto]:
         """What comes before a convolution whose input is in the model's order of axes, and before a fully connected
         operator whose input is INT16 whatever reads it, a Concat, or read by others as well: a move of its own, which
-        the operator then reads. Of a Caffe network each InnerProduct has one of its own. The converter refuses a product
-        of other than two dimensions, which has one here where others compute with what it reads."""
+        the operator then reads. Of a Caffe network each InnerProduct has one of its own. A product of other than two
+        dimensions, which the converter refuses, has one here where others compute with what it reads."""
         from onnx import helper
 
-        if (
-            node.op_type not in WEIGHTED
-            or node.input[1] not in self._graph.constants
-        ):
+        if node.op_type not in WEIGHTED or node.input[1] not in self._graph.constants:
             return []
         source = node.input[0]
         if node.op_type in ("Conv", "ConvTranspose"):
