@@ -1,4 +1,4 @@
-"""What transformers have that the SDK refuses: products of other than two dimensions, and what is computed beside them."""
+"""What the SDK refuses of transformers: products of other than two dimensions, and what is computed beside them."""
 
 import numpy as np
 import onnx
