@@ -54,7 +54,7 @@ MSIT = {
     "seed": "seed",
 }
 TORCHAIR = {"dump_mode": "mode", "dump_step": "step", "dump_layer": "layer", "dump_data": "data"}
-FURTHER = {"operation_regex": "regex", "rank": "ranks", "links": "links", "max_size": "max_size"}
+FURTHER = {"operation_regex": "regex", "rank": "ranks", "links": "links", "max_size": "max_size", "inside": "inside"}
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,13 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
         "--links",
         choices=["none", "symlink", "hardlink", "index"],
         help="how duplicate payloads are stored (none; index: as the earlier file's path in index.jsonl)",
+    )
+    parser.add_argument(
+        "--inside",
+        choices=["graph", "eager"],
+        default="graph",
+        help="of a program that torch.compile made: its compiled graphs as they ran, each beside the same graph run "
+        "operator by operator, or the operators as if it were not compiled (default: graph)",
     )
     parser.add_argument("--max-size", type=size_in_bytes, metavar="SIZE", help="dump at most this much: 500M, 20G")
 
@@ -271,10 +278,13 @@ def _command(options: ExecOptions) -> Sequence[str]:
 
 
 def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpControl, say: Say, live: bool) -> int:
+    from sgsdump.programs.compiled_graphs import graph_notes
     from sgsdump.programs.operator_names import names_in, unmatched
 
     for note in (*captured.notes, *replayed.notes):
         say("warning", note)
+    for is_wrong, note in graph_notes(captured.processes):
+        say("warning" if is_wrong else "info", note)
     for note in replayed.differences:
         say("info" if replayed.agrees else "warning", note)
     lacking = list(unmatched(control, names_in(replayed.processes)))

@@ -20,6 +20,7 @@ Mode = Literal["input", "output", "all"]
 Content = Literal["tensor", "stats", "description", "structure"]
 When = Literal["before", "after", "both", "inputs-before-outputs-after"]
 Links = Literal["none", "symlink", "hardlink", "index"]
+Inside = Literal["graph", "eager"]
 
 # msit's sentence, to the letter; the hooks, which import nothing, have it too.
 DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
@@ -29,7 +30,7 @@ _ID = re.compile(r"[0-9]{1,9}(_[0-9]{1,9})*")
 # The keys of control.json, in its order.
 FIELDS = (
     *("enabled", "mode", "steps", "names", "prefixes", "patterns", "models", "ids", "children", "when", "content"),
-    *("timing", "devices", "ranks", "seed", "links", "min_free", "max_bytes", "scene", "watched"),
+    *("timing", "devices", "ranks", "seed", "links", "min_free", "max_bytes", "scene", "watched", "inside"),
 )
 
 
@@ -57,6 +58,8 @@ class OperatorFilter:
     ids         operator ids as they count in a step (``2``, and ``3_1`` for the first child of 3), empty for all;
                 ``children``: with the operators inside them.
     watched     the operators whose outputs the scene "watcher" dumps.
+    inside      of a program that torch.compile made: its compiled graphs as they ran ("graph"), or the operators that
+                it would run without it ("eager").
     """
 
     names: tuple[str, ...] = ()
@@ -66,6 +69,7 @@ class OperatorFilter:
     ids: tuple[str, ...] = ()
     children: bool = True
     watched: tuple[str, ...] = ()
+    inside: Inside = "graph"
 
     @property
     def named(self) -> bool:

@@ -35,6 +35,7 @@ from sgsdump.programs.acl_json import AclDump
 from sgsdump.programs.control import (
     Content,
     DumpControl,
+    Inside,
     Links,
     Mode,
     OperatorFilter,
@@ -90,8 +91,8 @@ class TorchAirOptions:
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """All options of a dump; the last four are this program's own: regular expressions on names, ranks, how duplicate
-    payloads are stored, and the most bytes of the dump."""
+    """All options of a dump; the last five are this program's own: regular expressions on names, ranks, how duplicate
+    payloads are stored, the most bytes of the dump, and what is seen of a compiled program."""
 
     msit: MsitOptions = MsitOptions()
     torchair: TorchAirOptions = TorchAirOptions()
@@ -99,6 +100,7 @@ class CaptureOptions:
     ranks: str | None = None
     links: Links | None = None
     max_size: int | None = None
+    inside: Inside = "graph"
 
 
 def types_of(options: CaptureOptions) -> tuple[str, ...]:
@@ -125,6 +127,7 @@ def llm_dump(options: CaptureOptions) -> DumpControl:
             patterns=_patterns(options.regex),
             ids=read_ids(",".join(msit.ids or ())),
             children=read_truth(msit.child or "true", "-child"),
+            inside=options.inside,
         ),
         when=_among(TIMES, msit.time, "3", "-time"),
         content=_content(options),

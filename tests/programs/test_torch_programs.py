@@ -46,7 +46,7 @@ def leaves(result, step):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_program_runs_as_before_and_is_dumped(run, eager, kind):
-    result = run(ON_NET.format(made=KINDS[kind]), steps=Steps(((1, 1),)))
+    result = run(ON_NET.format(made=KINDS[kind]), steps=Steps(((1, 1),)), inside="eager")
     assert result.text == eager
     assert result.captured.status == 0 and result.captured.complete
     assert result.process.steps == (1,)
@@ -94,6 +94,7 @@ with torch.no_grad():
         print(len(compiled))
 """,
         steps=Steps(((1, 1), (5, 5))),
+        inside="eager",
     )
     assert result.text.split() == ["compiled", "1", "1", "2", "3", "compiled", "4", "4", "5", "6"]
     assert result.process.steps == (1, 5)

@@ -152,7 +152,7 @@ def _start(folder: Path, side: str, tool: str, spec: Mapping[str, Any]) -> subpr
     path.write_text(json.dumps(spec))
     program = [sys.executable, str(PROGRAM), str(path), tool, str(folder / side)]
     if tool == "exec":
-        program = [sys.executable, "-m", "sgsdump", "exec", "-o", side, "--", *program]
+        program = [sys.executable, "-m", "sgsdump", "exec", "--inside", "eager", "-o", side, "--", *program]
     return subprocess.Popen(program, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

@@ -5,8 +5,9 @@ round, a step of the dump; in a step that is dumped a mode stands around it, whi
 Everywhere else the program runs as it would without the hook: the replacement hands on to what it replaced, and while
 torch compiles or exports it is nothing but that.
 
-A compiled program runs its operators one by one in a step that is dumped, and compiled in all others. Runs that torch
-makes by itself (tracing, checking a trace, recomputing activations in a backward pass) are not steps.
+A compiled program keeps its compiled code (``sgsdump_torch_compiled``); with ``--inside eager`` its operators run one
+by one in a step that is dumped, and compiled in all others. Runs that torch makes by itself (tracing, checking a trace,
+recomputing activations in a backward pass) are not steps.
 """
 
 import atexit
@@ -21,6 +22,7 @@ import time
 import weakref
 
 import torch
+from sgsdump_torch_compiled import Graphs, as_compiled
 from sgsdump_torch_round import Dispatch, Facts, Round, is_no_step, transparent
 from sgsdump_torch_taking import Taking
 from sgsdump_torch_tensors import plain, tensors_in
@@ -28,6 +30,10 @@ from sgsdump_torch_tensors import plain, tensors_in
 COMPILED = (
     "a program compiled by torch.compile runs operator by operator, as if not compiled, in the steps that are dumped; "
     "results may differ from those of the compiled program in their last digits"
+)
+NO_GRAPH = (
+    "torch.compile made no graph of {}: nothing inside it is dumped; with --inside eager its operators are, as if it "
+    "were not compiled"
 )
 TRAINS = (
     "the program trains: its backward passes and what its optimiser does are not dumped, only what its modules "
@@ -82,6 +88,7 @@ class Steps:
         self.numbers = itertools.count()
         self.facts = {}
         self.operators = {}
+        self.graphs = Graphs(self)
         self.compiles = False
         self.trained = None
 
@@ -114,8 +121,10 @@ class Steps:
 
         @functools.wraps(original)
         def compile(*args, **kwargs):
-            if not str(getattr(args[0] if args else None, "__module__", "")).startswith("torch._higher_order_ops"):
-                steps.compiles = True  # not where torch.cond does it, for itself
+            # torch.cond and its like do it for themselves
+            own = str(getattr(args[0] if args else None, "__module__", "")).startswith("torch._higher_order_ops")
+            if not own:
+                steps.compiles = True
             compiled = original(*args, **kwargs)
             if not (args and args[0] is not None) and kwargs.get("model") is None:
                 return compiled  # a decorator, which calls torch.compile again
@@ -126,10 +135,13 @@ class Steps:
             def called(*args, **kwargs):
                 if compiling() or thread.inside or is_no_step():
                     return compiled(*args, **kwargs)
-                if thread.round is not None:
-                    with steps.operator_by_operator(True):
-                        return compiled(*args, **kwargs)
-                return steps.outermost(compiled, None, getattr(compiled, "__name__", "function"), args, kwargs)
+                name = getattr(compiled, "__name__", "function")
+                if thread.round is None:
+                    return steps.outermost(compiled, None, name, args, kwargs)
+                if not own and steps.keeps_compiled():
+                    return steps.compiled(thread.round, name, compiled, args, kwargs)
+                with steps.operator_by_operator(True):
+                    return compiled(*args, **kwargs)
 
             return called
 
@@ -168,16 +180,33 @@ class Steps:
         inputs = args if module is None else args[1:]
         taking.guard(round, taking.step_begins, (inputs, kwargs))
         taking.guard(round, self.look_for_training)
+        keeps = self.keeps_compiled()
         result, ended = None, False
         try:
-            with self.operator_by_operator(self.compiles), Dispatch(self.dispatched, round):
-                result = original(*args, **kwargs)
+            with self.operator_by_operator(self.compiles and not keeps), Dispatch(self.dispatched, round):
+                if keeps and (module is None or is_compiled(module)):
+                    result = self.compiled(round, round.model, original, args, kwargs)
+                else:
+                    result = original(*args, **kwargs)
                 ended = True
                 return result
         finally:
             thread.round = None
             taking.guard(round, taking.step_ends, result, ended)
             taking.memories.tidy()
+
+    def keeps_compiled(self):
+        """Whether compiled code is left as it is in the steps that are dumped."""
+        return self.graphs.installed and self.session.control.get("inside") != "eager"
+
+    def compiled(self, round, name, original, args, kwargs):
+        """What ``torch.compile`` made is called in a step that is dumped."""
+        before = round.graphs
+        with as_compiled(round):
+            result = original(*args, **kwargs)
+        if round.graphs == before:
+            self.session.trouble(NO_GRAPH.format(name))
+        return result
 
     def look_for_training(self, round):
         """Gradients on a network's weights come of a backward pass."""
@@ -207,7 +236,11 @@ class Steps:
 
     def inner(self, round, original, module, args, kwargs):
         """A module that is called inside a step that is dumped."""
-        if round.quiet or module is round.root or transparent(module) or type(module).__name__ == "GuardsFn":
+        if round.quiet or round.compiled or type(module).__name__ == "GuardsFn":
+            return original(module, *args, **kwargs)
+        if transparent(module) and self.keeps_compiled():
+            return self.compiled(round, type(transparent(module)).__name__, original, (module, *args), kwargs)
+        if transparent(module) or module is round.root:
             return original(module, *args, **kwargs)
         taking = self.taking
         running = taking.guard(round, self.begin_module, module, args, kwargs)
@@ -215,7 +248,10 @@ class Steps:
             return original(module, *args, **kwargs)
         result, ended, begun = None, False, time.perf_counter_ns()
         try:
-            result = original(module, *args, **kwargs)
+            if is_compiled(module) and self.keeps_compiled():
+                result = self.compiled(round, type(module).__name__, original, (module, *args), kwargs)
+            else:
+                result = original(module, *args, **kwargs)
             ended = True
             return result
         finally:
@@ -290,6 +326,11 @@ class Steps:
         for slot in facts.scratch:
             taking.allocated(round, result[slot])
         taking.after(round, running, output, facts.param(args, kwargs), taken, written)
+
+
+def is_compiled(module):
+    """Whether a module is what ``torch.compile`` made of another, or was compiled in place."""
+    return transparent(module) is not None or getattr(module, "_compiled_call_impl", None) is not None
 
 
 def _are_plain(round, types, args, kwargs):

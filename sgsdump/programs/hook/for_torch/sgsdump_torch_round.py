@@ -58,6 +58,7 @@ class Round:
     lookup     finds the records of its tensors; lines: of the index, that are still to be written.
     mark       stands for this round, for what outlives it.
     graded     whether a weight has a gradient as it begins.
+    compiled   how deep it is in calls of what ``torch.compile`` made; graphs: how many compiled graphs ran so far.
     operators  those of earlier rounds, by where they stood.
     """
 
@@ -74,6 +75,7 @@ class Round:
         self.frames = [Frame(root, "")]
         self.names: dict = {}
         self.quiet = False
+        self.compiled = self.graphs = 0
         self.lookup = TensorLookup()
         self.mark = object()
         self.lines: list = []
@@ -124,6 +126,11 @@ class Round:
         path = self._path_inside(frame, tensors) if frame.opaque else frame.path
         return self._operator(frame, _below(path, kind.partition(".")[2]), kind, path)
 
+    def begin_graph(self, name, kind):
+        """The ``Operator`` of a compiled graph, in the module that runs."""
+        frame = self.frames[-1]
+        return self._operator(frame, _below(frame.path, name), kind, frame.path)
+
     def _operator(self, frame, name, kind, path):
         again = self.names.get(name, 0)
         self.names[name] = again + 1
@@ -137,7 +144,7 @@ class Round:
         return operator
 
     def _new_operator(self, frame, number, name, again, kind, path):
-        short = _short(path, frame.path) if name == path else kind.partition(".")[2]
+        short = _short(path, frame.path) if name == path else name[len(path) + 1 :] if path else name
         suffix = f"_{again}" if again else ""
         folder = f"{number}_{short if short[:1].isalpha() else 'op' + short}{suffix}"
         outer = frame.operator.folders if frame.operator else ()

@@ -1,0 +1,184 @@
+"""Programs that ``torch.compile`` made: their compiled graphs as they ran (``Graphs``). Apart: runs in the program.
+
+A step that is dumped keeps the program's compiled code. Each graph that a back-end compiled is an operator
+``graph_N`` of type ``compiled.graph``, with its inputs and outputs as they were; beside it stands ``graph_N_eager``, of
+type ``eager.graph``: the same graph run by torch operator by operator, from the same inputs and the same state of the
+random generators. What the two differ by is a line of the index::
+
+    {"event": "graph", "step": 0, "graph": "graph_0", "backend": "inductor", "module": "root", "operators": 12,
+     "output": 0, "dtype": "float32", "relative": 1.5e-07, "differing": 812, "elements": 4096, "line": "net.py:12"}
+
+of the output that is farthest off: ``relative`` is the norm of the difference over that of the eager output (null where
+one is infinite or NaN and the other is not), ``differing`` how many elements are not equal. Python that runs between
+the graphs of a program runs as it would without the hook, and is not dumped.
+"""
+
+import contextlib
+import copy
+import itertools
+import re
+
+import torch
+from sgsdump_torch_round import Dispatch
+from sgsdump_torch_tensors import plain, tensors_in
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+COMPILED, EAGER = "compiled.graph", "eager.graph"
+# Both stand between a back-end and Dynamo, in every release of torch 2 so far.
+WRAPPERS = ("_TorchCompileInductorWrapper", "_TorchCompileWrapper")
+SLICE = 1 << 20
+_PROGRAM_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+class Graphs:
+    """``steps`` is the hook's (``sgsdump_hook_torch``); ``installed``: whether this torch lets graphs be seen."""
+
+    def __init__(self, steps):
+        self.steps = steps
+        self._numbers = itertools.count()
+        wrappers = [getattr(torch, name, None) for name in WRAPPERS]
+        self.installed = None not in wrappers
+        for wrapper in wrappers if self.installed else ():
+            wrapper.__call__ = self._compiling(wrapper.__call__)
+
+    def _compiling(self, original):
+        """A back-end's ``(graph, inputs)``, whose result runs the compiled graph."""
+        graphs = self
+
+        def compiling(wrapper, graph_module, inputs, **kwargs):
+            graph = None
+            with contextlib.suppress(Exception):
+                graph = Graph(next(graphs._numbers), wrapper.compiler_name, graph_module)
+            run = original(wrapper, graph_module, inputs, **kwargs)
+            return run if graph is None else graphs._running(graph, run)
+
+        return compiling
+
+    def _running(self, graph, run):
+        thread = self.steps.thread
+
+        def compiled_graph(*args):
+            round = thread.round
+            if round is None or not round.compiled or round.quiet:
+                return run(*args)
+            return self._dumped(round, graph, run, args)
+
+        return compiled_graph
+
+    def _dumped(self, round, graph, run, args):
+        taking = self.steps.taking
+        round.graphs += 1
+        running = taking.guard(round, self._begin, graph, COMPILED, args)
+        before = taking.guard(round, _copied, args) if running is not None else None
+        result = run(*args)
+        if running is not None:
+            taking.guard(round, self._end, running, args, result)
+        if before is not None:
+            taking.guard(round, self._run_eagerly, graph, before, result)
+        return result
+
+    def _begin(self, round, graph, kind, args):
+        inputs = [tensor for tensor in tensors_in(args) if plain(tensor)]
+        suffix = "" if kind == COMPILED else "_eager"
+        running = self.steps.taking.before(round, round.begin_graph(graph.name + suffix, kind), inputs)
+        self.steps.taking.say(round)
+        return running
+
+    def _end(self, round, running, args, result):
+        written = [
+            tensor for tensor in tensors_in(args) if plain(tensor) and not isinstance(tensor, torch.nn.Parameter)
+        ]
+        self.steps.taking.after(round, running, result, None, None, written)
+
+    def _run_eagerly(self, round, graph, before, result):
+        """The graph operator by operator, and how far its outputs are from the compiled one's."""
+        args, state = before
+        running = self._begin(round, graph, EAGER, args)
+        now = torch.get_rng_state()
+        torch.set_rng_state(state)
+        try:
+            with torch.no_grad():
+                eager = graph.module.forward(*args)
+            is_random = not torch.equal(torch.get_rng_state(), state)
+        finally:
+            torch.set_rng_state(now)
+        self.steps.taking.after(round, running, eager, None, None, ())
+        worst = None if is_random else _worst(tensors_in(result), tensors_in(eager))
+        self.steps.session.line(
+            event="graph",
+            step=round.step,
+            graph=graph.name,
+            module=running.operator.module,
+            **graph.facts,
+            **(worst or {}),
+        )
+
+
+class Graph:
+    """A graph that Dynamo handed to a back-end: a copy that is still as it was when the back-end is done with it."""
+
+    def __init__(self, number, backend, module):
+        self.name = f"graph_{number}"
+        self.module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        nodes = [node for node in module.graph.nodes if node.op.startswith("call_")]
+        self.facts = {"backend": str(backend), "operators": len(nodes), "line": _line_of(nodes)}
+
+
+@contextlib.contextmanager
+def as_compiled(round):
+    """Let what ``torch.compile`` made run as it is: Dynamo compiles nothing under a dispatch mode."""
+    modes = []
+    while isinstance(mode := _get_current_dispatch_mode(), Dispatch):
+        mode.__exit__(None, None, None)
+        modes.append(mode)
+    round.compiled += 1
+    try:
+        yield
+    finally:
+        round.compiled -= 1
+        for mode in reversed(modes):
+            mode.__enter__()
+
+
+def _copied(round, args):
+    """The arguments as they are before the graph runs, which may write to all but weights; and the random state."""
+    copies = [
+        arg.detach().clone() if isinstance(arg, torch.Tensor) and not isinstance(arg, torch.nn.Parameter) else arg
+        for arg in args
+    ]
+    return copies, torch.get_rng_state()
+
+
+def _worst(sample, benchmark):
+    """The facts of the output that is farthest from the eager one; None where there is no tensor."""
+    found = [
+        {"output": slot, "dtype": str(a.dtype).partition(".")[2], **_difference(a.detach(), b.detach())}
+        for slot, (a, b) in enumerate(zip(sample, benchmark))
+        if plain(a) and plain(b) and a.shape == b.shape and a.numel() and not a.is_complex()
+    ]
+    return max(found, key=lambda facts: float("inf") if facts["relative"] is None else facts["relative"], default=None)
+
+
+def _difference(a, b):
+    squares = reference = 0.0
+    differing = 0
+    for x, y in zip(a.reshape(-1).split(SLICE), b.reshape(-1).split(SLICE)):
+        same = (x == y) | ((x != x) & (y != y))
+        differing += int((~same).sum())
+        x, y = x.double(), y.double()
+        difference = (x - y).masked_fill_(same, 0.0)
+        squares += float(difference.square().sum())
+        reference += float(torch.nan_to_num(y, 0.0, 0.0, 0.0).square().sum())
+    relative = 0.0 if not squares else (squares / reference) ** 0.5 if reference else float("inf")
+    finite = relative == relative and relative != float("inf")
+    return {"relative": relative if finite else None, "differing": differing, "elements": a.numel()}
+
+
+def _line_of(nodes):
+    """``net.py:28``, the program's line that the first operator comes from; "" where that is not known."""
+    for node in nodes:
+        lines = _PROGRAM_LINE.findall(node.meta.get("stack_trace") or "")
+        if lines:
+            file, line = lines[-1]
+            return "{}:{}".format(file.replace("\\", "/").rpartition("/")[2], line)
+    return ""
