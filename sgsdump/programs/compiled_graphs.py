@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sgsdump.dumps.formats.atb.hooked import Line
-from sgsdump.programs.process_index import Process, lines_of
+from sgsdump.programs.process_index import Line, Process, lines_of
 
 EVENT = "graph"
 # The distance from 1 to the next number of the type.

@@ -92,7 +92,9 @@ def test_a_scale_that_does_not_fit_is_said_with_the_bias_that_goes_by_it(folder,
     quantise(Path("net.onnx"), Path("q.onnx"), feeds(), "QOperator")
     plant("c2.w")  # and with it the bias of the QLinearConv, whose scale is the input's by the weight's
     assert diagnose("--min-cos", "0.9999") == 1
-    said = r"comes with the weight c2.w \(signal to noise -9.\d dB; its integers mean 4 times its floats: a wrong scale\)"
+    said = (
+        r"comes with the weight c2.w \(signal to noise -9.\d dB; its integers mean 4 times its floats: a wrong scale\)"
+    )
     assert re.search(rf"{said} with its bias c2.b: quantised alone", capsys.readouterr().out)
     findings = json.loads(Path("d/layers.json").read_text())["findings"]
     causes = [finding for finding in findings if finding["kind"] == "cause"]
