@@ -14,6 +14,7 @@ The map of the package, top down: a room imports rooms below it in this list, ne
     executors       run a model: base.py is the contract; workers/ is where work runs
     models          a model file -> ONNX in memory: caffe/, atb/, passes/, feeds/
     comparison      pair, measure and judge two dumps: alignment, naming/, sums/, metrics
+    replay          a program's operators computed again, each judged alone against its bound
     dumps           Dump, open_dump, save_dump, conversion; formats/VENDOR/ reads and writes
     sidecars        the small text files beside a model
     tensors         Tensor, dtypes, layouts, statistics: numpy only

@@ -21,7 +21,7 @@ ELSEWHERE = ("tests", "tools", "benchmarks", "docs")
 ROOMS = (  # top down, as the map in sgsdump/__init__.py has them
     *("__main__", "cli", "commands", "msit", "torchair", "reports", "tuning", "quantisation", "pipeline", "programs"),
     *("executors", "models"),
-    *("comparison", "dumps", "sidecars", "tensors", "files", "notebook", "progress", "registry", "errors"),
+    *("comparison", "replay", "dumps", "sidecars", "tensors", "files", "notebook", "progress", "registry", "errors"),
 )
 LIBRARIES_AT_HOME = {
     "matplotlib": ("reports",),
@@ -32,7 +32,7 @@ LIBRARIES_AT_HOME = {
     "ai_edge_litert": ("executors",),
     "tvm": ("executors",),
     "yaml": ("files",),
-    "torch": ("msit", "torchair", "programs"),
+    "torch": ("msit", "torchair", "programs", "replay"),
     "jinja2": ("reports",),
 }
 # What a room may import besides the standard library and sgsdump: in files numpy stands for mapped bytes and for the

@@ -26,6 +26,7 @@ GROUPS = {
     },
     "compare and look": {
         "compare": "compare two dumps layer by layer",
+        "check": "judge each operator of a program's run alone",
         "report": "write the comparison of two dumps as an HTML file to look at",
         "histogram": "draw every layer's values against its calibrated range",
     },

@@ -12,6 +12,7 @@ KINDS = {
     "argument": "a scalar argument or a weight that differs between the two sides",
     "another tensor": "a pair of one name that holds different tensors",
     "not finite": "the first NaN or infinity",
+    "outside": "the first operator whose own result is further from the exact one than rounding explains",
     "cause": "the layer or operator where an error arises",
     "layers": "how many layers are past the limits, and the cause that they share",
     "quantisation": "operators that one of two quantised copies of a network alone keeps in integers",

@@ -20,6 +20,15 @@ Value = tuple[str, int]
 
 
 @dataclass(frozen=True)
+class Call:
+    """The ``overload`` of torch's schema, "" for the default one, and the argument that each input is, by slot:
+    ``self``, ``tensors.1``."""
+
+    overload: str
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Operator:
     """The operator of one ``op_index`` and its place in the program's network, where the dumping tool recorded that.
 
@@ -31,6 +40,7 @@ class Operator:
     weights    the name of each value that is a weight of the network.
     arguments  those that are no tensors, by name, as JSON: ``{"eps": "1e-05"}``.
     source     the line of the program that called it, ``net.py:28``; "" where that is not known.
+    call       which form of it ran and which argument each input is, where that was recorded.
     """
 
     module: str
@@ -40,6 +50,7 @@ class Operator:
     weights: Mapping[Value, str] = field(default_factory=dict, hash=False)
     arguments: Mapping[str, str] = field(default_factory=dict, hash=False)
     source: str = ""
+    call: Call | None = None
 
 
 Network = Mapping[int, Operator]

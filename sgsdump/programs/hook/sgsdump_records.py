@@ -214,12 +214,13 @@ class Lines:
             for first in parts
         )
 
-    def operator(self, step, operator, param=None, nanoseconds=None):
-        """The line of an operator that ran."""
+    def operator(self, step, operator, param=None, nanoseconds=None, call=None):
+        """The line of an operator that ran; ``call``: its overload, and the names of the tensors it read."""
         text = "null" if param is None else param_text(param)
         taken = "null" if nanoseconds is None or not self._control.now.get("timing") else nanoseconds
         number = operator.number if operator.index is self._index else self._number(operator)
-        return f'{{"step": {step}, "at": {number}, "event": "operator", "param": {text}, "nanoseconds": {taken}}}\n'
+        called = "" if call is None else f', "call": {param_text(call)}'
+        return f'{{"step": {step}, "at": {number}, "event": "operator", "param": {text}{called}, "nanoseconds": {taken}}}\n'
 
     def _number(self, operator):
         """The number by which the index knows an operator."""

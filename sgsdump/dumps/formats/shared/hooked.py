@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sgsdump.dumps.dump import Operator, Record, Value, as_arguments
+from sgsdump.dumps.dump import Call, Operator, Record, Value, as_arguments
 from sgsdump.dumps.format import json_object
 from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.folder import leads_out, leads_out_of
@@ -175,10 +175,10 @@ def network_of(lines_of_run: Iterable[Line], record_of: Callable[[Line], Record 
     values: defaultdict[int, dict[Value, Hashable]] = defaultdict(dict)
     weights: defaultdict[int, dict[Value, str]] = defaultdict(dict)
     lines: dict[int, Mapping[str, Any]] = {}
-    arguments: dict[str, dict[str, str]] = {}
+    calls: dict[str, Line] = {}
     for line in lines_of_run:
         if line.get("event") == "operator":
-            arguments[_called(line)] = as_arguments(line.get("param"))
+            calls[_called(line)] = line
         record = record_of(line)
         if record is not None:
             lines[record.op_index] = line
@@ -186,7 +186,7 @@ def network_of(lines_of_run: Iterable[Line], record_of: Callable[[Line], Record 
             if "weight" in line:
                 weights[record.op_index][record.io, record.slot] = _below_root(line["weight"])
     return {
-        index: _operator(line, values[index], weights[index], arguments.get(_called(line), {}))
+        index: _operator(line, values[index], weights[index], calls.get(_called(line), {}))
         for index, line in lines.items()
     }
 
@@ -195,11 +195,18 @@ def _operator(
     line: Mapping[str, Any],
     values: Mapping[Value, Hashable],
     weights: Mapping[Value, str],
-    arguments: Mapping[str, str],
+    called: Line,
 ) -> Operator:
     """Types of operators have their library's name before a dot, those of modules have none."""
-    kind = str(line.get("type", ""))
-    return Operator(_below_root(line.get("module", "")), kind, "." not in kind, values, weights, arguments)
+    kind, arguments = str(line.get("type", "")), as_arguments(called.get("param"))
+    call, module = _call(called.get("call")), _below_root(line.get("module", ""))
+    return Operator(module, kind, "." not in kind, values, weights, arguments, call=call)
+
+
+def _call(call: object) -> Call | None:
+    if not isinstance(call, Mapping) or not isinstance(call.get("tensors"), list):
+        return None
+    return Call(str(call.get("overload", "")), tuple(map(str, call["tensors"])))
 
 
 def _called(line: Mapping[str, Any]) -> str:

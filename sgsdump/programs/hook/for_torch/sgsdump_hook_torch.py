@@ -258,7 +258,7 @@ class Steps:
             taken = time.perf_counter_ns() - begun
             round.end_module()
             if ended:
-                taking.guard(round, taking.after, running, result, None, taken, ())
+                taking.guard(round, taking.after, running, result, (None, None), taken, ())
 
     def begin_module(self, round, module, args, kwargs):
         inputs = tensors_in((args, kwargs) if kwargs else args)
@@ -325,7 +325,7 @@ class Steps:
             unwritten.ran(facts.kind, facts.func, args, kwargs, result, written)
         for slot in facts.scratch:
             taking.allocated(round, result[slot])
-        taking.after(round, running, output, facts.param(args, kwargs), taken, written)
+        taking.after(round, running, output, (facts.param(args, kwargs), facts.call(args, kwargs)), taken, written)
 
 
 def is_compiled(module):

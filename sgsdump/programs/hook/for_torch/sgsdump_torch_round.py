@@ -248,6 +248,7 @@ class Facts:
         if schema is None:  # torch.cond and its like
             self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
             self.arguments, self.out, self.writes = [], set(), []
+            self.overload = ""
             self.tensors: tuple[int, ...] = ()
             self.gives = self.resizes = False
             self.scratch = ()
@@ -255,6 +256,7 @@ class Facts:
             return
         namespace, _, name = schema.name.partition("::")
         self.kind = "{}.{}".format(namespace, name)
+        self.overload = schema.overload_name
         self.skipped = self.kind in SKIPPED or namespace == "prim"
         self.gives, self.resizes = self.kind in GIVING, self.kind in RESIZING
         self.scratch = SCRATCH.get(self.kind, ())
@@ -309,6 +311,25 @@ class Facts:
         if kwargs:
             param.update((name, value) for name, value in kwargs.items() if is_simple(value))
         return param
+
+    def call(self, args, kwargs):
+        """The overload, and of each tensor that it reads which argument it is, ``tensors.1`` in a list."""
+        names = []
+        for name, value in zip(self.arguments, args):
+            _name_tensors(name, value, names)
+        for name, value in kwargs.items():
+            if name not in self.out:
+                _name_tensors(name, value, names)
+        return {"overload": self.overload, "tensors": names}
+
+
+def _name_tensors(name, value, names):
+    if isinstance(value, torch.Tensor):
+        if plain(value):
+            names.append(name)
+    elif type(value) in (list, tuple):
+        for index, inner in enumerate(value):
+            _name_tensors("{}.{}".format(name, index), inner, names)
 
 
 def takes_numbers(name):

@@ -76,14 +76,15 @@ class Taking:
             self.take(round, operator, "in", "before", inputs)
         return Running(operator, inputs, dumped)
 
-    def after(self, round, running, outputs, param, nanoseconds, written):
+    def after(self, round, running, outputs, called, nanoseconds, written):
+        """``called``: its arguments that are no tensors, and what ``Facts.call`` gives; None of a module."""
         operator = running.operator
         for tensor in written:
             self.memories.written(tensor)
         if running.dumped:
             self.take(round, operator, "in", "after", running.inputs)
             self.take(round, operator, "out", "after", tensors_in(outputs))
-        round.lines.append(self.session.operator(round.step, operator, param, nanoseconds))
+        round.lines.append(self.session.operator(round.step, operator, called[0], nanoseconds, called[1]))
 
     def allocated(self, round, result):
         """An operator gave memory to which nothing is written."""

@@ -1,0 +1,95 @@
+"""Judge each operator of a program's run alone, without a second run to compare it with.
+
+TREE is what sgsdump exec dumped, with tensors. Every operator is computed again in float64 from its own recorded inputs
+and arguments, and its recorded output is compared with that, element by element, in units of the last place of its
+type. What the type of a sum, its length and rounding explain is within the operator's bound (docs/check.md has the
+table); what is further away is the operator's own error: a wrong kernel, a compiler's, an accelerator's. So a run in
+bfloat16, float16 or int8 is judged, in which every tensor differs from a float32 run by rounding.
+
+Named are the first operator outside its bound, the first NaN or infinity that was made of finite inputs, and the first
+overflow. Operators that cannot be judged are listed: random and collective ones, custom ones, those without a bound.
+
+Needs torch for what torch ran (pip install 'sgsdump[torch]'). Exit status: 0 when every judged operator is within its
+bound, 1 when one is outside, 2 on trouble or where nothing can be judged (a dump of statistics).
+
+examples:
+  sgsdump check dumps/msit_dump_20261127_101500
+  sgsdump check TREE@step=1
+  sgsdump check TREE --json check.json --junit check.xml
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import Reading, add_run, record
+from sgsdump.commands.terminal import TERMINAL, print_lines
+from sgsdump.errors import ValuesError
+
+if TYPE_CHECKING:
+    from sgsdump.reports.check_report import CheckedRun
+
+
+@dataclass(frozen=True)
+class Options:
+    tree: Path
+    reading: Reading
+    json: Path | None
+    junit: Path | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("tree", type=Path, metavar="TREE", help="what sgsdump exec dumped of a program, with tensors")
+    add_run(parser)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every operator's error and bound as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case for each operator as JUnit XML")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.dumps.trees import tree_of
+    from sgsdump.files.atomic_write import check_outputs, replace_text, together
+    from sgsdump.reports.check_report import check_json, check_junit
+
+    options = record(Options, args, reading=Reading(args.step, args.rank))
+    with together():
+        check_outputs([options.json, options.junit], [tree_of(options.tree)])
+        runs = list(_checked(options))
+        for path, render in ((options.json, check_json), (options.junit, check_junit)):
+            if path is not None:
+                replace_text(path, render(runs))
+    if not any(run.check.judged for run in runs):
+        raise ValuesError(_nothing(options.tree, runs))
+    return 1 if any(run.check.outside for run in runs) else 0
+
+
+def _checked(options: Options) -> Iterator[CheckedRun]:
+    """Each run, judged and printed."""
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.runs import Run
+    from sgsdump.dumps.trees import list_runs, tree_of
+    from sgsdump.progress import each
+    from sgsdump.replay.check import check
+    from sgsdump.reports.check_report import CheckedRun, check_lines
+
+    chosen = list_runs(options.tree, options.reading.step, options.reading.rank)
+    tree = tree_of(options.tree)
+    for run in each(TERMINAL, chosen or [Run()], "check", "run", len(chosen) or 1):
+        with open_dump(tree / run.place) as dump:
+            checked = CheckedRun(str(run) if len(chosen) > 1 else "", check(dump), tuple(dump.notes))
+        print_lines([f"== {checked.name}"] if checked.name else [])
+        print_lines(check_lines(checked))
+        print_lines(checked.notes, "note: ")
+        yield checked
+
+
+def _nothing(tree: Path, runs: list[CheckedRun]) -> str:
+    from sgsdump.reports.check_report import WHY
+
+    why = next((WHY[unjudged.why] for run in runs for unjudged in run.check.unjudged), "it has no operators")
+    return (
+        f"nothing in {tree} can be judged: {why}; dump the program with sgsdump exec --type tensor, with its operators"
+    )

@@ -1,0 +1,1 @@
+"""Recorded operators computed again from their own recorded inputs, each judged alone."""

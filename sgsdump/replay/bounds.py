@@ -1,0 +1,139 @@
+"""How far an operator's result may be from the exact one: the table of bounds, whose sources docs/check.md has.
+
+The error of an element is at most ``roundings * u * |r| + units * v * m``: r is the exact result (by float64), u the
+unit roundoff of the result's type, v that of the type that sums are kept in (float32 for the narrow types), m the sum
+of the absolute values of the terms that make the element. ``units`` is a number; a sum of n terms adds ``terms(n)`` to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+
+# exact: the result is one of the inputs' values, or the nearest of its type to one; "result": m is |r|; "terms": m is
+# the operator on absolute values; "formula": of ``formulas.py``, which gives m itself.
+Magnitude = Literal["exact", "result", "terms", "formula"]
+OF_FLOAT32 = 2.0**-24  # its unit roundoff
+_CONFIDENCE = 8.0
+SLACK = 1.01  # m is computed in float32
+NARROW_RANGE = 1e-30  # a smallest normal number above it belongs to a type whose exponents are fewer than float32's
+
+
+@dataclass(frozen=True)
+class Bound:
+    """``length`` names how the number of terms of a sum is found (``torch_operators.py``); "" for no sum."""
+
+    magnitude: Magnitude
+    roundings: float = 1.0
+    units: float = 2.0
+    length: str = ""
+
+
+@dataclass(frozen=True)
+class FloatType:
+    """u  the unit roundoff; the largest finite value; the smallest normal and subnormal values; its digits, in bits."""
+
+    u: float
+    largest: float
+    normal: float
+    subnormal: float
+    digits: int
+
+    @property
+    def flushed(self) -> float:
+        """What is lost where a processor takes subnormal numbers for zero, as bfloat16 products do on x86."""
+        return self.normal if self.normal < NARROW_RANGE else self.subnormal
+
+
+def float_type(dtype: np.dtype) -> FloatType:
+    """Of a float type of numpy or ml_dtypes; of a complex one, that of its parts."""
+    if dtype.kind == "c":
+        dtype = np.dtype(f"f{dtype.itemsize // 2}")
+    info = ml_dtypes.finfo(dtype)
+    eps = float(info.eps)
+    return FloatType(
+        eps / 2, float(info.max), float(info.smallest_normal), float(info.smallest_subnormal), round(1 - math.log2(eps))
+    )
+
+
+def accumulation(kind: FloatType) -> float:
+    """The unit roundoff of the type in which an operator with such a result keeps its sums."""
+    return min(kind.u, OF_FLOAT32)
+
+
+def terms(count: int) -> float:
+    """The factor of a sum of so many terms: n of the classic bound (Higham 2002, (3.5)), but not more than the
+    probabilistic one (Higham and Mary 2019, theorem 3.1: lambda * sqrt(n)), lambda being 8."""
+    return min(float(count), _CONFIDENCE * math.sqrt(count)) + 2.0
+
+
+def _of(bound: Bound, words: str) -> dict[str, Bound]:
+    return dict.fromkeys(words.split(), bound)
+
+
+_EXACT = Bound("exact")
+TORCH: Mapping[str, Bound] = {
+    **_of(
+        _EXACT,
+        "view _unsafe_view reshape _reshape_copy t transpose permute expand slice select unsqueeze squeeze split"
+        " split_with_sizes unsafe_split chunk unbind unfold diagonal clone contiguous detach alias cat stack index"
+        " _unsafe_index index_select gather take embedding where masked_fill masked_select relu neg abs maximum minimum"
+        " max min amax amin argmax argmin eq ne lt le gt ge logical_and logical_or logical_xor logical_not bitwise_and"
+        " bitwise_or bitwise_xor bitwise_not __and__ __or__ __xor__ isnan isinf isfinite sign floor ceil round trunc"
+        " fill zero zeros ones full scalar_tensor zeros_like ones_like full_like new_zeros new_ones new_full tril triu"
+        " flip roll repeat tile constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d"
+        " replication_pad2d replication_pad3d max_pool1d max_pool2d max_pool3d max_pool2d_with_indices"
+        " max_pool3d_with_indices adaptive_max_pool2d im2col pixel_shuffle pixel_unshuffle channel_shuffle nonzero"
+        " scatter index_put _index_put_impl copy _to_copy lift_fresh any all clamp clamp_min clamp_max hardtanh"
+        " threshold sort topk one_hot index_copy index_fill select_scatter slice_scatter view_as_real view_as_complex"
+        " real imag _conj_physical conj_physical upsample_nearest1d upsample_nearest2d upsample_nearest3d"
+        " _upsample_nearest_exact2d unique_consecutive isin bucketize searchsorted movedim as_strided_copy copysign"
+        " tril_indices triu_indices eye repeat_interleave masked_scatter diag_embed equal aminmax median",
+    ),
+    **_of(
+        Bound("result", units=4),
+        "mul div reciprocal sqrt exp exp2 expm1 log log2 log10 log1p tanh sigmoid erf square leaky_relu _prelu_kernel"
+        " prelu atan asin acos sinh cosh polar angle complex outer ger deg2rad rad2deg hypot sinc"
+        " xlogy erfc",
+    ),
+    **_of(Bound("result", units=8), "silu softplus mish rsqrt atan2 tan glu log_sigmoid_forward"),
+    **_of(Bound("formula", units=4), "sin cos gelu hardswish hardsigmoid elu celu selu"),
+    **_of(Bound("result", roundings=3, units=16), "pow arange linspace"),
+    **_of(Bound("terms", units=4), "add sub rsub addcmul addcdiv lerp cross remainder fmod"),
+    **_of(
+        Bound("terms", length="product"),
+        "mm bmm mv dot vdot addmm baddbmm addmv addbmm linear matmul addr _int_mm _weight_int8pack_mm",
+    ),
+    **_of(Bound("terms", length="convolution"), "convolution _convolution mkldnn_convolution conv2d conv1d"),
+    **_of(Bound("terms", roundings=2, length="reduced"), "sum mean nansum"),
+    **_of(Bound("terms", length="axis"), "cumsum index_add scatter_add scatter_reduce trace"),
+    **_of(
+        Bound("terms", roundings=2, units=8, length="reduced"),
+        "avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d",
+    ),
+    **_of(
+        Bound("formula", units=1),
+        "_softmax softmax _log_softmax log_softmax _safe_softmax logsumexp native_layer_norm native_group_norm"
+        " _fused_rms_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training batch_norm"
+        " var var_mean std std_mean linalg_vector_norm norm prod cumprod upsample_bilinear2d upsample_linear1d"
+        " upsample_trilinear3d upsample_bicubic2d"
+        " _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention"
+        " _scaled_dot_product_efficient_attention _scaled_dot_product_attention_math",
+    ),
+}
+RANDOM = frozenset(
+    "native_dropout dropout bernoulli rand randn randint randperm rand_like randn_like randint_like normal multinomial"
+    " uniform random exponential geometric cauchy log_normal poisson rrelu_with_noise _fused_dropout"
+    " alpha_dropout feature_dropout".split()
+)
+# They read what lies in memory around a tensor, or give memory that nothing was written to.
+OF_MEMORY = frozenset(
+    "as_strided set resize resize_as empty empty_like empty_strided new_empty new_empty_strided _local_scalar_dense"
+    " _reshape_alias".split()
+)
+COLLECTIVE = frozenset("c10d _c10d_functional c10d_functional _dtensor symm_mem".split())

@@ -1,0 +1,199 @@
+"""Every operator of a run judged alone: computed again from what was recorded of its inputs and arguments.
+
+An operator's error is its own then, in one run and without another one to compare with. What cannot be judged is
+listed, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sgsdump.dumps.dump import Dump, Operator, Record
+from sgsdump.errors import FileChanged, SgsdumpError
+from sgsdump.replay import torch_operators
+from sgsdump.replay.bounds import COLLECTIVE, OF_MEMORY, RANDOM, TORCH, float_type
+from sgsdump.replay.judgement import Judgement, Reference, judge
+from sgsdump.tensors.dtypes import is_complex, is_float
+
+# Why an operator is not judged.
+Why = Literal["random", "collective", "custom", "memory", "no bound", "no values", "not recorded", "refused"]
+# What an operator made of finite inputs: an infinity where the exact result is beyond its type is an overflow.
+Odd = Literal["", "NaN", "Inf", "overflow"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """An operator: its number in the dump, the name of its first output, its type and the module it runs in."""
+
+    op_index: int
+    name: str
+    kind: str
+    module: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An output of an operator. odd: what it made of finite inputs that is not finite."""
+
+    place: Place
+    slot: int
+    dtype: str
+    judgement: Judgement
+    odd: Odd = ""
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """``detail`` says more of ``why``, in the words of the library that refused."""
+
+    place: Place
+    why: Why
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The outputs that were judged, and the operators that were not, both in the order in which they ran."""
+
+    judged: tuple[Judged, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
+
+    @property
+    def outside(self) -> list[Judged]:
+        return [judged for judged in self.judged if judged.judgement.outside]
+
+    @property
+    def operators(self) -> int:
+        """How many operators were judged."""
+        return len({judged.place.op_index for judged in self.judged})
+
+    def first_odd(self, *kinds: Odd) -> Judged | None:
+        return next((judged for judged in self.judged if judged.odd in kinds), None)
+
+
+def check(dump: Dump, network: Mapping[int, Operator] | None = None, only: Sequence[int] | None = None) -> Check:
+    """Judge the operators of a torch program's run; of those with a number in ``only``, where it is given.
+
+    Raises MissingExtra without torch, ValuesError and FileChanged when a file is gone.
+    """
+    judged: list[Judged] = []
+    unjudged: list[Unjudged] = []
+    for found in each(dump, dump.network() if network is None else network, only):
+        if isinstance(found, Unjudged):
+            unjudged.append(found)
+        else:
+            judged.append(found)
+    return Check(tuple(judged), tuple(unjudged))
+
+
+def each(dump: Dump, network: Mapping[int, Operator], only: Sequence[int] | None = None) -> Iterator[Judged | Unjudged]:
+    """The same one after another, as they ran."""
+    records: defaultdict[int, list[Record]] = defaultdict(list)
+    for record in dump.records:
+        records[record.op_index].append(record)
+    for index in sorted(records) if only is None else only:
+        operator = network.get(index)
+        if operator is not None and not operator.is_module:
+            yield from _of_operator(index, operator, records[index])
+
+
+def is_recorded(network: Mapping[int, Operator]) -> bool:
+    """Whether a run has operators whose form was recorded, so that they can be computed again."""
+    return any(operator.call is not None for operator in network.values())
+
+
+def _of_operator(index: int, operator: Operator, records: Sequence[Record]) -> Iterator[Judged | Unjudged]:
+    outputs = sorted((record for record in records if record.io == "out"), key=lambda record: record.slot)
+    inputs = sorted((record for record in records if record.io == "in"), key=lambda record: record.slot)
+    name = (outputs or inputs)[0].name
+    place = Place(index, name, operator.kind, operator.module)
+    why = _why_not(operator, inputs, outputs)
+    if why is not None:
+        yield Unjudged(place, why)
+        return
+    try:
+        tensors = {name: record.tensor.stored_view() for name, record in zip(operator.call.inputs, inputs)}  # type: ignore[union-attr]
+        results = [record.tensor.stored_view() for record in outputs]
+    except FileChanged:
+        raise
+    except SgsdumpError as error:
+        yield Unjudged(place, "no values", str(error))
+        return
+    arguments = {name: json.loads(text) for name, text in operator.arguments.items()}
+    call = torch_operators.Call(operator.kind, operator.call.overload, tensors, arguments, results)  # type: ignore[union-attr]
+    try:
+        found = torch_operators.references(call, TORCH[call.name])
+    except torch_operators.NotReplayed as error:
+        yield Unjudged(place, "refused", str(error))
+        return
+    is_finite = all(_finite(array) for array in tensors.values())
+    yield from judged_outputs(place, outputs, found, is_finite)
+
+
+def judged_outputs(
+    place: Place, outputs: Sequence[Record], found: Sequence[list[Reference] | None], is_finite: bool
+) -> Iterator[Judged | Unjudged]:
+    """The outputs of an operator that was computed again; ``is_finite``: all that it reads is."""
+    for record, references in zip(outputs, found):
+        if references is None:
+            continue
+        values = record.tensor.stored_view()
+        try:
+            judgement = judge(values, references)
+        except ValueError:
+            shapes = f"{list(record.tensor.shape or ())} recorded, {list(references[0].values.shape)} computed"
+            yield Unjudged(place, "refused", shapes)
+            continue
+        odd = _odd(values, references[0]) if is_finite else ""
+        yield Judged(place, record.slot, values.dtype.name, judgement, odd)
+
+
+def _why_not(operator: Operator, inputs: Sequence[Record], outputs: Sequence[Record]) -> Why | None:
+    namespace = operator.kind.partition(".")[0]
+    name = torch_operators.plain_name(operator.kind)
+    if namespace in COLLECTIVE:
+        return "collective"
+    if namespace not in torch_operators.NAMESPACES:
+        return "custom"
+    if name in RANDOM:
+        return "random"
+    if name in OF_MEMORY:
+        return "memory"
+    if name not in TORCH:
+        return "no bound"
+    if not outputs or any(record.unwritten for record in (*inputs, *outputs)):
+        return "no values"
+    if operator.call is None or len(operator.call.inputs) != len(inputs):
+        return "not recorded"
+    if any(record.tensor.statistics is not None for record in (*inputs, *outputs)):
+        return "no values"
+    return None
+
+
+def _finite(values: np.ndarray) -> bool:
+    if not (is_float(values.dtype) or is_complex(values.dtype)):
+        return True
+    with np.errstate(all="ignore"):
+        if values.dtype.kind in "fc":
+            return bool(np.isfinite(values).all())
+        return bool(np.isfinite(values.astype(np.float32)).all())
+
+
+def _odd(values: np.ndarray, reference: Reference) -> Odd:
+    """What of an output that was made of finite inputs is not finite."""
+    if _finite(values):
+        return ""
+    flat = values.reshape(-1)
+    flat = flat if flat.dtype.kind in "fc" else flat.astype(np.float32)
+    if np.isnan(flat).any():
+        return "NaN"
+    if values.dtype.kind == "c":
+        return "Inf"
+    exact = np.abs(reference.values.reshape(-1)[np.isinf(flat)])
+    return "overflow" if (np.isfinite(exact) & (exact >= float_type(values.dtype).largest)).any() else "Inf"

@@ -1,0 +1,128 @@
+"""What ``sgsdump check`` found: as text, as JSON, and as JUnit XML. Apart: no comparison is needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.replayed import OVERFLOW, check_findings
+from sgsdump.files.json_yaml import json_text
+from sgsdump.replay.check import Check, Judged
+
+FORMAT, VERSION = "sgsdump check", 1
+MOST = 5
+WHY = {
+    "random": "random",
+    "collective": "collective",
+    "custom": "custom operators",
+    "memory": "made of what lies in memory",
+    "no bound": "no bound is stated for them",
+    "no values": "their values are not in the tree",
+    "not recorded": "which form of them ran was not recorded; dump the program again",
+    "refused": "they could not be computed again",
+}
+
+
+@dataclass(frozen=True)
+class CheckedRun:
+    """``name`` of the run, "" where it is the only one."""
+
+    name: str
+    check: Check
+    notes: tuple[str, ...] = ()
+
+
+def check_lines(run: CheckedRun) -> Iterator[str]:
+    """The first operator outside, first not finite, overflow; counts; what was not judged."""
+    check = run.check
+    findings = check_findings(check)
+    yield from (line for finding in findings if finding.kind != "not judged" for line in _lines_of(finding))
+    operators = len({judged.place.op_index for judged in check.outside})
+    yield f"Operators judged: {check.operators}, outside their bound: {operators}, not judged: {len(check.unjudged)}."
+    yield from (line for finding in findings if finding.kind == "not judged" for line in _lines_of(finding))
+
+
+def _lines_of(finding: Finding) -> Iterator[str]:
+    facts, figures = finding.facts, finding.figures
+    where = f" in {facts['module']}" if facts.get("module") else ""
+    operator = f"{finding.layer} ({finding.op_type}){where}"
+    if finding.kind == "outside":
+        yield f"First operator outside its bound: {operator}."
+        yield (
+            f"  Element {figures['index']:.0f} is {figures['value']:.9g}, exactly {figures['reference']:.9g}: "
+            f"{_units(figures['error'])} of the last place of {facts['dtype']}, its bound is {figures['bound']:.3g}; "
+            f"{figures['outside']:.0f} of {figures['count']:.0f} elements are outside."
+        )
+        if len(finding.names) > 1:
+            others = ", ".join(finding.names[1:MOST])
+            more = f" and {len(finding.names) - MOST} more" if len(finding.names) > MOST else ""
+            yield f"  Outside too, each of its own accord: {others}{more}."
+    elif finding.kind == "not finite":
+        if facts["how"] == OVERFLOW:
+            yield f"First overflow: {operator}: the exact result is beyond {facts['dtype']}."
+        else:
+            yield f"First {facts['what']} made of finite inputs: {operator}."
+    else:
+        detail = f"; {facts['detail']}" if facts["detail"] else ""
+        yield f"Not judged, {WHY[facts['why']]}: {figures['count']:.0f} ({facts['kinds']}){detail}"
+
+
+def _units(error: float) -> str:
+    return f"{error:.3g} units" if math.isfinite(error) else "infinitely many units"
+
+
+def check_json(runs: Sequence[CheckedRun]) -> str:
+    """``runs``: each with its name, ``findings``, ``judged`` and ``not_judged`` operators, in the order they ran."""
+    document = {"format": FORMAT, "version": VERSION, "runs": [_run_json(run) for run in runs]}
+    return json_text(document)
+
+
+def _run_json(run: CheckedRun) -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "findings": [asdict_of(finding) for finding in check_findings(run.check)],
+        "judged": [
+            {**asdict(j.place), "slot": j.slot, "dtype": j.dtype, "odd": j.odd, **asdict(j.judgement)}
+            for j in run.check.judged
+        ],
+        "not_judged": [{**asdict(u.place), "why": u.why, "detail": u.detail} for u in run.check.unjudged],
+        "notes": list(run.notes),
+    }
+
+
+def asdict_of(finding: Finding) -> dict[str, Any]:
+    return {**asdict(finding), "figures": dict(finding.figures), "facts": dict(finding.facts)}
+
+
+def check_junit(runs: Sequence[CheckedRun]) -> str:
+    """A test case for each judged operator, a failure where it is outside, and skipped ones for those not judged."""
+    suites = "\n".join(_suite(run) for run in runs)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="sgsdump check">\n{suites}\n</testsuites>\n'
+
+
+def _suite(run: CheckedRun) -> str:
+    check = run.check
+    cases = [_case(judged) for judged in check.judged]
+    cases += [
+        f"  <testcase name={quoteattr(u.place.name)} classname={quoteattr(u.place.kind)}>"
+        f"<skipped message={quoteattr(WHY[u.why])}/></testcase>"
+        for u in check.unjudged
+    ]
+    head = (
+        f'<testsuite name={quoteattr(run.name or "run")} tests="{len(cases)}" failures="{len(check.outside)}" '
+        f'skipped="{len(check.unjudged)}">'
+    )
+    return "\n".join([head, *cases, "</testsuite>"])
+
+
+def _case(judged: Judged) -> str:
+    judgement = judged.judgement
+    start = f"  <testcase name={quoteattr(f'{judged.place.name}')} classname={quoteattr(judged.place.kind)}"
+    if not judgement.outside:
+        return f"{start}/>"
+    why = f"{_units(judgement.error)} of the last place, the bound is {judgement.bound:.3g}"
+    return f"{start}><failure message={quoteattr(why)}/></testcase>"
