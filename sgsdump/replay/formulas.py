@@ -266,7 +266,7 @@ def _bicubic(of: Arguments) -> Outputs:
 
 
 def _interpolated(of: Arguments, mode: str) -> Outputs:
-    """The place between pixels is a float32 too, and is off by its own rounding: by a share of what lies side by side."""
+    """The place between pixels is a float32 too, and off by its own rounding: by a share of what lies side by side."""
     import torch
 
     x, size = of["self"], of.get("output_size")

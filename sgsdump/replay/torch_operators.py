@@ -315,7 +315,7 @@ def _with_rounded_scalars(call: Call, values: dict[str, Any]) -> dict[str, Any] 
 
 
 def _with_places(call: Call, values: Mapping[str, Any], results: Sequence[Any]) -> list[Reference | None]:
-    """Values, and where they lie: of equal values any place is right, so the values at the recorded one are compared."""
+    """Values, and where they lie: of equal values any place is right, so those at the recorded one are compared."""
     torch = library()
     found: list[Reference | None] = []
     for slot, result in enumerate(results[: len(call.outputs)]):

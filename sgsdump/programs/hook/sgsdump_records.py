@@ -219,8 +219,8 @@ class Lines:
         text = "null" if param is None else param_text(param)
         taken = "null" if nanoseconds is None or not self._control.now.get("timing") else nanoseconds
         number = operator.number if operator.index is self._index else self._number(operator)
-        called = "" if call is None else f', "call": {param_text(call)}'
-        return f'{{"step": {step}, "at": {number}, "event": "operator", "param": {text}{called}, "nanoseconds": {taken}}}\n'
+        text = text if call is None else f'{text}, "call": {param_text(call)}'
+        return f'{{"step": {step}, "at": {number}, "event": "operator", "param": {text}, "nanoseconds": {taken}}}\n'
 
     def _number(self, operator):
         """The number by which the index knows an operator."""
