@@ -2,7 +2,7 @@
 
 The error of an element is at most ``roundings * u * |r| + units * v * m``: r is the exact result (by float64), u the
 unit roundoff of the result's type, v that of the type that sums are kept in (float32 for the narrow types), m the sum
-of the absolute values of the terms that make the element. ``units`` is a number; a sum of n terms adds ``terms(n)`` to it.
+of the absolute values of the terms that make the element. A sum of n terms adds ``terms(n)`` to ``units``.
 """
 
 from __future__ import annotations
