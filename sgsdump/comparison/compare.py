@@ -24,6 +24,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources, network_outputs, with_rises
 from sgsdump.comparison.layout_match import RETRY_BELOW
+from sgsdump.comparison.masks import without_masked
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import Settings
 from sgsdump.comparison.naming.name_sources import NameSources
@@ -159,7 +160,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         )
         if options.progress is not SILENT:
             stream = each(options.progress, stream, "compare", "layer", len(pairs))
-        results = list(stream)
+        results = without_masked(sample, benchmark, pairs, list(stream), options.measures)
         misnamed: Mapping[int, Misnamed] = {}
         if probes and any(map(is_suspicious, results)):
             held = {"benchmark": compared(benchmark, options.inputs), "sample": compared(sample, options.inputs)}

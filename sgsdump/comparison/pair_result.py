@@ -11,7 +11,7 @@ do: the verdict of such a row is ``warn`` at best.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -258,6 +258,21 @@ class Measures:
             extras = Extras(channels=channels) if extras is NO_EXTRAS else replace(extras, channels=channels)
         row = row_of(pair, sums, "; ".join(filter(None, notes)), extras, bool(equality))
         return row.replaced(retried=True) if retried else row
+
+    def of_selected(self, pair: Pair, select: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Row | Failed:
+        """The row of some values of a pair, without what is made of whole tensors: details, a vendor's figures, channels.
+
+        select  takes the real values of both sides, of one shape, and gives a mask of those that count.
+        """
+        started = self._fitted(pair)
+        fit = started.fit
+        matched = self._matched(started, pair_sums(fit.a, fit.b, threads=self.threads))
+        a, b = (v.array if v.to_real is None else v.to_real(v.array) for v in (matched.sample, matched.benchmark))
+        kept = select(a, b)
+        sides = [Values(np.ascontiguousarray(side[kept])) for side in (a, b)]
+        flat = Fit(*sides, *sides, None, False, settled=True)
+        started = started._replace(fit=flat, by_kernel=all(map(takes, sides)), channels=None)
+        return replace(self, vendor=None, details=False).finished(started, pair_sums(*sides, threads=self.threads))
 
     def _channels(self, started: Started, share: ChannelSums) -> Channels | None:
         """How the channels differ: by all values where a share of them shows some that are lost, and others that are
