@@ -260,7 +260,7 @@ class Measures:
         return row.replaced(retried=True) if retried else row
 
     def of_selected(self, pair: Pair, select: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Row | Failed:
-        """The row of some values of a pair, without what is made of whole tensors: details, a vendor's figures, channels.
+        """The row of some values of a pair, without what is made of whole tensors: details, vendor figures, channels.
 
         select  takes the real values of both sides, of one shape, and gives a mask of those that count.
         """
@@ -269,10 +269,11 @@ class Measures:
         matched = self._matched(started, pair_sums(fit.a, fit.b, threads=self.threads))
         a, b = (v.array if v.to_real is None else v.to_real(v.array) for v in (matched.sample, matched.benchmark))
         kept = select(a, b)
-        sides = [Values(np.ascontiguousarray(side[kept])) for side in (a, b)]
-        flat = Fit(*sides, *sides, None, False, settled=True)
-        started = started._replace(fit=flat, by_kernel=all(map(takes, sides)), channels=None)
-        return replace(self, vendor=None, details=False).finished(started, pair_sums(*sides, threads=self.threads))
+        ours, theirs = (Values(np.ascontiguousarray(side[kept])) for side in (a, b))
+        flat = Fit(ours, theirs, ours, theirs, None, False, settled=True)
+        started = started._replace(fit=flat, by_kernel=takes(ours) and takes(theirs), channels=None)
+        sums = pair_sums(ours, theirs, threads=self.threads)
+        return replace(self, vendor=None, details=False).finished(started, sums)
 
     def _channels(self, started: Started, share: ChannelSums) -> Channels | None:
         """How the channels differ: by all values where a share of them shows some that are lost, and others that are

@@ -1,5 +1,5 @@
-"""Attention with masks of every kind, dumped and compared as a user does: masked values never make a layer bad, and what
-is wrong beside them is found."""
+"""Attention with masks of every kind, dumped and compared as a user does: masked values never make a layer bad, and
+what is wrong beside them is found."""
 
 from __future__ import annotations
 
