@@ -25,7 +25,7 @@ def operator(step, folders, op_type, ins, outs, module):
     """``ins`` and ``outs`` are pairs of value and weight's name; every tensor is 2 x 2."""
     one = records.Operator(folders, op_type=op_type, module=module, model="Net")
     if not session.wants(step, one):
-        session.say([session.operator(step, one)])
+        session.say([session.operator(step, one)], step)
         return
     for side, values in (("in", ins), ("out", outs)):
         for moment in session.moments(side):
@@ -36,8 +36,8 @@ def operator(step, folders, op_type, ins, outs, module):
                 held = records.Values("float32", (2, 2), value + 100 * step, stats=stats)
                 held.belong(weight)
                 told.append(session.tensor((step, one, side, slot, moment), held, data))
-            session.say([session.tensors(step, one, side, moment, told)])
-    session.say([session.operator(step, one, param={"alpha": 1}, nanoseconds=12345)])
+            session.say([session.tensors(step, one, side, moment, told)], step)
+    session.say([session.operator(step, one, param={"alpha": 1}, nanoseconds=12345)], step)
 
 
 def forward(step):

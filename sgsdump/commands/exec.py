@@ -54,7 +54,10 @@ MSIT = {
     "seed": "seed",
 }
 TORCHAIR = {"dump_mode": "mode", "dump_step": "step", "dump_layer": "layer", "dump_data": "data"}
-FURTHER = {"operation_regex": "regex", "rank": "ranks", "links": "links", "max_size": "max_size", "inside": "inside"}
+FURTHER = {
+    **{"operation_regex": "regex", "rank": "ranks", "links": "links", "max_size": "max_size"},
+    **{"inside": "inside", "tree": "tree"},
+}
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,11 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--links",
         choices=["none", "symlink", "hardlink", "index"],
-        help="how duplicate payloads are stored (none; index: as the earlier file's path in index.jsonl)",
+        help="the vendor's tree, and how duplicate payloads are stored in it (index: as the earlier file's path in "
+        "index.jsonl)",
+    )
+    parser.add_argument(
+        "--tree", action="store_true", help="the vendor's tree, a file for each tensor (default: two for each round)"
     )
     parser.add_argument(
         "--inside",
@@ -197,9 +204,9 @@ def exec_options(args: argparse.Namespace) -> ExecOptions:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.programs.options import llm_dump
+    from sgsdump.programs.options import exec_dump
 
-    return check(args.check_config) if args.check_config else dump(exec_options(args), llm_dump)
+    return check(args.check_config) if args.check_config else dump(exec_options(args), exec_dump)
 
 
 def check(path: Path) -> int:

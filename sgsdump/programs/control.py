@@ -21,6 +21,7 @@ Content = Literal["tensor", "stats", "description", "structure"]
 When = Literal["before", "after", "both", "inputs-before-outputs-after"]
 Links = Literal["none", "symlink", "hardlink", "index"]
 Inside = Literal["graph", "eager"]
+Layout = Literal["files", "rounds"]
 
 # msit's sentence, to the letter; the hooks, which import nothing, have it too.
 DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
@@ -30,7 +31,7 @@ _ID = re.compile(r"[0-9]{1,9}(_[0-9]{1,9})*")
 # The keys of control.json, in its order.
 FIELDS = (
     *("enabled", "mode", "steps", "names", "prefixes", "patterns", "models", "ids", "children", "when", "content"),
-    *("timing", "devices", "ranks", "seed", "links", "min_free", "max_bytes", "scene", "watched", "inside"),
+    *("timing", "devices", "ranks", "seed", "links", "min_free", "max_bytes", "layout", "scene", "watched", "inside"),
 )
 
 
@@ -84,11 +85,13 @@ MIN_FREE = 2 << 30  # as msit
 class Storage:
     """links      how duplicate payloads are stored.
     min_free   bytes of free disk under which dumping stops; ``max_bytes``: of the dump as a whole, 0 for no limit.
+    layout     "files": the vendor's tree, a file for each tensor; "rounds": two files for each round of a process.
     """
 
     links: Links = "none"
     min_free: int = field(default_factory=lambda: MIN_FREE)
     max_bytes: int = 0
+    layout: Layout = "files"
 
 
 @dataclass(frozen=True)

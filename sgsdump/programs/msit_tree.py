@@ -269,7 +269,7 @@ def write_beside(root: Path, processes: Sequence[Process], types: Iterable[str],
     kinds = set(types)
     for process in processes if kinds & _FROM_STEPS else ():
         topologies = _Topologies(root, process, kinds)
-        for step in steps_of(process):
+        for step in steps_of(process, one_of_each=not kinds & {"op", "cpu_profiling"}):
             operations = operations_of(step)
             topologies.add(step, operations)
             if "op" in kinds:

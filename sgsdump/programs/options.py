@@ -91,8 +91,9 @@ class TorchAirOptions:
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """All options of a dump; the last five are this program's own: regular expressions on names, ranks, how duplicate
-    payloads are stored, the most bytes of the dump, and what is seen of a compiled program."""
+    """All options of a dump; the last six are this program's own: regular expressions on names, ranks, how duplicate
+    payloads are stored, the most bytes of the dump, what is seen of a compiled program, and the vendor's tree, a file
+    for each tensor."""
 
     msit: MsitOptions = MsitOptions()
     torchair: TorchAirOptions = TorchAirOptions()
@@ -101,6 +102,7 @@ class CaptureOptions:
     links: Links | None = None
     max_size: int | None = None
     inside: Inside = "graph"
+    tree: bool = False
 
 
 def types_of(options: CaptureOptions) -> tuple[str, ...]:
@@ -139,6 +141,13 @@ def llm_dump(options: CaptureOptions) -> DumpControl:
             links=options.links or ("symlink" if msit.symlink else "none"), max_bytes=options.max_size or 0
         ),
     )
+
+
+def exec_dump(options: CaptureOptions) -> DumpControl:
+    """As msit llm dump, but a round is two files, where neither the vendor's tree nor links are asked for."""
+    is_tree = options.tree or options.msit.symlink or options.links is not None
+    control = llm_dump(options)
+    return control if is_tree else with_fields(control, layout="rounds")
 
 
 def debug_dump(options: CaptureOptions) -> DumpControl:

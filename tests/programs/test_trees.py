@@ -102,7 +102,7 @@ def tree(tmp_path_factory):
     folder = tmp_path_factory.mktemp("all_types")
     types = ("model", "tensor", "op", "cpu_profiling", "onnx")
     path = program(folder / "code", MAIN)
-    done = sgsdump("exec", "--type", *types, "-er", "0,1", "-o", "dumps", "--", "python", path, cwd=folder)
+    done = sgsdump("exec", "--tree", "--type", *types, "-er", "0,1", "-o", "dumps", "--", "python", path, cwd=folder)
     assert done.returncode == 0, done.stderr
     (found,) = trees(folder / "dumps")
     return found
@@ -187,7 +187,7 @@ def test_rounds_that_differ_in_their_params_alone_share_a_topology(tmp_path):
     main = """
 for step in range(3):
     one = records.Operator(("0_arange",), op_type="aten.arange", model="Net")
-    session.say([session.operator(step, one, param={"end": step})])
+    session.say([session.operator(step, one, param={"end": step})], step)
     operator(step, ("1_Linear", "0_addmm"), "aten.addmm", [(1, "")], [(3, "")], "root.fc")
 """
     path = program(tmp_path / "code", main)

@@ -15,7 +15,7 @@ MOST_NAMES = 5000
 
 # Until a control.json was read.
 NOTHING = {
-    **{"enabled": False, "content": "structure", "children": True, "mode": "all", "when": "both"},
+    **{"enabled": False, "content": "structure", "children": True, "mode": "all", "when": "both", "layout": "files"},
     **dict.fromkeys(("names", "prefixes", "patterns", "models", "ids", "steps", "ranks", "devices"), ()),
 }
 

@@ -20,10 +20,17 @@ COPIED_AT_ONCE = 1 << 30
 VALUES = "values"
 MOST_FOLDERS = 10000
 MOST_DIGESTS = 50000
+BLOCK = 4096  # bytes that a file takes on the disk, or several of these
+AT_ONCE = 1 << 20  # bytes of room that are asked for at once
 
 
 class Full(Exception):
     """The disk is, or the dump; its text says which."""
+
+
+def in_blocks(size):
+    """The bytes that so many take on the disk."""
+    return -(-size // BLOCK) * BLOCK
 
 
 class Files:
@@ -32,10 +39,12 @@ class Files:
         self._pid = pid
         self._numbers = itertools.count()
         self._folders = set()
+        self._room = 0
+        self._lock = threading.Lock()
 
     def store(self, fields, header, payload):
         """Write values; returns their file's path below ``processes/``. Raises Full, OSError."""
-        self._check_room(fields, len(header) + payload.nbytes)
+        self.take_room(fields, in_blocks(len(header) + payload.nbytes))
         number = -1
         while number < 0:
             name = f"{self._pid}/{VALUES}/{next(self._numbers)}.bin"
@@ -56,7 +65,7 @@ class Files:
     def write(self, fields, name, chunks, copied=None):
         """Write a file whole, the file ``copied`` after the chunks. Raises Full, OSError."""
         size = sum(memoryview(chunk).nbytes for chunk in chunks) + (os.fstat(copied.fileno()).st_size if copied else 0)
-        self._check_room(fields, size)
+        self.take_room(fields, in_blocks(size))
         target = self._path(f"processes/{self._pid}/{name}")
         part = os.path.join(self._root, "processes", str(self._pid), f".part{threading.get_ident()}")
         try:
@@ -83,21 +92,31 @@ class Files:
             self._folders.add(folder)
         return path
 
-    def _check_room(self, fields, size):
-        least, most = fields["min_free"], fields["max_bytes"]
-        if least and hasattr(os, "statvfs"):
-            status = os.statvfs(self._root)
-            free = status.f_bavail * status.f_frsize
-            if free < least + size:
-                raise Full(f"{DISK_FULL} {free >> 20}")
-        if most and not self._spend(size, most):
-            raise Full(f"the dump has reached its {most} bytes (--max-size); nothing more is dumped")
+    def take_room(self, fields, size):
+        """Count bytes that the disk is about to lose. Raises Full where it, or the dump, has no room for them."""
+        with self._lock:
+            if size <= self._room:
+                self._room -= size
+                return
+            least, most = fields["min_free"], fields["max_bytes"]
+            if least and hasattr(os, "statvfs"):
+                status = os.statvfs(self._root)
+                free = status.f_bavail * status.f_frsize
+                if free < least + size:
+                    raise Full(f"{DISK_FULL} {free >> 20}")
+            granted = size + (min(AT_ONCE, most >> 6) if most else AT_ONCE)
+            if most and not self._spend(granted - self._room, most):
+                granted = size
+                if not self._spend(granted - self._room, most):
+                    raise Full(f"the dump has reached its {most} bytes (--max-size); nothing more is dumped")
+            self._room = granted - size
 
     def _spend(self, size, most):
         """Count bytes for all processes of the dump together."""
         import fcntl
 
-        number = os.open(os.path.join(self._root, "processes", ".bytes"), os.O_RDWR | os.O_CREAT, 0o640)
+        path = self._path("processes/.bytes")
+        number = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
         try:
             fcntl.flock(number, fcntl.LOCK_EX)
             spent = int(os.read(number, 30) or b"0")
@@ -144,14 +163,17 @@ class Store:
         self._files = files
         self._lock = threading.Lock()
 
-    def keep(self, control, path, values, data):
-        """Give values a file, whose first place in the tree is ``path``. Returns None, or why they have none: "" where
-        that is reported already."""
+    def keep(self, control, path, values, data, round=None):
+        """Give values a file, whose first place in the tree is ``path``, or a place in those of a ``round``. Returns
+        None, or why they have none: "" where that is reported already."""
         try:
             data = data() if callable(data) else data
             if data is None:
                 return "its values cannot be had"
             payload = memoryview(data)
+            if round is not None:
+                values.stored = round.store(payload.cast("B") if payload.nbytes else memoryview(b""))
+                return None
             if not payload.nbytes:
                 return "it has no elements"
             payload = payload.cast("B")

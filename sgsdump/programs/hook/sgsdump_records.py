@@ -20,7 +20,6 @@ too, for it writes the files that are a header alone.
 """
 
 import functools
-import itertools
 import json
 import marshal
 import re
@@ -30,6 +29,7 @@ from json.encoder import encode_basestring_ascii as quoted
 MOST_NAME = 100
 MOST_PARAMS = 5000
 MOST_IN_LINE = 1000
+FILE_OF_TREE = 8192  # bytes on the disk of a file that is a header alone, and of its folder
 INFINITE = float("inf")
 STATISTICS = ("max", "min", "mean", "l2norm")
 # ATB's numbers of element types.
@@ -173,11 +173,13 @@ class Lines:
         self._device = device
         self._trouble = trouble
 
-    def begin(self, pid, index):
-        """The process's number and its index; once more in one that was forked."""
+    def begin(self, pid, index, index_of, take_room):
+        """The process's number and its index; once more in one that was forked. ``index_of(step)``: the index that has
+        a step's lines; ``take_room(size)`` counts what files of the tree will take on the disk."""
         self._pid = pid
         self._index = index
-        self._numbers = itertools.count()
+        self._index_of = index_of
+        self._take_room = take_room
         self._lock = threading.Lock()
         self._era: tuple = (None, None)  # the control and the index that texts were made for
 
@@ -193,6 +195,8 @@ class Lines:
         era = self._era
         if era[0] is not self._control.now:
             era = self._era = (self._control.now, self._index)
+        if values.unwritten and self._control.now["layout"] == "rounds":
+            self._index_of(port[0]).unwritten += 1
         if values.told == port[0] and values.era is era:
             return values.word
         if values.text is None or values.era is not era:
@@ -204,7 +208,9 @@ class Lines:
 
     def tensors(self, step, operator, side, moment, told):
         """The line of an operator's inputs or outputs, of each what ``tensor`` gave."""
-        number = operator.number if operator.index is self._index else self._number(operator)
+        index = self._index_of(step)
+        number = operator.number if operator.index is index else self._number(operator, index)
+        index.tensors += len(told) - told.count("null")
         start = f'{{"step": {step}, "at": {number}, "side": "{side}", "moment": "{moment}", '
         if len(told) <= MOST_IN_LINE:
             return f'{start}"values": [{", ".join(told)}]}}\n'
@@ -218,18 +224,20 @@ class Lines:
         """The line of an operator that ran; ``call``: its overload, and the names of the tensors it read."""
         text = "null" if param is None else param_text(param)
         taken = "null" if nanoseconds is None or not self._control.now.get("timing") else nanoseconds
-        number = operator.number if operator.index is self._index else self._number(operator)
         text = text if call is None else f'{text}, "call": {param_text(call)}'
+        index = self._index_of(step)
+        number = operator.number if operator.index is index else self._number(operator, index)
+        index.operators += 1
         return f'{{"step": {step}, "at": {number}, "event": "operator", "param": {text}, "nanoseconds": {taken}}}\n'
 
-    def _number(self, operator):
-        """The number by which the index knows an operator."""
-        if operator.index is not self._index:
+    def _number(self, operator, index):
+        """The number by which an index knows an operator."""
+        if operator.index is not index:
             with self._lock:
-                if operator.index is not self._index:
-                    operator.number = next(self._numbers)
-                    self._index.say(operator.line())
-                    operator.index = self._index
+                if operator.index is not index:
+                    operator.number, index.numbers = index.numbers, index.numbers + 1
+                    index.operator(operator.line())
+                    operator.index = index
         return operator.number
 
     def _described(self, port, values, data):
@@ -238,6 +246,9 @@ class Lines:
         if control["devices"] and device not in control["devices"]:
             return "null"
         content, stats = control["content"], "null"
+        is_round = control["layout"] == "rounds"
+        if is_round and values.why:
+            self._index_of(step).left_out(values.why, f"{operator.name}, {side}put {slot}")
         if content == "stats":
             stats = values.stats or "null"
             if values.beyond:
@@ -246,20 +257,32 @@ class Lines:
             file = _without("")
         elif values.why:
             file = f'{_without(values.why)}, "unreadable": true'
-        elif values.dtype not in ATB_TYPES:
+        elif not is_round and values.dtype not in ATB_TYPES:
             file = _without(f"ATB has no number for {values.dtype}")
         elif values.unwritten:
             file = ""
         elif content == "stats" and not values.stats:
             file = _without("it has no statistics")
+        elif content == "tensor" and is_round:
+            file = self._in_round(control, self._index_of(step), values, data)
         elif content == "tensor":
             path = f"{step}/{'/'.join(operator.folders)}/{moment}/{side}tensor{slot}.bin"
             file = self._stored(control, f"tensors/{device}_{self._pid}/{path}", values, data)
         else:
             file = ""
+        if not is_round and content in ("stats", "description") and file == "":
+            self._take_room(FILE_OF_TREE)
         named = f', "weight": {quoted(values.weight)}' if values.weight else ""
         named += ', "unwritten": true' if values.unwritten else ""
         return f'{{{values.facts()}, "stats": {stats}, "device": {device}{named}{file}}}'
+
+    def _in_round(self, control, round, values, data):
+        """The text for a payload of a round."""
+        if values.stored is None:
+            why = self._store.keep(control, "", values, data, round)
+            if why is not None:
+                return _without(why)
+        return f', "payload": {values.stored}'
 
     def _stored(self, control, path, values, data):
         """The text for the file of values; ``path`` is where they are in the tree."""

@@ -4,6 +4,8 @@ The folder named by ``SGSDUMP_CAPTURE`` is the dump's root; the parent put ``con
 
     {root}/processes/{pid}/index.jsonl     what it dumped, at once; the last line is {"complete": true}
     {root}/processes/{pid}/values/…        the values of tensors, each once
+    {root}/rounds/{device}_{pid}/…         instead of these, and of the lines of tensors and operators, where the
+                                           control asks for rounds: two files for each (``sgsdump_rounds.py``)
     {root}/processes/{pid}/…               what ``write`` is asked for (models, feeds)
 
 The tree that users see is made of it by the parent while the program runs (``sgsdump/programs/tensor_tree.py``):
@@ -27,7 +29,8 @@ For the hooks::
         session.tensors(step, operator, "in", "before", told),
         session.operator(step, operator, param={…}, nanoseconds=…),     of each operator that ran: for topology and
     ]                                                                   CPU profiling
-    session.say(lines)                            writes them
+    session.say(lines, step)                      writes them
+    session.ends(step)                            the step is over
     session.write("feeds/0.npy", bytes, …)        a file of any other kind in ``out``; returns its path or None
     session.copy("/a/net.onnx", "net.onnx")       the same, a copy of another file
     session.line(event="run", …)                  a line of any other kind
@@ -43,6 +46,7 @@ import threading
 from sgsdump_control import Control, Selection
 from sgsdump_files import Files, Full, Store
 from sgsdump_records import Lines, encode
+from sgsdump_rounds import Rounds
 
 NEXT_PROGRAM = 10_000_000  # more than any process's number
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -98,9 +102,18 @@ class Session:
 
     def begins(self, step):
         self._steps = max(self._steps, step + 1)
+        self.index.open()
 
-    def say(self, lines):
-        self.index.say("".join(lines))
+    def ends(self, step):
+        self._rounds.end(step)
+
+    def say(self, lines, step):
+        self.index_of(step).say("".join(lines))
+
+    def index_of(self, step):
+        """The index that has the lines of a step: its own, or the process's."""
+        control = self._control
+        return self.index if control.now["layout"] == "files" else self._rounds.of(step, self._files, control.fields)
 
     def line(self, **fields):
         self.index.line(**fields)
@@ -128,6 +141,7 @@ class Session:
 
     def finish(self):
         """The index's last line: the process came to its end."""
+        self._rounds.end_all()
         self.index.complete(self._steps, **self._selection.met())
 
     def _begin(self):
@@ -137,9 +151,16 @@ class Session:
         self.index = Index(self.out, self.rank, self._libraries, self._no_index)
         self._files = Files(self.root, self.pid)
         self._store.begin(self._files)
-        self._lines.begin(self.pid, self.index)
+        self._rounds = Rounds(self.root, self.device, self.pid, self.stop)
+        self._lines.begin(self.pid, self.index, self.index_of, self._take_room)
         self._steps = 0
         self._told: set = set()
+
+    def _take_room(self, size):
+        try:
+            self._files.take_room(self._control.fields(), size)
+        except (Full, OSError) as error:
+            self.stop(str(error))
 
     def _no_index(self, why):
         self._control.stopped = self.stopped or why
@@ -211,9 +232,10 @@ class End:
 
 class Index:
     """A process's ``index.jsonl``: a line for each thing that it dumped, at once; the last is {"complete": true}.
-    ``failed(why)`` is called when nothing more can be written to it."""
+    ``failed(why)`` is called when nothing more can be written to it. It counts as a round does."""
 
     def __init__(self, folder, rank, libraries, failed):
+        self.numbers = self.tensors = self.operators = self.unwritten = 0
         self._failed = failed
         self._folder = folder
         self._rank = rank
@@ -248,6 +270,10 @@ class Index:
             self.line(event="seen", **met)
         self.line(complete=True)
         self._complete = True
+
+    def operator(self, text):
+        """The line of an operator that comes first."""
+        self.say(text)
 
     def say(self, text):
         """Lines as they are."""

@@ -15,8 +15,8 @@ of what they read and make, the module they stand in where the model says so bes
 as JSON (older ones: neither of the two).
 
 A tree that the hooks filled but that was never replayed (the dump was stopped before) is recognised too, to report
-that. Beside the runs a folder ``tensors`` may have executions of the same program in ATB's files (``atb_tree``): they
-are runs of the tree too. What a run is dumped as, its own format reads.
+that. Beside the runs a folder ``rounds`` or ``tensors`` may have what the same program computed by torch (``rounds``,
+``atb_tree``): they are runs of the tree too. What a run is dumped as, its own format reads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NAME = "runs.json"
 MARK = "sgsdump_runs"
 MOST_BYTES = 256 << 20
 FOLDER = "onnxruntime"
-TENSORS = "tensors"
+TENSORS, ROUNDS = "tensors", "rounds"
 NOT_COMPLETE = "the program did not come to its end, or not all its runs are here"
 
 
@@ -111,6 +111,8 @@ def runs(path: Path, notes: list[str]) -> Sequence[Run]:
         tree_index = read_index(path / folder / NAME)
         notes.extend(_notes(tree_index))
         listed = [_below(folder, entry.run) for entry in tree_index.entries]
+    if (path / ROUNDS).is_dir():
+        listed += FORMATS["rounds"].runs(path, [])
     if (path / TENSORS).is_dir():
         listed += [_below(TENSORS, run) for run in FORMATS["atb_tree"].runs(path / TENSORS, notes)]
     return listed
@@ -217,7 +219,7 @@ def _folder(path: Path) -> str | None:
 
 
 def _is_not_computed(path: Path) -> bool:
-    return any(path.glob(f"processes/*/{FOLDER}")) and not (path / TENSORS).exists()
+    return any(path.glob(f"processes/*/{FOLDER}")) and not any((path / each).exists() for each in (TENSORS, ROUNDS))
 
 
 def _below(folder: str, run: Run) -> Run:

@@ -67,7 +67,7 @@ def runs(path: Path, notes: list[str]) -> list[Run]:
         found.extend(
             Run(file.relative_to(path).as_posix(), int(match[1]), int(file.stem))
             for file in files
-            if match and _STEP.fullmatch(file.stem) and file.is_file()
+            if match and _STEP.fullmatch(file.stem) and file.is_file() and file.stat().st_size
         )
     return found
 

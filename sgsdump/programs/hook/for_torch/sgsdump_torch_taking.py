@@ -14,7 +14,7 @@ import threading
 import weakref
 
 import torch
-from sgsdump_records import STATISTICS, Values, statistics_text
+from sgsdump_records import STATISTICS, Values, encode, statistics_text
 from sgsdump_torch_statistics import checksum_of, quick, statistics
 from sgsdump_torch_tensors import (
     in_c_order,
@@ -101,17 +101,22 @@ class Taking:
         """Write the lines that are waiting for the next operator to begin: if that ends the program, they are there."""
         lines, round.lines = round.lines, []
         if lines:
-            self.session.say(lines)
+            self.session.say(lines, round.step)
 
     def step_begins(self, round, inputs):
         self.memories.unwritten.begins()
-        self.session.line(event="step", step=round.step, model=round.model, inputs=self._numbers(inputs))
+        self._say_step(round, inputs=self._numbers(inputs))
+
+    def _say_step(self, round, **facts):
+        line = encode({"event": "step", "step": round.step, "model": round.model, **facts})
+        self.session.say([line, "\n"], round.step)
 
     def step_ends(self, round, result, ended):
         self.say(round)
         self.memories.unwritten.ends()
         outputs = self._numbers(result)
-        self.session.line(event="step", step=round.step, model=round.model, outputs=outputs, ended=ended)
+        self._say_step(round, outputs=outputs, ended=ended)
+        self.session.ends(round.step)
 
     def _numbers(self, value):
         return [self.memories.values(tensor).number for tensor in tensors_in(value) if plain(tensor)]
