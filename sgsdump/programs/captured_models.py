@@ -17,7 +17,7 @@ from sgsdump.errors import ConfigError, InputError, ModelError
 from sgsdump.files.folder import leads_out_of
 from sgsdump.models.model import Model, open_model
 from sgsdump.programs.control import DumpControl, OperatorFilter
-from sgsdump.programs.process_index import Line, OperatorNames, Process, lines_of
+from sgsdump.programs.process_index import Line, OperatorNames, Process, own_lines
 from sgsdump.tensors.dtypes import dtype_named, packed_size, unpacked
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _of_process(root: Path, process: Process) -> list[CapturedModel]:
     models: dict[int, Line] = {}
     begun: dict[tuple[int, int], Line] = {}
     ended: dict[tuple[int, int], Line] = {}
-    for line in lines_of(process.folder):
+    for line in own_lines(process.folder):
         kind, session, step = line.get("event"), line.get("session"), line.get("step")
         if not isinstance(session, int) or (kind != "ort_model" and not isinstance(step, int)):
             continue

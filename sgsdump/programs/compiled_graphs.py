@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sgsdump.programs.process_index import Line, Process, lines_of
+from sgsdump.programs.process_index import Line, Process, own_lines
 
 EVENT = "graph"
 # The distance from 1 to the next number of the type.
@@ -58,7 +58,7 @@ def graphs_of(process: Process) -> tuple[GraphRun, ...]:
     if not process.kinds.get(EVENT):
         return ()
     worst: dict[str, GraphRun] = {}
-    for line in lines_of(process.folder):
+    for line in own_lines(process.folder):
         if line.get("event") == EVENT:
             run = _run_of(line)
             if run.name not in worst or run.rank > worst[run.name].rank:

@@ -119,7 +119,7 @@ def processes_of(root: Path) -> tuple[Process, ...]:
 def lines_of(folder: Path) -> Iterator[Line]:
     """The lines of a process's index that can be read, and those of its rounds. Raises FormatError when it cannot be
     opened."""
-    yield from _own_lines(folder)
+    yield from own_lines(folder)
     for path in round_files(folder):
         yield from round_lines(path)
 
@@ -153,7 +153,8 @@ def summary_of(path: Path) -> Line | None:
     return line if line is not None and line.get("event") == "round" else None
 
 
-def _own_lines(folder: Path) -> Iterator[Line]:
+def own_lines(folder: Path) -> Iterator[Line]:
+    """The lines of a process's index alone. Raises FormatError when it cannot be opened."""
     try:
         yield from lines_in(folder / INDEX)
     except OSError as error:
@@ -228,7 +229,7 @@ class _Sum:
 def read_process(folder: Path) -> Process:
     """A process's index, what can be read of it. Raises FormatError when it cannot be opened."""
     found = _Sum()
-    for line in _own_lines(folder):
+    for line in own_lines(folder):
         found.complete = line.get("complete") is True
         found.add(line)
     forms: set[object] = set()
@@ -267,7 +268,7 @@ def _count_unreadable(unreadable: dict[str, tuple[int, str]], line: Line) -> Non
 def steps_of(process: Process, one_of_each: bool = False) -> Iterator[Step]:
     """The steps of a process, each model's in order; only a few are held at a time. ``one_of_each``: of steps in which
     the same operators run, the first is enough."""
-    yield from _steps(_own_lines(process.folder))
+    yield from _steps(own_lines(process.folder))
     forms: set[object] = set()
     for path in round_files(process.folder):
         summary = summary_of(path) if one_of_each else None
