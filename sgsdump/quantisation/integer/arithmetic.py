@@ -53,9 +53,10 @@ from sgsdump.quantisation.integer.emitter import (
     half_away,
     half_up,
     log2_ceiling,
+    multiplier,
     ratio,
     requantise,
-    scaled,
+    rising,
     shift,
     step,
 )
@@ -68,11 +69,15 @@ PRODUCT_BITS = 14
 def _add(call: Call, sign: int = 1) -> Unrounded:
     """a + b, or a - b with ``sign`` -1."""
     if call.constant is not None:
-        return add_to(call.emit, call.operands[0], sign * call.constant, call.output)
+        return add_to(call.emit, call.operands[0], sign * call.constant, call.output, _channels(call))
     (a, b), output = call.operands, call.output
     n = shift(ratio(max(step(a.quant), step(b.quant)), output))
-    terms = [scaled(call.emit, a, output, n), scaled(call.emit, b, output, n)]
-    return Unrounded(call.emit.add("Add" if sign > 0 else "Sub", terms), output.zero_point)
+    terms, plus = [], float(output.zero_point)
+    for operand, side in ((a, 1), (b, sign)):
+        times = float(half_up(ratio(step(operand.quant), output) * 2.0**n)) * 2.0**-n
+        terms.append(call.emit.line(call.emit.doubles(operand), np.float64(times), np.float64(0)))
+        plus -= side * times * operand.quant.zero_point
+    return Unrounded(call.emit.add("Add" if sign > 0 else "Sub", terms), plus)
 
 
 def _subtract(call: Call) -> Unrounded:
@@ -82,7 +87,7 @@ def _subtract(call: Call) -> Unrounded:
 def _multiply(call: Call) -> Unrounded:
     emit, output = call.emit, call.output
     if call.constant is not None:
-        return multiply_by(emit, call.operands[0], call.constant, output)
+        return multiply_by(emit, call.operands[0], call.constant, output, _channels(call))
     a, b = call.operands
     s = step(a.quant) * step(b.quant)
     h = log2_ceiling(max(abs(call.range.low), abs(call.range.high)) / s) - PRODUCT_BITS
@@ -90,9 +95,8 @@ def _multiply(call: Call) -> Unrounded:
     product = emit.add("Mul", [centred(emit, a), centred(emit, b)])
     shortened = emit.add("Mul", [product, emit.constant(np.float64(2.0**-h))])
     half = emit.add("Add", [shortened, emit.constant(np.float64(0.5))])
-    multiplier = float(half_up(ratio(s, output) * 2.0**n)) * 2.0 ** (h - n)
-    floor = emit.add("Floor", [half])
-    return Unrounded(emit.add("Mul", [floor, emit.constant(np.float64(multiplier))]), output.zero_point)
+    times = float(half_up(ratio(s, output) * 2.0**n)) * 2.0 ** (h - n)
+    return Unrounded(emit.add("Floor", [half]), output.zero_point, times, whole=True)
 
 
 def _maximum(call: Call) -> Unrounded:
@@ -124,7 +128,8 @@ def _clip(call: Call) -> Integers | Unrounded | None:
     if len(ends) < 2 or ends[0] != 0 or not ends[1] > 0:
         return None
     outcome = relu(call, 0.0)
-    return replace(outcome, highest=float(half_up(ends[1] / step(call.output))) + call.output.zero_point)
+    highest = float(half_up(ends[1] / step(call.output))) + call.output.zero_point
+    return replace(outcome, highest=min(outcome.highest, highest))
 
 
 def _leaky_relu(call: Call) -> Unrounded:
@@ -144,26 +149,36 @@ MAXIMUM = Rule(_maximum, operands=None)
 RELU, CLIP, LEAKY_RELU, PRELU = Rule(_relu), Rule(_clip), Rule(_leaky_relu), Rule(_prelu)
 
 
-def multiply_by(emit: Emitter, value: Integers, factor: np.ndarray, output: Quant) -> Unrounded:
-    """value * factor; ``factor``: shaped to broadcast over the value."""
+def _channels(call: Call) -> int:
+    """How many channels an operand has that a constant is spread over, where the constant has one value for each or
+    for all; else 0."""
+    constant, graph = call.constant, call.graph
+    shape = next((graph.shapes.get(name, ()) for name in call.node.input if name not in graph.constants), ())
+    if constant is None or len(shape) < 3 or shape[1] is None or constant.ndim > len(shape):
+        return 0
+    along = (1, shape[1], *[1] * (len(shape) - 2))
+    return shape[1] if constant.size == 1 or (1,) * (len(shape) - constant.ndim) + constant.shape == along else 0
+
+
+def multiply_by(emit: Emitter, value: Integers, factor: np.ndarray, output: Quant, channels: int = 0) -> Unrounded:
+    """value * factor; ``factor``: shaped to broadcast over the value; ``channels``: see ``Unrounded``."""
     single = np.float32(value.quant.scale) / np.float32(output.scale)
     times = (single * np.asarray(factor, np.float32)).astype(np.float64)
     n = shift(float(np.abs(times).max()) or 1.0)
-    multiplier = half_away(times * 2.0**n) * 2.0**-n
-    return Unrounded(emit.add("Mul", [centred(emit, value), emit.constant(multiplier)]), output.zero_point)
+    multipliers = half_away(times * 2.0**n) * 2.0**-n
+    return Unrounded(value.name, output.zero_point, multipliers, value.quant.zero_point, value.dtype, channels=channels)
 
 
-def add_to(emit: Emitter, value: Integers, addend: np.ndarray, output: Quant) -> Unrounded:
-    """value + addend; ``addend``: shaped to broadcast over the value."""
-    times = ratio(step(value.quant), output)
-    n = shift(times)
-    multiplier = float(half_up(times * 2.0**n)) * 2.0 ** (1 - n)
-    doubled = emit.add("Mul", [centred(emit, value), emit.constant(np.float64(multiplier))])
-    whole = emit.add("Floor", [emit.add("Add", [doubled, emit.constant(np.float64(0.5))])])
+def add_to(emit: Emitter, value: Integers, addend: np.ndarray, output: Quant, channels: int = 0) -> Unrounded:
+    """value + addend; ``addend``: shaped to broadcast over the value; ``channels``: see ``Unrounded``.
+
+    T = half_up(x) need not be made: half_up((half_up(x) + c) / 2) is half_up((x + c + 1/2) / 2) for a whole c.
+    """
     with np.errstate(over="ignore"):  # the lowest float and infinity, as masks hold: the sum saturates
         addend = half_away(2 * (np.asarray(addend, np.float32) / np.float32(output.scale)).astype(np.float64))
-    total = emit.add("Add", [whole, emit.constant(addend)])
-    return Unrounded(emit.add("Mul", [total, emit.constant(np.float64(0.5))]), output.zero_point)
+    plus = (addend + 0.5) / 2 + output.zero_point
+    times = multiplier(ratio(step(value.quant), output))
+    return Unrounded(value.name, plus, times, value.quant.zero_point, value.dtype, channels=channels)
 
 
 def relu(call: Call, slope: np.ndarray | float) -> Unrounded:
@@ -177,13 +192,12 @@ def relu(call: Call, slope: np.ndarray | float) -> Unrounded:
 
 def _sides(emit: Emitter, value: Integers, output: Quant, slope: np.ndarray | float) -> Unrounded:
     times = step(value.quant) / step(output)  # in double precision, unlike the others (MobileNetV2-YOLOv3-Nano at L2)
-    q, zero = centred(emit, value), emit.constant(np.float64(0))
-    n = shift(times)
-    above = float(half_up(times * 2.0**n)) * 2.0**-n
-    positive = emit.add("Mul", [emit.add("Max", [q, zero]), emit.constant(np.float64(above))])
-    largest = float(np.abs(slope).max())
+    above, largest = multiplier(times), float(np.abs(slope).max())
     if not largest:
-        return Unrounded(positive)
+        outcome = rising(emit, value, above)
+        return replace(outcome, lowest=max(outcome.lowest, 0.0))
+    q, zero = centred(emit, value), emit.constant(np.float64(0))
+    positive = emit.add("Mul", [emit.add("Max", [q, zero]), emit.constant(np.float64(above))])
     k = shift(times * largest)
     below = half_up(times * np.asarray(slope, np.float64) * 2.0**k) * 2.0**-k
     negative = emit.add("Mul", [emit.add("Min", [q, zero]), emit.constant(below)])

@@ -16,11 +16,7 @@ min_c and max_c are the calibrated range of output channel c before its activati
 common to a layer, or to each group of a convolution with groups, which the hardware computes one after the other.
 Source: docs/formats/fixed_arithmetic.md#convolution. Exact: every integer of every convolution seen.
 
-UINT8 results come by one float32 division where that is exact: QuantizeLinear divides, rounds half to even, saturates
-and stores in one pass over float32, which takes less time than the rule written out in doubles. With P = A + bias_c
-whole and m_c = mul_c * 2^(K - n), the rule is out = clip(half_up(P * m_c)): a staircase that rises to k at P = T_k.
-Another monotone staircase is the same if it has k or more at T_k and less at T_k - 1, for k = 1 to 255. Per channel
-the float32 numbers next to 1 / m_c are tried until one has.
+UINT8 results come by one float32 division where that is exact: see ``staircase``.
 """
 
 from __future__ import annotations
@@ -52,6 +48,7 @@ from sgsdump.quantisation.integer.emitter import (
     steps,
     store_weight,
 )
+from sgsdump.quantisation.integer.staircase import divisors
 from sgsdump.quantisation.scales import UINT8, joined
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
@@ -66,9 +63,6 @@ FLOOR_BITS = 16
 FLOAT_TIES = 1 - 2.0**-22
 FLOAT_TIES_BELOW = 3.3e6
 DOUBLE_TIES = 1 + 2.0**-44
-# How many float32 numbers on either side of 1 / m_c are tried, and the largest shift of m_c for which they are.
-NEIGHBOURS = 24
-MOST_BITS = 40
 
 
 def _convolution(call: Call) -> Integers | Unrounded | None:
@@ -158,7 +152,7 @@ def convolve(
     """
     accumulator = accumulate(emit, value, kernel, np.maximum(numbers.k - FLOOR_BITS, 0), numbers.zero)
     if stored and len(kernel.shape) > 1 and _in_floats(accumulator, numbers.k):
-        divisor = divisors(numbers)
+        divisor = divisors(numbers.mul, numbers.n - numbers.k)
         if divisor is not None:
             return _divided(emit, accumulator, numbers, rows, divisor, stored)
     return _requantised(emit, accumulator, numbers, rows)
@@ -181,15 +175,16 @@ def _requantised(emit: Emitter, accumulator: Accumulator, numbers: Requantisatio
     wide = emit.cast(rows, DOUBLE)
     bias, mul = (emit.add("Gather", [wide, emit.constant(np.int64(row))], axis=0) for row in (0, 1))
     shifts = 2.0 ** (numbers.k - numbers.n)
-    scale = emit.add("Mul", [mul, emit.constant(shifts if np.ptp(shifts) else shifts[0])])
-    offset = emit.add("Mul", [bias, scale])
     rounded = _half_away(emit, accumulator, numbers.k)
     if len(accumulator.shape) > 1 and np.any(numbers.k > 0):
         # One pass in place of two; onnxruntime merges it with a MatMul, but not with the rounding that is before it.
-        zeros, ones = (emit.constant(fill(numbers.k.shape)) for fill in (np.zeros, np.ones))
-        offset = emit.add("Add", [offset, emit.constant(np.float64(0.5))])
-        line = emit.add("BatchNormalization", [rounded, scale, offset, zeros, ones], epsilon=0.0)
+        # (A - mean) / sqrt(variance) * mul + 0.5, the mean -bias, the variance a power of four.
+        halves, variances = (emit.constant(each) for each in (np.full(shifts.shape, 0.5), shifts**-2.0))
+        mean = emit.add("Neg", [bias])
+        line = emit.add("BatchNormalization", [rounded, mul, halves, mean, variances], epsilon=0.0)
         return Unrounded(line, halved=True)
+    scale = emit.add("Mul", [mul, emit.constant(shifts if np.ptp(shifts) else shifts[0])])
+    offset = emit.add("Mul", [bias, scale])
     along = emit.constant(np.array(accumulator.shape, np.int64))
     scale, offset = (emit.add("Reshape", [name, along]) for name in (scale, offset))
     return Unrounded(emit.add("Mul", [rounded, scale]), offset)
@@ -222,38 +217,6 @@ def _rounded_floats(emit: Emitter, accumulator: Accumulator, k: np.ndarray) -> s
 def _along(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """One value per channel, or one for all."""
     return values.reshape(shape) if np.ptp(values) else values[0]
-
-
-def divisors(numbers: Requantisation) -> np.ndarray | None:
-    """One float32 divisor per output channel; None where no number near 1 / m_c gives the rule's integers."""
-    shifts = (numbers.n - numbers.k).astype(np.int64)
-    mul = numbers.mul.astype(np.int64)
-    if np.any(shifts < 1) or np.any(shifts > MOST_BITS) or np.any(mul < 1):
-        return None
-    levels = np.arange(1, 256, dtype=np.int64)
-    # P * mul >= (k - 1/2) * 2^shifts, in whole numbers.
-    rise = -((-(2 * levels - 1)[None] << (shifts - 1)[:, None]) // mul[:, None])
-    if rise.max() >= 2**24:
-        return None
-    at, below = rise.astype(np.float32), (rise - 1).astype(np.float32)
-    exact = 2.0**shifts / mul
-    quotients, unsolved = exact.astype(np.float32), np.ones(mul.size, bool)
-    for away in sorted(range(-NEIGHBOURS, NEIGHBOURS + 1), key=abs):
-        tried = _neighbour(exact.astype(np.float32)[unsolved], away)[:, None]
-        good = (np.rint(at[unsolved] / tried) >= levels).all(axis=1) & (np.rint(below[unsolved] / tried) < levels).all(
-            axis=1
-        )
-        solved = np.flatnonzero(unsolved)[good]
-        quotients[solved] = tried[good, 0]
-        unsolved[solved] = False
-        if not unsolved.any():
-            return quotients
-    return None
-
-
-def _neighbour(values: np.ndarray, away: int) -> np.ndarray:
-    """The float32 numbers so many further on (all positive)."""
-    return (values.view(np.int32) + np.int32(away)).view(np.float32)
 
 
 def _has_plain_bias(graph: Graph, node: NodeProto, kernel: Kernel) -> bool:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgsdump.models.external_data import LARGE_BYTES, WeightFile
-from sgsdump.models.graph import Graph, drop_unused_constants
+from sgsdump.models.graph import Graph, drop_unused_constants, needs
+from sgsdump.quantisation.integer.staircase import divisor_of
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -33,6 +34,8 @@ S16_MAX = 32767
 REDUCES_BY_INPUT = 18
 # Of a weight's part that is quantised at a time: it stays in the processor's cache.
 PART_ELEMENTS = 1 << 16
+# Constants of so many elements at most are looked up among those that are there.
+SHARED_ELEMENTS = 4096
 
 
 def half_up(value: np.ndarray | float) -> np.ndarray:
@@ -74,6 +77,11 @@ def log2_ceiling(value: float) -> int:
     """ceil(log2(value)); 0 for nothing at all."""
     mantissa, exponent = np.frexp(value)
     return int(exponent) - int(mantissa == 0.5)
+
+
+def _is(value: object, number: float) -> bool:
+    """Whether what a value is multiplied by or moved by is this one number."""
+    return not isinstance(value, str) and np.ndim(value) == 0 and value == number
 
 
 def limits(quant: Quant) -> tuple[int, int]:
@@ -123,15 +131,28 @@ class Integers:
 
 @dataclass(frozen=True, eq=False)
 class Unrounded:
-    """The result of an operator, before it is rounded half up and clipped: the double ``name`` plus the constant
-    ``plus`` (a number, or the name of constant doubles). ``halved``: the 0.5 of the rounding is in it already.
-    ``lowest`` and ``highest`` narrow the limits of the output's type."""
+    """The result of an operator before it is rounded half up and clipped: (``name`` - zero) * times + plus.
+
+    plus      a number, an array that broadcasts over the value, or the name of constant doubles.
+    times     a number, or an array that broadcasts over the value.
+    zero      what is taken off first: the zero point of ``name``.
+    dtype     that ``name`` travels in; ``whole``: it is whole numbers.
+    channels  how many the value has along its axis 1, of three at least; 0 where that is not known, or ``plus`` or
+              ``times`` are of another shape than one value for each or for all.
+    halved    the 0.5 of the rounding is in it already.
+    lowest, highest  narrow the limits of the output's type.
+    """
 
     name: str
-    plus: str | float = 0.0
+    plus: str | float | np.ndarray = 0.0
+    times: float | np.ndarray = 1.0
+    zero: int = 0
+    dtype: np.dtype = DOUBLE
+    whole: bool = False
+    channels: int = 0
+    halved: bool = False
     lowest: float = -np.inf
     highest: float = np.inf
-    halved: bool = False
 
 
 class Emitter:
@@ -149,6 +170,7 @@ class Emitter:
         self._casts: dict[tuple[str, np.dtype], str] = {}
         self._given: set[str] = set()
         self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._clips: dict[str, tuple[str, float, float]] = {}
 
     def add(self, op_type: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
         """Add a node of one output; gives the output's name."""
@@ -176,7 +198,7 @@ class Emitter:
         from onnx import numpy_helper
 
         array = np.asarray(array)
-        key = (str(array.dtype), array.shape, array.tobytes() if array.size <= 64 else b"")
+        key = (str(array.dtype), array.shape, array.tobytes() if array.size <= SHARED_ELEMENTS else b"")
         if name is None and key[2] and key in self._known:
             return self._known[key]
         unique = name or self.fresh("constant")
@@ -223,13 +245,27 @@ class Emitter:
         """The whole numbers between two fused operators, as doubles: clip(half_up(value))."""
         bottom, top = limits(quant)
         low, high = max(bottom, value.lowest), min(top, value.highest)
-        floor = self.add("Floor", [self._plus_half(value)])
-        return Integers(self._clip(floor, low, high), DOUBLE, quant)
+        if value.whole and not value.zero and _is(value.times, 1) and _is(value.plus, 0):
+            whole = self._doubles(value)
+        else:
+            whole = self.add("Floor", [self._plus_half(value)])
+        clipped = self._clip(whole, low, high)
+        self._clips[clipped] = whole, low, high
+        return Integers(clipped, DOUBLE, quant)
+
+    def unclipped(self, value: Integers) -> tuple[str, float, float]:
+        """Where the integers stand before they are clipped, and what they are clipped to: for operators that never
+        fall as their input rises, which may clip what they put out instead."""
+        return self._clips.get(value.name, (value.name, -np.inf, np.inf))
 
     def store(self, value: Unrounded, quant: Quant, output: str) -> Integers:
         """The stored integers: clip(half_up(value)) as uint8 or int16, under the name ``output``."""
         bottom, top = limits(quant)
         low, high = max(bottom, value.lowest), min(top, value.highest)
+        if value.whole and (low, high) == (0, U8_MAX) and _is(value.plus, quant.zero_point):
+            divisor = divisor_of(float(value.times), quant.zero_point) if np.ndim(value.times) == 0 else None
+            if divisor is not None:
+                return self._divided(value, divisor, quant, output)
         rounded = self._plus_half(value)
         if low >= 0:
             clipped = self._clip(rounded, low, high + 0.5)  # the cast drops the fraction
@@ -254,7 +290,8 @@ class Emitter:
         result.CopyFrom(source)
         del result.graph.node[:]
         del result.graph.value_info[:]
-        result.graph.node.extend(self.nodes)
+        read = {name for node in self.nodes for name in needs(node)}
+        result.graph.node.extend(n for n in self.nodes if n.output[0] not in self._clips or n.output[0] in read)
         result.graph.initializer.extend(self.constants)
         for output in result.graph.output:
             if output.name in keep_integer and output.name in tensors:
@@ -264,16 +301,38 @@ class Emitter:
         drop_unused_constants(result)
         return result
 
+    def _divided(self, value: Unrounded, divisor: np.float32, quant: Quant, output: str) -> Integers:
+        """Whole numbers over a float32 divisor, rounded, moved by the zero point and saturated."""
+        source = value.name if value.dtype == FLOAT else self.cast(value.name, FLOAT)
+        if value.zero:
+            source = self.add("Sub", [source, self.constant(np.float32(value.zero))])
+        numbers = [self.constant(divisor), self.constant(np.uint8(quant.zero_point))]
+        return Integers(self.add("QuantizeLinear", [source, *numbers], output), np.dtype(np.uint8), quant)
+
     def _plus_half(self, value: Unrounded) -> str:
         if value.halved:
             return value.name
-        half = self.constant(np.float64(0.5))
-        plus = (
-            self.add("Add", [value.plus, half])
-            if isinstance(value.plus, str)
-            else self.constant(np.float64(value.plus + 0.5))
-        )
-        return self.add("Add", [value.name, plus])
+        source, half = self._doubles(value), np.float64(0.5)
+        if isinstance(value.plus, str):
+            return self.add("Add", [source, self.add("Add", [value.plus, self.constant(half)])])
+        times = np.asarray(value.times, np.float64)
+        plus = np.asarray(value.plus, np.float64) - value.zero * times + half
+        return self.line(source, times, plus, value.channels)
+
+    def line(self, source: str, times: np.ndarray, plus: np.ndarray, channels: int = 0) -> str:
+        """Doubles times and plus constants; in one pass for as many ``channels`` as they have along axis 1 (0: not
+        known), where both constants have one value for each of them or for all."""
+        scaled, moved = np.any(times != 1), np.any(plus)
+        if channels and (times.size > 1 or plus.size > 1 or (scaled and moved)):
+            parts = (times, plus, np.zeros(()), np.ones(()))
+            spread = [self.constant(np.broadcast_to(part.reshape(-1), (channels,))) for part in parts]
+            return self.add("BatchNormalization", [source, *spread], epsilon=0.0)
+        if scaled:
+            source = self.add("Mul", [source, self.constant(times)])
+        return self.add("Add", [source, self.constant(plus)]) if moved else source
+
+    def _doubles(self, value: Unrounded) -> str:
+        return value.name if value.dtype == DOUBLE else self.cast(value.name, DOUBLE)
 
     def _clip(self, value: str, low: float, high: float) -> str:
         return self.add("Clip", [value, self.constant(np.float64(low)), self.constant(np.float64(high))])
@@ -354,8 +413,21 @@ class Rule:
 
 def requantise(emit: Emitter, value: Integers, output: Quant) -> Unrounded:
     """The same values with another scale or type."""
-    n = shift(ratio(step(value.quant), output))
-    return Unrounded(scaled(emit, value, output, n), output.zero_point)
+    return rising(emit, value, multiplier(ratio(step(value.quant), output)), output.zero_point)
+
+
+def rising(emit: Emitter, value: Integers, times: float, plus: int = 0) -> Unrounded:
+    """(q - z) * times + plus, ``times`` positive. What q is clipped to, its result is clipped to in its place."""
+    name, *ends = emit.unclipped(value)
+    zero = value.quant.zero_point
+    low, high = (float(half_up((end - zero) * times) + plus) for end in ends)
+    return Unrounded(name, plus, times, zero, value.dtype, True, lowest=low, highest=high)
+
+
+def multiplier(times: float) -> float:
+    """half_up(times * 2^n) / 2^n, of 15 bits."""
+    n = shift(times)
+    return float(half_up(times * 2.0**n)) * 2.0**-n
 
 
 def at_scale(emit: Emitter, value: Integers, quant: Quant) -> Integers:
@@ -363,12 +435,6 @@ def at_scale(emit: Emitter, value: Integers, quant: Quant) -> Integers:
     if value.quant == quant:
         return value
     return emit.store(requantise(emit, value, quant), quant, emit.fresh("requantised"))
-
-
-def scaled(emit: Emitter, value: Integers, output: Quant, n: int) -> str:
-    """(q - z) * half_up(s / s_o * 2^n) / 2^n as doubles, not rounded."""
-    multiplier = float(half_up(ratio(step(value.quant), output) * 2.0**n)) * 2.0**-n
-    return emit.add("Mul", [centred(emit, value), emit.constant(np.float64(multiplier))])
 
 
 def centred(emit: Emitter, value: Integers) -> str:

@@ -530,7 +530,7 @@ class _Step:
         if not isinstance(outcome, Unrounded):
             return outcome
         low, high = self.limits(quant)
-        return replace(outcome, lowest=low, highest=high)
+        return replace(outcome, lowest=max(outcome.lowest, low), highest=min(outcome.highest, high))
 
 
 def _steps(graph: Graph, operator: Operator) -> list[_Step]:

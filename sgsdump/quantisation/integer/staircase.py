@@ -1,0 +1,61 @@
+"""UINT8 results by one float32 division, where that is exact. Apart: a search with its own tests.
+
+QuantizeLinear divides, rounds half to even, moves by the zero point, saturates and stores in one pass over float32,
+which takes less time than the rule written out in doubles. With P whole and m = mul / 2^shift, the rule is
+clip(half_up(P * m) + z): a staircase that rises to k at P = T_k. Another monotone staircase is the same if it has k or
+more at T_k and less at T_k - 1, for all k that are stored but the lowest. The float32 numbers next to 1 / m are tried
+until one has.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+U8_MAX = 255
+# How many float32 numbers on either side of 1 / m are tried, and the largest shift of m for which they are.
+NEIGHBOURS = 24
+MOST_BITS = 40
+# Whole numbers below it are float32.
+EXACT = 2**24
+
+
+def divisors(mul: np.ndarray, shifts: np.ndarray, zero: int = 0) -> np.ndarray | None:
+    """One float32 divisor for each m = ``mul`` / 2^``shifts`` (C values each), all with the zero point ``zero``; None
+    where no number near one of 1 / m gives the rule's integers."""
+    mul, shifts = mul.astype(np.int64), shifts.astype(np.int64)
+    if np.any(shifts < 1) or np.any(shifts > MOST_BITS) or np.any(mul < 1):
+        return None
+    levels = np.arange(1 - zero, U8_MAX + 1 - zero, dtype=np.int64)
+    # P * mul >= (k - 1/2) * 2^shifts, in whole numbers.
+    rise = -((-(2 * levels - 1)[None] << (shifts - 1)[:, None]) // mul[:, None])
+    if np.abs(rise).max() >= EXACT:
+        return None
+    at, below = rise.astype(np.float32), (rise - 1).astype(np.float32)
+    exact = (2.0**shifts / mul).astype(np.float32)
+    quotients, unsolved = exact.copy(), np.ones(mul.size, bool)
+    for away in sorted(range(-NEIGHBOURS, NEIGHBOURS + 1), key=abs):
+        tried = _neighbour(exact[unsolved], away)[:, None]
+        good = (np.rint(at[unsolved] / tried) >= levels).all(axis=1) & (np.rint(below[unsolved] / tried) < levels).all(
+            axis=1
+        )
+        solved = np.flatnonzero(unsolved)[good]
+        quotients[solved] = tried[good, 0]
+        unsolved[solved] = False
+        if not unsolved.any():
+            return quotients
+    return None
+
+
+@cache
+def divisor_of(times: float, zero: int = 0) -> np.float32 | None:
+    """The divisor for one m that is a float; None where there is none."""
+    mul, power = float(times).as_integer_ratio()
+    found = divisors(np.array([mul]), np.array([power.bit_length() - 1]), zero) if mul < EXACT else None
+    return None if found is None else found[0]
+
+
+def _neighbour(values: np.ndarray, away: int) -> np.ndarray:
+    """The float32 numbers so many further on (all positive)."""
+    return (values.view(np.int32) + np.int32(away)).view(np.float32)
