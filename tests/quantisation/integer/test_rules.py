@@ -10,10 +10,10 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.integer.arithmetic import add_to, multiply_by
-from sgsdump.quantisation.integer.emitter import Emitter, Integers, half_up, ratio
+from sgsdump.quantisation.integer.emitter import Emitter, Integers, Unrounded, half_up, ratio, requantise
 from sgsdump.quantisation.integer.walk import steps_of_bytes
 from sgsdump.quantisation.pictures import Picture
-from sgsdump.quantisation.scales import INT16, uint8_quant
+from sgsdump.quantisation.scales import INT16, int16_quant, uint8_quant
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -101,6 +101,25 @@ def test_a_constant_is_scaled_in_float32(kind, compute):
     (ours,) = part_outputs(proto, {"x": x.astype(np.float64)}, [value.name])
     a, b = Scale("int16", source.scale), Scale("int16", out.scale)
     wanted = (rule.multiply_by if kind == "mul" else rule.add_to)(x, a, constants, b)
+    np.testing.assert_array_equal(ours, wanted)
+
+
+@pytest.mark.parametrize("high", [1.0, 3.0])
+@pytest.mark.parametrize("low", [-0.5, 0.0])
+def test_what_is_clipped_inside_a_chain_stays_within_it(low, high):
+    """Where the output's range is the larger one, what left the inner tensor's range ends at that, not at 255."""
+    inner, out, emit = int16_quant(-1.0, 1.0), uint8_quant(low, high), Emitter()
+    x = np.arange(-50000, 50001, 7).astype(np.float64)
+    value = emit.inner(Unrounded("x"), inner)
+    stored = emit.store(requantise(emit, value, out), out, "y")
+    proto = onnx.helper.make_model(
+        onnx.helper.make_graph(emit.nodes, "rule", [], [], emit.constants),
+        opset_imports=[onnx.helper.make_opsetid("", 13)],
+        ir_version=8,
+    )
+    (ours,) = part_outputs(proto, {"x": x}, [stored.name])
+    clipped = np.clip(x, -32767, 32767).astype(np.int64)
+    wanted = rule.requantise(clipped, Scale("int16", inner.scale), Scale("uint8", out.scale, out.zero_point))
     np.testing.assert_array_equal(ours, wanted)
 
 
