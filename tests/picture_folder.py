@@ -11,7 +11,9 @@ RGB_INI = """[INPUT_CONFIG]
 inputs = data;
 training_input_formats = RGB;
 input_formats = RGB;
-mean = 127:127:127;
+mean_red = 127;
+mean_green = 127;
+mean_blue = 127;
 std_value = 128;
 """
 

@@ -43,7 +43,9 @@ INI = """[INPUT_CONFIG]
 inputs = {name};
 training_input_formats = RGB;
 input_formats = RGB;
-mean = 127:127:127;
+mean_red = 127;
+mean_green = 127;
+mean_blue = 127;
 std_value = 64;
 [OUTPUT_CONFIG]
 outputs = {outputs};

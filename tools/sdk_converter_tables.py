@@ -41,6 +41,9 @@ def page() -> str:
     ]
     formats.append(("RGB, BGR", "of shape N, H, W, C", *facts.CHANNELS_LAST))
     formats.append(("RGB, BGR", "several pictures, one mean or std_value for all", *facts.ONE_FOR_ALL))
+    formats.append(
+        ("RGB, BGR", "`mean = R:G:B` in place of `mean_red`, `mean_green`, `mean_blue`, or no mean", *facts.NO_COLOURS)
+    )
     changed = [(_types(row.types), row.form, row.becomes, row.probe) for row in facts.CHANGED]
     caffe_changed = [(kind, form, becomes, probe) for kind, form, becomes, probe, _ in facts.CAFFE_CHANGED]
     caffe_changed.append((facts.RAWDATA, *facts.ONE_CHANNEL))

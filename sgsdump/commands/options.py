@@ -169,7 +169,7 @@ def open_network(network: Network, level: str, guesses: bool = False, outside: b
         config, ini, assumed = _assumed(network, graph_inputs(model.proto), outputs, guesses)
     refused = conversion_notes(model, given or _turned(model, config), network.strict_sdk, level)
     config, notes = with_raised_inputs(config, model.proto)
-    warnings = (*board_notes(config), *refused, *notes)
+    warnings = (*board_notes(config, graph_inputs(model.proto)), *refused, *notes)
     return OpenNetwork(model, config, ini, network.source(config), assumed, warnings)
 
 

@@ -901,6 +901,8 @@ REFUSED_FORMATS = {"GRAY": "ox_gray", "RAWDATA_F32_NHWC": "w_raw_f32"}
 CHANNELS_LAST = ("calibrate", "Segmentation fault", "nhwc_rgb")
 # The same of a mean or std that several pictures share; of two pictures each needs its own.
 ONE_FOR_ALL = ("convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", "tp_once")
+# The same of a file with `mean = R:G:B`, as newer SDKs have it, and of one without any mean.
+NO_COLOURS = ("convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", "cfg_mean1")
 # Of ONNX, not of Caffe: what becomes of an input that is not a picture and has one channel, where a convolution reads
 # it; and the probe. With (x, 0, 0) its ranges are those of ONNX, and the other two change nothing.
 RAWDATA = "RAWDATA_S16_NHWC"
@@ -972,17 +974,21 @@ def caffe_facts(layers: Iterable[tuple[str, str, Any]]) -> ConverterFacts:
 
 
 def config_facts(
-    formats: Iterable[tuple[str, str]], channels_last: Sequence[str] = (), one_for_all: Sequence[str] = ()
+    formats: Iterable[tuple[str, str]],
+    channels_last: Sequence[str] = (),
+    one_for_all: Sequence[str] = (),
+    means_by_colour: bool = True,
 ) -> tuple[Refused, ...]:
     """What the SDK refuses of the inputs of an input_config.ini: the name and the training format of each.
 
-    channels_last  the pictures among them whose shape is N, H, W, C.
-    one_for_all    the keys of means and std that have one value for several pictures.
+    channels_last    the pictures among them whose shape is N, H, W, C.
+    one_for_all      the keys of means and std that have one value for several pictures.
+    means_by_colour  whether pictures have mean_red, mean_green and mean_blue.
     """
     named: dict[str, list[str]] = {}
     for name, form in formats:
-        if form in REFUSED_FORMATS:
-            named.setdefault(form, []).append(name)
+        named.setdefault(form, []).append(name)
+    pictures = tuple(name for form, names in named.items() if not form.startswith("RAWDATA") for name in names)
     refused = [
         Refused(
             f"training_input_formats {form}",
@@ -992,6 +998,7 @@ def config_facts(
             REFUSED_FORMATS[form],
         )
         for form, names in named.items()
+        if form in REFUSED_FORMATS
     ]
     if channels_last:
         what = "a picture of shape N, H, W, C: export it as N, C, H, W (tf2onnx --inputs-as-nchw)"
@@ -999,6 +1006,9 @@ def config_facts(
     if one_for_all:
         what = "one value for several pictures: write one for each, with a comma between"
         refused.append(Refused(what, tuple(one_for_all), *ONE_FOR_ALL))
+    if not means_by_colour:
+        what = "an input_config.ini without mean_red, mean_green and mean_blue (mean = R:G:B is for newer SDKs)"
+        refused.append(Refused(what, pictures, *NO_COLOURS))
     return tuple(refused)
 
 

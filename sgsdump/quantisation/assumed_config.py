@@ -24,7 +24,7 @@ from sgsdump.models.feeds.image_list import are_arrays
 from sgsdump.models.feeds.preprocess_file import load_preprocess
 from sgsdump.models.input_spec import fit
 from sgsdump.quantisation.pictures import MOST_LEVELS
-from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput, output_section
+from sgsdump.sidecars.input_config import COLOURS, InputConfig, ModelInput, ModelOutput, output_section
 from sgsdump.tensors.dtypes import is_integer
 
 PLAIN_STD = 255.0
@@ -32,6 +32,8 @@ _MORE = "does more than (picture - mean) / std"
 # Of a picture whose size the model leaves open: networks that halve it up to five times add what they made of it.
 ALIGNED = 32
 _CHANNELS = {"RGB": 3, "GRAY": 1}
+# What SDK 1.1.5 wants as training format of each: a network of one channel is RGB there, and GRAY on the board.
+_TRAINED = {"RGB": "RGB", "BGR": "BGR", "GRAY": "RGB"}
 _DARK, _BRIGHT = 64, 192
 # A picture made up where the user gave none; its sides where the model leaves its own open.
 MADE_SIDE = 256
@@ -75,14 +77,15 @@ def _by_input(specs: Sequence[InputSpec], run: Sequence[str]) -> list[tuple[str,
 
 
 def ini_text(config: InputConfig) -> str:
-    """The configuration as input_config.ini, without [CONV_CONFIG]."""
+    """The configuration as input_config.ini, without [CONV_CONFIG], in the form that SDK 1.1.5 reads."""
     pictures = [entry for entry in config.inputs if entry.is_picture]
     lines = ["[INPUT_CONFIG]", f"inputs = {','.join(entry.name for entry in config.inputs)};"]
     lines += [f"training_input_formats = {','.join(entry.training_format for entry in config.inputs)};"]
     lines += [f"input_formats = {','.join(entry.input_format for entry in config.inputs)};"]
     if pictures:
-        lines += [f"mean = {','.join(_triple(entry.mean) for entry in pictures)};"]
-        lines += [f"std_value = {','.join(_triple(entry.std) for entry in pictures)};"]
+        for colour, key in enumerate(COLOURS):
+            lines += [f"{key} = {','.join(_number(entry.mean[colour]) for entry in pictures)};"]
+        lines += [f"std_value = {','.join(_std(entry.std) for entry in pictures)};"]
     for key, sizes in (
         ("input_width_alignment", [entry.width_alignment for entry in config.inputs]),
         ("input_height_alignment", [entry.height_alignment for entry in config.inputs]),
@@ -92,8 +95,16 @@ def ini_text(config: InputConfig) -> str:
     return "\n".join([*lines, "", output_section(config.outputs)])
 
 
+def _number(value: float) -> str:
+    return f"{value:.10g}"
+
+
 def _triple(values: Sequence[float]) -> str:
-    return ":".join(f"{value:.10g}" for value in values)
+    return ":".join(map(_number, values))
+
+
+def _std(values: Sequence[float]) -> str:
+    return _triple(values if len(set(values)) > 1 else values[:1])
 
 
 @dataclass(frozen=True)
@@ -235,7 +246,9 @@ def _input(spec: InputSpec, files: Sequence[str], found: _Normalisation | None) 
             f"{'an' if form == 'RGB' else 'a'} {form} picture {made}{last}; if it was trained otherwise, every figure "
             f"here is of another input"
         )
-        entry = ModelInput(spec.name, form, form, std=(std,) * 3, width_alignment=aligned, height_alignment=aligned)
+        entry = ModelInput(
+            spec.name, _TRAINED[form], form, std=(std,) * 3, width_alignment=aligned, height_alignment=aligned
+        )
         return entry, f"input {spec.name!r} is taken as {how}"
     if found.form is None:
         return _as_it_is(spec.name), (
@@ -248,7 +261,7 @@ def _input(spec: InputSpec, files: Sequence[str], found: _Normalisation | None) 
         f"mean {_triple(means)}, std_value {_triple(stds)} and is {found.form}, as the preprocess file normalises one "
         f"picture"
     )
-    return ModelInput(spec.name, found.form, found.form, means, stds), f"input {spec.name!r} has {how}"
+    return ModelInput(spec.name, _TRAINED[found.form], found.form, means, stds), f"input {spec.name!r} has {how}"
 
 
 def _as_it_is(name: str) -> ModelInput:

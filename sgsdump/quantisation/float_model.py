@@ -79,8 +79,9 @@ def conversion_notes(
     inputs = config.inputs if config is not None else ()
     last = channels_last(model, config) if config is not None else []
     shared = config.one_for_all if config is not None else ()
+    by_colour = config is None or config.means_by_colour
     trained = [(entry.name, entry.training_format) for entry in inputs]
-    formats = config_facts(trained, last, shared)
+    formats = config_facts(trained, last, shared, by_colour)
     refused += [str(row) for row in (*facts.refused, *formats) if not (row.above_l1 and level == "L1")]
     if strict and refused:
         more = f" (and {len(refused) - 1} more: without --strict-sdk each is a warning)" if len(refused) > 1 else ""

@@ -15,7 +15,7 @@ import numpy as np
 
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.models.feeds.feeds import Feeds
-from sgsdump.models.feeds.picture import CHANNELS, channel_axis
+from sgsdump.models.feeds.picture import CHANNELS, as_fed, channel_axis
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
@@ -61,7 +61,8 @@ def channels_last(model: Model, config: InputConfig) -> list[str]:
     """The pictures whose input has the shape N, H, W, C, as TensorFlow's have."""
     shapes = {spec.name: spec.shape for spec in graph_inputs(model.proto)}
     pictures = [entry for entry in config.inputs if entry.is_picture and entry.name in shapes]
-    return [e.name for e in pictures if channel_axis(shapes[e.name], CHANNELS[e.training_format]) == 3]
+    fed = [as_fed(entry, shapes[entry.name]) for entry in pictures]
+    return [e.name for e in fed if channel_axis(shapes[e.name], CHANNELS[e.training_format]) == 3]
 
 
 def raw_bytes(array: np.ndarray, picture: Picture) -> np.ndarray:
@@ -121,15 +122,13 @@ class InputDifference:
 def _picture(model: Model, entry: ModelInput) -> Picture:
     """Mean and std in the order of the model's channels."""
     shape = next(i.shape for i in graph_inputs(model.proto) if i.name == entry.name)
-    alone = shape is not None and shape[1:2] == (1,)
-    grey = entry.training_format == "GRAY" or (alone and (entry.training_format, entry.input_format) == ("RGB", "GRAY"))
-    channels = 1 if grey else 3
-    axis = channel_axis(shape, channels) if shape is not None else None
+    channels = CHANNELS[as_fed(entry, shape).training_format]
+    axis = channel_axis(shape, channels)
     if axis is None:
-        way = "RGB with input_formats = GRAY" if alone else "RAWDATA_F32_NHWC"
+        way = "RGB with input_formats = GRAY" if shape[1:2] == (1,) else "RAWDATA_F32_NHWC"
         raise ConfigError(
             f"input_config: input {entry.name!r} is a {entry.training_format} picture, but the model's input has the "
-            f"shape {list(shape or ())}, not [N, {channels}, H, W] or [N, H, W, {channels}]; use {way}"
+            f"shape {list(shape)}, not [N, {channels}, H, W] or [N, H, W, {channels}]; use {way}"
         )
     order = slice(None, None, -1) if entry.training_format == "BGR" else slice(channels)
     nv12 = entry.training_format if entry.input_format == "YUV_NV12" and channels == 3 else ""

@@ -36,6 +36,7 @@ INPUT_FORMATS = ("RGB", "BGR", "RGBA", "BGRA", "YUV_NV12", "GRAY", *RAWDATA)
 LAYOUTS = ("NHWC", "NCHW")
 CONV_FORMATS = ("ALL_UINT8", "ALL_INT16", "CONV2D_INT16", "DEPTHWISE_INT16")
 NAMES_LIMIT = 1024
+COLOURS = ("mean_red", "mean_green", "mean_blue")
 
 _BLUE_FIRST = {"BGR": True, "BGRA": True, "RGB": False, "RGBA": False}
 
@@ -72,7 +73,7 @@ class InputConfig:
     """The whole file. ``conv_format`` is input_format of [CONV_CONFIG], None when absent; ``tensor_arrays`` the names
     of the first inputs of the convolutions to raise to INT16, ``by_level`` those of them that a calibration level
     raised and no file names; ``one_for_all`` the keys of means and std that do not have a value for each of several
-    pictures."""
+    pictures; ``means_by_colour`` False where pictures have none of mean_red, mean_green and mean_blue."""
 
     inputs: tuple[ModelInput, ...]
     outputs: tuple[ModelOutput, ...] = ()
@@ -80,6 +81,7 @@ class InputConfig:
     tensor_arrays: tuple[str, ...] = ()
     by_level: tuple[str, ...] = ()
     one_for_all: tuple[str, ...] = ()
+    means_by_colour: bool = True
 
 
 def read(path: Path | str) -> InputConfig:
@@ -97,15 +99,18 @@ def read(path: Path | str) -> InputConfig:
         conv_format=choice_of(conv_format, conv_format.text.strip(" \t'\""), CONV_FORMATS) if conv_format else None,
         tensor_arrays=tuple(names_of(arrays)) if arrays and arrays.text else (),
         one_for_all=_one_for_all(sections["INPUT_CONFIG"]),
+        means_by_colour=COLOURS[0] in sections["INPUT_CONFIG"] or not _pictures(sections["INPUT_CONFIG"]),
     )
 
 
 def _one_for_all(section: Section) -> tuple[str, ...]:
-    names = names_of(section["inputs"])
-    training = words_of(section, "training_input_formats", TRAINING_FORMATS, len(names))
-    pictures = sum(trained not in RAWDATA for trained in training)
-    keys = ("mean", "mean_red", "mean_green", "mean_blue", "std_value")
-    return tuple(key for key in keys if pictures > 1 and key in section and len(section[key].items()) == 1)
+    keys = (*COLOURS, "std_value")
+    return tuple(key for key in keys if _pictures(section) > 1 and key in section and len(section[key].items()) == 1)
+
+
+def _pictures(section: Section) -> int:
+    training = words_of(section, "training_input_formats", TRAINING_FORMATS, len(names_of(section["inputs"])))
+    return sum(trained not in RAWDATA for trained in training)
 
 
 def output_section(outputs: Sequence[ModelOutput]) -> str:
@@ -168,16 +173,15 @@ def _check_formats(where: str, name: str, trained: str, fed: str) -> None:
 
 
 def _means(section: Section, is_picture: list[bool], path: Path) -> list[tuple[float, ...]]:
-    colours = [f"mean_{colour}" for colour in ("red", "green", "blue")]
-    present = [key for key in colours if key in section]
+    present = [key for key in COLOURS if key in section]
     if not present:
         return triples_of(section.get("mean"), is_picture, (0.0, 0.0, 0.0))
     if "mean" in section:
         raise ConfigError(f"{section['mean'].where} and {present[0]} are both given; keep one of the two forms")
     if len(present) < 3:
-        missing = next(key for key in colours if key not in present)
+        missing = next(key for key in COLOURS if key not in present)
         raise ConfigError(f"{path}: [INPUT_CONFIG] has {present[0]} but no {missing}; give all three, or mean = r:g:b")
-    red, green, blue = ([triple[:1] for triple in triples_of(section[key], is_picture, ())] for key in colours)
+    red, green, blue = ([triple[:1] for triple in triples_of(section[key], is_picture, ())] for key in COLOURS)
     return [r + g + b for r, g, b in zip(red, green, blue)]
 
 

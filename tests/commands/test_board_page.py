@@ -18,7 +18,9 @@ inputs = data;
 training_input_formats = RGB;
 input_formats = YUV_NV12;
 quantizations = TRUE;
-mean = 127:127:127;
+mean_red = 127;
+mean_green = 127;
+mean_blue = 127;
 std_value = 128;
 [OUTPUT_CONFIG]
 outputs = prob;

@@ -118,7 +118,8 @@ def test_what_is_assumed_is_said_first(digits, capsys):
         "file normalises one picture"
     )
     made = input_config.read("diagnosis/input_config.ini").inputs[0]
-    assert (made.training_format, made.mean, made.std) == ("GRAY", (127.0,) * 3, (128.0,) * 3)
+    assert (made.training_format, made.input_format) == ("RGB", "GRAY")
+    assert (made.mean, made.std) == ((127.0,) * 3, (128.0,) * 3)
     assert "as the preprocess file normalises" in (digits / "diagnosis/report.html").read_text()
     assert main("diagnose -m digits.onnx -i pictures --pictures 2 -o plain".split()) == 0
     assert "GRAY picture divided by 255" in capsys.readouterr().out.splitlines()[1]

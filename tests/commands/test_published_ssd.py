@@ -18,7 +18,9 @@ INI = """[INPUT_CONFIG]
 inputs = data;
 training_input_formats = BGR;
 input_formats = BGR;
-mean = 127;
+mean_red = 127;
+mean_green = 127;
+mean_blue = 127;
 std_value = 128;
 """
 NOTE = (

@@ -28,7 +28,9 @@ INI = """[INPUT_CONFIG]
 inputs = data;
 training_input_formats = RGB;
 input_formats = RGB;
-mean = 127;
+mean_red = 127;
+mean_green = 127;
+mean_blue = 127;
 std_value = 128;
 """
 

@@ -11,6 +11,7 @@ import pytest
 from small_nets import conv, model, node, weights
 
 from sgsdump.cli import main
+from sgsdump.errors import ModelError
 from sgsdump.models import sdk_converter
 from sgsdump.models.caffe.net import read_net
 from sgsdump.models.model import Model
@@ -24,7 +25,9 @@ inputs = data;
 training_input_formats = RGB;
 input_formats = RGB;
 quantizations = TRUE;
-mean = 127:127:127;
+mean_red = 127;
+mean_green = 127;
+mean_blue = 127;
 std_value = 128;
 [OUTPUT_CONFIG]
 outputs = y;
@@ -287,6 +290,31 @@ def test_one_mean_for_two_pictures_is_refused(tmp_path):
     assert refused("a,b", "RGB,RGB", "127,127", "128:128:128,128:128:128") == []
     assert refused("a,b", "RGB,RAWDATA_S16_NHWC", "127", "128") == []
     assert refused("a", "RGB", "127", "128") == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "formats", "refused"),
+    [
+        ("mean = 127:127:127;", "RGB", True),
+        ("mean = 127;\nstd_value = 128;", "BGR", True),
+        ("std_value = 128;", "RGB", True),
+        ("mean_red = 1;\nmean_green = 2;\nmean_blue = 3;", "RGB", False),
+        ("", "RAWDATA_S16_NHWC", False),
+    ],
+)
+def test_means_that_are_not_of_red_green_and_blue_are_refused(tmp_path, keys, formats, refused):
+    """m_colon, m_one, cfg_mean1, cfg_nomean; m_three."""
+    path = tmp_path / "input_config.ini"
+    head = f"[INPUT_CONFIG]\ninputs = data;\ntraining_input_formats = {formats};\ninput_formats = {formats};\n"
+    path.write_text(f"{head}{keys}\n[OUTPUT_CONFIG]\noutputs = y;\n")
+    net = model([conv("y", "data", pads=[1] * 4)], weights("y", (8, 3, 3, 3), 1), {"data": (1, 3, 16, 16)}, ["y"], 11)
+    notes = conversion_notes(simplify(net), input_config.read(path))
+    said = [note for note in notes if "without mean_red, mean_green and mean_blue" in note]
+    assert len(said) == refused and len(notes) == refused
+    if refused:
+        assert said[0].startswith("SDK 1.1.5 refuses an input_config.ini") and "(data): its converter" in said[0]
+        with pytest.raises(ModelError, match=r"^net.onnx: SDK 1.1.5 refuses an input_config.ini"):
+            conversion_notes(simplify(net), input_config.read(path), strict=True)
 
 
 @pytest.mark.parametrize(

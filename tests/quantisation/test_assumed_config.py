@@ -13,6 +13,7 @@ from sgsdump.models.feeds.feeds import feed_maker
 from sgsdump.models.input_spec import InputSpec
 from sgsdump.quantisation.assumed_config import assume_config, fit_normalisation, ini_text
 from sgsdump.sidecars import input_config
+from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 
 F32 = np.dtype(np.float32)
 PICTURE = InputSpec("data", (1, 3, 6, 5), F32)
@@ -79,7 +80,8 @@ def test_one_that_cannot_tell_leaves_the_input_as_it_is(tmp_path, picture, endin
 def test_without_one_pictures_are_divided_by_255_and_arrays_taken_as_they_are(picture: tuple[str]) -> None:
     specs = [PICTURE, InputSpec("grey", (1, 1, 6, 5), F32), InputSpec("state", (1, 7), F32)]
     assumed = assume_config(specs, ["prob"], None, (*picture, "b.png", "c.npy"))
-    assert [entry.training_format for entry in assumed.config.inputs] == ["RGB", "GRAY", "RAWDATA_F32_NHWC"]
+    formats = [(entry.training_format, entry.input_format) for entry in assumed.config.inputs]
+    assert formats == [("RGB", "RGB"), ("RGB", "GRAY"), ("RAWDATA_F32_NHWC", "RAWDATA_F32_NHWC")]
     assert assumed.config.inputs[0].std == (255.0,) * 3
     assert len(assumed.sentences) == 4 and "divided by 255" in assumed.sentences[1]
     (array,) = assume_config([PICTURE], ["prob"], None, ("x.npy",)).config.inputs
@@ -120,6 +122,22 @@ def test_its_text_is_read_back_as_it_is(tmp_path: Path, picture: tuple[str]) -> 
     config = assume_config(specs, ["prob", "boxes"], None, ("c.npy", *picture)).config
     (tmp_path / "made.ini").write_text(ini_text(config))
     assert input_config.read(tmp_path / "made.ini") == config
+
+
+def test_its_text_is_what_sdk_1_1_5_reads() -> None:
+    """mean_red, mean_green and mean_blue, of each picture and of nothing else; a std for each colour only where they
+    differ (m_three, s_fraction, two_each, cfg_pic_raw1)."""
+    first = ModelInput("a", "RGB", "RGB", (123.675, 116.28, 103.53), (58.395, 57.12, 57.375))
+    second = ModelInput("b", "RGB", "GRAY", (127.0,) * 3, (128.0,) * 3)
+    state = ModelInput("s", "RAWDATA_S16_NHWC", "RAWDATA_S16_NHWC", (), ())
+    lines = ini_text(InputConfig((first, state, second), (ModelOutput("y", True),))).splitlines()
+    assert lines[4:8] == [
+        "mean_red = 123.675,127;",
+        "mean_green = 116.28,127;",
+        "mean_blue = 103.53,127;",
+        "std_value = 58.395:57.12:57.375,128;",
+    ]
+    assert not any(line.startswith("mean =") for line in lines)
 
 
 def test_a_preprocess_file_that_fails_is_said(tmp_path: Path, picture: tuple[str]) -> None:

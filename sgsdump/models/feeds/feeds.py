@@ -199,7 +199,8 @@ class PictureFeeds(Feeds):
 
 
 def config_entries(specs: Sequence[InputSpec], config: InputConfig | None) -> list[ModelInput | None]:
-    """The entry of input_config.ini for each input. Raises InputError when it does not name one."""
+    """The entry of input_config.ini for each input, as it is fed (``picture.as_fed``). Raises InputError when it names
+    none."""
     if config is None:
         return [None] * len(specs)
     named = {entry.name: entry for entry in config.inputs}
@@ -208,7 +209,7 @@ def config_entries(specs: Sequence[InputSpec], config: InputConfig | None) -> li
             raise InputError(
                 f"input_config.ini does not name the model's input {spec.name!r}; its inputs are {', '.join(named)}"
             )
-    return [named[spec.name] for spec in specs]
+    return [picture.as_fed(named[spec.name], spec.shape) for spec in specs]
 
 
 def _users(
@@ -396,11 +397,12 @@ def _fixed(shape: Sequence[int | None], spec: InputSpec) -> list[int]:
     return fixed
 
 
-def board_notes(config: InputConfig) -> list[str]:
+def board_notes(config: InputConfig, specs: Sequence[InputSpec]) -> list[str]:
     """One line for every picture input that is GRAY on one side alone, or YUV_NV12: where the board feeds a picture
-    otherwise than the network was trained with."""
+    otherwise than the network was trained with. None for a network of one channel, RGB with GRAY."""
     notes = []
-    for entry in config.inputs:
+    shapes = {spec.name: spec.shape for spec in specs}
+    for entry in (picture.as_fed(entry, shapes.get(entry.name, ())) for entry in config.inputs):
         trained, on_board = entry.training_format, entry.input_format
         if on_board == "YUV_NV12":
             notes.append(

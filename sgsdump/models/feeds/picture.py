@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
@@ -44,6 +45,15 @@ def channel_axis(shape: Sequence[int | None], channels: int) -> int | None:
     if len(shape) != 4:
         return None
     return 1 if shape[1] == channels else 3 if shape[3] == channels else 1 if shape[1] is None else None
+
+
+def as_fed(entry: ModelInput, shape: Sequence[int | None]) -> ModelInput:
+    """The entry with the training format that a model's input of this shape is fed in: a network of one channel is
+    trained as RGB and fed as GRAY for the SDK, and takes a picture of GRAY."""
+    lone = channel_axis(shape, 3) is None and channel_axis(shape, 1) is not None
+    if lone and (entry.training_format, entry.input_format) == ("RGB", "GRAY"):
+        return replace(entry, training_format="GRAY")
+    return entry
 
 
 def prepare(path: Path, entry: ModelInput, size: tuple[int | None, int | None], normalised: bool) -> np.ndarray:

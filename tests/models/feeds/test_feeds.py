@@ -8,7 +8,7 @@ from PIL import Image
 
 from sgsdump.errors import InputError, MissingExtra, SgsdumpError
 from sgsdump.models.feeds import picture
-from sgsdump.models.feeds.feeds import InputSpec, expand, feeds
+from sgsdump.models.feeds.feeds import InputSpec, board_notes, expand, feeds
 from sgsdump.models.input_spec import fit
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
@@ -77,9 +77,14 @@ def test_channel_order_mean_and_std(work):
     bgr = InputConfig((ModelInput("data", "BGR", "BGR", (1.0, 2.0, 3.0), (4.0, 5.0, 6.0)),))
     assert np.array_equal(only("a.png", config=bgr), only("a.png", config=RGB)[:, ::-1])
     assert np.array_equal(only("a.png", config=bgr, normalised=False)[0].transpose(1, 2, 0), rgb[..., ::-1])
-    gray = InputConfig((ModelInput("data", "GRAY", "GRAY", (7.0,) * 3, (2.0,) * 3),))
-    made = only("a.png", spec=InputSpec("data", (1, 1, 4, 6), F32), config=gray)
-    assert np.array_equal(made[0, 0], (np.asarray(Image.open("a.png").convert("L"), np.float32) - 7) / 2)
+    lone = np.asarray(Image.open("a.png").convert("L"), np.float32)
+    for trained, shape in (("GRAY", (1, 1, 4, 6)), ("RGB", (1, 1, 4, 6)), ("RGB", (None, 4, 6, 1))):
+        gray = InputConfig((ModelInput("data", trained, "GRAY", (7.0, 8.0, 9.0), (2.0, 3.0, 4.0)),))
+        for normalised, expected in ((True, (lone - 7) / 2), (False, lone)):
+            made = only("a.png", spec=InputSpec("data", shape, F32), config=gray, normalised=normalised)
+            assert made.size == 24 and np.array_equal(made.reshape(4, 6), expected)
+        assert not board_notes(gray, [InputSpec("data", shape, F32)])
+    assert len(board_notes(gray, [InputSpec("data", (1, 3, 4, 6), F32)])) == 1
 
 
 def test_free_sizes_channels_last_and_integer_models(work):
