@@ -1007,7 +1007,7 @@ def config_facts(
         what = "one value for several pictures: write one for each, with a comma between"
         refused.append(Refused(what, tuple(one_for_all), *ONE_FOR_ALL))
     if not means_by_colour:
-        what = "an input_config.ini without mean_red, mean_green and mean_blue (mean = R:G:B is for newer SDKs)"
+        what = "an input_config.ini without mean_red, mean_green and mean_blue, for which newer ones have mean"
         refused.append(Refused(what, pictures, *NO_COLOURS))
     return tuple(refused)
 
