@@ -2,7 +2,8 @@
 Apart: a format with golden bytes of its own.
 
 RGB BGR            packed pixels, then zeros up to four bytes a pixel
-RGBA BGRA          four bytes a pixel, the fourth 0; rows up to 16 bytes
+RGBA BGRA          four bytes a pixel, the fourth 0, the others in this order, whatever the network was trained with;
+                   rows up to 16 bytes
 YUV_NV12           a plane of Y, then U and V by turns at half the size; rows up to 16 bytes; BT.709 of full range in
                    10-bit fixed point, the last row and column repeated where there is an odd number of them
 GRAY               the plane of Y alone, of an odd number of rows the last repeated (not columns), and zeros for the
@@ -10,8 +11,8 @@ GRAY               the plane of Y alone, of an odd number of rows the last repea
 RAWDATA_S16_NHWC   x / scale cut off towards zero, channels up to 8, the whole up to 64 bytes; the scale is float32,
                    of the range in six decimals, and the division double
 
-Channels are in the order that the preprocess file gives. Seen on inputs of SDK 1.1.5, byte for byte
-(tests/golden/raw_inputs.npz); input_width_alignment and input_height_alignment of input_config.ini change nothing
+Channels are in the order that the preprocess file gives, but for RGBA and BGRA. Seen on inputs of SDK 1.1.5, byte for
+byte (tests/golden/raw_inputs.npz); input_width_alignment and input_height_alignment of input_config.ini change nothing
 there. Where no pixel stands is zero here. The SDK leaves what stood in memory at the ends of rows of RGBA and BGRA, and
 in place of U and V of GRAY: in files of 1 to 29 KB byte p is that of the packed picture at p - 1028, from 33 KB on 0.
 
@@ -73,7 +74,7 @@ def raw_input(array: np.ndarray, form: str, blue_first: bool = False, scale: flo
 
     array       N, H, W, C as the preprocess file gives it: bytes 0..255 of a picture, real values of RAWDATA.
     form        of ``input_formats``.
-    blue_first  the order of the picture's channels, for YUV_NV12.
+    blue_first  the order of the picture's channels.
     scale       of RAWDATA_S16_NHWC.
 
     Raises ConfigError for a format of which no buffer is known.
@@ -100,6 +101,7 @@ def _picture(pixels: np.ndarray, form: str, blue_first: bool) -> bytes:
     if form == "YUV_NV12":
         return _nv12(pixels[..., ::-1] if blue_first else pixels)
     if form in ("RGBA", "BGRA"):
+        pixels = pixels[..., ::-1] if blue_first != (form == "BGRA") else pixels
         return _rows(np.pad(pixels, ((0, 0), (0, 0), (0, 1))).reshape(height, -1)).tobytes()
     return pixels.tobytes() + bytes(height * width)
 

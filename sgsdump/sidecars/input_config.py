@@ -20,7 +20,16 @@ from pathlib import Path
 
 from sgsdump.errors import ConfigError
 from sgsdump.files.escaping import quoted
-from sgsdump.sidecars.ini import Section, choice_of, names_of, read_sections, triples_of, whole_numbers_of, words_of
+from sgsdump.sidecars.ini import (
+    Section,
+    Value,
+    choice_of,
+    names_of,
+    read_sections,
+    triples_of,
+    whole_numbers_of,
+    words_of,
+)
 
 KEYS = {
     "INPUT_CONFIG": (
@@ -37,8 +46,6 @@ LAYOUTS = ("NHWC", "NCHW")
 CONV_FORMATS = ("ALL_UINT8", "ALL_INT16", "CONV2D_INT16", "DEPTHWISE_INT16")
 NAMES_LIMIT = 1024
 COLOURS = ("mean_red", "mean_green", "mean_blue")
-
-_BLUE_FIRST = {"BGR": True, "BGRA": True, "RGB": False, "RGBA": False}
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,7 @@ def _inputs(section: Section, path: Path) -> tuple[ModelInput, ...]:
     for key in ("training_input_formats", "input_formats"):
         if key not in section:
             raise ConfigError(f"{path}: [INPUT_CONFIG] has no key {key}")
+    _check_alpha(section["training_input_formats"])
     training = words_of(section, "training_input_formats", TRAINING_FORMATS, count)
     formats = words_of(section, "input_formats", INPUT_FORMATS, count)
     for name, trained, fed in zip(names, training, formats):
@@ -165,11 +173,24 @@ def _outputs(section: Section, path: Path) -> tuple[ModelOutput, ...]:
     return tuple(ModelOutput(name, word == "TRUE", layout) for name, word, layout in zip(names, dequantised, layouts))
 
 
+def _check_alpha(training: Value) -> None:
+    for word in training.items():
+        if word in ("RGBA", "BGRA"):
+            raise ConfigError(
+                f"{training.where}: {word}: SDK 1.1.5 takes it, but its fixed model computes something else than the "
+                f"network; write {word[:3]}, and {word} in input_formats; where the network itself reads four "
+                f"channels, RAWDATA_S16_NHWC in both"
+            )
+
+
 def _check_formats(where: str, name: str, trained: str, fed: str) -> None:
     if (trained in RAWDATA or fed in RAWDATA) and trained != fed:
         raise ConfigError(f"{where}: input {name!r} is {fed} but trained as {trained}; RAWDATA needs the same in both")
-    if trained in _BLUE_FIRST and fed in _BLUE_FIRST and _BLUE_FIRST[trained] != _BLUE_FIRST[fed]:
-        raise ConfigError(f"{where}: input {name!r} is {fed} but trained as {trained}; RGB and BGR cannot be mixed")
+    if {trained, fed} == {"RGB", "BGR"}:
+        raise ConfigError(
+            f"{where}: input {name!r} is {fed} but trained as {trained}, at which SDK 1.1.5's simulator ends; it takes "
+            f"{fed}A, or {trained}"
+        )
 
 
 def _means(section: Section, is_picture: list[bool], path: Path) -> list[tuple[float, ...]]:
