@@ -15,6 +15,11 @@ def msit(*words, cwd):
     return script(DOOR, list(map(str, words)), cwd, environment())
 
 
+def test_it_is_installed_under_a_name_of_its_own():
+    project = (DOOR.parents[1] / "pyproject.toml").read_text()
+    assert 'sgsdump-msit = "sgsdump.commands.msit:main"' in project and "\nmsit =" not in project
+
+
 @pytest.fixture
 def infer(tmp_path):
     return program(tmp_path / "code", MAIN)
