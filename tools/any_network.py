@@ -109,8 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         matching = {full: build for full, build in nets.items() if name in (full, full.partition("/")[0])}
         for full, build in matching.items():
             table[full] = _row(full, build, args.timeout)
-            reasons |= {cell.reason: None for cell in table[full].values() if cell.reason}
-            print(_line(full, table[full], list(reasons)), flush=True)
+            new = [cell.reason for cell in table[full].values() if cell.reason and cell.reason not in reasons]
+            reasons |= dict.fromkeys(new)
+            print(_line(full, table[full], list(reasons)), *(f"    {reason}" for reason in new), sep="\n", flush=True)
     print("\n" + "  ".join(f"{name}" for name in ["network", *COMMANDS]))
     for name, row in table.items():
         print(_line(name, row, list(reasons)))

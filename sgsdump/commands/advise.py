@@ -17,6 +17,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.causes import Exact
     from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
+
+MODELS = (".onnx", ".tflite", ".xml")
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
     options = record(Options, args, network=network_of(args), limits=Thresholds(args.min_cos, args.max_rmse))
     _check_options(options)
+    _check_fixed(options)
     check_outputs(
         [options.json],
         [options.ranges, *options.network.files, options.dump, options.fixed],
@@ -168,6 +172,42 @@ def _check_options(options: Options) -> None:
         raise ConfigError("-n prepares pictures to measure on; give them with -i")
     if not options.network.data and options.limits:
         raise ConfigError("--min-cos and --max-rmse are limits on measured outputs; give pictures with -i")
+
+
+def _check_fixed(options: Options) -> None:
+    """Raises ConfigError for a network that others quantised, with the command that gives advice in its quantiser's
+    words; here everything is of the chip's fixed model."""
+    fixed = options.fixed
+    if fixed is None or not _is_by_others(fixed):
+        return
+    network, beside = options.network, [fixed, *(fixed.with_suffix(ending) for ending in MODELS)]
+    quantised = next((str(file) for file in beside if file.suffix.lower() in MODELS and file.is_file()), "QUANTISED")
+    words = ["sgsdump", "diagnose", "-m", str(network.model), "--fixed", quantised]
+    words += ["--data-loader-script", network.data_loader_script] if network.data_loader_script else []
+    words += ["-i", network.image or "INPUTS"] if not network.data_loader_script else []
+    words += ["-n", network.preprocess] if network.preprocess else []
+    raise ConfigError(
+        f"{fixed} is of a network that others quantised, which has no INT16 inputs; what it is to leave float: "
+        f"{shlex.join(words)}"
+    )
+
+
+def _is_by_others(fixed: Path) -> bool:
+    """Of a dump by the graph of its model, of a model itself; not a fixed model of ``sgsdump calibrate``."""
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.onnx_network import OnnxNetwork
+    from sgsdump.models.model import open_model
+    from sgsdump.models.quantised_model import QuantisedModel
+    from sgsdump.quantisation.fixed_facts import is_fixed
+
+    if fixed.suffix.lower() not in MODELS:
+        network = open_dump(fixed).network()
+        graph = network.quantised if isinstance(network, OnnxNetwork) else None
+        return graph is not None and (graph.is_quantised or bool(graph.quants))
+    if fixed.suffix.lower() != ".onnx":
+        return fixed.is_file()
+    model = open_model(fixed)
+    return not is_fixed(model) and QuantisedModel(model.proto).is_quantised
 
 
 def _check_inputs(graph: Graph, config: InputConfig) -> None:

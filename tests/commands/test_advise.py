@@ -2,11 +2,14 @@
 
 import json
 import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from small_nets import conv, model, node, weights
+from quantised_nets import quantise
+from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.cli import main
 from sgsdump.commands import demo
@@ -154,3 +157,24 @@ def test_trouble_is_one_line(tmp_path, capsys):
         assert main(["advise", *words]) == 2, words
         error = capsys.readouterr().err
         assert told in error and error.count("\n") == 1, (words, error)
+
+
+def test_a_network_that_others_quantised_gets_the_command_to_type(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(residual_net().proto, "net.onnx")
+    feeds = [{"data": np.random.default_rng(seed).normal(0, 1, (1, 3, 8, 8)).astype(np.float32)} for seed in range(2)]
+    quantise(Path("net.onnx"), Path("my q.onnx"), feeds, "QDQ")
+    np.save("0.npy", feeds[0]["data"])
+    assert main(["dump", "-m", "my q.onnx", "-i", "0.npy", "-o", "my q.bin"]) == 0
+    advise = ["advise", "ranges.txt", "-m", "net.onnx", "--dump", "float.bin", "--fixed"]
+    for fixed in ("my q.bin", "my q.onnx"):
+        capsys.readouterr()
+        assert main([*advise, fixed, "-i", "0.npy"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        command = line.partition("leave float: ")[2]
+        assert command == "sgsdump diagnose -m net.onnx --fixed 'my q.onnx' -i 0.npy"
+        assert main(shlex.split(command)[1:]) == 0, "the command does as it is"
+    Path("my q.bin").rename("other.bin")
+    Path("my q.bin.graph.onnx").rename("other.bin.graph.onnx")
+    assert main([*advise, "other.bin"]) == 2
+    assert "--fixed QUANTISED -i INPUTS" in capsys.readouterr().err
