@@ -20,7 +20,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.naming.network import plain
 from sgsdump.comparison.naming.pairs_by_network import OneSided
 from sgsdump.comparison.row import Row, differs, is_rounding
-from sgsdump.dumps.dump import Network, Operator
+from sgsdump.dumps.dump import Network, Operator, Record
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
 NOT_GIVEN = "not given"
@@ -69,10 +69,10 @@ def argument_findings(
         mine, theirs = sample.get(partners.get(index, -1)), benchmark.get(index)
         if mine is not None and theirs is not None:
             found += [(call.place, f) for f in _arguments(call, mine, theirs)] if are_recorded else []
-            found += [(call.place, finding) for finding in _weights(call, theirs)]
+            found += [(call.place, finding) for finding in _weights(call, mine, theirs)]
     found += _types(calls.values())
     found.sort(key=lambda item: item[0])
-    outside = _from_one_side(rows, pairs, maker_of) or _from_outside(rows, calls)
+    outside = _from_one_side(_first(rows), pairs, maker_of) or _from_outside(rows, calls)
     if outside is not None and all(finding.layer != outside.layer for _, finding in found):
         return (outside, *_each_weight_once(finding for _, finding in found))
     return tuple(_each_weight_once(finding for _, finding in found))
@@ -172,39 +172,40 @@ def _are_equal(one: str | None, other: str | None) -> bool:
     return one == other or bool(json.loads(one) == json.loads(other))
 
 
-def _weights(call: _Call, operator: Operator) -> Iterator[Finding]:
-    """The weights that an operator reads."""
+def _weights(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[Finding]:
+    """The weights that an operator reads, be it that the sample reads another one."""
     for row in call.rows:
-        name = operator.weights.get((row.io, row.slot))
+        name, read = (side.weights.get((row.io, row.slot)) for side in (benchmark, sample))
         if name is not None and differs(row):
-            yield _of_weight(call, row, "weight", name)
+            yield _of_weight(call, row, "weight", name, read or "")
 
 
-def _of_weight(call: _Call, row: Row, what: str, name: str) -> Finding:
-    facts = {"what": what, "argument": name, "sample": "", "benchmark": "", "source": "", "module": row.module}
+def _of_weight(call: _Call, row: Row, what: str, name: str, read: str = "") -> Finding:
+    """``read``: the weight that the sample reads there."""
+    other, own = (read, name) if read not in ("", name) else ("", "")
+    facts = {"what": what, "argument": name, "sample": other, "benchmark": own, "source": "", "module": row.module}
     figures = {"error": row.error, "rmse": row.rmse, "cos": row.cos}
     layer = call.layer
     return Finding("argument", layer.name, layer.op_type, figures, "by value", names=(row.name,), facts=facts)
 
 
 def _from_one_side(
-    rows: Sequence[Row], pairs: Iterable[Pair], maker_of: Callable[[Pair], OneSided | None]
+    first: Row | None, pairs: Iterable[Pair], maker_of: Callable[[Pair], OneSided | None]
 ) -> Finding | None:
-    first = _first_outside(rows)
-    if first is None or first.io != "in":
+    """The first that differs, an input or what a module gives, was made by an operator that only one side has."""
+    if first is None:
         return None
-    place = first.op_index, first.slot, first.name
-    makers = (
-        maker_of(pair)
-        for pair in pairs
-        if pair.benchmark.io == "in" and place == (pair.benchmark.op_index, pair.benchmark.slot, pair.benchmark.name)
-    )
-    maker = next(makers, None)
+    place = first.io, first.op_index, first.slot, first.name
+    maker = next((maker_of(pair) for pair in pairs if place == _place_of(pair.benchmark)), None)
     if maker is None:
         return None
     facts = {"module": maker.module, "only_in": maker.side, "inputs": "differ"}
     figures = {"error": first.error, "rmse": first.rmse, "cos": first.cos}
     return Finding("cause", maker.name, maker.kind, figures, "by value", names=(first.name,), facts=facts)
+
+
+def _place_of(record: Record) -> tuple[str, int, int, str]:
+    return record.io, record.op_index, record.slot, record.name
 
 
 def _from_outside(rows: Sequence[Row], calls: Mapping[int, _Call]) -> Finding | None:
@@ -214,8 +215,12 @@ def _from_outside(rows: Sequence[Row], calls: Mapping[int, _Call]) -> Finding | 
 
 def _first_outside(rows: Sequence[Row]) -> Row | None:
     """The first input that differs before any output does: a weight, or what the program is fed with."""
-    first = next((r for r in rows if differs(r) and not is_rounding(r) and not r.misnamed), None)
+    first = _first(rows)
     return None if first is None or (first.io == "out" and first.op_type != DATA) else first
+
+
+def _first(rows: Sequence[Row]) -> Row | None:
+    return next((r for r in rows if differs(r) and not is_rounding(r) and not r.misnamed), None)
 
 
 def _types(calls: Iterable[_Call]) -> Iterator[tuple[int, Finding]]:

@@ -510,7 +510,8 @@ def argument_line(finding: Finding) -> str:
     what = _CALLED[facts["what"]].format(name=facts["argument"])
     if not finding.figures:
         return f"The {what} differs: {facts['sample']} in sample, {facts['benchmark']} in benchmark, at {operator}."
-    return f"The {what} differs by {finding.figures['error']:.3g}, at {operator}."
+    other = f", where the sample reads {facts['sample']}" if facts["sample"] else ""
+    return f"The {what} differs by {finding.figures['error']:.3g}{other}, at {operator}."
 
 
 def error_before(row: Row, comparison: Comparison) -> float:

@@ -76,6 +76,14 @@ def test_a_weight_that_differs_is_said_with_its_name_and_once() -> None:
     assert first_line(comparison) == "The weight fc.weight differs by 0.5, at fc/output (fc) in fc."
 
 
+def test_where_the_sample_reads_another_weight_both_are_said() -> None:
+    good = program(("norm_k", [X, W], X * 2, {}))
+    bad = program(("norm_q", [X, W + 1], X * 3, {}))
+    comparison = compare(bad, good, name_map={name: name.replace("_k", "_q") for name in good})
+    line = "The weight norm_k.weight differs by 0.5, where the sample reads norm_q.weight, at norm_k/output (norm_k)"
+    assert first_line(comparison).startswith(line)
+
+
 def test_an_input_that_nothing_made_is_told_where_no_weight_is_known() -> None:
     good, bad = (program(("conv", [X, np.full(4, value, np.float32)], X * value, {})) for value in (2, 3))
     comparison = compare(bad, good)
@@ -131,6 +139,25 @@ def test_an_operator_that_only_one_side_has_is_the_cause_of_what_reads_it() -> N
     [finding] = found(comparison)
     assert (finding.kind, finding.layer, finding.facts["only_in"]) == ("cause", "turn/output", "benchmark")
     assert "turn/output (turn), an operator that only the benchmark has" in first_line(comparison)
+
+
+def test_an_operator_that_only_one_side_has_is_the_cause_of_what_its_module_gives() -> None:
+    def run(clamps: bool) -> Dump:
+        network, records = {}, []
+        values = [("mm", "aten.mm", "block", X, X * 2)]
+        values += [("clamp", "aten.clamp", "block", X * 2, np.clip(X * 2, 0, 3))] if clamps else []
+        given = values[-1][-1]
+        values += [("block", "Block", "block", X, given), ("add", "aten.add", "", given, given + 1)]
+        for index, (name, kind, module, read, made) in enumerate(values):
+            records.append(Record("in", 0, index, name, Tensor.of(f"{name}/input.0", read)))
+            records.append(Record("out", 0, index, name, Tensor.of(f"{name}/output.0", made)))
+            network[index] = Operator(module, kind, is_module="." not in kind)
+        return Dump(records, "atb_tree", network=lambda: network)
+
+    for sides, only_in in (((False, True), "benchmark"), ((True, False), "sample")):
+        [finding] = found(compare(*map(run, sides)))
+        facts = [finding.facts[name] for name in ("module", "only_in")]
+        assert (finding.kind, finding.layer, facts) == ("cause", "clamp/output.0", ["block", only_in])
 
 
 def test_the_first_that_differs_has_its_line_of_the_program_and_inputs_are_equal_only_where_there_are_some() -> None:

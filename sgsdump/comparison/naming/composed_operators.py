@@ -2,6 +2,7 @@
 
 ``ends_of_modules``: a module whose operators the dump does not have (torch's hooks take modules alone) pairs with the
 last operator that the other side runs in it: a Linear of three dimensions is MatMul and Add in ONNX, a GELU five nodes.
+So does at last a module whose operators are others altogether, as those of a GRU are, which ONNX has as one.
 ``ends_of_operators``: an operator of ``SIGNATURES`` pairs with the last of those that compute it, which are found from
 the one that no other function has.
 ``moved``: what only moves values (Reshape, Transpose) pairs where it moves the same values to the same positions.
@@ -42,8 +43,9 @@ class ModuleEnd(NamedTuple):
     members: tuple[Node, ...]
 
 
-def ends_of_modules(modules: Nodes, operators: Nodes) -> list[ModuleEnd]:
-    """Of the modules that ran once and have no operators in the dump, those with an end on the other side."""
+def ends_of_modules(modules: Nodes, operators: Nodes, outer: bool = False) -> list[ModuleEnd]:
+    """Of the modules that ran once and have no operators in the dump, those with an end on the other side; of those
+    that have operators with ``outer``."""
     inside: defaultdict[str, list[Node]] = defaultdict(list)
     for node in operators.inner:
         path = "" if node.is_module else node.module
@@ -57,7 +59,7 @@ def ends_of_modules(modules: Nodes, operators: Nodes) -> list[ModuleEnd]:
     ends = []
     for path, (module, *more) in calls.items():
         last = _exit(operators, inside.get(path, ()))
-        if not more and not module.is_outer and last is not None:
+        if not more and module.is_outer == outer and last is not None:
             ends.append(ModuleEnd(module, last, tuple(inside[path])))
     return ends
 

@@ -20,7 +20,7 @@ from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.files.mapped import in_memory
 
 _SAME = {
-    "conv": "convolution convolution_overrideable mkldnn_convolution slow_conv2d",
+    "conv": "convolution convolution_overrideable mkldnn_convolution slow_conv2d convtranspose conv_transpose",
     "matmul": "addmm addmv baddbmm bmm mm gemm linear fc fully_connected innerproduct batchmatmul matmulv",
     "batch_norm": "native_batch_norm native_batch_norm_legit native_batch_norm_legit_no_training batchnorm"
     " batchnormalization cudnn_batch_norm",
@@ -36,6 +36,13 @@ _SAME = {
     "reshape": "view unsafe_view flatten unsqueeze squeeze",
     "scaled_dot_product_attention": "scaled_dot_product_attention_math scaled_dot_product_flash_attention_for_cpu",
     "clip": "clamp hardtanh relu6",
+    "resize": "upsample upsample_nearest upsample_nearest_exact upsample_linear upsample_bilinear upsample_bicubic"
+    " upsample_trilinear interpolate",
+    "pad": "constant_pad_nd reflection_pad replication_pad",
+    "rms_norm": "rmsnorm rmsnormalization fused_rms_norm simplifiedlayernormalization",
+    "leaky_relu": "leakyrelu",
+    "log_softmax": "logsoftmax",
+    "tile": "repeat",
     "silu": "swish",
     "div": "divide true_divide",
     "identity": "clone contiguous detach alias dropout to copy",
@@ -111,6 +118,28 @@ class Nodes(Sequence[Node]):
         slots = sorted(key[1] for key in node.values or _keys(node) if key[0] == "in")
         makers = self.feeding.get(node.place, ())
         return makers[slots.index(slot)] if slot in slots and makers else None
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """The paths of the modules that its operators are in, but for the outermost one."""
+        return frozenset(node.module for node in self._nodes) - {""}
+
+    @cached_property
+    def _makers(self) -> dict[Hashable, Node]:
+        """The last operator that made a value."""
+        return {
+            value: node
+            for node in self.inner
+            for key in node.values or _keys(node)
+            if key[0] == "out" and (value := _identity(node, *key)) is not None
+        }
+
+    def giver(self, module: Node, slot: int) -> Node | None:
+        """The operator whose output is that of the module around it; None where no operator of the dump made it."""
+        value = _identity(module, "out", slot)
+        maker = self._makers.get(value) if value is not None else None
+        is_inside = maker is not None and f"{maker.module}.".startswith(f"{module.module}." if module.module else "")
+        return maker if is_inside else None
 
     @cached_property
     def readers(self) -> dict[int, list[Node]]:

@@ -47,7 +47,8 @@ class Placed:
     settled  the pairs, and what must not be paired by its name, which may be another operator's.
     modules  the module of each record, by ``id``.
     origins  what an input is that no paired operator made, by ``id``.
-    makers   the operators without a partner that made the inputs of paired ones, by ``id`` of the inputs.
+    makers   the operators without a partner that made the inputs of paired ones, or the outputs of paired modules
+             around them, by ``id`` of these.
     sources  by name of a benchmark's output the outputs that feed it, where the dumps have no inputs to tell it by.
     """
 
@@ -113,6 +114,7 @@ def placed(
     origins = {record: f"made by {maker.name}, which only the {maker.side} has" for record, maker in makers.items()}
     origins |= _weights(networks)
     expected = settled.expected | (frozenset() if of_models else _of_no_counterpart(networks))
+    expected |= _inside_whole_modules(networks, nodes)
     return Placed(Settled(tuple(pairs), unmatched, settled.reasons, expected), modules, sources, origins, makers)
 
 
@@ -146,13 +148,17 @@ def _of_libraries(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
     skipped = {node for end in (*mine, *theirs) for node in end.members}
     skipped |= {node for side in networks for node in side if node.kind in MOVING and not node.is_module}
     by_module = [*ends, *pairs_by_module(sample, benchmark, {*skipped, *(node for pair in ends for node in pair)})]
-    by_place = pairs_by_place(sample, benchmark, by_module, skipped)
+    by_place = pairs_by_place(sample, benchmark, by_module, skipped, sample.modules & benchmark.modules)
     by_place += renamed_modules(sample, benchmark, [*by_module, *by_place])
     paired = {node for pair in (*by_module, *by_place) for node in pair}
     by_module += ends_of_operators(sample, benchmark, paired)
     by_module += [(last, node) for node, last in ends_of_operators(benchmark, sample, paired)]
     pairs = _with_ends(networks, by_module, by_place)
-    return pairs + [NodePair(*pair, PLACE, pair) for pair in moved(networks, [pair.ends for pair in pairs])]
+    pairs += [NodePair(*pair, PLACE, pair) for pair in moved(networks, [pair.ends for pair in pairs])]
+    taken = {node for pair in pairs for node in (*pair[:2], *pair.ends)}
+    whole = [(end.module, end.last) for end in ends_of_modules(sample, benchmark, outer=True)]
+    whole += [(end.last, end.module) for end in ends_of_modules(benchmark, sample, outer=True)]
+    return pairs + [NodePair(*pair, MODULE, pair) for pair in whole if taken.isdisjoint(pair)]
 
 
 def _with_ends(networks: tuple[Nodes, Nodes], by_module: list[Couple], by_place: list[Couple]) -> list[NodePair]:
@@ -180,15 +186,18 @@ def _weights(networks: Iterable[Nodes]) -> Iterator[tuple[int, str]]:
 
 
 def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iterator[tuple[int, OneSided]]:
-    """The inputs of paired operators that an operator made which has no partner."""
+    """The inputs of paired operators, and the outputs of paired modules, that an operator made which has no partner."""
+    nodes = list(nodes)
     paired = {node for both in nodes for node in both[:2]}
+    modules = {node for both in nodes if both.sample.is_module and both.benchmark.is_module for node in both[:2]}
     for side, name in zip(networks, ("sample", "benchmark")):
-        for node in (node for node in side.inner if node in paired):
-            for slot, record in node.inputs.items():
-                maker = side.maker(node, slot)
-                if maker is not None and maker not in paired and maker.outputs:
-                    output = next(iter(maker.outputs.values()))
-                    yield id(record), OneSided(output.name, maker.word, maker.module, name)
+        inner, outer = paired.intersection(side.inner), [node for node in side if node.is_outer and node in modules]
+        made = [(record, side.maker(node, slot)) for node in inner for slot, record in node.inputs.items()]
+        made += [(record, side.giver(node, slot)) for node in outer for slot, record in node.outputs.items()]
+        for record, maker in made:
+            if maker is not None and maker not in paired and maker.outputs:
+                output = next(iter(maker.outputs.values()))
+                yield id(record), OneSided(output.name, maker.word, maker.module, name)
 
 
 def _records(node: Node) -> Iterator[Record]:
@@ -272,6 +281,17 @@ def _of_no_counterpart(networks: tuple[Nodes, Nodes]) -> frozenset[int]:
     return frozenset(without)
 
 
+def _inside_whole_modules(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> frozenset[int]:
+    """The ``id`` of the tensors inside modules that are paired, as a whole, with an operator: what pairs is elsewhere."""
+    inside: set[int] = set()
+    for both in nodes:
+        for node, other, side in zip(both[:2], both[1::-1], networks):
+            if node.is_outer and not other.is_module:
+                members = (member for member in side if f"{member.module}.".startswith(f"{node.module}."))
+                inside |= {id(record) for member in members if member is not node for record in _records(member)}
+    return frozenset(inside)
+
+
 def _own_sources(network: Nodes) -> dict[str, tuple[str, ...]]:
     """Which outputs feed which, of a dump that has no inputs and tells it otherwise."""
     if _has_inputs(network) or not any(node.values for node in network):
@@ -298,7 +318,8 @@ def _sources(
         return any(id(record) in names for record in node.outputs.values())
 
     for both in nodes:
-        feeding = networks[side].nearest(both.benchmark if side else both.sample, is_compared)
+        of = 1 - side if both[side].is_outer else side  # what feeds a module is known of its operators alone
+        feeding = networks[of].nearest(both[of], is_compared)
         sources = [names[id(r)] for feeder in feeding for r in feeder.outputs.values() if id(r) in names]
         for record in both.ends[1].outputs.values():
             if id(record) in names:
@@ -355,10 +376,14 @@ def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 
 
 def pairs_by_place(
-    sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple], skipped: Collection[Node] = ()
+    sample: Nodes,
+    benchmark: Nodes,
+    pairs: Iterable[Couple],
+    skipped: Collection[Node] = (),
+    modules: Collection[str] = (),
 ) -> list[Couple]:
-    """The pairs of the operators that are not in ``pairs``, nor ``skipped``."""
-    state = _State(sample, benchmark, pairs)
+    """The pairs of the operators that are not in ``pairs``, nor ``skipped``; none of two of these ``modules``."""
+    state = _State(sample, benchmark, pairs, modules)
     couples: list[Couple] = []
     unpaired = [
         [node for node in side.inner if node not in state.number and node not in skipped]
@@ -386,14 +411,21 @@ def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterabl
         makers = {maker for maker in nodes.feeding[readers[0].place] if maker is not None}
         if makers != {node} or not readers[0].outputs:
             return node
+        if readers[0].kind not in _NORMALISATIONS and _are_apart(node, readers[0], nodes.modules & others.modules):
+            return node
         node = readers[0]
+
+
+def _are_apart(one: Node, other: Node, modules: Collection[str]) -> bool:
+    """Whether two operators are in two modules, of which both sides have each."""
+    return one.module != other.module and one.module in modules and other.module in modules
 
 
 class _State:
     """Who is paired: a number for each pair, the same on both sides."""
 
-    def __init__(self, sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]):
-        self.sample, self.benchmark = sample, benchmark
+    def __init__(self, sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple], modules: Collection[str]):
+        self.sample, self.benchmark, self.modules = sample, benchmark, modules
         self.number: dict[Node, int] = {}
         self.partner: dict[Node, Node] = {}
         for mine, theirs in pairs:
@@ -416,6 +448,7 @@ def _by_flow(state: _State, sample: list[Node], benchmark: list[Node]) -> Iterat
             continue
         reads = state.reads(state.benchmark, wanted)
         nearest = candidates[wanted.kind][:TRIED]
+        nearest = [one for one in nearest if not _are_apart(one, wanted, state.modules)]
         alike = (one for one in nearest if state.reads(state.sample, one) == reads)
         partner = next(alike, None)
         if partner is not None:
@@ -438,7 +471,7 @@ def _in_gaps(state: _State, skipped: Collection[Node]) -> Iterator[Couple]:
         end = len(sample) if node_there is None else places[state.partner[node_there]]
         if gap:
             waiting = [node for node in sample[begin:end] if node not in state.number and node not in skipped]
-            for pair in [*in_order(waiting, gap)]:
+            for pair in [pair for pair in in_order(waiting, gap) if not _are_apart(*pair, state.modules)]:
                 state.take(*pair)
                 yield pair
         begin, gap = max(begin, end + 1), []

@@ -260,6 +260,36 @@ def test_a_linear_and_a_gelu_of_several_nodes_pair_at_their_ends(modules, approx
     assert paired(swapped) == {names[0]: (line, MODULE), names[1]: (gelu, MODULE)}
 
 
+def recurrent(torch_run, nodes, scale=1.0):
+    """A Linear, and a module that has nothing but operators of other kinds on the two sides; in it is an addition, too."""
+    x = values(0, 2, 3)
+    y = torch_run.op("0_addmm", "aten.addmm", "fc", x * 3 + 1, x)
+    z = torch_run.op("1_add_", "aten.add_", "gru", y + x, y, x)
+    made = torch_run.op("2_tanh", "aten.tanh", "gru", np.tanh(z), z)
+    torch_run.op("gru", "GRU", "gru", made, y, is_module=True)
+    torch_run.op("4_addmm", "aten.addmm", "head", made * 5, made)
+    line = nodes.op("fc", "Add", y, "bias", nodes.op("fc", "MatMul", x * 3, "x"))
+    step = nodes.op("gru", "GRU", (made * np.float32(scale))[None], line)
+    whole = nodes.op("gru", "Squeeze", made * np.float32(scale), step)
+    return line, whole, nodes.op("head", "MatMul", made * np.float32(5 * scale), whole)
+
+
+def test_a_module_whose_operators_are_others_altogether_pairs_at_its_end():
+    torch_run, nodes = Program(), OnnxNodes()
+    line, whole, head = recurrent(torch_run, nodes, scale=1.5)
+    comparison = compare(onnx_dump(nodes), torch_run.dump())
+    # An Add of one module is not an add_ of another.
+    assert {name: sample for name, (sample, _) in paired(comparison).items()} == {
+        **{"0_addmm/output.0": line, "gru/output.0": whole, "4_addmm/output.0": head}
+    }
+    assert comparison["0_addmm/output.0"].error == 0
+    assert first_difference(comparison, beyond_rounding=True).output.name == "gru/output.0"
+    assert [finding.layer for finding in comparison.causes] == ["gru/output.0"]
+    assert comparison["gru/output.0"].sources == ("0_addmm/output.0",)
+    swapped = compare(torch_run.dump(), onnx_dump(nodes))
+    assert paired(swapped)[whole] == ("gru/output.0", MODULE)
+
+
 def test_an_error_in_a_linear_is_its_own():
     torch_run, nodes = Program(), OnnxNodes()
     _, line = feed_forward(torch_run, nodes, scale=1.5, modules=True)
@@ -337,7 +367,9 @@ def test_rounding_is_told_from_a_real_difference():
 @pytest.mark.parametrize(
     ("words", "kind"),
     [
-        ("aten.convolution Conv2d Conv conv1d", "conv"),
+        ("aten.convolution Conv2d Conv conv1d ConvTranspose", "conv"),
+        ("aten._upsample_nearest_exact2d upsample_bilinear2d Resize", "resize"),
+        ("aten.constant_pad_nd Pad", "pad"),
         ("aten.addmm Linear Gemm MatMul aten.bmm", "matmul"),
         ("aten.native_batch_norm BatchNorm2d BatchNormalization", "batch_norm"),
         ("aten._softmax Softmax op_softmax", "softmax"),

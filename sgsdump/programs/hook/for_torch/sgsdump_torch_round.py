@@ -247,7 +247,7 @@ class Facts:
         self.body = None
         if schema is None:  # torch.cond and its like
             self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
-            self.arguments, self.out, self.writes = [], set(), []
+            self.arguments, self.defaults, self.out, self.writes = [], {}, set(), []
             self.overload = ""
             self.tensors: tuple[int, ...] = ()
             self.gives = self.resizes = False
@@ -261,6 +261,9 @@ class Facts:
         self.gives, self.resizes = self.kind in GIVING, self.kind in RESIZING
         self.scratch = SCRATCH.get(self.kind, ())
         self.arguments = [argument.name for argument in schema.arguments]
+        self.defaults = {
+            argument.name: argument.default_value for argument in schema.arguments if argument.has_default_value()
+        }
         self.tensors = () if takes_numbers(name) else _tensors_of(schema)
         self.out = {argument.name for argument in schema.arguments if getattr(argument, "is_out", False)}
         self.writes = [
@@ -306,11 +309,13 @@ class Facts:
         return [tensor for tensor in tensors_in(values) if plain(tensor)]
 
     def param(self, args, kwargs):
-        """The arguments that are not tensors."""
+        """The arguments that are not tensors, but for what the schema says of one that is not given: whether that is
+        passed depends on the arguments after it."""
         param = {name: value for name, value in zip(self.arguments, args) if type(value) in SIMPLE or is_simple(value)}
         if kwargs:
             param.update((name, value) for name, value in kwargs.items() if is_simple(value))
-        return param
+        defaults = self.defaults
+        return {name: value for name, value in param.items() if name not in defaults or not same(value, defaults[name])}
 
     def call(self, args, kwargs):
         """The overload, and of each tensor that it reads which argument it is, ``tensors.1`` in a list."""
@@ -321,6 +326,10 @@ class Facts:
             if name not in self.out:
                 _name_tensors(name, value, names)
         return {"overload": self.overload, "tensors": names}
+
+
+def same(value, default):
+    return type(value) is type(default) and value == default
 
 
 def _name_tensors(name, value, names):
