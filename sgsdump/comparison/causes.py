@@ -200,6 +200,7 @@ def _from_one_side(
     if maker is None:
         return None
     facts = {"module": maker.module, "only_in": maker.side, "inputs": "differ"}
+    facts |= {"chain": ", ".join(maker.chain)} if len(maker.chain) > 1 else {}
     figures = {"error": first.error, "rmse": first.rmse, "cos": first.cos}
     return Finding("cause", maker.name, maker.kind, figures, "by value", names=(first.name,), facts=facts)
 

@@ -314,7 +314,10 @@ def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     figures = first.facts.get("unlike") or _figures_of(first) + _how_text(first)
     if "only_in" in first.facts:
         side, read = first.facts["only_in"], f"what reads it, {listed(first.names, FEW)}, differs by {figures}"
-        yield f"The error arises at {_named(first)}, an operator that only the {side} has; {read}."
+        which = f"an operator that only the {side} has"
+        if chain := first.facts.get("chain"):
+            which = f"of operators that only the {side} has ({listed(chain.split(', '), MOST_ARGUMENTS)})"
+        yield f"The error arises at {_named(first)}, {which}; {read}."
     elif "unlike" in first.facts:
         yield f"The error arises at {_named(first)}, which the two sides have quantised in another way: {figures}."
     elif first.evidence != "by value":

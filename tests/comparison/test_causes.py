@@ -141,6 +141,17 @@ def test_an_operator_that_only_one_side_has_is_the_cause_of_what_reads_it() -> N
     assert "turn/output (turn), an operator that only the benchmark has" in first_line(comparison)
 
 
+def test_of_operators_that_only_one_side_has_the_last_that_computes_is_the_cause() -> None:
+    summed = np.cumsum(X, dtype=np.float32)
+    parts = [("cumsum", [X], summed, {}), ("sub", [summed], summed - 1, {}), ("slice", [summed - 1], summed[:9] - 1, {})]
+    good = program(*parts, ("b", [summed[:9] - 1], summed[:9], {}))
+    comparison = compare(program(("b", [X[:9]], X[:9] + 1, {})), good)
+    [finding] = found(comparison)
+    assert (finding.layer, finding.facts["chain"]) == ("sub/output", "cumsum, sub, slice")
+    line = "sub/output (sub), of operators that only the benchmark has (cumsum, sub, slice); what reads it, b/input.0,"
+    assert line in "\n".join(verdict_lines(comparison, DOCUMENTED))
+
+
 def test_an_operator_that_only_one_side_has_is_the_cause_of_what_its_module_gives() -> None:
     def run(clamps: bool) -> Dump:
         network, records = {}, []

@@ -1,6 +1,6 @@
 """Small torch modules and the ONNX models that exporters made of them: ``python exported.py gru torch``.
 
-The last argument is the side: torch, or what exporters write, as the fix made it or ``wrong``; an ONNX model is run by
+The last argument is the side: torch, or what exporters write, ``right`` as the fix made it or ``wrong``; an ONNX model is run by
 onnxruntime. Nodes and weights are named as torch's exporter names them.
 """
 
@@ -56,15 +56,6 @@ class Normalised(nn.Module):
         y = self.conv1(x)
         bn = self.bn
         return self.conv2(functional.batch_norm(y, None, None, bn.weight, bn.bias, training=True))
-
-
-class Activated(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1, self.act, self.fc2 = nn.Linear(16, 32), nn.GELU("tanh"), nn.Linear(32, 16)
-
-    def forward(self, x):
-        return self.fc2(self.act(self.fc1(x)))
 
 
 def pool(net, is_right):
@@ -155,19 +146,7 @@ def batch_norm(net, is_right):
         ),
         _conv("conv2", made, "y", 0),
     ]
-    return nodes, {"axes": np.array([0, 2, 3])}
-
-
-def gelu(net, is_right):
-    approximate = {"approximate": "tanh"} if is_right else {}
-    weights = {"fc1.w": net.fc1.weight.detach().numpy().T, "fc2.w": net.fc2.weight.detach().numpy().T}
-    return [
-        helper.make_node("MatMul", ["x", "fc1.w"], ["/fc1/MatMul_output_0"], "/fc1/MatMul"),
-        helper.make_node("Add", ["fc1.bias", "/fc1/MatMul_output_0"], ["/fc1/Add_output_0"], "/fc1/Add"),
-        helper.make_node("Gelu", ["/fc1/Add_output_0"], ["/act/Gelu_output_0"], "/act/Gelu", **approximate),
-        helper.make_node("MatMul", ["/act/Gelu_output_0", "fc2.w"], ["/fc2/MatMul_output_0"], "/fc2/MatMul"),
-        helper.make_node("Add", ["fc2.bias", "/fc2/MatMul_output_0"], ["y"], "/fc2/Add"),
-    ], weights
+    return nodes, {"axes": np.array([0, 2, 3])} if is_right else {}
 
 
 NETS = {
@@ -175,7 +154,6 @@ NETS = {
     "gru": (Recurrent, gru, (5, 2, 6)),
     "resize": (Enlarged, resize, (2, 3, 6, 6)),
     "batch_norm": (Normalised, batch_norm, (2, 3, 8, 8)),
-    "gelu": (Activated, gelu, (4, 16)),
 }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -35,9 +35,14 @@ class Bug:
     def arguments(self) -> tuple[list[str], list[str]]:
         """Of the side with the bug and of the one without."""
         if self.program == "exported":
-            net = self.change["net"]
-            return [net, "wrong"], [net, "torch"]
+            net, side = self.change["net"], self.change["side"]
+            return [net, side], [net, "torch"]
         return [json.dumps({**self.common, **self.change})], [json.dumps(dict(self.common))]
+
+    def healed(self) -> Bug:
+        """What an exporter makes of the program without the bug; no culprit."""
+        change = {**self.change, "side": "right"}
+        return replace(self, name=f"healthy_{self.name}", wrong=f"not: {self.wrong}", words=(), change=change)
 
 
 _ATTENTION, _MLP = "model.layers.0.self_attn", "model.layers.0.mlp"
@@ -56,7 +61,7 @@ def _denoiser(name: str, source: str, wrong: str, module: str, words: str, chang
 
 def _exported(name: str, source: str, wrong: str, module: str, words: str) -> Bug:
     precision = "torch against ONNX"
-    return Bug(name, source, precision, wrong, "exported", module, tuple(words.split()), {"net": name})
+    return Bug(name, source, precision, wrong, "exported", module, tuple(words.split()), {"net": name, "side": "wrong"})
 
 
 BUGS = (
@@ -244,7 +249,7 @@ BUGS = (
         "tenstorrent/tt-metal#54742",
         "the cache is written in place as if a head's rows began where the head before ended",
         _ATTENTION,
-        "copy_ slice as_strided size view",
+        "copy_",
         {"cache": "by page"},
         dtype="float32",
         cache="by row",

@@ -26,18 +26,21 @@ MODULE, PLACE = "module and operator", "place in the dataflow"
 MOST = 2000  # alone on a side, beyond which only the order counts: each is compared with many
 TRIED = 8  # of a kind, those that run next
 _NORMALISATIONS = ("batch_norm",)
+_CARRYING = frozenset((*MOVING, "identity", "slice", "select", "expand", "split", "unsafe_split", "unbind", "as_strided"))
 _FOLDED = (*_NORMALISATIONS, "add", "mul", "identity")
 
 Couple = tuple[Node, Node]  # of sample and benchmark
 
 
 class OneSided(NamedTuple):
-    """An operator that only one side has: its first output, its kind and module, and the side."""
+    """An operator that only one side has: its first output, its kind and module, and the side; ``chain``: the kinds of
+    all that only this side has up to there, in the order in which they ran."""
 
     name: str
     kind: str
     module: str
     side: str
+    chain: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -196,8 +199,20 @@ def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iter
         made += [(record, side.giver(node, slot)) for node in outer for slot, record in node.outputs.items()]
         for record, maker in made:
             if maker is not None and maker not in paired and maker.outputs:
-                output = next(iter(maker.outputs.values()))
-                yield id(record), OneSided(output.name, maker.word, maker.module, name)
+                yield id(record), _of_one_side(side, maker, paired, name)
+
+
+def _of_one_side(side: Nodes, maker: Node, paired: Collection[Node], name: str) -> OneSided:
+    """The operator in which ``maker``'s value was computed: what it only moved or cast is that of one before it."""
+    chain, waiting = {maker: None}, [maker]
+    while waiting:
+        feeding = side.feeding.get(waiting.pop(0).place, ())
+        more = [node for node in feeding if node is not None and node not in paired and node not in chain]
+        chain |= dict.fromkeys(more)
+        waiting += more
+    node = next((node for node in chain if node.kind not in _CARRYING and node.outputs), maker)
+    kinds = tuple(plain(node.word) for node in sorted(chain, key=lambda node: node.place))
+    return OneSided(next(iter(node.outputs.values())).name, node.word, node.module, name, kinds)
 
 
 def _records(node: Node) -> Iterator[Record]:
