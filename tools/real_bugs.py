@@ -33,7 +33,9 @@ SIDES = ("sample", "benchmark")
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bug", choices=[bug.name for bug in BUGS], action="append", help="default: all")
-    parser.add_argument("--healthy", action="store_true", help="what exporters make of them without the bug: nothing is to be blamed")
+    parser.add_argument(
+        "--healthy", action="store_true", help="what exporters make of them without the bug: nothing is to be blamed"
+    )
     parser.add_argument("--list", action="store_true", help="print the bugs and run nothing")
     parser.add_argument("--keep", type=Path, help="keep the dumps here, and use those that are there")
     parser.add_argument("--jobs", type=int, default=1, help="bugs at a time (default: %(default)s)")

@@ -143,7 +143,11 @@ def test_an_operator_that_only_one_side_has_is_the_cause_of_what_reads_it() -> N
 
 def test_of_operators_that_only_one_side_has_the_last_that_computes_is_the_cause() -> None:
     summed = np.cumsum(X, dtype=np.float32)
-    parts = [("cumsum", [X], summed, {}), ("sub", [summed], summed - 1, {}), ("slice", [summed - 1], summed[:9] - 1, {})]
+    parts = [
+        ("cumsum", [X], summed, {}),
+        ("sub", [summed], summed - 1, {}),
+        ("slice", [summed - 1], summed[:9] - 1, {}),
+    ]
     good = program(*parts, ("b", [summed[:9] - 1], summed[:9], {}))
     comparison = compare(program(("b", [X[:9]], X[:9] + 1, {})), good)
     [finding] = found(comparison)

@@ -135,6 +135,23 @@ def test_ids_count_in_the_order_of_execution(run):
     )
 
 
+def test_an_argument_that_is_passed_at_its_default_is_as_one_that_is_not_given(run):
+    """torch passes ``dropout_p`` where an argument after it is given."""
+    result = run(
+        """
+class Attention(torch.nn.Module):
+    def forward(self, x, causal):
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=causal)
+
+with torch.no_grad():
+    for causal in (True, False):
+        Attention()(torch.ones(1, 1, 3, 4), causal)
+"""
+    )
+    operators = [line for line in result.every() if line.get("event") == "operator" and "attention" in line["op"]]
+    assert [line["param"] for line in operators if line["param"] is not None] == [{"is_causal": True}, {}]
+
+
 def test_what_is_read_again_is_stored_once(run):
     result = run(PROGRAM)
     lines = [line for line in result.lines() if line["file"]]

@@ -217,7 +217,9 @@ class Model(nn.Module):
         lowest, length = torch.finfo(dtype).min, attended.shape[1]
         hidden = torch.full((count, length), lowest, dtype=dtype).triu(length - count + 1)
         if self.settings.window:
-            hidden = hidden + torch.full((count, length), lowest, dtype=dtype).tril(length - count - self.settings.window)
+            hidden = hidden + torch.full((count, length), lowest, dtype=dtype).tril(
+                length - count - self.settings.window
+            )
         return hidden + (1 - attended.to(dtype))[:, None, None] * lowest
 
 

@@ -26,7 +26,9 @@ MODULE, PLACE = "module and operator", "place in the dataflow"
 MOST = 2000  # alone on a side, beyond which only the order counts: each is compared with many
 TRIED = 8  # of a kind, those that run next
 _NORMALISATIONS = ("batch_norm",)
-_CARRYING = frozenset((*MOVING, "identity", "slice", "select", "expand", "split", "unsafe_split", "unbind", "as_strided"))
+_CARRYING = frozenset(
+    (*MOVING, "identity", "slice", "select", "expand", "split", "unsafe_split", "unbind", "as_strided")
+)
 _FOLDED = (*_NORMALISATIONS, "add", "mul", "identity")
 
 Couple = tuple[Node, Node]  # of sample and benchmark
