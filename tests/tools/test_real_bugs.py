@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch")
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
-import real_bugs  # noqa: E402
-from bugs.table import BUGS  # noqa: E402
+import real_bugs
+from bugs.table import BUGS
 
 DOCS = Path(__file__).parents[2] / "docs" / "how_well_it_finds.md"
 

@@ -1,1 +1,1 @@
-"""Real numerical bugs of public projects, each reproduced small: ``table.py`` lists them, the other files are programs."""
+"""Real numerical bugs of public projects, each reproduced small: ``table.py`` has the bugs, the rest are programs."""

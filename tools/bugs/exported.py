@@ -1,7 +1,7 @@
 """Small torch modules and the ONNX models that exporters made of them: ``python exported.py gru torch``.
 
-The last argument is the side: torch, or what exporters write, ``right`` as the fix made it or ``wrong``; an ONNX model is run by
-onnxruntime. Nodes and weights are named as torch's exporter names them.
+The last argument is the side: torch, or what exporters write, ``right`` as the fix made it or ``wrong``; an ONNX model
+is run by onnxruntime. Nodes and weights are named as torch's exporter names them.
 """
 
 from __future__ import annotations

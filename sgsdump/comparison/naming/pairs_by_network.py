@@ -299,7 +299,7 @@ def _of_no_counterpart(networks: tuple[Nodes, Nodes]) -> frozenset[int]:
 
 
 def _inside_whole_modules(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> frozenset[int]:
-    """The ``id`` of the tensors inside modules that are paired, as a whole, with an operator: what pairs is elsewhere."""
+    """The ``id`` of the tensors inside modules that are paired as a whole with an operator."""
     inside: set[int] = set()
     for both in nodes:
         for node, other, side in zip(both[:2], both[1::-1], networks):

@@ -261,7 +261,7 @@ def test_a_linear_and_a_gelu_of_several_nodes_pair_at_their_ends(modules, approx
 
 
 def recurrent(torch_run, nodes, scale=1.0):
-    """A Linear, and a module that has nothing but operators of other kinds on the two sides; in it is an addition, too."""
+    """A Linear, and a module whose operators are of other kinds on the two sides; one of them is an addition."""
     x = values(0, 2, 3)
     y = torch_run.op("0_addmm", "aten.addmm", "fc", x * 3 + 1, x)
     z = torch_run.op("1_add_", "aten.add_", "gru", y + x, y, x)
