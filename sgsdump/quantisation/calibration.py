@@ -28,6 +28,7 @@ import numpy as np
 
 from sgsdump.errors import ConfigError, hint
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
@@ -49,7 +50,7 @@ from sgsdump.tensors.types import Range
 # The SDK's -sth: a domain whose 8 bits alone change the outputs by more than this is raised to INT16.
 THRESHOLD = 0.002
 # Of what the trials find on the way, kept for the next plan: of all pictures together.
-HELD_BYTES = 512 << 20
+HELD_BYTES = 256 << 20
 # A fitted range is tried when its error on the tensor is at most this part of min_max's: what gains less on its own
 # tensor did not gain at the outputs (on a face detector, taking the least tensor error everywhere cost 8 %).
 WORTH_TRYING = 0.6
@@ -348,6 +349,8 @@ def calibrate(
                     tensor_arrays=tuple(dict.fromkeys([*named, *raised])),
                     by_level=tuple(name for name in raised if name not in named),
                 )
+        del trials  # with what it keeps of each picture
+        release_unused()
     return Calibration(ranges, config, statistics, fits, measured)
 
 

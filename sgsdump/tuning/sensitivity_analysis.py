@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 from sgsdump.comparison.metrics import Sums, rmse
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.models.model import Model
 from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.analysis import Analysis, is_convolution
@@ -183,6 +184,7 @@ class SensitivityAnalysis:
             for _, feed, raw in feeds:
                 for number, prepared in enumerate(ordered):
                     self._measure_part(number, prepared, (feed, self._fixed_feed(feed, raw)), scores, advance)
+                    release_unused()
         if not scores.wide:
             raise InputError("there is no picture to measure on")
         in_all = {name: sums for part in scores.as_is.values() for name, sums in total(part).sums.items()}

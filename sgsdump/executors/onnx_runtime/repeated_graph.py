@@ -25,6 +25,7 @@ from sgsdump.executors.onnx_runtime.session import (
     header,
     loadable,
     message_of,
+    shrinking,
     use_shared_arena,
 )
 from sgsdump.models.graph import weights_of
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 
 class WholeGraph:
-    """A session over a model whose weights are in it. Raises ModelError when onnxruntime will not load it."""
+    """A session over a model whose weights are in it. What a run needs beside its outputs is given back after it.
+    Raises ModelError when onnxruntime will not load it."""
 
     def __init__(self, proto: ModelProto, threads: int = 0):
         self._session = _session(loadable(proto), fake_quantised(threads), "the graph")
@@ -47,7 +49,7 @@ class WholeGraph:
     def values(self, feed: Mapping[str, Any], outputs: Sequence[str]) -> list[ort.OrtValue]:
         """The outputs as onnxruntime has them, of any type."""
         held = {name: value if isinstance(value, ort.OrtValue) else self.hold(value) for name, value in feed.items()}
-        return self._session.run_with_ort_values(list(outputs), held)
+        return self._session.run_with_ort_values(list(outputs), held, shrinking())
 
     @staticmethod
     def hold(array: np.ndarray) -> ort.OrtValue:

@@ -22,6 +22,7 @@ from sgsdump.comparison.merge import merge_each
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.spooled import spooled
 from sgsdump.errors import ValuesError
+from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.executors.workers.task_pool import Workers, run_tasks
 from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.image_list import evenly
@@ -138,6 +139,7 @@ class PictureComparer:
         """The comparison on one picture, with details."""
         benchmark = _dump(self._float.run(picture.feed), self._folder)
         sample = _dump(self._fixed.run(picture.fixed_feed(self._pictures)), self._folder)
+        release_unused()
         with sample, benchmark:
             return Compared(compare(sample, benchmark, details=True), sample, benchmark)
 

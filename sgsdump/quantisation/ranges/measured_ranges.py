@@ -21,7 +21,7 @@ import numpy as np
 from sgsdump.errors import InputError
 from sgsdump.executors.onnx_runtime.placed_graph import PlacedGraph, PlacedRun, Unplaceable
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
-from sgsdump.executors.onnx_runtime.session import REFUSALS
+from sgsdump.executors.onnx_runtime.session import REFUSALS, release_unused
 from sgsdump.executors.workers.task_pool import ALONE, Workers, in_threads, run_tasks
 from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.graph import REARRANGING, Graph, captured, has_weights_outside, infer_types, weight_names
@@ -103,6 +103,7 @@ def gather(
     observation: Observation | None = None
     for part in each(progress, parts, "calibrate", "picture", total):
         observation = part if observation is None else observation.merged(part)
+    release_unused()
     if observation is None:
         raise InputError("there is no picture to calibrate with")
     statistics = observation.statistics
