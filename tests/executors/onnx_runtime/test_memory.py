@@ -1,4 +1,4 @@
-"""What onnxruntime takes for the hardware's integers: what is alive at once in the order of the model, and nothing after."""
+"""What onnxruntime takes for integers: what is alive at once in the order of the model, and nothing after it."""
 
 import subprocess
 import sys
