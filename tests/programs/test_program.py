@@ -158,7 +158,7 @@ open("ready", "w").close()
 time.sleep(60)
 """
     path = program(tmp_path, main)
-    command = [sys.executable, "-c", SGSDUMP, "exec", "--", sys.executable, str(path)]
+    command = [sys.executable, "-c", SGSDUMP, "exec", "--tree", "--", sys.executable, str(path)]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "ready").exists() and process.poll() is None:
         time.sleep(0.02)
@@ -179,7 +179,7 @@ for _ in range(600):
     time.sleep(0.1)
 """
     path = program(tmp_path, main)
-    command = [sys.executable, "-c", SGSDUMP, "exec", "--", sys.executable, str(path)]
+    command = [sys.executable, "-c", SGSDUMP, "exec", "--tree", "--", sys.executable, str(path)]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
     for file in ("ready", "told"):
         while not (tmp_path / file).exists() and process.poll() is None:
@@ -197,7 +197,7 @@ def test_killed_at_any_moment_tensors_are_whole_and_the_tree_opens_as_not_comple
     for number in range(20):
         folder = tmp_path / f"run{number}"
         folder.mkdir()
-        command = [sys.executable, "-c", SGSDUMP, "exec", "-er", "all", "--", sys.executable, str(path)]
+        command = [sys.executable, "-c", SGSDUMP, "exec", "--tree", "-er", "all", "--", sys.executable, str(path)]
         process = subprocess.Popen(command, cwd=folder, env=environment(), start_new_session=True, stderr=-3)
         while not list(folder.glob("*/tensors/*/0/1_Softmax")) and process.poll() is None:
             time.sleep(0.01)
