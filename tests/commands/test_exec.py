@@ -65,7 +65,7 @@ def test_which_operators(tmp_path, infer, options, names):
     ],
 )
 def test_which_side_at_which_moment(tmp_path, infer, options, sides, moments):
-    sgsdump("exec", *options, "--", "python", infer, cwd=tmp_path)
+    sgsdump("exec", "--tree", *options, "--", "python", infer, cwd=tmp_path)
     (tree,) = trees(tmp_path)
     assert {record.io for record in open_dump(tree).records} == sides
     assert {"/".join(path.parts[-2:]) for path in tree.rglob("*.bin")} == moments
@@ -82,12 +82,12 @@ def test_which_steps(tmp_path, infer, options, steps):
     shown = sgsdump("show", tree.name, cwd=tmp_path).stdout
     assert f"{len(steps)} runs" in shown
     one = sgsdump("show", f"{tree.name}@step={steps[-1]}", cwd=tmp_path)
-    assert "7 tensors, atb_tree" in one.stdout
+    assert "7 tensors, rounds" in one.stdout
 
 
 @pytest.mark.parametrize("options", [["--type", "model", "tensor", "stats"], ["--dump-data", "stats"], ["-sd"]])
 def test_statistics_and_descriptions(tmp_path, infer, options):
-    assert sgsdump("exec", *options, "--", "python", infer, cwd=tmp_path).returncode == 0
+    assert sgsdump("exec", "--tree", *options, "--", "python", infer, cwd=tmp_path).returncode == 0
     (tree,) = trees(tmp_path)
     assert open_dump(tree).records[-1].tensor.statistics.max == (None if options == ["-sd"] else 5)
     assert max(path.stat().st_size for path in tree.rglob("*.bin")) < 150
@@ -105,14 +105,15 @@ def test_one_device(tmp_path, infer):
     done = sgsdump("exec", "-device", "1", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2 and "chosen were devices 1 (-device); the program ran 3 steps" in done.stderr
     sgsdump("exec", "--device-id", "1", "--", "python", infer, cwd=tmp_path, LOCAL_RANK="1")
-    assert [path.name.partition("_")[0] for path in trees(tmp_path)[0].glob("tensors/*")] == ["1"]
+    assert [path.name.partition("_")[0] for path in trees(tmp_path)[0].glob("rounds/*")] == ["1"]
 
 
-def test_a_size_cap(tmp_path, infer):
-    done = sgsdump("exec", "--max-size", "1K", "-er", "all", "--", "python", infer, cwd=tmp_path)
+@pytest.mark.parametrize(("options", "size", "files"), [(["--tree"], 40, "*.bin"), ([], 14, "rounds/*/*")])
+def test_a_size_cap(tmp_path, infer, options, size, files):
+    done = sgsdump("exec", *options, "--max-size", f"{size}K", "-er", "all", "--", "python", infer, cwd=tmp_path)
     (tree,) = trees(tmp_path)
     assert done.returncode == 0 and "--max-size" in done.stderr and "it is not complete" in done.stderr
-    assert sum(path.stat().st_size for path in tree.rglob("*.bin")) <= 1024
+    assert 0 < sum(path.stat().st_blocks for path in tree.rglob(files)) * 512 <= size * 1024
     assert "it is not complete" in sgsdump("show", tree.name, cwd=tmp_path).stdout
 
 
