@@ -34,9 +34,9 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.names import output_paths
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.models.tflite import READER
+    from sgsdump.models.tflite import read
 
-    model = READER.read(Path(args.model_file))
+    model = read(Path(args.model_file))
     runner = NativeRunner(model)
     inputs = graph_inputs(model.proto)
     runs = feeds(args.image, args.preprocess, inputs)

@@ -6,8 +6,8 @@ MODELS = Registry(
     "model reader",
     {
         "caffe": "sgsdump.models.caffe:READER",
-        "tflite": "sgsdump.models.tflite:READER",
-        "openvino": "sgsdump.models.openvino_ir:READER",
+        "tflite": "sgsdump.models.native_files:TFLITE",
+        "openvino": "sgsdump.models.native_files:OPENVINO",
         "onnx": "sgsdump.models.onnx_file:READER",
     },
 )

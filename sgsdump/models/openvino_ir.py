@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 from sgsdump.errors import FormatError, ModelError, one_line
 from sgsdump.files.bounded_read import read_all, reading
-from sgsdump.models.model import Model, ModelReader, Native
+from sgsdump.models.model import Model, Native
 from sgsdump.tensors.types import NCHW
 
 if TYPE_CHECKING:
@@ -55,12 +55,7 @@ class _Layer:
     extent: tuple[int, int]
 
 
-def _recognises(path: Path, head: bytes) -> bool:
-    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    return path.suffix.lower() == ".xml" or (start.startswith((b"<?xml", b"<net")) and b"<net" in start)
-
-
-def _read(path: Path) -> Model:
+def read(path: Path) -> Model:
     """Raises ModelError for a file that is cut off, damaged or no IR, and for weights that are missing or cut off."""
     try:
         net = _parsed(path)
@@ -226,6 +221,3 @@ def _onnx_type(port: _Port) -> int:
     import onnx
 
     return getattr(onnx.TensorProto, _TYPES.get(port.precision.upper(), ""), onnx.TensorProto.UNDEFINED)
-
-
-READER = ModelReader("openvino", _recognises, _read)

@@ -23,14 +23,14 @@ from sgsdump.files.bounded_read import open_file, reading
 from sgsdump.files.flatbuffer import Buffer, Table, root
 from sgsdump.files.mapped import map_file
 from sgsdump.models.graph import dtype_of
-from sgsdump.models.model import CODES, Model, ModelReader, Native
+from sgsdump.models.model import CODES, Model, Native
+from sgsdump.models.native_files import TFLITE_MARK
 from sgsdump.tensors.dtypes import dtype_named
 from sgsdump.tensors.types import NHWC, Quant
 
 if TYPE_CHECKING:
     pass
 
-MAGIC = b"TFL3"
 DOMAIN = "org.tensorflow.lite"
 _CUSTOM = 32
 _MOST_AXES = 32
@@ -111,17 +111,13 @@ class _Net:
     bodies: tuple[str, ...] = field(default=())
 
 
-def _recognises(path: Path, head: bytes) -> bool:
-    return head[4:8] == MAGIC or path.suffix.lower() == ".tflite"
-
-
-def _read(path: Path) -> Model:
+def read(path: Path) -> Model:
     """Raises ModelError for a file that is cut off, damaged or no TFLite model."""
     try:
         data = map_file(path)
     except FormatError as error:
         raise ModelError(str(error)) from None
-    if data[4:8] != MAGIC:
+    if data[4:8] != TFLITE_MARK:
         raise ModelError(f"{path} is not a TFLite model; its mark TFL3 is missing")
     try:
         return _model(path, _with_own_names(_net_of(data)))
@@ -314,6 +310,3 @@ def _onnx_type(tensor: _Tensor) -> int:
 
     names = {"float32": "FLOAT", "float64": "DOUBLE", "float8_e4m3fn": "FLOAT8E4M3FN", "float8_e5m2": "FLOAT8E5M2"}
     return getattr(onnx.TensorProto, names.get(tensor.kind, tensor.kind.upper()), onnx.TensorProto.UNDEFINED)
-
-
-READER = ModelReader("tflite", _recognises, _read)

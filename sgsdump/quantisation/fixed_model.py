@@ -204,7 +204,7 @@ def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, fee
             for _ in SegmentRunner(replace(model, proto=fixed)).run(raw, only=outputs):
                 pass
         else:
-            WholeGraph(fixed).values(raw, outputs)
+            WholeGraph(fixed, once=True).values(raw, outputs)
     except (ModelError, *REFUSALS) as error:
         raise ModelError(
             f"{model.path}: its fixed model does not run ({message_of(error)}); this is a fault of sgsdump: please "

@@ -142,7 +142,7 @@ def test_pictures_go_through_together_and_each_weight_is_read_once(folder, monke
     rng = np.random.default_rng(0)
     feeds = [(str(n), {"data": rng.normal(size=(1, 3, 6, 6)).astype(np.float32)}) for n in range(5)]
     inside = gather(open_float_model("inside.onnx", None, InputConfig(())), feeds)
-    monkeypatch.setattr(segment_runner, "MAX_NODES", 1)
+    monkeypatch.setattr(segment_runner, "max_nodes_of", lambda nodes, types: 1)
     read = []
     whole = shared_initializers.read_outside
     monkeypatch.setattr(shared_initializers, "read_outside", lambda t, *rest: read.append(t.name) or whole(t, *rest))

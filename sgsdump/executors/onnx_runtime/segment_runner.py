@@ -40,9 +40,9 @@ from sgsdump.models.graph import bodies, called, infer_types, inner_tensors, nee
 from sgsdump.models.input_spec import fitted
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.models.passes.segment import (
-    MAX_NODES,
     Segment,
     cut,
+    max_nodes_of,
     segment,
     sub_model,
     tensor_bytes,
@@ -132,7 +132,7 @@ class SegmentRunner:
     def _cut(self, feed: Mapping[str, np.ndarray]) -> list[Segment]:
         types = infer_types(self.model.proto, {name: array.shape for name, array in feed.items()})
         # Kept sessions cost a little at every run; those let go cost a lot of memory if they hold many nodes at once.
-        max_nodes = len(self._nodes) if self._keep else MAX_NODES
+        max_nodes = len(self._nodes) if self._keep else max_nodes_of(self._nodes, types)
         weights, uncut = self._outputs.weights, unrounded(self._nodes, types)
         return cut(self._nodes, weights, tensor_bytes(types), max_nodes, uncut=uncut)
 

@@ -85,6 +85,13 @@ def unoptimised(folder: Path | None) -> ort.SessionOptions:
     return options
 
 
+def for_one_run() -> ort.SessionOptions:
+    """For a model whose weights are in it and that runs once, node by node; threads wait without spinning."""
+    options = unoptimised(None)
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
 def fake_quantised(threads: int) -> ort.SessionOptions:
     """For a graph of QuantizeLinear-DequantizeLinear pairs that is run again and again; ``threads`` 0 is every core."""
     options = quiet()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_NODES = 12
+# Where the bytes of every tensor are known, they alone bound the memory: a session costs as much as some ten nodes.
+MAX_NODES_OF_KNOWN_SIZE = 32
 MAX_BYTES = 32 << 20
 
 
@@ -107,6 +109,20 @@ def sub_model(
 def tensor_bytes(types: Mapping[str, onnx.TypeProto]) -> dict[str, int]:
     """Bytes of every tensor, of the types that ``infer_types`` gives."""
     return {name: _bytes(kind.tensor_type) for name, kind in types.items()}
+
+
+def max_nodes_of(nodes: Iterable[onnx.NodeProto], types: Mapping[str, onnx.TypeProto]) -> int:
+    """How many nodes a segment may have at most, by what is known of their outputs."""
+    known = {name for name, kind in types.items() if _is_sized(kind)}
+    sized = all(name in known for node in nodes for name in node.output if name)
+    return MAX_NODES_OF_KNOWN_SIZE if sized else MAX_NODES
+
+
+def _is_sized(kind: onnx.TypeProto) -> bool:
+    tensor = kind.tensor_type
+    return (
+        bool(tensor.elem_type) and tensor.HasField("shape") and all(d.HasField("dim_value") for d in tensor.shape.dim)
+    )
 
 
 def unrounded(nodes: Iterable[onnx.NodeProto], types: Mapping[str, onnx.TypeProto]) -> frozenset[str]:

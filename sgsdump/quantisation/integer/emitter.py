@@ -198,7 +198,7 @@ class Emitter:
         from onnx import numpy_helper
 
         array = np.asarray(array)
-        key = (str(array.dtype), array.shape, array.tobytes() if array.size <= SHARED_ELEMENTS else b"")
+        key = (array.dtype.str, array.shape, array.tobytes() if array.size <= SHARED_ELEMENTS else b"")
         if name is None and key[2] and key in self._known:
             return self._known[key]
         unique = name or self.fresh("constant")
@@ -219,7 +219,7 @@ class Emitter:
 
         if (name, dtype) not in self._casts:
             to = helper.np_dtype_to_tensor_dtype(dtype)
-            self._casts[name, dtype] = self.add("Cast", [name], self.named(name, str(dtype)), to=to)
+            self._casts[name, dtype] = self.add("Cast", [name], self.named(name, dtype.name), to=to)
         return self._casts[name, dtype]
 
     def largest(self, name: str, axis: int) -> str:

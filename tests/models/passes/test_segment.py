@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from sgsdump.models.graph import infer_types
-from sgsdump.models.passes.segment import cut, sub_model, tensor_bytes
+from sgsdump.models.passes.segment import MAX_NODES, MAX_NODES_OF_KNOWN_SIZE, cut, max_nodes_of, sub_model, tensor_bytes
 
 FLOAT = TensorProto.FLOAT
 
@@ -76,3 +77,11 @@ def test_a_segment_knows_its_borders_and_is_a_model() -> None:
     for output in sub.graph.output:
         output.type.CopyFrom(kind)
     onnx.checker.check_model(sub)
+
+
+@pytest.mark.parametrize(("size", "most"), [(2, MAX_NODES_OF_KNOWN_SIZE), ("n", MAX_NODES)])
+def test_segments_are_longer_where_the_bytes_of_every_tensor_are_known(size, most):
+    nodes = [helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(40)]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "g", [info("t0", FLOAT, [size])], [info("t40", FLOAT, [size])])
+    assert max_nodes_of(nodes, infer_types(helper.make_model(graph), {})) == most
