@@ -114,9 +114,19 @@ class Selection:
         self._rank = rank
         self._names: set = set()
         self._types: set = set()
+        self._last: tuple = (None, None, False)  # the control, a step, and whether it is dumped
 
     def step(self, step):
         control = self._control.fields()
+        if self._control.stopped:
+            return False
+        asked, of_step, dumped = self._last
+        if asked is not control or of_step != step:
+            dumped = self._step(control, step)
+            self._last = control, step, dumped
+        return dumped
+
+    def _step(self, control, step):
         if self._control.stopped or not control["enabled"]:
             return False
         if control["ranks"] and self._rank not in control["ranks"]:

@@ -24,7 +24,7 @@
 #define CHUNK (1 << 13)
 #define BLOCK (1 << 15) /* elements */
 #define MOST_THREADS 1024
-#define INTERFACE 2 /* raised when a function's arguments change, as in sgsdump_torch_kernel.py */
+#define INTERFACE 3 /* raised when a function's arguments change, as in sgsdump_torch_kernel.py */
 #define AHEAD 1024 /* elements, to be on their way from memory before their turn */
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -143,6 +143,18 @@ INLINE void checksum_of(const char *data, size_t size, uint32_t *sums)
     }
     memcpy(rest, data + whole, size - whole);
     add_words(sums, rest);
+}
+
+/* As checksum_of, of LINES stretches of WORDS words, evenly over the memory. */
+#define LINES 16
+
+static void sample_of(const char *data, size_t size, uint32_t *sums)
+{
+    size_t step = (size - WORDS * 4) / (LINES - 1) / 4 * 4;
+    for (size_t line = 0; line < LINES; line++)
+        PREFETCH(data + line * step);
+    for (size_t line = 0; line < LINES; line++)
+        add_words(sums, data + line * step);
 }
 
 typedef figures_t (*function_t)(const char *, size_t, int);
@@ -279,8 +291,25 @@ static PyObject *py_checksum(PyObject *module, PyObject *args)
     return PyBytes_FromStringAndSize((const char *)sums, sizeof sums);
 }
 
+static PyObject *py_sample(PyObject *module, PyObject *args)
+{
+    unsigned long long address;
+    Py_ssize_t size;
+    uint32_t sums[WORDS] = {0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Kn:sample", &address, &size))
+        return NULL;
+    if (size < WORDS * 4) {
+        PyErr_SetString(PyExc_ValueError, "fewer bytes than a sample takes");
+        return NULL;
+    }
+    sample_of((const char *)(uintptr_t)address, (size_t)size, sums);
+    return PyBytes_FromStringAndSize((const char *)sums, sizeof sums);
+}
+
 static PyMethodDef methods[] = {
     {"checksum", py_checksum, METH_VARARGS, "256 bytes that tell other bytes from these (address, size)."},
+    {"sample", py_sample, METH_VARARGS, "As checksum, of some stretches of memory from all over it (address, size)."},
     {"statistics", py_statistics, METH_VARARGS, "(least, most, sum, sum of squares) of (address, count, kind[, GOMP_parallel, threads])."},
     {NULL, NULL, 0, NULL},
 };

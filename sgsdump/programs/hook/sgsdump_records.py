@@ -55,7 +55,7 @@ class Operator:
     number    what stands for it in the lines of ``index``; None so far.
     """
 
-    __slots__ = ("chosen", "folders", "ids", "index", "model", "module", "name", "number", "op_type")
+    __slots__ = ("_told", "chosen", "folders", "ids", "index", "model", "module", "name", "number", "op_type")
 
     def __init__(self, folders, op_type="", module="", model="", name=""):
         self.folders = tuple(map(folder_name, folders))
@@ -65,12 +65,17 @@ class Operator:
         self.module = module
         self.model = model
         self.chosen = None, False
-        self.number = self.index = None
+        self.number = self.index = self._told = None
 
     def line(self):
         """The line that tells what its number stands for."""
+        if self._told is None:
+            self._told = self._facts()
+        return f'{{"place": {self.number}, {self._told}'
+
+    def _facts(self):
         facts = {"id": self.ids, "module": self.module, "op": self.name, "type": self.op_type, "folders": self.folders}
-        return encode({"place": self.number, "model": self.model, **facts}) + "\n"
+        return encode({"model": self.model, **facts})[1:] + "\n"
 
 
 @functools.lru_cache(maxsize=10000)
@@ -142,6 +147,20 @@ def statistics_text(stats):
     return encode(stats) if any(stats.get(name) is not None for name in STATISTICS) else ""
 
 
+def figures_text(figures):
+    """As ``statistics_text``, of largest, least, mean and norm in this order."""
+    most, least, mean, norm = figures
+    if norm < INFINITE:
+        return f'{{"max": {most!r}, "min": {least!r}, "mean": {mean!r}, "l2norm": {norm!r}}}'
+    return statistics_text(dict(zip(STATISTICS, figures)))
+
+
+def is_beyond(figures):
+    """Whether the sum of the squares of finite values is beyond a double."""
+    most, least, _, norm = figures
+    return norm == INFINITE and least > -INFINITE and most < INFINITE
+
+
 @functools.lru_cache(maxsize=10000)
 def _described(dtype, shape):
     return f'"dtype": "{dtype}", "shape": {[int(size) for size in shape]}'
@@ -164,6 +183,11 @@ def param_text(param):
     return text
 
 
+def called_text(text, call):
+    """The text of an operator's arguments, and of what ``Facts.call`` tells of them."""
+    return f'{text}, "call": {param_text(call)}'
+
+
 class Lines:
     """By what ``control`` says at the time; values go to ``store``, what the user has to know to ``trouble(text)``."""
 
@@ -183,6 +207,12 @@ class Lines:
         self._lock = threading.Lock()
         self._era: tuple = (None, None)  # the control and the index that texts were made for
 
+    def era(self):
+        """Stands for the control and the process that texts were made for."""
+        if self._era[0] is not self._control.now:
+            self._era = self._control.now, self._index
+        return self._era
+
     def tensor(self, port, values, data=None):
         """The part of a line that is of one input or output: its number, where it was described in this step
         already. Its values are stored where they are not yet.
@@ -192,9 +222,7 @@ class Lines:
         data     the elements in C order (bytes, or whatever memoryview takes), or a function that gives them and is
                  only called when they are written.
         """
-        era = self._era
-        if era[0] is not self._control.now:
-            era = self._era = (self._control.now, self._index)
+        era = self.era()
         if values.unwritten and self._control.now["layout"] == "rounds":
             self._index_of(port[0]).unwritten += 1
         if values.told == port[0] and values.era is era:
@@ -209,36 +237,41 @@ class Lines:
     def tensors(self, step, operator, side, moment, told):
         """The line of an operator's inputs or outputs, of each what ``tensor`` gave."""
         index = self._index_of(step)
-        number = operator.number if operator.index is index else self._number(operator, index)
+        place = "" if operator.index is index else self._place(operator, index)
+        number = operator.number
         index.tensors += len(told) - told.count("null")
         start = f'{{"step": {step}, "at": {number}, "side": "{side}", "moment": "{moment}", '
         if len(told) <= MOST_IN_LINE:
-            return f'{start}"values": [{", ".join(told)}]}}\n'
+            return f'{place}{start}"values": [{", ".join(told)}]}}\n'
         parts = range(0, len(told), MOST_IN_LINE)
-        return "".join(
+        return place + "".join(
             f'{start}"slot": {first}, "values": [{", ".join(told[first : first + MOST_IN_LINE])}]}}\n'
             for first in parts
         )
 
     def operator(self, step, operator, param=None, nanoseconds=None, call=None):
-        """The line of an operator that ran; ``call``: its overload, and the names of the tensors it read."""
-        text = "null" if param is None else param_text(param)
+        """The line of an operator that ran; ``call``: its overload, and the names of the tensors it read. ``param`` may
+        be the text of both."""
+        text = "null" if param is None else param if type(param) is str else param_text(param)
         taken = "null" if nanoseconds is None or not self._control.now.get("timing") else nanoseconds
-        text = text if call is None else f'{text}, "call": {param_text(call)}'
+        text = text if call is None else called_text(text, call)
         index = self._index_of(step)
-        number = operator.number if operator.index is index else self._number(operator, index)
+        place = "" if operator.index is index else self._place(operator, index)
         index.operators += 1
-        return f'{{"step": {step}, "at": {number}, "event": "operator", "param": {text}, "nanoseconds": {taken}}}\n'
+        return (
+            f'{place}{{"step": {step}, "at": {operator.number}, "event": "operator", "param": {text}, '
+            f'"nanoseconds": {taken}}}\n'
+        )
 
-    def _number(self, operator, index):
-        """The number by which an index knows an operator."""
-        if operator.index is not index:
-            with self._lock:
-                if operator.index is not index:
-                    operator.number, index.numbers = index.numbers, index.numbers + 1
-                    index.operator(operator.line())
-                    operator.index = index
-        return operator.number
+    def _place(self, operator, index):
+        """Give an operator its number in an index; the text that has to stand before it there."""
+        with self._lock:
+            if operator.index is index:
+                return ""
+            operator.number, index.numbers = index.numbers, index.numbers + 1
+            text = index.place(operator.line())
+            operator.index = index
+        return text
 
     def _described(self, port, values, data):
         step, operator, side, slot, moment = port

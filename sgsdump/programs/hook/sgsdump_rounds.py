@@ -75,10 +75,10 @@ class Round:
         self._index = self._values = None
         self._lock = threading.RLock()
 
-    def operator(self, text):
+    def place(self, text):
         """The line of an operator that comes first in the round."""
-        self._form = zlib.crc32(text.partition(",")[2].encode("utf-8"), self._form)
-        self.say(text)
+        self._form = zlib.crc32(text.encode("utf-8"), self._form)
+        return text
 
     def say(self, text):
         """Lines as they are."""
@@ -93,7 +93,7 @@ class Round:
             with self._lock:
                 if self._index is None:
                     self._index = self._opened(".round", HEAD.pack(MAGIC, VERSION, 0))
-                self._index.add(self._control(), FRAME.pack(len(data), zlib.crc32(data)), data)
+                self._index.add(self._control(), FRAME.pack(len(data), zlib.crc32(data)) + data)
         except (Full, OSError) as error:
             self._failed(".round", error)
 
@@ -161,13 +161,15 @@ class File:
 
     def add(self, control, *chunks):
         """Write a piece, or nothing. Raises Full, OSError."""
-        size = sum(len(chunk) if isinstance(chunk, bytes) else chunk.nbytes for chunk in chunks)
+        is_one = len(chunks) == 1
+        size = len(chunks[0]) if is_one else sum(memoryview(chunk).nbytes for chunk in chunks)
         if self.size + size > self._held:
             more = in_blocks(self.size + size - self._held)
             self._files.take_room(control, more)
             self._held += more
         try:
-            done = os.writev(self._number, chunks) if hasattr(os, "writev") else 0
+            many = hasattr(os, "writev") and not is_one
+            done = os.writev(self._number, chunks) if many else os.write(self._number, chunks[0])
             if done < size:
                 self._finish(chunks, done)
         except OSError:

@@ -78,7 +78,7 @@ class Session:
         self._lines = lines = Lines(control, self._store, self.device, self.trouble)
         self._selection = selection = Selection(control, self.rank)
         self.wants_step, self.wants, self.moments = selection.step, selection.operator, selection.moments
-        self.tensor, self.tensors, self.operator = lines.tensor, lines.tensors, lines.operator
+        self.tensor, self.tensors, self.operator, self.era = lines.tensor, lines.tensors, lines.operator, lines.era
         self._begin()
         End(self._begin, self.finish)
 
@@ -271,9 +271,10 @@ class Index:
         self.line(complete=True)
         self._complete = True
 
-    def operator(self, text):
-        """The line of an operator that comes first."""
+    def place(self, text):
+        """The line of an operator that comes first, which threads that share the index must not be late with."""
         self.say(text)
+        return ""
 
     def say(self, text):
         """Lines as they are."""

@@ -301,14 +301,22 @@ class Steps:
 
     def begin_operator(self, round, facts, args, kwargs):
         """``Running``; ``OF_OTHERS`` where other operators run in its place; None for one that is not the program's."""
-        tensors = facts.inputs(args, kwargs)
-        inputs = [tensor for tensor in tensors if plain(tensor)]
-        if len(inputs) == len(tensors) and facts.is_made_of_others(inputs):
-            return OF_OTHERS
+        tensors, key = facts.read(args, kwargs)
+        met = round.lookup.met
+        inputs = []
+        for tensor in tensors:
+            entry = met.get(id(tensor))
+            if (entry is not None and entry[0]() is tensor) or plain(tensor):
+                inputs.append(tensor)
+        if len(inputs) == len(tensors):
+            if facts.is_made_of_others(inputs):
+                return OF_OTHERS
+        else:
+            key = None
         if round.is_of_optimiser(facts.kind):
             return None
         running = self.taking.before(round, round.begin_operator(facts.kind, inputs), inputs)
-        running.facts = facts
+        running.facts, running.key = facts, key
         if facts.resizes:
             running.size = args[0].untyped_storage().nbytes()
         self.taking.say(round)
@@ -325,7 +333,7 @@ class Steps:
             unwritten.ran(facts.kind, facts.func, args, kwargs, result, written)
         for slot in facts.scratch:
             taking.allocated(round, result[slot])
-        taking.after(round, running, output, (facts.param(args, kwargs), facts.call(args, kwargs)), taken, written)
+        taking.after(round, running, output, (facts.called(running.key, args, kwargs), None), taken, written)
 
 
 def is_compiled(module):

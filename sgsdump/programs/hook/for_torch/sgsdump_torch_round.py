@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 import torch
-from sgsdump_records import Operator
+from sgsdump_records import Operator, called_text, param_text
 from sgsdump_torch_taking import TensorLookup
 from sgsdump_torch_tensors import plain, tensors_in
 from sgsdump_torch_unwritten import GIVING, RESIZING, SCRATCH
@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 ROOT = "root"
 MOST_OPERATORS = 20000
+MOST_TEXTS = 1000  # of one operator's arguments
 _COMPILED = "_orig_mod"
 _OPAQUE = (torch.jit.ScriptModule, torch.fx.GraphModule)
 # They compute nothing: torch makes them in passing.
@@ -238,11 +239,15 @@ class Dispatch(TorchDispatchMode):
 
 
 class Facts:
-    """The facts of an operator's schema, looked up once."""
+    """The facts of an operator's schema, looked up once.
+
+    texts  what the index says of its arguments, by ``read``'s key.
+    """
 
     def __init__(self, func):
         schema = getattr(func, "_schema", None)
         self.func = func
+        self.texts: dict = {}
         self._decomposed: dict = {}
         self.body = None
         if schema is None:  # torch.cond and its like
@@ -275,7 +280,7 @@ class Facts:
     def is_made_of_others(self, inputs):
         """Whether torch has nothing but other operators for it, on the device of its inputs. Autograd makes these of it
         before the hook sees it; where there is none (``torch.inference_mode``) nobody has."""
-        device = inputs[0].device.type if inputs else "cpu"
+        device = "cpu" if not inputs or inputs[0].is_cpu else inputs[0].device.type
         if device not in self._decomposed:
             self._decomposed[device] = _is_made_of_others(self.func, device)
         return self._decomposed[device]
@@ -291,10 +296,33 @@ class Facts:
         TorchScript's optimiser makes tensors of numbers, which a dispatch mode is handed as numbers; some operators
         take these back, others do not.
         """
-        numbers = [index for index in self.tensors if index < len(args) and type(args[index]) in NUMBERS]
-        if not numbers:
+        count = len(args)
+        for index in self.tensors:
+            if index < count and type(args[index]) in NUMBERS:
+                break
+        else:
             return args
+        numbers = [index for index in self.tensors if index < count and type(args[index]) in NUMBERS]
         return tuple(_tensor_of(value) if index in numbers else value for index, value in enumerate(args))
+
+    def read(self, args, kwargs):
+        """The tensors that it reads, and a key that is the same for arguments of the same description; None where
+        they are of an unusual kind."""
+        if kwargs:
+            return self.inputs(args, kwargs), None
+        tensors, key = [], []
+        for value in args:
+            kind = type(value)
+            if kind is torch.Tensor or kind is torch.nn.Parameter:
+                tensors.append(value)
+                key.append(torch.Tensor)
+            elif kind in SIMPLE:
+                key.append((kind, value))
+            elif kind is list and all(type(item) is int for item in value):
+                key.append(tuple(value))
+            else:
+                return self.inputs(args, kwargs), None
+        return tensors, tuple(key)
 
     def inputs(self, args, kwargs):
         """The tensors that it reads."""
@@ -307,6 +335,17 @@ class Facts:
             return ()
         values = [args[index] if index < len(args) else kwargs.get(name) for index, name in self.writes]
         return [tensor for tensor in tensors_in(values) if plain(tensor)]
+
+    def called(self, key, args, kwargs):
+        """What the index says of the arguments that are no tensors, and of which argument each tensor is."""
+        text = self.texts.get(key) if key is not None else None
+        if text is None:
+            text = called_text(param_text(self.param(args, kwargs)), self.call(args, kwargs))
+            if key is not None:
+                if len(self.texts) >= MOST_TEXTS:
+                    self.texts.clear()
+                self.texts[key] = text
+        return text
 
     def param(self, args, kwargs):
         """The arguments that are not tensors, but for what the schema says of one that is not given: whether that is

@@ -14,7 +14,7 @@ import torch
 from sgsdump_torch_tensors import fills_its_memory, in_memory_order
 
 # that of sgsdump_kernel.c
-INTERFACE = 2
+INTERFACE = 3
 # Fewer elements are not worth the threads.
 MANY = 1 << 16
 # So many elements stay in the cache as float64.
@@ -24,6 +24,8 @@ UNSIGNED = [getattr(torch, name) for name in ("uint16", "uint32") if hasattr(tor
 SMALL = 256
 # torch's checksum sums up so many stretches of memory, each in so many interleaved classes.
 STRETCHES, CLASSES = 8, 64
+# Of a larger tensor so many bytes are looked at, in lines of the processor's cache.
+WHOLE, SAMPLED, LINE = 1 << 13, 1 << 12, 256
 WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 
@@ -67,9 +69,9 @@ def statistics(tensor):
     NaN is not skipped: all four are NaN then. A sum of squares beyond float64 gives an infinite norm.
     """
     size = tensor.numel()
-    if not size or tensor.dtype is torch.bool or tensor.is_complex():
-        return None
     kind = KINDS.get(tensor.dtype)
+    if not size or (kind is None and (tensor.dtype is torch.bool or tensor.is_complex())):
+        return None
     if not tensor.is_cpu or tensor.is_neg() or not fills_its_memory(tensor):
         tensor = in_memory_order(tensor.detach().resolve_neg().cpu())
     if kind is None:
@@ -79,9 +81,20 @@ def statistics(tensor):
     return most, least, total / size, math.sqrt(squares) if squares == squares else math.nan
 
 
-def quick(tensor):
-    """Whether statistics take no longer than a checksum."""
-    return tensor.dtype in KINDS and tensor.is_cpu
+def sample_of(tensor):
+    """Bytes that show whether a tensor's memory has changed: a checksum of all of a tensor of up to WHOLE bytes, and of
+    some SAMPLED bytes from all over a larger one; None where the elements do not fill their memory."""
+    size = tensor.numel() * tensor.element_size()
+    if size <= WHOLE or not tensor.is_cpu:
+        return checksum_of(tensor)
+    if (not tensor.is_contiguous() and not fills_its_memory(tensor)) or tensor.is_conj() or tensor.is_neg():
+        return None
+    if kernel is not None:
+        return kernel.sample(tensor.data_ptr(), size)
+    lines = SAMPLED // LINE
+    step = (size - LINE) // (lines - 1) // LINE * LINE
+    start = tensor.data_ptr()
+    return b"".join([ctypes.string_at(start + number * step, LINE) for number in range(lines)])
 
 
 def sums_of_memory(address, count, kind):

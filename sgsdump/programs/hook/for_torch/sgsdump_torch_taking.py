@@ -4,9 +4,10 @@ Two tensors hold the same values where they are the same piece of the same memor
 between (``Memories``); these are computed, checked and written once. A tensor that is still the same object, at the
 same address and of the same version by torch's own count, is found by itself, which is quicker (``TensorLookup``).
 
-Statistics are believed within a step as long as the version stays. In another step they are taken again, or a checksum
-tells whether the memory still holds the values; of values that are written in full it is always asked, for not
-everything that changes memory is an operator.
+Statistics are believed within a step as long as the version stays, and those of one piece of memory are those of all
+its views. In another step a weight whose version, address and shape stand still is not looked at again, but for a
+sample of its memory (``sample_of``; all of it where it is small): not everything that changes memory is an operator,
+which is why of values that are written in full a checksum of all is always asked for.
 """
 
 import itertools
@@ -14,9 +15,10 @@ import threading
 import weakref
 
 import torch
-from sgsdump_records import STATISTICS, Values, encode, statistics_text
-from sgsdump_torch_statistics import checksum_of, quick, statistics
+from sgsdump_records import Values, encode, figures_text, is_beyond
+from sgsdump_torch_statistics import checksum_of, sample_of, statistics
 from sgsdump_torch_tensors import (
+    fills_its_memory,
     in_c_order,
     outside_transforms,
     payload,
@@ -35,15 +37,17 @@ from torch.multiprocessing.reductions import StorageWeakRef
 MOST_WHY = 300
 # Storages to be known before those that were freed are forgotten.
 LEAST = 1000
+NOTHING = (None, None, None)
 
 
 class Running:
     """An operator or module that is running. dumped: whether it is.
 
-    facts, size   of an operator: what its schema says; the bytes of the memory that it resizes.
+    facts, key, size   of an operator: what its schema says; the key of its arguments; the bytes of the memory that it
+                resizes.
     """
 
-    __slots__ = ("dumped", "facts", "inputs", "operator", "size")
+    __slots__ = ("dumped", "facts", "inputs", "key", "operator", "size")
 
     def __init__(self, operator, inputs, dumped):
         self.operator = operator
@@ -77,7 +81,8 @@ class Taking:
         return Running(operator, inputs, dumped)
 
     def after(self, round, running, outputs, called, nanoseconds, written):
-        """``called``: its arguments that are no tensors, and what ``Facts.call`` gives; None of a module."""
+        """``called``: its arguments that are no tensors, or the text on them, and what ``Facts.call`` gives; None of a
+        module."""
         operator = running.operator
         for tensor in written:
             self.memories.written(tensor)
@@ -128,19 +133,26 @@ class Taking:
         content = session.content
         if round.lookup.content != content:
             round.lookup = self._last = TensorLookup(content, self._last)
-        told = []
+        step, told = round.step, []
+        met, era = round.lookup.met, session.era()
         for slot, tensor in enumerate(tensors):
-            port = round.step, operator, side, slot, moment
+            entry = met.get(id(tensor))
+            if entry is not None:
+                values = entry[4]
+                if values.told == step and values.era is era and not values.unwritten and is_met(entry, tensor):
+                    told.append(values.word)
+                    continue
+            port = step, operator, side, slot, moment
             try:
                 told.append(self._of_tensor(round, content, port, tensor))
             except Exception as error:
                 told.append(self._left_out(port, tensor, f"{type(error).__name__}: {error}"[:MOST_WHY]))
-        round.lines.append(session.tensors(round.step, operator, side, moment, told))
+        round.lines.append(session.tensors(step, operator, side, moment, told))
 
     def _of_tensor(self, round, content, port, tensor):
         """The index's text on a tensor."""
         if content != "tensor":
-            values = round.lookup.get(tensor) or self.described(round, content, tensor)
+            values = self.described(round, content, tensor)
             return self._left_out(port, tensor, values.why) if values.why else self.session.tensor(port, values)
         why = why_not_plain(tensor) or unreadable(tensor)
         if why:
@@ -159,6 +171,9 @@ class Taking:
 
     def described(self, round, content, tensor):
         """The values of a tensor that is not to be stored."""
+        entry = round.lookup.met.get(id(tensor))
+        if entry is not None and is_met(entry, tensor):
+            return entry[4]
         record = round.lookup.of_last(tensor)
         if record is not None:
             record.belong(round.weight(record.storage, tensor))
@@ -169,7 +184,7 @@ class Taking:
             record = self._record(round, tensor)
         if record.unwritten:
             return record
-        if content == "stats" and (record.round is not round.mark or record.version != version(tensor)):
+        if content == "stats" and not (record.round is round.mark and stands(record.version, version(tensor))):
             why = unreadable(tensor)
             if why:
                 return Values(type_word(tensor.dtype), shape_of(tensor), why=why)
@@ -179,34 +194,42 @@ class Taking:
 
     def _record(self, round, tensor):
         record = self.memories.values(tensor)
-        record.belong(round.weight(record.storage, tensor))
+        weight = round.weight(record.storage, tensor)
+        if weight != record.weight:
+            record.belong(weight)
         return record
 
     def with_statistics(self, round, record, tensor):
-        """The values with their statistics. Those of values met in an earlier step (weights, most of all)
-        are taken again where that is quick; else a checksum tells whether they have changed."""
-        synchronise(tensor)
-        checksum = None
-        if (record.weight or record.round is not None) and not quick(tensor):
-            checksum = checksum_of(tensor)
-        if record.round is None or checksum is None or checksum != record.checksum:
-            figures = statistics(tensor)
+        """The values with their statistics, which are taken once of all views of one piece of memory, and of a weight
+        once as long as nothing tells that it has changed."""
+        if not tensor.is_cpu:
+            synchronise(tensor)
+        counted = version(tensor)
+        sample = sample_of(tensor) if record.weight or record.round is not None else None
+        if sample is None or record.sample != sample or not stands(record.version, counted):
+            span = span_of(tensor)
+            of_span = self.memories.of_storage(record.storage).figures
+            mark, at, figures = of_span.get(span, NOTHING) if span is not None else NOTHING
+            if mark is not round.mark or not stands(at, counted):
+                figures = statistics(tensor)
+                if span is not None:
+                    of_span[span] = round.mark, counted, figures
             if record.round is None or figures != record.figures:
                 record = self._with_figures(record, figures, tensor)
-        if checksum is not None:
-            record.checksum = checksum
-        record.round, record.version = round.mark, version(tensor)
+        record.sample = sample
+        record.round, record.version = round.mark, counted or record.version or counted
         return record
 
     def _with_figures(self, record, figures, tensor):
         """The record of values with these statistics: a new one where it had others."""
-        stats = figures and dict(zip(STATISTICS, figures))
         if record.round is not None:
-            if (statistics_text(stats) if stats else "") == record.stats:  # NaN equals none
+            if (figures_text(figures) if figures else "") == record.stats:  # NaN equals none
                 return record
             record = self.memories.renew(tensor, record)
         record.figures = figures
-        record.tell(stats)
+        if figures is not None:
+            record.stats, record.beyond = figures_text(figures), is_beyond(figures)
+            record.text = record.told = None
         return record
 
     def to_be_stored(self, record, tensor):
@@ -226,11 +249,14 @@ class Taking:
 
 class TensorLookup:
     """The records of a round's tensors. ``content``: what is dumped of them; ``last``: the lookup of the round before,
-    whose weights count."""
+    whose weights count.
+
+    met  by the number of a tensor: a reference to it, its version, its address, its shape, and the record.
+    """
 
     def __init__(self, content="", last=None):
         self.content = content
-        self._of_id: dict = {}
+        self.met: dict = {}
         self._weights: dict = {}
         self._last: dict = {} if last is None or last.content != content else last._weights
 
@@ -238,47 +264,58 @@ class TensorLookup:
         counted = version(tensor)
         if counted is not None:
             entry = weakref.ref(tensor), counted, tensor.data_ptr(), tensor.shape, record
-            self._of_id[id(tensor)] = entry
+            self.met[id(tensor)] = entry
             if record.weight:
                 self._weights[id(tensor)] = entry, tensor.stride(), tensor.dtype
 
-    def get(self, tensor):
-        """The record of a tensor; None where it has to be found."""
-        entry = self._of_id.get(id(tensor))
-        return entry[-1] if entry is not None and _holds(entry, tensor) else None
-
     def of_last(self, tensor):
-        """The record of a weight in the last round; as ``get``. Its values may be others, by ``.data``."""
-        entry, stride, dtype = self._last.get(id(tensor), (None, None, None))
-        if entry is None or not _holds(entry, tensor) or stride != tensor.stride() or dtype is not tensor.dtype:
+        """The record of a weight in the last round; None where it has to be found. Its values may be others, by
+        ``.data``."""
+        entry, stride, dtype = self._last.get(id(tensor), NOTHING)
+        if entry is None or not is_met(entry, tensor) or stride != tensor.stride() or dtype is not tensor.dtype:
             return None
-        return entry[-1]
+        return entry[4]
 
 
-def _holds(entry, tensor):
-    reference, counted, address, shape, record = entry
+def is_met(entry, tensor):
+    """Whether a tensor is the one that was met, and as it was."""
     return (
-        record.current
-        and reference() is tensor
-        and counted == tensor._version
-        and address == tensor.data_ptr()
-        and shape == tensor.shape
+        entry[0]() is tensor
+        and entry[4].current
+        and entry[1] == tensor._version
+        and entry[2] == tensor.data_ptr()
+        and entry[3] == tensor.shape
     )
 
 
+def stands(at, counted):
+    """Whether a tensor of this version holds what it held at another. A view that an operator has just made counts from
+    0, and only later as what it is a view of."""
+    return at is not None and counted in (at, 0)
+
+
+def span_of(tensor):
+    """The piece of its memory that a tensor's elements fill, and their type: equal for equal elements, whatever their
+    order. None where they do not fill one."""
+    if not fills_its_memory(tensor) or tensor.is_neg() or tensor.is_conj():
+        return None
+    return tensor.storage_offset(), tensor.numel(), tensor.dtype
+
+
 class ValueRecord(Values):
-    """checksum  of the values; None until one was taken, and of what has none.
+    """checksum  of the values; None until one was taken, and of what has none. sample: ``sample_of`` a weight when its
+              statistics were taken.
     figures   their statistics, as they were taken last; round, version: in which round (its ``mark``) and at which of
               torch's versions of the tensor that was.
     storage   the number of the memory they are in; current: as far as is known they are there.
     """
 
-    __slots__ = ("checksum", "current", "figures", "round", "storage", "version")
+    __slots__ = ("checksum", "current", "figures", "round", "sample", "storage", "version")
 
     def __init__(self, tensor, number, storage):
         device = None if tensor.is_cpu else tensor.device.index
         super().__init__(type_word(tensor.dtype), tensor.shape, number, device)
-        self.checksum = self.figures = self.round = self.version = None
+        self.checksum = self.figures = self.round = self.sample = self.version = None
         self.storage = storage
         self.current = True
 
@@ -313,6 +350,10 @@ class Memories:
                 record.unwritten = self.unwritten.holds(tensor)
         return record
 
+    def of_storage(self, number):
+        """What is known of a memory that a record is in."""
+        return self._of_storage[number]
+
     def renew(self, tensor, record):
         """Other values are where these were, and no operator told of it."""
         with self._lock:
@@ -329,6 +370,7 @@ class Memories:
             for record in memory.records.values():
                 record.current = False
             memory.records = {}
+            memory.figures = {}
 
     def tidy(self):
         """Forget memory that was freed, now and then."""
@@ -341,11 +383,17 @@ class Memories:
 
 
 class Memory:
-    """A storage, by a weak reference: as long as that is kept, no other storage gets its number."""
+    """A storage, by a weak reference: as long as that is kept, no other storage gets its number.
+
+    figures  the statistics of pieces of it: in which round and at which version they were taken.
+    """
+
+    __slots__ = ("figures", "records", "reference")
 
     def __init__(self, storage):
         self.reference = StorageWeakRef(storage)
         self.records: dict = {}
+        self.figures: dict = {}
 
 
 def _view_of(tensor):
