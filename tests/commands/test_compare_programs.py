@@ -197,7 +197,7 @@ def test_one_program_with_torch_and_onnxruntime(place, dumped):
     """Its normalisations are folded into the ONNX model's convolutions."""
     both = dumped("--onnx")
     listed = sgsdump("show", both, cwd=place).stdout
-    assert len(re.findall(r"^[01] +0 +- +tensors/", listed, re.M)) == 2
+    assert len(re.findall(r"^[01] +0 +- +rounds/", listed, re.M)) == 2
     assert len(re.findall(r"^[01] +0 +net/0 +onnxruntime/", listed, re.M)) == 2 and "graph=- for" in listed
     text = compared(place, f"{both}@graph=net", f"{both}@graph=-")
     assert text.count("Compared: 10 of the benchmark's 10 layers.") == 2 and "argument" not in text
