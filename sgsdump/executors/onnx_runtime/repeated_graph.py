@@ -45,6 +45,7 @@ class WholeGraph:
 
     def __init__(self, proto: ModelProto, threads: int = 0, once: bool = False):
         self._session = _session(loadable(proto), for_one_run() if once else fake_quantised(threads), "the graph")
+        self._how = None if once else shrinking()
 
     def run(self, feed: Mapping[str, Any], outputs: Sequence[str]) -> dict[str, np.ndarray]:
         """The outputs by name; values of ``feed`` are arrays, or what ``hold`` gave."""
@@ -53,7 +54,7 @@ class WholeGraph:
     def values(self, feed: Mapping[str, Any], outputs: Sequence[str]) -> list[ort.OrtValue]:
         """The outputs as onnxruntime has them, of any type."""
         held = {name: value if isinstance(value, ort.OrtValue) else self.hold(value) for name, value in feed.items()}
-        return self._session.run_with_ort_values(list(outputs), held, shrinking())
+        return self._session.run_with_ort_values(list(outputs), held, self._how)
 
     @staticmethod
     def hold(array: np.ndarray) -> ort.OrtValue:
