@@ -47,6 +47,7 @@ def page() -> str:
     changed = [(_types(row.types), row.form, row.becomes, row.probe) for row in facts.CHANGED]
     caffe_changed = [(kind, form, becomes, probe) for kind, form, becomes, probe, _ in facts.CAFFE_CHANGED]
     caffe_changed.append((facts.RAWDATA, *facts.ONE_CHANNEL))
+    caffe_changed.append(("RGB", *facts.GREY_PICTURE))
     head = ("operator", "form", "stage", "the SDK's last words", "seen on")
     changed_head = ("operator", "form", "becomes", "seen on")
     taken = ", ".join(sorted(facts.TAKEN))

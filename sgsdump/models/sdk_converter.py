@@ -912,6 +912,13 @@ ONE_CHANNEL = (
     "has to give x, 0 and 0 for each x",
     "raw1_7x9",
 )
+# The same of a picture of one channel, of ONNX and Caffe.
+GREY_PICTURE = (
+    "a picture of one channel as RGB with GRAY",
+    "one of three channels in its calibrator and float simulator, of which the network takes the first: the preprocess "
+    "file has to give H x W x 3 values for norm=True, and H x W for norm=False",
+    "gx_both",
+)
 
 
 def facts_of(proto: ModelProto) -> ConverterFacts:
@@ -1012,11 +1019,19 @@ def config_facts(
     return tuple(refused)
 
 
-def input_changes(facts: ConverterFacts, formats: Iterable[tuple[str, str]]) -> tuple[Changed, ...]:
-    """What the SDK changes of a model's inputs: the name and the training format of each."""
+def input_changes(
+    facts: ConverterFacts, formats: Iterable[tuple[str, str]], grey: Sequence[str] = ()
+) -> tuple[Changed, ...]:
+    """What the SDK changes of a model's inputs: the name and the training format of each.
+
+    grey  the pictures of one channel that are RGB with GRAY.
+    """
     named = tuple(name for name, form in formats if form == RAWDATA and name in facts.lone_channels)
     what, becomes, probe = ONE_CHANNEL
-    return (Changed(f"{what} as {RAWDATA}", named, becomes, probe),) if named else ()
+    changed = [Changed(f"{what} as {RAWDATA}", named, becomes, probe)] if named else []
+    if grey:
+        changed.append(Changed(GREY_PICTURE[0], tuple(grey), *GREY_PICTURE[1:]))
+    return tuple(changed)
 
 
 def _lone_channels(graph: Graph) -> Iterator[str]:

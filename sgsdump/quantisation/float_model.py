@@ -19,7 +19,7 @@ from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
 from sgsdump.models.sdk_converter import SDK, ConverterFacts, config_facts, facts_of, input_changes
 from sgsdump.quantisation.fixed_facts import is_fixed
-from sgsdump.quantisation.pictures import channels_last
+from sgsdump.quantisation.pictures import channels_last, grey_pictures
 from sgsdump.sidecars.input_config import InputConfig
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def conversion_notes(
     facts = model.converter or ConverterFacts()
     inputs = config.inputs if config is not None else ()
     last = channels_last(model, config) if config is not None else []
+    grey = grey_pictures(model, config) if config is not None else []
     shared = config.one_for_all if config is not None else ()
     by_colour = config is None or config.means_by_colour
     trained = [(entry.name, entry.training_format) for entry in inputs]
@@ -86,7 +87,7 @@ def conversion_notes(
     if strict and refused:
         more = f" (and {len(refused) - 1} more: without --strict-sdk each is a warning)" if len(refused) > 1 else ""
         raise ModelError(f"{model.path}: {refused[0]}{more}")
-    return [*refused, *map(str, (*facts.changed, *input_changes(facts, trained)))]
+    return [*refused, *map(str, (*facts.changed, *input_changes(facts, trained, grey)))]
 
 
 def simplify(model: Model, feeds: Feeds | None = None, outside: bool = False) -> Model:

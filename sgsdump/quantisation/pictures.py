@@ -65,6 +65,12 @@ def channels_last(model: Model, config: InputConfig) -> list[str]:
     return [e.name for e in fed if channel_axis(shapes[e.name], CHANNELS[e.training_format]) == 3]
 
 
+def grey_pictures(model: Model, config: InputConfig) -> list[str]:
+    """The pictures of one channel that are RGB with GRAY for the SDK."""
+    shapes = {spec.name: spec.shape for spec in graph_inputs(model.proto)}
+    return [e.name for e in config.inputs if e.name in shapes and as_fed(e, shapes[e.name]) != e]
+
+
 def raw_bytes(array: np.ndarray, picture: Picture) -> np.ndarray:
     """The bytes of a normalised picture, as float32: what a fixed model's picture input takes."""
     mean, std = picture.along(picture.mean), picture.along(picture.std)

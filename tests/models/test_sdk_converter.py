@@ -323,7 +323,6 @@ def test_means_that_are_not_of_red_green_and_blue_are_refused(tmp_path, keys, fo
         ((1, 1, 7, 9), "RAWDATA_S16_NHWC", "Conv", True),
         ((1, 1, 7, 9), "RAWDATA_S16_NHWC", "Relu", False),
         ((1, 2, 7, 9), "RAWDATA_S16_NHWC", "Conv", False),
-        ((1, 1, 7, 9), "RGB", "Conv", False),
     ],
 )
 def test_a_lone_channel_of_values_that_a_convolution_reads_becomes_three(shape, form, kind, named):
@@ -332,9 +331,27 @@ def test_a_lone_channel_of_values_that_a_convolution_reads_becomes_three(shape, 
     constants = weights("c", (8, shape[1], 3, 3), 1) if kind == "Conv" else {}
     net = simplify(model([first], constants, {"data": shape}, ["c"]))
     net = replace(net, converter=sdk_converter.facts_of(net.proto))
-    entry = input_config.ModelInput("data", form, "GRAY" if form == "RGB" else form)
-    notes = conversion_notes(net, input_config.InputConfig((entry,)))
+    notes = conversion_notes(net, input_config.InputConfig((input_config.ModelInput("data", form, form),)))
     assert [("x, 0 and 0" in note and "(data)" in note) for note in notes] == [True] * named
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "formats", "named"),
+    [
+        ((1, 1, 7, 9), "Conv", ("RGB", "GRAY"), True),
+        ((1, 1, 7, 9), "Relu", ("RGB", "GRAY"), True),
+        ((1, 3, 7, 9), "Conv", ("RGB", "GRAY"), False),
+        ((1, 3, 7, 9), "Conv", ("RGB", "RGB"), False),
+    ],
+)
+def test_a_grey_picture_is_three_channels_where_ranges_are_found(shape, kind, formats, named):
+    """With H x W x 3 values for norm=True the SDK's ranges were the model's, with H x W others (gx_xxx, g_rgb_gray,
+    gr_relu; gc_plain of Caffe); with H x W for norm=False its fixed model was near its float one (gx_both)."""
+    first = conv("c", "data", pads=[1] * 4) if kind == "Conv" else node(kind, ["data"], "c")
+    constants = weights("c", (8, shape[1], 3, 3), 1) if kind == "Conv" else {}
+    net = simplify(model([first], constants, {"data": shape}, ["c"]))
+    notes = conversion_notes(net, input_config.InputConfig((input_config.ModelInput("data", *formats),)))
+    assert [("H x W x 3 values for norm=True" in note and "(data)" in note) for note in notes] == [True] * named
 
 
 def test_a_lone_channel_of_caffe_stays_one():
