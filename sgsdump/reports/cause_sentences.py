@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.errors import listed
 from sgsdump.reports.text import number, percent
 
 MOST_CAUSES = 3
@@ -25,14 +26,56 @@ def cause_lines(causes: Sequence[Finding]) -> Iterator[str]:
     """The largest part of the error, then those that follow."""
     if causes:
         yield f"{_cause(causes[0])}."
+        yield from _contributions(causes[0])
     if causes[1:]:
         yield f"Then come {'; '.join(map(_short_cause, causes[1:MOST_CAUSES]))}."
 
 
-def int16_is_not_enough(limits: Thresholds) -> str:
+def part_lines(part: Finding) -> Iterator[str]:
+    """The largest part of an error that is within the limits."""
+    figures, name = part.figures, f"{part.layer} ({part.op_type})"
+    of_all, left = f"Of the outputs' error ({figures['error']:.4f})", f"about {figures['left']:.4f} would stay"
+    if part.facts["reason"] == "picture":
+        yield (
+            f"{of_all} the largest part comes from {name}, which reads the picture and always has 8 bits: with all "
+            f"others at 16 bits {left}."
+        )
+        return
+    what = f"the input {part.facts['input']} of {name}"
+    if part.facts["reason"] == "clipped":
+        yield f"{of_all} the largest part comes from {what}, whose range does not hold its values."
+        return
+    yield (
+        f"{of_all} the largest part comes from the 8 bits of {what}: alone they bring {percent(figures['brings'])}; "
+        f"with 16 bits there {left}."
+    )
+    yield from _contributions(part)
+
+
+def _contributions(finding: Finding) -> Iterator[str]:
+    """Whether it is the input or the weights that have too few bits, and a channel that takes them from the others."""
+    figures = finding.figures
+    if "input_brings" not in figures or finding.facts["reason"] == "clipped":
+        return
+    text = (
+        f"Its 8-bit input alone brings {percent(figures['input_brings'])}, its 8-bit weights alone "
+        f"{percent(figures['weights_bring'])}"
+    )
+    for kind, where in (("channel", "in the input channel"), ("row", "in the weights, of one scale, output channel")):
+        if kind in figures:
+            index, count, reach, others = (
+                figures[name] for name in (kind, f"{kind}s", f"{kind}_reaches", f"{kind}_others")
+            )
+            text += f"; {where} {index:.0f} of {count:.0f} reaches {reach:.3g}, half of the others at most {others:.3g}"
+    yield f"{text}."
+
+
+def int16_is_not_enough(limits: Thresholds, always_8: Sequence[str] = ()) -> str:
+    """``always_8``: the convolutions that read a picture."""
+    but = f" but {listed(always_8)}, which always has 8 as it reads the picture," if always_8 else ""
     return (
-        f"Even with every convolution at 16 bits an output has {limits}: INT16 alone does not repair it; look at the "
-        f"ranges and the calibration pictures."
+        f"Even with every convolution at 16 bits{but} an output has {limits}: INT16 alone does not repair it; look at "
+        f"the ranges and the calibration pictures."
     )
 
 

@@ -23,6 +23,7 @@ from sgsdump.reports.cause_sentences import (
     int16_is_not_enough,
     layers_text,
     output_text,
+    part_lines,
 )
 from sgsdump.reports.integer_share import share_text
 from sgsdump.reports.sentences import Step
@@ -99,6 +100,7 @@ class Diagnosis:
         advice = self.advice
         causes = advice.causes if advice is not None else ()
         found += causes
+        found += [advice.part] if advice is not None and advice.part is not None else []
         layers = layers_finding(self.past, self.count, causes, self.after, self.good)
         found += [layers] if layers is not None else []
         if advice is not None and advice.promise is not None:
@@ -156,6 +158,9 @@ def _on_outputs(diagnosis: Diagnosis) -> str:
 
 
 def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
+    part = diagnosis.advice.part if diagnosis.advice is not None else None
+    if part is not None:
+        yield from part_lines(part)
     if diagnosis.good or not diagnosis.outputs.outputs:
         return
     found = diagnosis.advice.causes if diagnosis.advice is not None else ()
@@ -233,6 +238,7 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
 
 def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
     limits, promise = diagnosis.limits, advice.promise
+    always_8 = [conv.name for conv in advice.measured.convolutions if conv.reads_picture]
     before, pictures = output_error(advice.outputs.sums), counted(len(advice.outputs.pictures), "picture")
     if promise is not None:
         more = "more " if advice.measured.raised else ""
@@ -250,9 +256,9 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
         if promise.outputs.good(limits):
             return
     if advice.all_16 is not None and not advice.all_16.outputs.good(limits):
-        yield Step(f"{int16_is_not_enough(limits)} It is {advice.all_16.error:.4f} then.")
+        yield Step(f"{int16_is_not_enough(limits, always_8)} It is {advice.all_16.error:.4f} then.")
     elif advice.all_16 is None and not (set(advice.measured.every) - set(advice.names)):
-        yield Step(int16_is_not_enough(limits))
+        yield Step(int16_is_not_enough(limits, always_8))
     elif advice.all_16 is not None:
         yield Step(
             f"Every convolution at INT16 would do ({advice.all_16.error:.4f}); let sgsdump find the fewest.",

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import cos, mse, rmse
-from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.quantisation.trials.integer_outputs import OutputFigures, PlanOutputs
 from sgsdump.tuning.advice import SOME, Advice
-from sgsdump.tuning.sensitivity_analysis import Measurement, Totals, output_error
+from sgsdump.tuning.sensitivity_analysis import Contributions, Measurement, Totals, output_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,8 @@ class Exact:
     foreseen: Totals | None = None
 
 
+# Of the limit; below that an error is not worth a name.
+WORTH_NAMING = 0.1
 # So much of the error with everything else at 16 bits is the doing of what reads the picture.
 MOST_OF_IT = 0.5
 
@@ -78,13 +80,47 @@ def layers_finding(
 
 def causes(advice: Iterable[Advice], measurement: Measurement | None, good: bool) -> tuple[Finding, ...]:
     """What the outputs' error comes from, the largest part first, one for each domain; none where they are good."""
-    if measurement is None or good:
-        return ()
-    ranked: dict[str, tuple[tuple[float, float], Finding]] = {}
+    return () if measurement is None or good else ranked(advice, measurement)
+
+
+def largest_part(
+    advice: Iterable[Advice], measurement: Measurement | None, error: float, limits: Thresholds
+) -> Finding | None:
+    """Of an error that is within the limits what brings most of it; None where the error is near nothing.
+
+    advice  on what is at 8 bits.
+    error   of the outputs, in the hardware's integers.
+    """
+    limit = limits.max_rmse if limits.max_rmse is not None else DOCUMENTED.max_rmse
+    if measurement is None or not limit or error < WORTH_NAMING * limit:
+        return None
+    first = next(iter(ranked(advice, measurement)), None)
+    if first is None:
+        return None
+    left = first.figures["brings"] if first.facts["reason"] == "picture" else 1 - first.figures["gives_back"]
+    figures = {"error": error, "left": error * min(left, 1.0), **first.figures}
+    return replace(first, kind="part", figures=figures)
+
+
+def with_contributions(finding: Finding, contributions: Contributions | None, total: float) -> Finding:
+    """A cause with what its input and its weights bring, as parts of the output error ``total``."""
+    if contributions is None or not total or finding.facts["reason"] == "picture":
+        return finding
+    figures = {"input_brings": contributions.inputs / total, "weights_bring": contributions.weights / total}
+    for name, loud in (("channel", contributions.channel), ("row", contributions.row)):
+        if loud is not None:
+            figures |= {name: float(loud.index), f"{name}s": float(loud.count)}
+            figures |= {f"{name}_reaches": loud.reach, f"{name}_others": loud.others}
+    return replace(finding, figures={**finding.figures, **figures})
+
+
+def ranked(advice: Iterable[Advice], measurement: Measurement) -> tuple[Finding, ...]:
+    """What brings a visible part of the outputs' error, one for each domain, the largest part first."""
+    found: dict[str, tuple[tuple[float, float], Finding]] = {}
     advice = list(advice)
     for entry in sorted(advice, key=lambda entry: entry.measured.weight if entry.measured else (), reverse=True):
         measured, conv = entry.measured, entry.convolution
-        if measured is None or conv.domain in ranked or max(*measured.weight, measured.gives_back) < SOME:
+        if measured is None or conv.domain in found or max(*measured.weight, measured.gives_back) < SOME:
             continue
         names = tuple(a.convolution.name for a in advice if a.convolution.domain == conv.domain)
         figures = {
@@ -93,15 +129,15 @@ def causes(advice: Iterable[Advice], measurement: Measurement | None, good: bool
             "own": measured.own,
             "inherited": measured.inherited,
         }
-        facts = {"input": conv.input, "reason": "clipped" if measured.clipped else "8 bits"}
+        facts = {"input": conv.known_input, "reason": "clipped" if measured.clipped else "8 bits"}
         finding = Finding("cause", conv.name, conv.op_type, figures, "measured", names, facts)
-        ranked[conv.domain] = measured.weight, finding
+        found[conv.domain] = measured.weight, finding
     picture = _of_the_picture(advice, measurement)
     if picture is not None:
         share = picture.figures["brings"]
         # errors add like their squares
-        ranked[""] = (1 - math.sqrt(1 - min(share, 1.0) ** 2), share), picture
-    return tuple(finding for _, finding in sorted(ranked.values(), key=lambda pair: pair[0], reverse=True))
+        found[""] = (1 - math.sqrt(1 - min(share, 1.0) ** 2), share), picture
+    return tuple(finding for _, finding in sorted(found.values(), key=lambda pair: pair[0], reverse=True))
 
 
 def _of_the_picture(advice: list[Advice], measurement: Measurement) -> Finding | None:

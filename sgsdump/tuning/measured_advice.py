@@ -23,9 +23,10 @@ from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.integer_outputs import FloatOutputs, PlanOutputs, outputs_of
 from sgsdump.tuning.advice import MAYBE, YES, Advice, advise, holds, tensor_arrays
-from sgsdump.tuning.causes import causes
+from sgsdump.tuning.causes import causes, largest_part, ranked, with_contributions
 from sgsdump.tuning.rules_of_thumb import Convolution, config_names, convolutions, read_signs
 from sgsdump.tuning.sensitivity_analysis import (
+    Contributions,
     LabelledPictureFeed,
     Measurement,
     SensitivityAnalysis,
@@ -67,6 +68,11 @@ class MeasuredModel:
         convs = list(self.convolutions)
         signs = read_signs(self.analysis, convs, self.subject.ranges, comparison=comparison)
         return advise(convs, signs, self.measurement, limits, good)
+
+    def at_8_bits(self, advice: Iterable[Advice]) -> list[Advice]:
+        """The advice on what the fixed model has at 8 bits."""
+        domains = {self.analysis.switch(name) for name in self.raised}
+        return [entry for entry in advice if entry.convolution.domain not in domains]
 
     def with_raised(self, advice: Iterable[Advice]) -> tuple[str, ...]:
         """What is raised already, what is advised, and what the words for it raise besides."""
@@ -110,6 +116,7 @@ class MeasuredAdvice:
     good      whether they are within the limits.
     promise   the plan that is advised, None where there is nothing to raise; ``all_16`` every convolution at 16 bits,
               where that was asked.
+    contributions  what the 8 bits of the first cause's input and weights bring, or of the largest part's.
     """
 
     measured: MeasuredModel
@@ -119,6 +126,7 @@ class MeasuredAdvice:
     good: bool
     promise: Promise | None = None
     all_16: Promise | None = None
+    contributions: Contributions | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,7 +153,20 @@ class MeasuredAdvice:
 
     @property
     def causes(self) -> tuple[Finding, ...]:
-        return causes(self.advice, self.measured.measurement, self.good)
+        first, *others = causes(self.advice, self.measured.measurement, self.good) or (None,)
+        return () if first is None else (self._with_contributions(first), *others)
+
+    @property
+    def part(self) -> Finding | None:
+        """What brings most of an error that is within the limits."""
+        if not self.good or not holds(self.outputs.sums, self.limits):  # others are what 8 bits leave
+            return None
+        error = output_error(self.outputs.sums)
+        found = largest_part(self.measured.at_8_bits(self.advice), self.measured.measurement, error, self.limits)
+        return None if found is None else self._with_contributions(found)
+
+    def _with_contributions(self, finding: Finding) -> Finding:
+        return with_contributions(finding, self.contributions, output_error(self.measured.measurement.all_8))
 
 
 def measure(subject: Subject, pairs: PicturePairs, progress: Progress = SILENT) -> MeasuredModel | None:
@@ -205,8 +226,9 @@ def judge(
     outputs, *others = run(models, "outputs")
     good = outputs.good(limits)
     advice = measured.advise(limits, good)
+    contributions = _contributions(measured, advice, good)
     if good:
-        return outputs, MeasuredAdvice(measured, limits, advice, outputs, good)
+        return outputs, MeasuredAdvice(measured, limits, advice, outputs, good, contributions=contributions)
     if not others and names != measured.raised:
         others = run([fixed_with(measured, names)], "plan")
     promise = promised(names, others[0]) if others else None
@@ -223,7 +245,15 @@ def judge(
             all_16 = promised(every, run([fixed_with(measured, every)], "all at 16 bits")[0])
     if promise is not None and not promise.error < (1 - WORTH_MORE) * output_error(outputs.sums):
         promise = None if not promise.outputs.good(limits) else promise
-    return outputs, MeasuredAdvice(measured, limits, advice, outputs, good, promise, all_16)
+    return outputs, MeasuredAdvice(measured, limits, advice, outputs, good, promise, all_16, contributions)
+
+
+def _contributions(measured: MeasuredModel, advice: Iterable[Advice], good: bool) -> Contributions | None:
+    """Of the first that brings a part of the error, where it can be had at 16 bits."""
+    first = next(iter(ranked(measured.at_8_bits(advice) if good else advice, measured.measurement)), None)
+    if first is None or first.facts["reason"] == "picture":
+        return None
+    return measured.trial.contributions(first.layer, labelled(measured.pairs))
 
 
 def fixed_with(measured: MeasuredModel, names: Iterable[str]) -> ModelProto:

@@ -18,6 +18,7 @@ from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.formats.sigmastar.side_files import with_scales
 from sgsdump.errors import ConfigError
 from sgsdump.files.names import normalised
+from sgsdump.models.graph import RESHAPED
 from sgsdump.quantisation.analysis import Analysis, is_convolution, sdk_name
 from sgsdump.quantisation.calibration_log import check_names
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
@@ -44,6 +45,12 @@ class Convolution:
     layer: str
     reads_picture: bool
     config_names: tuple[str, ...] = ()
+
+    @property
+    def known_input(self) -> str:
+        """The input, or where it is a copy that the converter makes of a tensor of the model that tensor."""
+        copied = any(self.input == f"{word}{RESHAPED}" for word in self.config_names)
+        return self.input.removesuffix(RESHAPED) if copied else self.input
 
     @property
     def shown_input(self) -> str:

@@ -26,7 +26,7 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.models.model import Model
 from sgsdump.progress import Advance, unwatched
-from sgsdump.quantisation.analysis import Analysis, is_convolution
+from sgsdump.quantisation.analysis import Analysis, is_convolution, output_rows
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.pictures import pictures_of
 from sgsdump.quantisation.scales import INT16
@@ -36,6 +36,9 @@ from sgsdump.tensors.types import Range
 
 # A range is taken to clip where values go beyond it by this part of its width.
 BEYOND = 0.1
+# Eight bits leave so loud a channel's neighbours 64 steps, on either side of 0 half of these.
+LOUD = 4.0
+FEWEST_CHANNELS = 4
 # Of one picture's layers, float32, that are measured together; some four copies of them are held.
 PART_BYTES = 128 << 20
 Arrays = Mapping[str, np.ndarray]
@@ -64,6 +67,28 @@ class LayerSensitivity:
     left: float
     in_all: Mapping[str, float] = field(default_factory=dict)
     held: float | None = None
+
+
+@dataclass(frozen=True)
+class LoudChannel:
+    """A channel whose values reach LOUD times as far as those of half of the others, or further."""
+
+    index: int
+    count: int
+    reach: float
+    others: float
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """What a domain's 8 bits bring by their places: the output error with its inputs alone at 8 bits, and with the
+    weights of its convolutions alone, against all at 16 bits; the channel of the input that takes the steps from the
+    others, and the output channel whose weights do where they have one scale."""
+
+    inputs: float
+    weights: float
+    channel: LoudChannel | None = None
+    row: LoudChannel | None = None
 
 
 @dataclass(frozen=True)
@@ -282,6 +307,30 @@ class SensitivityAnalysis:
                 scores.append(_score(values, real, self.judged))
         return total(scores).sums
 
+    def contributions(self, convolution: str, feeds: Iterable[LabelledPictureFeed]) -> Contributions:
+        """What the 8 bits of a convolution's domain bring, its inputs and its weights apart."""
+        trial, walk, judged = self.trial, self._parts[0].walk, self.judged
+        domain = next(domain for domain in trial.domains if convolution in domain.convolutions)
+        weights = trial.weight_parameters(domain)
+        wide, narrow = (walk.prepared(plan) for plan in (self._every, self._every - {domain.name}))
+        plans = [wide, walk.mixed(narrow, wide, weights), walk.mixed(wide, narrow, weights)]
+        scores: tuple[list[Score], list[Score]] = ([], [])
+        node = next(n for n in trial.analysis.first_inputs[domain.inputs[0]])
+        axis = 1 if node.op_type in ("Conv", "ConvTranspose") else -1
+        reaches = np.zeros(0)
+        with threadpool_limits(limits=1, user_api="blas"):
+            for _, feed, raw in feeds:
+                visit = walk.visit(self._fixed_feed(feed, raw))
+                best, *contributions = (visit.outputs(plan, judged) for plan in plans)
+                for found, values in zip(scores, contributions):
+                    found.append(_score(values, best, judged))
+                values, _ = self._float_values(feed, frozenset(domain.inputs[:1]), frozenset())
+                reaches = _further(reaches, values.get(domain.inputs[0]), axis)
+        inputs, of_weights = (output_error(total(found).sums) for found in scores)
+        rows = np.abs(output_rows(trial.analysis.graph, node)).max(axis=1)
+        row = loud_channel(rows) if trial.shares_scale(node) else None
+        return Contributions(inputs, of_weights, loud_channel(reaches), row)
+
     def _stored(self, domain: Domain) -> list[str]:
         return [self.layers[name] for name in domain.convolutions]
 
@@ -311,6 +360,24 @@ class SensitivityAnalysis:
         return LayerSensitivity(
             domain, own, inherited, brings, left, in_all, None if held is None else output_error(held)
         )
+
+
+def _further(reaches: np.ndarray, values: np.ndarray | None, axis: int) -> np.ndarray:
+    """How far the channels reach, with these values too; an input of the network, which no layer makes, is left out."""
+    if values is None or values.ndim < 2 or not values.size:
+        return reaches
+    found = np.abs(np.moveaxis(values, axis, 0)).reshape(values.shape[axis], -1).max(axis=1)
+    return np.maximum(reaches, found) if reaches.shape == found.shape else found
+
+
+def loud_channel(reaches: np.ndarray) -> LoudChannel | None:
+    """The channel that reaches furthest, where it is LOUD beside half of the others."""
+    if reaches.size < FEWEST_CHANNELS or not np.isfinite(reaches).all():
+        return None
+    index = int(reaches.argmax())
+    others = float(np.median(np.delete(reaches, index)))
+    loud = 0 < LOUD * others <= reaches[index]
+    return LoudChannel(index, reaches.size, float(reaches[index]), others) if loud else None
 
 
 def _bytes_of(shape: Sequence[int | None]) -> int:

@@ -114,8 +114,9 @@ class _Writer:
                 node.input[0] = self._reshaped[reader]
                 return []
             moved = self._reshaped[reader] = self._free(f"{source}{RESHAPED}")
-            turn = {"axis": 1} if flat else {}
-            move = helper.make_node("Flatten" if flat else "Identity", [source], [moved], name=moved, **turn)
+            move = helper.make_node("Identity", [source], [moved], name=moved)
+            if flat:
+                move = helper.make_node("Flatten", [source], [moved], name=moved, axis=1)
         node.input[0] = moved
         return [move]
 

@@ -38,6 +38,7 @@ from sgsdump.quantisation.quant_plan import (
     weight_range,
     weight_types,
 )
+from sgsdump.quantisation.scales import INT8
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.qdq_graph import (
     LOW,
@@ -164,6 +165,15 @@ class PlanTrial:
             fed[parameter(node.output[0], WEIGHT, self.mark)] = self._weight(node, dtype)
         return fed
 
+    def weight_parameters(self, domain: Domain) -> list[str]:
+        """The names of those parameters that are a domain's weights."""
+        return [parameter(name, WEIGHT, self.mark) for name in domain.convolutions]
+
+    def shares_scale(self, node: NodeProto) -> bool:
+        """Whether a convolution's 8-bit weights have one scale for all output channels."""
+        calibrated = weight_range(node, self.ranges)
+        return weight_quant(self.analysis.graph, node, INT8, calibrated, self._choice.per_channel).axis is None
+
     def _narrow(self) -> set[str]:
         """Tensors that are UINT8 in some plan."""
         domain = self.analysis.domain
@@ -249,8 +259,15 @@ class PlanWalk:
     def prepared(self, plan: Plan, ranges: Mapping[str, Range] | None = None) -> Prepared:
         """A plan with the ranges that the trial has now, or with these."""
         fed = {name: self._held(name, value) for name, value in self._trial.parameters(plan, ranges).items()}
-        marks = tuple(tuple(id(fed[name]) for name in reads if name in fed) for reads in self._graph.reads)
-        return Prepared(plan, fed, marks)
+        return Prepared(plan, fed, self._marks(fed))
+
+    def mixed(self, prepared: Prepared, other: Prepared, names: Iterable[str]) -> Prepared:
+        """A plan with these parameters of another."""
+        fed = {**prepared.fed, **{name: other.fed[name] for name in names}}
+        return Prepared(prepared.plan, fed, self._marks(fed))
+
+    def _marks(self, fed: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(id(fed[name]) for name in reads if name in fed) for reads in self._graph.reads)
 
     def _held(self, name: str, value: Any) -> Any:
         """One object for each value of a parameter, so that equal values are the same object."""
