@@ -26,6 +26,7 @@ from sgsdump.dumps.quantised_graph import (
     is_quantise,
     quants_text,
 )
+from sgsdump.errors import ModelError
 from sgsdump.models.graph import Graph, attribute, dtype_of, needs, values_of, without_values
 from sgsdump.tensors.dtypes import is_integer
 from sgsdump.tensors.types import Quant
@@ -166,6 +167,10 @@ class QuantisedModel:
             weight = self._of_dynamic(node)
             if weight is not None:
                 yield weight
+        if node.op_type == "MatMulNBits" and len(reads) > 2:
+            weight = self._of_blocks(node)
+            if weight is not None:
+                yield weight
         if node.op_type == "QLinearConv" and len(reads) > 8 and reads[8] in self.constants:
             bias = self._bias(reads)
             if bias is not None:
@@ -211,6 +216,8 @@ class QuantisedModel:
         zeros = (
             values_of(self.constants[node.input[2]]) if len(node.input) > 2 and node.input[2] else np.zeros(1, np.uint8)
         )
+        if not is_integer(zeros.dtype):  # 8-bit floats
+            return _rounded_to(values / _spread(scales, values, axis, block), zeros.dtype)
         low, high = limits(zeros.dtype)
         spread = _spread(np.asarray(zeros, np.int32), values, axis, block)
         codes = np.rint(values / _spread(scales, values, axis, block)) + spread
@@ -237,6 +244,29 @@ class QuantisedModel:
         scales = np.asarray(values_of(self.constants[scale]), np.float32)
         axis = codes.ndim - 1 if node.op_type == "MatMulInteger" else 0
         return StoredWeight(reads[1], reads[1], codes, _spread(scales, codes, axis), _spread(zeros, codes, axis))
+
+    def _of_blocks(self, node: NodeProto) -> StoredWeight | None:
+        """The weight of a MatMulNBits, [K, N] as a MatMul reads it: N rows of blocks, lowest bits first, with
+        a scale for each block and a zero point, 2^(bits-1) where none is given. None where it is not constant, or its
+        columns go in another order (``g_idx``). Raises ModelError for sizes that do not fit."""
+        codes, scale, zero, order = [*node.input[1:5], *[""] * 4][:4]
+        if order or any(name and name not in self.constants for name in (codes, scale, zero)):
+            return None
+        inner, rows, bits, block = (int(attribute(node, name, 0)) for name in ("K", "N", "bits", "block_size"))
+        if bits not in (2, 4, 8) or min(inner, rows, block) < 1:
+            return None
+        packed, scales = (values_of(self.constants[name]).reshape(-1) for name in (codes, scale))
+        blocks = -(-inner // block)
+        if packed.size * 8 != rows * blocks * block * bits or scales.size != rows * blocks:
+            raise ModelError(f"the weight {codes} of {node.name or node.output[0]} is not of {inner} x {rows} values")
+        zeros = np.full((rows, blocks), 2 ** (bits - 1), np.float32)
+        if zero:
+            numbers = values_of(self.constants[zero]).reshape(rows, -1)
+            unpacked = _unpacked(numbers, bits) if numbers.dtype == UINT8 else numbers
+            zeros = unpacked[:, :blocks].astype(np.float32)
+        spread = (np.repeat(n.reshape(rows, blocks), block, 1)[:, :inner].T for n in (scales.astype(np.float32), zeros))
+        values = _unpacked(packed.reshape(rows, -1), bits)[:, :inner].T
+        return StoredWeight(codes, codes, values, *spread)
 
     def _bias(self, reads: list[str]) -> StoredWeight | None:
         """The bias of a QLinearConv: int32 in steps of the input's scale by the weight's."""
@@ -284,6 +314,21 @@ def graph_for_dump(model: Model) -> bytes:
         proto.metadata_props.add(key=KEY, value=quants_text(quants))
     data: bytes = proto.SerializeToString()
     return data
+
+
+def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
+    """Bytes [rows, n] as integers of 2, 4 or 8 bits, the lowest bits first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return ((rows[..., None] >> shifts) & ((1 << bits) - 1)).reshape(len(rows), -1)
+
+
+def _rounded_to(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """float32 values as a small float type holds them; what is beyond is its largest (``saturate``)."""
+    import ml_dtypes
+
+    largest = float(ml_dtypes.finfo(dtype).max)
+    result: np.ndarray = np.clip(values, -largest, largest).astype(dtype).astype(np.float32)
+    return result
 
 
 def _weight_slots(kind: str, count: int) -> Iterator[tuple[int, int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -120,6 +121,7 @@ def test_weights_of_every_kind_of_storage_mean_what_onnx_says():
         "tensor": (np.float32(0.03), np.uint8(120), {}),
         "channel": (rng.uniform(0.01, 0.05, 4).astype(np.float32), np.zeros(4, np.int8), {"axis": 0}),
         "columns": (rng.uniform(0.01, 0.05, 6).astype(np.float32), np.full(6, 7, np.int16), {"axis": 1}),
+        "float8": (np.float32(0.005), np.zeros((), ml_dtypes.float8_e4m3fn), {}),
         "blocks": (in_blocks, np.zeros((4, 2), np.int8), {"axis": 1, "block_size": 3}),
     }  # fmt: skip
     for name, (scale, zero_point, told) in ways.items():
@@ -138,6 +140,34 @@ def test_weights_of_every_kind_of_storage_mean_what_onnx_says():
         (weight,) = QuantisedModel(proto).weights
         assert weight.name == "w"
         np.testing.assert_allclose(weight.values, expected, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("has_zeros", [False, True])
+def test_the_weight_of_a_matmulnbits_is_what_onnxruntime_multiplies(bits, has_zeros, tmp_path):
+    draw, (inner, rows, block) = np.random.default_rng(bits), (40, 6, 16)
+    blocks = -(-inner // block)
+    constants = {
+        "b": draw.integers(0, 256, (rows, blocks, block * bits // 8)).astype(np.uint8),
+        "s": draw.uniform(0.01, 0.1, rows * blocks).astype(np.float32),
+        "z": draw.integers(0, 256, rows * -(-blocks * bits // 8)).astype(np.uint8),
+    }
+    told = {"K": inner, "N": rows, "bits": bits, "block_size": block}
+    reads = ["x", *(constants if has_zeros else ("b", "s"))]
+    nodes = [helper.make_node("MatMulNBits", reads, ["y"], "m", domain="com.microsoft", **told)]
+    ends = [helper.make_tensor_value_info(name, 1, [inner, size]) for name, size in (("x", inner), ("y", rows))]
+    stored = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", ends[:1], ends[1:], stored), opset_imports=domains, ir_version=9
+    )
+    onnx.save(proto, tmp_path / "n.onnx")
+    expected = outputs_of(tmp_path / "n.onnx", {"x": np.eye(inner, dtype=np.float32)})
+    (weight,) = QuantisedModel(proto).weights
+    np.testing.assert_allclose(weight.values, expected, atol=1e-5)
+    proto.graph.initializer[1].CopyFrom(numpy_helper.from_array(constants["s"][1:], "s"))
+    with pytest.raises(ModelError, match="the weight b of m is not of 40 x 6 values"):
+        _ = QuantisedModel(proto).weights
 
 
 def test_the_factor_of_a_weight_is_that_of_its_scale_alone():

@@ -248,6 +248,7 @@ _FLOAT_SLOTS: Mapping[str, Mapping[int, int]] = {
     "QGemm": {0: 0, 3: 1, 6: 2},
     "ConvInteger": {1: 1},
     "MatMulInteger": {1: 1},
+    "MatMulNBits": {1: 1},
 }
 
 
