@@ -47,7 +47,10 @@ three runs (--golden):
   layout …), fail or not comparable.
 
 trees of several runs (steps, ranks, graphs):
-  They are compared run by run, a table for each, and the first run that differs is named. --csv report.csv then writes
+  They are compared run by run, a table for each, and the first run that differs is named. Of more than four rounds of a
+  program one screen tells the rounds that differ, the layers of the first of them, and the operators of the first of
+  these; --top, --sort or --only-bad give a table for each. From the round on in which the programs were fed other
+  tokens nothing is compared: it would be no error of that round. --csv report.csv then writes
   report.step0-rank0.csv and so on, and so do the other files. --step, --rank or TREE@step=3 choose a single run.
 
 the dump of a watcher (dump_scene: watcher):
@@ -101,6 +104,7 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "add_arguments", "run"]
 
 Dumps = tuple["Dump", "Dump"]
+MOST_TABLES = 4
 
 
 @dataclass(frozen=True)
@@ -167,8 +171,9 @@ def _compare_watched(path: Path, step: int | None, rank: int | None) -> int:
     return int(status)
 
 
-def _compare_two(options: Options) -> tuple[int, Comparison]:
-    """Raises ConfigError, and ValuesError where nothing could be compared."""
+def _compare_two(options: Options, in_full: bool = True) -> tuple[int, Comparison]:
+    """Prints the comparison where it is told ``in_full``. Raises ConfigError, and ValuesError where nothing could be
+    compared."""
     from sgsdump.comparison.own_metric import load_own_metrics
 
     check_files(options)
@@ -176,7 +181,7 @@ def _compare_two(options: Options) -> tuple[int, Comparison]:
     compared = _comparing(options, own)
     sample, benchmark = described(options.reading, options.sample, options.benchmark)
     comparison = compared(sample, benchmark, measured_by=measured_on_cluster(options), progress=TERMINAL)
-    return _conclude(options, comparison, tuple(own), (sample, benchmark)), comparison
+    return _conclude(options, comparison, tuple(own), (sample, benchmark), in_full=in_full), comparison
 
 
 def _compare_merged(options: Options) -> int:
@@ -209,7 +214,12 @@ def _compare_merged(options: Options) -> int:
 
 
 def _conclude(
-    options: Options, comparison: Comparison, own: tuple[str, ...], dumps: Dumps | None, lines: list[str] | None = None
+    options: Options,
+    comparison: Comparison,
+    own: tuple[str, ...],
+    dumps: Dumps | None,
+    lines: list[str] | None = None,
+    in_full: bool = True,
 ) -> int:
     """Write the files, print, and give the exit status; ``dumps`` are None of several runs."""
     from sgsdump.comparison.thresholds import DOCUMENTED
@@ -222,7 +232,8 @@ def _conclude(
     limits = given or DOCUMENTED
     table = table_of(comparison, limits, options.title)
     lines = [*write_files(options, comparison, limits, table, dumps), *(lines or [])]
-    print_comparison(options, comparison, limits, table, lines)
+    if in_full:
+        print_comparison(options, comparison, limits, table, lines)
     if not comparison.rows:
         raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
     is_whole = options.measuring.allow_missing or comparison.is_complete
@@ -363,12 +374,18 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
         print(for_terminal(f"Missing in the sample: {counted(len(pairs.only_in_benchmark), 'run')}: {missing}"))
     for run in pairs.only_in_benchmark:
         _write_missing(options, run)
+    of_pairs: list[tuple[Options, Run, Run]] = []
     for sample, run in pairs.pairs:
-        print(for_terminal(_title(sample, run)))
         label = _label(run) if labels.count(_label(run)) == 1 else _in_a_name(run.place)
         pair = options.of_pair(trees[0] / sample.place, trees[1] / run.place)
-        results.append(_compare_pair(replace(pair, output=options.output.labelled(label)), run))
-        print()
+        of_pairs.append((replace(pair, output=options.output.labelled(label)), sample, run))
+    if _is_by_token(options, pairs):
+        results = _compare_tokens(of_pairs)
+    else:
+        for pair, sample, run in of_pairs:
+            print(for_terminal(_title(sample, run)))
+            results.append(_compare_pair(pair, run)[0])
+            print()
     for side, runs in (("sample", pairs.only_in_sample), ("benchmark", pairs.only_in_benchmark)):
         if runs:
             print(for_terminal(f"Only in the {side}: {'; '.join(shown(str(run)) for run in runs)}"))
@@ -415,18 +432,55 @@ def _print_summary(results: list[_ComparedRun]) -> None:
         )
 
 
-def _compare_pair(options: Options, run: Run) -> _ComparedRun:
+def _is_by_token(options: Options, pairs: RunPairs) -> bool:
+    """Whether a table for each run is more than anyone reads: of many rounds of a program, where no list was asked
+    for."""
+    from sgsdump.dumps.formats.rounds.round_file import INDEX_ENDING
+
+    are_rounds = all(run.place.endswith(INDEX_ENDING) for pair in pairs.pairs for run in pair)
+    return are_rounds and len(pairs.pairs) > MOST_TABLES and not set(options.given) & {"sort", "top", "only_bad"}
+
+
+def _compare_tokens(pairs: list[tuple[Options, Run, Run]]) -> list[_ComparedRun]:
+    """Compare the rounds and print, on one screen, which differ, which layers of the first that does, and which
+    operators of the first of these. Where the programs went on with other inputs, later rounds are not compared."""
+    from sgsdump.reports.comparison import tokens
+
+    results: list[_ComparedRun] = []
+    rounds: list[tokens.ComparedRound] = []
+    detailed: tuple[tokens.ComparedRound, Comparison] | None = None
+    remaining = list(pairs)
+    while remaining:
+        pair, _, run = remaining.pop(0)
+        result, comparison = _compare_pair(pair, run, in_full=False)
+        results.append(result)
+        if comparison is None:
+            continue
+        rounds.append(tokens.compared_round(run, comparison))
+        first = tokens.first_of(rounds)
+        if first is rounds[-1]:
+            detailed = first, comparison
+        if tokens.diverged_line(rounds, []):
+            break
+    lines = tokens.all_lines(rounds, detailed, [run for _, _, run in remaining])
+    print(for_terminal("".join(f"{line}\n" for line in lines)), end="")
+    print("All layers of a round: TREE@step=N on both sides; a table for each: --top N, --sort, --only-bad.")
+    return results
+
+
+def _compare_pair(options: Options, run: Run, in_full: bool = True) -> tuple[_ComparedRun, Comparison | None]:
     try:
-        status, comparison = _compare_two(options)
+        status, comparison = _compare_two(options, in_full)
     except (FormatError, ValuesError) as error:
         print(for_terminal(f"not compared: {error}"))
         where = f"{run}, {options.sample} against {options.benchmark}"
         print(for_terminal(f"sgsdump: not compared: {where}: {error}"), file=sys.stderr)
-        return _ComparedRun(run, 2, f"not compared: {error}")
+        return _ComparedRun(run, 2, f"not compared: {error}"), None
     from sgsdump.reports.sentences import argument_lines
 
     unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
-    return _ComparedRun(run, status, *_difference(comparison), unmatched, tuple(argument_lines(comparison)))
+    result = _ComparedRun(run, status, *_difference(comparison), unmatched, tuple(argument_lines(comparison)))
+    return result, comparison
 
 
 def _difference(comparison: Comparison) -> tuple[str, bool]:

@@ -1,0 +1,140 @@
+"""A comparison of trees of many rounds on one screen: by token, then by the layers of the first that differs, then by
+the operators of the first of these layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.dataflow import first_difference
+from sgsdump.comparison.row import Row, differs, is_rounding
+from sgsdump.dumps.runs import Run
+from sgsdump.reports.tables import aligned
+from sgsdump.reports.text import counted, number, shortened
+
+MOST_ROUNDS, MOST_LAYERS, MOST_OPERATORS = 8, 8, 10
+LONGEST = 60
+
+
+@dataclass(frozen=True)
+class ComparedRound:
+    """A round of both trees. ``where``: the module of the first operator that differs, "" where all is equal;
+    ``other_input``: the name of an input of the network that differs, "" where its inputs are equal."""
+
+    run: Run
+    compared: int
+    differing: int = 0
+    beyond: int = 0
+    error: float = 0.0
+    where: str = ""
+    other_input: str = ""
+
+
+def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
+    """The figures of a round: how many tensors differ, how many of these by more than rounding, the largest error."""
+    differing = [row for row in comparison if differs(row)]
+    beyond = [row for row in differing if not is_rounding(row)]
+    first = first_difference(comparison, beyond_rounding=bool(beyond))
+    largest = max((row.error for row in differing), default=0.0)
+    where = "" if first is None else first.where
+    return ComparedRound(run, len(comparison), len(differing), len(beyond), largest, where, _other_input(comparison))
+
+
+def _other_input(comparison: Comparison) -> str:
+    found = (f for f in comparison.causes if f.kind == "argument" and f.facts["what"] == "input")
+    return next((finding.facts["argument"] for finding in found), "")
+
+
+def first_of(rounds: Sequence[ComparedRound]) -> ComparedRound | None:
+    """The first round that differs by more than rounding, else the first that differs."""
+    return next((each for each in rounds if each.beyond), next((each for each in rounds if each.differing), None))
+
+
+def round_lines(rounds: Sequence[ComparedRound]) -> Iterator[str]:
+    """The rounds that differ, a line each; those that are equal are counted."""
+    differing = [each for each in rounds if each.differing]
+    yield f"Rounds: {len(rounds)} compared, {len(rounds) - len(differing)} equal."
+    head = ("round", "compared", "differ", "by more than rounding", "largest error", "first at")
+    rows = [
+        (*map(str, (each.run, each.compared, each.differing, each.beyond)), number(each.error), _short(each.where))
+        for each in differing[:MOST_ROUNDS]
+    ]
+    yield from _table(head, rows, len(differing), "rounds that differ")
+
+
+def layer_lines(round: ComparedRound, comparison: Comparison) -> Iterator[str]:
+    """The layers of a round that differ, in the order in which they ran, and the operators of the first of them."""
+    layers: dict[str, list[Row]] = {}
+    for row in comparison:
+        layers.setdefault(layer_of(row.name), []).append(row)
+    bad = {name: [row for row in rows if differs(row)] for name, rows in layers.items()}
+    differing = {name: rows for name, rows in bad.items() if rows}
+    head = ("layer", "tensors", "differ", "largest error")
+    cells = [
+        (_short(name), str(len(layers[name])), str(len(rows)), number(max(row.error for row in rows)))
+        for name, rows in differing.items()
+    ]
+    yield ""
+    yield f"Layers of {round.run}: {len(layers)}, of which differ: {len(differing)}."
+    yield from _table(head, cells[:MOST_LAYERS], len(cells), "layers that differ")
+    named = [layer_of(finding.layer) for finding in comparison.causes if finding.kind == "argument"]
+    beyond = [name for name, rows in differing.items() if any(not is_rounding(row) for row in rows)]
+    first = next((name for name in [*named, *beyond, *differing] if name in differing), None)
+    if first is not None:
+        yield from _operator_lines(first, differing[first])
+
+
+def _operator_lines(layer: str, rows: Sequence[Row]) -> Iterator[str]:
+    made = [row for row in rows if row.io == "out"] or list(rows)
+    cells = [
+        (_short(row.name.partition("/")[2] or row.name), row.op_type, number(row.error))
+        for row in made[:MOST_OPERATORS]
+    ]
+    yield ""
+    yield f"Operators of {layer} whose output differs: {len(made)}, in the order in which they ran."
+    yield from _table(("operator", "type", "error"), cells, len(made), "operators")
+
+
+def layer_of(name: str) -> str:
+    """The outermost module or operator that a tensor belongs to: the first part of its name."""
+    return name.partition("/")[0]
+
+
+def _inside(row: Row) -> str:
+    return row.name.partition("/")[2] or row.name
+
+
+def diverged_line(rounds: Sequence[ComparedRound], left_out: Sequence[Run]) -> str:
+    """That the two programs went on with other inputs from some round on; "" where they did not."""
+    if len(rounds) < 2 or not rounds[-1].other_input or rounds[0].other_input:
+        return ""
+    last = rounds[-1]
+    more = f", and {counted(len(left_out), 'later round')} not compared" if left_out else ""
+    return (
+        f"From {last.run} on the programs were fed other inputs ({_short(last.other_input)}), as where another token "
+        f"was chosen before: what differs there is no error of its own{more}."
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], count: int, noun: str) -> Iterator[str]:
+    if rows:
+        yield from (f"  {line}" for line in aligned([head, *rows]))
+    if len(rows) < count:
+        yield f"  … {count - len(rows)} more {noun}"
+
+
+def _short(text: str) -> str:
+    return shortened(text, LONGEST)
+
+
+def all_lines(
+    rounds: Sequence[ComparedRound], detailed: tuple[ComparedRound, Comparison] | None, left_out: Sequence[Run]
+) -> Iterable[str]:
+    """The whole screen."""
+    yield from round_lines(rounds)
+    if detailed is not None:
+        yield from layer_lines(*detailed)
+    yield ""
+    if line := diverged_line(rounds, left_out):
+        yield line

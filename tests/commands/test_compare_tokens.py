@@ -1,0 +1,68 @@
+"""Two trees of many rounds on one screen: by token, by layer, by operator; and no further than the tokens agree."""
+
+import json
+import struct
+import zlib
+
+from hooked_programs import sgsdump
+
+EMBEDDING = {"model": "Net", "id": "0", "module": "root.embedding", "op": "embedding", "type": "Embedding"}
+PLACES = [
+    {**EMBEDDING, "folders": ["0_embedding"]},
+    {**EMBEDDING, "id": "1", "module": "root.layers.0", "op": "layers.0", "type": "Layer", "folders": ["1_layers.0"]},
+    {
+        **EMBEDDING,
+        **{"id": "1_0", "module": "root.layers.0", "op": "layers.0.mm", "type": "aten.mm"},
+        "folders": ["1_layers.0", "0_mm"],
+    },
+]
+
+
+def values(number, mean, dtype="float32"):
+    stats = {"max": mean + 1.0, "min": mean - 1.0, "mean": mean, "l2norm": abs(mean) + 2.0}
+    return {"value": number, "dtype": dtype, "shape": [4], "stats": stats}
+
+
+def round_of(step, token, gain):
+    """Token ids -> embedding -> a layer with one product, whose output is ``gain`` times what it was."""
+    ids, x, y = values(1, token, "int64"), values(2, token + 0.5), values(3, gain * (token + 3.0))
+    sides = [(0, "in", ids), (0, "out", x), (1, "in", 2), (2, "in", 2), (2, "out", y), (1, "out", 3)]
+    lines = [{"place": number, **place} for number, place in enumerate(PLACES)]
+    lines += [
+        {"step": step, "at": at, "side": side, "moment": "before" if side == "in" else "after", "values": [value]}
+        for at, side, value in sides
+    ]
+    lines += [{"step": step, "at": at, "event": "operator", "param": {}, "nanoseconds": None} for at in (0, 2, 1)]
+    return [*lines, {"event": "round", "step": step}]
+
+
+def put(folder, rounds):
+    for step, lines in enumerate(rounds):
+        path = folder / f"rounds/0_7/{step}.round"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        path.write_bytes(struct.pack("<8sIIII", b"SGSROUND", 1, 0, len(text), zlib.crc32(text)) + text)
+
+
+def test_by_token_by_layer_by_operator_and_no_further_than_the_tokens_agree(tmp_path):
+    tokens = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    put(tmp_path / "good", [round_of(step, token, 1.0) for step, token in enumerate(tokens)])
+    gains = [1.0, 1.0, 1.5, 1.0, 1.0, 1.0, 1.0]
+    other = [*tokens[:4], 9.0, 9.0, 9.0]
+    put(tmp_path / "bad", [round_of(step, token, gains[step]) for step, token in enumerate(other)])
+    done = sgsdump("compare", "bad", "good", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout
+    assert "Rounds: 5 compared, 3 equal." in text
+    assert "Layers of step 2, rank 0: 2, of which differ: 1." in text
+    assert "Operators of 1_layers.0 whose output differs: 2" in text and "0_mm/output.0" in text
+    assert (
+        "From step 4, rank 0 on the programs were fed other inputs (0_embedding/input.0), as where another token was "
+        "chosen before: what differs there is no error of its own, and 2 later rounds not compared." in text
+    )
+    assert "The first that differs is step 2, rank 0" in text
+    assert len(text.splitlines()) < 40
+    every = sgsdump("compare", "bad", "good", "--top", "3", cwd=tmp_path).stdout
+    assert every.count("== step") == 7 and "Rounds:" not in every
+    equal = sgsdump("compare", "good", "good", cwd=tmp_path).stdout
+    assert "Rounds: 7 compared, 7 equal." in equal and "Layers of" not in equal
