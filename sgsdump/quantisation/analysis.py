@@ -132,11 +132,11 @@ class Analysis:
         }
         return graph.from_shapes - operands
 
-    @property
+    @cached_property
     def picture_domains(self) -> set[str]:
         return {self.domain[name] for name in self.pictures}
 
-    @property
+    @cached_property
     def forced_domains(self) -> set[str]:
         """Of tensors that are INT16 whatever reads them, but for what shares a picture's domain."""
         return {self.domain[name] for name in self.forced} - self.picture_domains

@@ -252,14 +252,13 @@ def _raised_inputs(analysis: Analysis, choice: Choice) -> set[str]:
         if analysis.pictures.intersection(names):
             raise ConfigError(f"tensor_arrays names {word!r}: the picture input cannot be raised to INT16")
         raised.update(names)
-    for name, readers in first_inputs.items():
-        depthwise = [is_depthwise(analysis.graph, node) for node in readers]
-        if (
-            choice.input_format == "ALL_INT16"
-            or (choice.input_format == "CONV2D_INT16" and not all(depthwise))
-            or (choice.input_format == "DEPTHWISE_INT16" and any(depthwise))
-        ):
-            raised.add(name)
+    if choice.input_format == "ALL_INT16":
+        raised.update(first_inputs)
+    elif choice.input_format in ("CONV2D_INT16", "DEPTHWISE_INT16"):
+        for name, readers in first_inputs.items():
+            depthwise = [is_depthwise(analysis.graph, node) for node in readers]
+            if any(depthwise) if choice.input_format == "DEPTHWISE_INT16" else not all(depthwise):
+                raised.add(name)
     return raised - analysis.pictures
 
 

@@ -100,12 +100,12 @@ class Range:
     @property
     def low(self) -> float:
         """The smallest min of all channels."""
-        return float(self.min.min())
+        return float(self.min.item() if self.min.size == 1 else self.min.min())
 
     @property
     def high(self) -> float:
         """The largest max of all channels."""
-        return float(self.max.max())
+        return float(self.max.item() if self.max.size == 1 else self.max.max())
 
 
 def to_nhwc(array: np.ndarray) -> np.ndarray:
