@@ -165,7 +165,7 @@ def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
         "compare_two_tools": ["r1_case", "layers.csv"],
         "dump_a_compiled_program": ["comparison.txt", "watched.txt"],
         "dump_a_running_program": ["comparison.txt", "dump.json"],
-        "check": ["wrong.json", "wrong.xml"],
+        "check": ["wrong.json", "wrong.xml", "comparison.txt"],
         "dump_torch_modules": ["comparison.txt", "weights.npz"],
         "dump_onnxruntime_program": ["runs.txt"],
         "read_any_dump": ["tensors.csv", "whole.bin", "doubled.npz"],

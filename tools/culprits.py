@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from plants.outcome import Outcome, drawn
 
-GROUPS = ("quantisation", "executors", "dumps", "programs")
+GROUPS = ("quantisation", "executors", "dumps", "programs", "precision")
 
 
 def main() -> int:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
+
+import ml_dtypes
 
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.dataflow import DATA, Difference, first_difference
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.naming.network import plain
+from sgsdump.comparison.low_precision import Rounding, TwoRuns, low_precision_causes, rejected_by_replay
+from sgsdump.comparison.naming.network import kind_of, plain
 from sgsdump.comparison.naming.pairs_by_network import OneSided
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator, Record
@@ -25,8 +28,11 @@ from sgsdump.tensors.dtypes import KNOWN, is_float
 
 NOT_GIVEN = "not given"
 _GRADIENT = "parameters_grad"
+# The ends of float types, which masks have in the type of their run.
+_ENDS = [sign * float(ml_dtypes.finfo(name).max) for name in ("float16", "bfloat16", "float32") for sign in (1, -1)]
 _LEFT = 1e-4  # of the other gradients of a module, what rounding leaves of one whose terms cancel
 # Where something is computed or kept, not what.
+_MOVES = frozenset("transpose reshape identity to_copy expand slice select".split())
 _NO_EFFECT = frozenset("device layout pin_memory memory_format non_blocking requires_grad".split())
 
 
@@ -53,9 +59,13 @@ def argument_findings(
     sample: Network,
     benchmark: Network,
     maker_of: Callable[[Pair], OneSided | None] = lambda pair: None,
+    rounding: Rounding | None = None,
 ) -> tuple[Finding, ...]:
     """Arguments, types and weights that differ, in the order in which their operators ran; before them an operator that
-    only one side has, where what it made is the first that differs."""
+    only one side has, where what it made is the first that differs. What ``rounding`` to another type explains does
+    not."""
+    rounding = rounding or Rounding((), ())
+    rows = [row for row in rows if not (row.io == "in" and rounding.is_converted_value(row))]
     if not (sample and benchmark) and not any(row.dtype_note for row in rows) and _first_outside(rows) is None:
         return ()
     partners = {pair.benchmark.op_index: pair.sample.op_index for pair in pairs}
@@ -69,10 +79,12 @@ def argument_findings(
         mine, theirs = sample.get(partners.get(index, -1)), benchmark.get(index)
         if mine is not None and theirs is not None:
             found += [(call.place, f) for f in _arguments(call, mine, theirs)] if are_recorded else []
-            found += [(call.place, finding) for finding in _weights(call, mine, theirs)]
-    found += _types(calls.values())
+            both = call, calls.get(_reader(index, benchmark), call)
+            found += [(call.place, finding) for finding in _weights(both, mine, theirs, rounding)]
+    found += [] if rounding.is_converted else _types(calls.values())
     found.sort(key=lambda item: item[0])
-    outside = _from_one_side(_first(rows), pairs, maker_of) or _from_outside(rows, calls)
+    one_sided = None if rounding.is_converted else _from_one_side(_first(rows), pairs, maker_of)
+    outside = one_sided or _from_outside(rows, calls)
     if outside is not None and all(finding.layer != outside.layer for _, finding in found):
         return (outside, *_each_weight_once(finding for _, finding in found))
     return tuple(_each_weight_once(finding for _, finding in found))
@@ -138,6 +150,19 @@ def causes(
     return (_by_value(first, operator.source if operator else ""), *arguments)
 
 
+def of_low_precision(
+    rows: Sequence[Row], arguments: Sequence[Finding], runs: TwoRuns, rounding: Rounding
+) -> tuple[Finding, ...]:
+    """The same of two runs of which one computes in a narrow type (``low_precision.py``)."""
+    if rounding.is_converted:
+        return low_precision_causes(rows, arguments, runs, rounding)
+    found = causes(rows, arguments, runs.networks[1])
+    if not found or found[0].kind != "cause" or found[0].evidence != "by value":
+        return found
+    first = rejected_by_replay(found[0], rows, runs)
+    return low_precision_causes(rows, found[1:], runs, rounding) if first is None else (first, *found[1:])
+
+
 def _by_value(first: Difference, source: str) -> Finding:
     row = first.output
     figures = {"error": row.error, "own": first.own}
@@ -169,15 +194,42 @@ def _finding(row: Row, argument: tuple[str, str], sample: str, benchmark: str, s
 def _are_equal(one: str | None, other: str | None) -> bool:
     if one is None or other is None:
         return one is other
-    return one == other or bool(json.loads(one) == json.loads(other))
+    if one == other:
+        return True
+    values = json.loads(one), json.loads(other)
+    return bool(values[0] == values[1]) or all(value in _ENDS for value in values)
 
 
-def _weights(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[Finding]:
-    """The weights that an operator reads, be it that the sample reads another one."""
+def _reader(index: int, network: Network) -> int:
+    """The operator that computes with what this one reads: one that only moves or converts it is looked through."""
+    while kind_of(network[index].kind) in _MOVES:
+        made = {value for key, value in network[index].values.items() if key[0] == "out" and value is not None}
+        later = (
+            other
+            for other, operator in network.items()
+            if other > index and not operator.is_module and made.intersection(_read(operator))
+        )
+        following = next(later, None)
+        if following is None:
+            break
+        index = following
+    return index
+
+
+def _read(operator: Operator) -> Iterator[Hashable]:
+    return (value for (io, _), value in operator.values.items() if io == "in")
+
+
+def _weights(
+    calls: tuple[_Call, _Call], sample: Operator, benchmark: Operator, rounding: Rounding
+) -> Iterator[Finding]:
+    """The weights that an operator reads, be it that the sample reads another one; one that is the other side's,
+    rounded, does not differ. They are told of the second call, which computes with them."""
+    call, reader = calls
     for row in call.rows:
         name, read = (side.weights.get((row.io, row.slot)) for side in (benchmark, sample))
-        if name is not None and differs(row):
-            yield _of_weight(call, row, "weight", name, read or "")
+        if name is not None and differs(row) and not rounding.is_converted_value(row):
+            yield _of_weight(reader, row, "weight", name, read or "")
 
 
 def _of_weight(call: _Call, row: Row, what: str, name: str, read: str = "") -> Finding:

@@ -19,11 +19,12 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.alignment import Pair, Settled, align, compared, has_own_inputs, without, without_unwritten
-from sgsdump.comparison.causes import argument_findings, cancelled, causes
+from sgsdump.comparison.causes import argument_findings, cancelled, causes, of_low_precision
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources, network_outputs, with_rises
 from sgsdump.comparison.layout_match import RETRY_BELOW
+from sgsdump.comparison.low_precision import Rounding, TwoRuns
 from sgsdump.comparison.masks import without_masked
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import Settings
@@ -180,7 +181,14 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         else:
             rows.append(result)
     rows = cancelled(with_rises(rows, sample, benchmark, sources), pairs)
-    found = causes(rows, argument_findings(rows, pairs, *networks, places.maker_of), networks[1])
+    rounding = Rounding(rows, pairs)
+    found = argument_findings(rows, pairs, *networks, places.maker_of, rounding)
+    if rounding.is_low and all(networks):
+        unmatched = alignment.only_in_sample, alignment.only_in_benchmark
+        runs = TwoRuns((sample, benchmark), networks, pairs, unmatched, places.maker_of)
+        found = of_low_precision(rows, found, runs, rounding)
+    else:
+        found = causes(rows, found, networks[1])
     return Comparison(
         tuple(rows),
         alignment.only_in_sample,

@@ -14,6 +14,7 @@ KINDS = {
     "not finite": "the first NaN or infinity",
     "outside": "the first operator whose own result is further from the exact one than rounding explains",
     "cause": "the layer or operator where an error arises",
+    "rounding": "all that differs is rounding to a narrow type",
     "part": "of an error that is within the limits, the layer that brings most of it",
     "layers": "how many layers are past the limits, and the cause that they share",
     "quantisation": "operators that one of two quantised copies of a network alone keeps in integers",

@@ -26,9 +26,10 @@ def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> 
     """What there is to say of a comparison, in the order of ``KINDS``; an argument, type or weight that differs where
     nothing differs before it comes ahead of them all, since no figure can say as much."""
     of_operators = tuple(finding for finding in comparison.causes if finding.kind == "cause")
-    causes = of_operators or tuple(_causes(comparison, thresholds))
+    rounding = tuple(finding for finding in comparison.causes if finding.kind == "rounding")
+    causes = of_operators or (() if rounding else tuple(_causes(comparison, thresholds)))
     # after a fault a layer may look like another one: what was found by value is before it
-    by_value = tuple(finding for finding in causes if finding.evidence == "by value")
+    by_value = tuple(finding for finding in causes if finding.evidence in ("by value", "measured"))
     first = tuple(finding for finding in comparison.causes[:1] if finding.kind == "argument")
     return (
         *first,
@@ -36,11 +37,12 @@ def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> 
         *_missing(comparison),
         *(finding for finding in comparison.causes if finding.kind == "argument" and finding not in first),
         *by_value,
-        *_other_tensors(comparison),
+        *(() if rounding else _other_tensors(comparison)),
         *_not_finite(comparison),
         *(finding for finding in causes if finding not in by_value),
         *(finding for finding in comparison.causes if finding.kind == "quantisation"),
-        *_channels(comparison, thresholds),
+        *(() if rounding else _channels(comparison, thresholds)),
+        *rounding,
         *_not_judged(comparison),
     )
 

@@ -37,8 +37,8 @@ class Reference:
 class Judgement:
     """outside   how many of ``count`` elements are outside their bound.
     index     the flat index of the element that is furthest outside, or nearest to its bound; -1 for none.
-    value     there, with the exact ``reference``; error and bound in units of the last place (infinite where one side
-              alone is NaN or infinite); of whole numbers, in ones.
+    value     there, with the exact ``reference``; error and bound in units of the last place of the larger of the two
+              (infinite where one alone is NaN or infinite); of whole numbers, in ones.
     """
 
     count: int
@@ -117,12 +117,14 @@ def _worst(
     start, kind = where
     ratio = _ratio(error, bound)
     index = int(np.argmax(ratio))
-    unit = _last_place(abs(complex(exact[index])), kind)
+    given = values[index].astype(np.complex128 if is_complex(values.dtype) else np.float64)
+    sizes = [abs(complex(number)) for number in (given, exact[index]) if np.isfinite(number)]
+    unit = _last_place(max(sizes, default=1.0), kind)
     return Judgement(
         values.size,
         int(np.count_nonzero(error > bound)),
         start + index,
-        float(np.real(values[index].astype(np.complex128 if is_complex(values.dtype) else np.float64))),
+        float(np.real(given)),
         float(np.real(exact[index])),
         float(error[index]) / unit,
         float(bound[index]) / unit,

@@ -237,6 +237,7 @@ def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Th
     yield from (f"NaN or Inf first at {_named(finding)}: {_odd_text(finding)}." for finding in not_finite)
     yield from map(_quantisation_sentence, of["quantisation"])
     yield from _channel_sentences(of["channel"])
+    yield from map(_rounding_sentence, of["rounding"])
     if any(finding.facts.get("why") == "statistics only" for finding in of["not judged"]):
         yield from _on_statistics(comparison)
 
@@ -311,8 +312,13 @@ def _missing_sentence(finding: Finding) -> str:
 
 def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     first, *others = causes
-    figures = first.facts.get("unlike") or _figures_of(first) + _how_text(first)
-    if "only_in" in first.facts:
+    figures = first.facts.get("unlike") or ("" if not _has_error(first) else _figures_of(first) + _how_text(first))
+    if first.evidence == "measured" and "bound" in first.figures:
+        yield f"The error arises at {_named(first)}, whose own result is outside its bound: {_outside_text(first)}."
+    elif "only_in" in first.facts and not first.names:
+        side = first.facts["only_in"]
+        yield f"The error arises at {_named(first)}, which writes into memory and which only the {side} has."
+    elif "only_in" in first.facts:
         side, read = first.facts["only_in"], f"what reads it, {listed(first.names, FEW)}, differs by {figures}"
         which = f"an operator that only the {side} has"
         if chain := first.facts.get("chain"):
@@ -331,7 +337,25 @@ def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
         yield f"The error arises at {_named(first)}{called}, {which}: {figures}."
     if others:
         by = "Judging by the figures alone, also" if first.evidence == "by value" else "Also"
-        yield f"{by} at {'; '.join(f'{_named(other)}: {_figures_of(other)}{_how_text(other)}' for other in others)}."
+        yield f"{by} at {'; '.join(map(_short_cause, others))}."
+
+
+def _short_cause(cause: Finding) -> str:
+    return f"{_named(cause)}: {_figures_of(cause)}{_how_text(cause)}" if _has_error(cause) else _named(cause)
+
+
+def _has_error(finding: Finding) -> bool:
+    """Whether it says how far two sides differ; what was measured of one side does not."""
+    return bool(finding.figures) and "bound" not in finding.figures
+
+
+def _outside_text(finding: Finding) -> str:
+    figures = finding.figures
+    return (
+        f"element {figures['index']:.0f} is {figures['value']:.9g}, exactly {figures['reference']:.9g}, "
+        f"{figures['error']:.3g} units of the last place of {finding.facts['dtype']} (bound {figures['bound']:.3g}), "
+        f"as are {figures['outside']:.0f} of {figures['count']:.0f} elements"
+    )
 
 
 def _how_text(finding: Finding) -> str:
@@ -343,6 +367,16 @@ def _how_text(finding: Finding) -> str:
 
 def _other_tensor_sentence(finding: Finding) -> str:
     return f"{_named(finding)} of the sample is another tensor of the same name: it matches {finding.facts['found']}."
+
+
+def _rounding_sentence(finding: Finding) -> str:
+    types, why = finding.facts["types"], finding.facts.get("why")
+    if why:
+        return (
+            f"No weight, argument or operator differs but by rounding to {types}; the operators were not computed "
+            f"again, which needs torch: pip install 'sgsdump[torch]'."
+        )
+    return f"What differs is rounding to {types}: weights, arguments and each operator's own result are within it."
 
 
 def _quantisation_sentence(finding: Finding) -> str:
@@ -487,7 +521,8 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
 
 def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, ...]:
     """The rows whose error rises most, for want of a place that is known better; not those that hold whole numbers."""
-    if len(comparison.rows) < 2 or any(f.kind == "cause" and f.evidence != "by figures" for f in findings):
+    known = any(f.kind == "rounding" or (f.kind == "cause" and f.evidence != "by figures") for f in findings)
+    if len(comparison.rows) < 2 or known:
         return ()
     return tuple(row for row in comparison.jumps if row.indices is None and not is_rounding(row))[:MOST_JUMPS]
 

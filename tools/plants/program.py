@@ -2,7 +2,8 @@
 
     python program.py SPEC.json TOOL OUTPUT
 
-SPEC has the units (``[kind, facts]``), the fault (``{"unit", "kind", "value"}`` or null) and what else differs. TOOL is
+SPEC has the kinds of the units, the fault (``{"unit", "kind", "value"}`` or null) and what else differs: the type of
+the whole net (``dtype``), ``autocast``, ``int8`` weights, ``threads``, ``channels_last``, ``compiled``. TOOL is
 exec (nothing is done here: sgsdump exec starts it), register_hook, torchair or msprobe; for the last one the program
 writes what msprobe would, level mix, as that package runs on the card's machine alone.
 """
@@ -69,7 +70,84 @@ class Grow(nn.Module):
         return y
 
 
+class Root(nn.Module):
+    """A root mean square normalisation of single operators, in float32."""
+
+    def __init__(self, eps=1e-6):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.rand(16) + 0.5), eps
+
+    def forward(self, x):
+        wide = x.float()
+        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
+
+
+class Attention(nn.Module):
+    def __init__(self, theta=10000.0):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(16, 16, bias=False) for _ in range(3))
+        self.theta, self.scale = theta, None
+
+    def forward(self, x):
+        q, k, v = (side(x).view(2, 4, 2, 8).transpose(1, 2) for side in (self.q, self.k, self.v))
+        angle = torch.arange(4.0)[:, None] / self.theta ** (torch.arange(0.0, 8, 2) / 8)
+        cos, sin = (torch.cat([turn, turn], -1).to(q.dtype) for turn in (angle.cos(), angle.sin()))
+        q, k = (side * cos + torch.cat([-side[..., 4:], side[..., :4]], -1) * sin for side in (q, k))
+        y = functional.scaled_dot_product_attention(q, k.to(q.dtype), v.to(q.dtype), is_causal=True, scale=self.scale)
+        return x + y.transpose(1, 2).reshape(2, 4, 16)
+
+
+class Cache(nn.Module):
+    """Two halves of a buffer, written one after another, as a cache of keys is."""
+
+    def __init__(self):
+        super().__init__()
+        self.skips, self.at = False, 0
+
+    def forward(self, x):
+        size = x.shape[1]
+        buffer = x.new_zeros(x.shape[0], 2 * size, *x.shape[2:])
+        buffer[:, :size].copy_(x)
+        if not self.skips:
+            buffer[:, size + self.at :].copy_((x * 0.5)[:, self.at :])
+        return buffer[:, :size] + buffer[:, size:]
+
+
+class Part(nn.Module):
+    """Writes into a part of what it returns."""
+
+    def __init__(self, factor=1.5, more=1.0):
+        super().__init__()
+        self.factor, self.more = factor, more
+
+    def forward(self, x):
+        y = x.clone()
+        y[:, ::2].mul_(self.factor)
+        if self.more is not None:
+            y[0] += self.more
+        return y
+
+
+class Int8(nn.Module):
+    """A linear layer whose weight is stored in 8 bits, with a scale for each output."""
+
+    def __init__(self):
+        super().__init__()
+        weight = nn.Linear(16, 16).weight.detach()
+        scale = weight.abs().amax(1, keepdim=True) / 127
+        self.register_buffer("weight", (weight / scale).round().to(torch.int8))
+        self.register_buffer("scale", scale)
+
+    def forward(self, x):
+        return functional.linear(x, self.weight.to(x.dtype) * self.scale.to(x.dtype))
+
+
 MADE = {
+    "root": Root,
+    "attention": Attention,
+    "cache": Cache,
+    "part": Part,
+    "int8": Int8,
     "conv": lambda: nn.Conv2d(8, 8, 3, padding=1),
     "batch_norm": lambda: nn.BatchNorm2d(8),
     "group_norm": lambda: nn.GroupNorm(2, 8),
@@ -111,8 +189,12 @@ def planted(net, fault):
         if kind == "weight":
             weight = getattr(unit.inner, value["name"])
             flat = weight.view(-1)
-            if value["element"] is None:
+            if value["element"] is None and flat.dtype == torch.int8:
+                flat.copy_(flat.flip(0))
+            elif value["element"] is None:
                 flat.mul_(value["factor"])
+            elif flat.dtype == torch.int8:
+                flat[value["element"] % flat.numel()].add_(40)
             else:
                 flat[value["element"] % flat.numel()] += 0.3 * value["factor"]
         elif kind == "scalar":
@@ -124,9 +206,8 @@ def planted(net, fault):
             unit.inner.axes = value
 
 
-def main(spec, tool, output):
-    if spec.get("threads"):
-        torch.set_num_threads(spec["threads"])
+def made(spec):
+    """The net of a specification and its input."""
     torch.manual_seed(spec["seed"])
     net = Net(spec["kinds"]).eval()
     with torch.no_grad():
@@ -140,14 +221,21 @@ def main(spec, tool, output):
     x = torch.randn(2, 8, 8, 8) if "conv" in spec["kinds"] else torch.randn(2, 4, 16)
     if spec["fault"]:
         planted(net, spec["fault"])
-    if spec.get("low"):
-        net, x = net.to(torch.bfloat16), x.to(torch.bfloat16)
+    if spec.get("dtype"):
+        net, x = net.to(getattr(torch, spec["dtype"])), x.to(getattr(torch, spec["dtype"]))
     if spec.get("channels_last") and x.ndim == 4:
         x = x.contiguous(memory_format=torch.channels_last)
     if spec.get("compiled"):
         net = torch.compile(net, backend="aot_eager")
+    return net, x
+
+
+def main(spec, tool, output):
+    if spec.get("threads"):
+        torch.set_num_threads(spec["threads"])
+    net, x = made(spec)
     output.mkdir(exist_ok=True)
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=spec.get("autocast", False)):
         if tool == "register_hook":
             from sgsdump.msit import DumpConfig, register_hook
 

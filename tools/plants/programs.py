@@ -30,7 +30,7 @@ _SCALARS: Mapping[str, tuple[str, list[Any]]] = {
     "softmax": ("dim", [1]),
     "gelu": ("approximate", ["tanh"]),
 }
-_BLAMED = ("argument", "another tensor", "not finite", "cause", "channel")
+_BLAMED = ("argument", "outside", "another tensor", "not finite", "cause", "channel")
 
 
 def another_weight(rng: np.random.Generator, folder: Path) -> Outcome:
@@ -86,7 +86,14 @@ def low_precision(rng: np.random.Generator, folder: Path) -> Outcome:
     kinds = _kinds(rng)
     unit = _one_of(rng, kinds, _WEIGHTED)
     value = {"name": "weight", "element": None, "factor": float(rng.choice([0.9, 1.2]))}
-    return _outcome(rng, folder, kinds, {"unit": unit, "kind": "weight", "value": value}, {"low": True}, {"low": True})
+    return _outcome(
+        rng,
+        folder,
+        kinds,
+        {"unit": unit, "kind": "weight", "value": value},
+        {"dtype": "bfloat16"},
+        {"dtype": "bfloat16"},
+    )
 
 
 def compiled_code(rng: np.random.Generator, folder: Path) -> Outcome:
@@ -130,10 +137,16 @@ def _outcome(
 ) -> Outcome:
     tool = tool or str(rng.choice(TOOLS))
     spec = {"seed": int(rng.integers(1 << 20)), "kinds": kinds}
-    started = [
-        _start(folder, side, tool, {**spec, "fault": planted, **differs})
-        for side, planted, differs in (("benchmark", None, of_benchmark), ("sample", fault, of_sample))
-    ]
+    sides = {
+        "benchmark": {**spec, "fault": None, **of_benchmark},
+        "sample": {**spec, "fault": fault, **of_sample},
+    }
+    return compared(folder, tool, sides, frozenset({f"units.{fault['unit']}"} if fault else ()))
+
+
+def compared(folder: Path, tool: str, sides: Mapping[str, Mapping[str, Any]], culprits: frozenset[str]) -> Outcome:
+    """The program's dumps of both sides, by their specifications, compared."""
+    started = [_start(folder, side, tool, spec) for side, spec in sides.items()]
     for process in started:
         _, errors = process.communicate()
         if process.returncode:
@@ -143,8 +156,9 @@ def _outcome(
     modules = {row["name"]: row["module"] for row in document["rows"]}
     named = [_unit(finding, modules) for finding in document["findings"] if finding["kind"] in _BLAMED]
     lines = done.stdout.partition("\n\n")[2].splitlines()
-    line = f"[{tool} {kinds} {fault}] {lines[0] if lines else ''}"
-    return Outcome(frozenset({f"units.{fault['unit']}"} if fault else ()), tuple(dict.fromkeys(named)), line)
+    spec = sides["sample"]
+    line = f"[{tool} {spec['kinds']} {spec['fault']}] {lines[0] if lines else ''}"
+    return Outcome(culprits, tuple(dict.fromkeys(named)), line)
 
 
 def _start(folder: Path, side: str, tool: str, spec: Mapping[str, Any]) -> subprocess.Popen[bytes]:

@@ -1,0 +1,264 @@
+"""Why two programs differ of which one computes in a narrow type: the fault apart from the rounding.
+
+Every tensor differs then, so a difference alone says nothing. An operator is at fault where it has another argument or
+weight (``causes.py``: a weight that is the other one's, rounded, is the same), where its own result is further from the
+exact one than its bound (``sgsdump/replay``), where only one side writes into memory, or where what it reads is not
+what the operator before it made. Where there is none of these, what differs is rounding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+
+from sgsdump.comparison.alignment import Pair, Unpaired
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.naming.network import kind_of, plain
+from sgsdump.comparison.naming.pairs_by_network import OneSided
+from sgsdump.comparison.replayed import outside_finding
+from sgsdump.comparison.row import Row, differs
+from sgsdump.dumps.dump import Dump, Network
+from sgsdump.errors import FileChanged, SgsdumpError
+from sgsdump.replay.check import Judged, each, is_recorded
+from sgsdump.tensors.dtypes import KNOWN, is_float
+
+OUTSIDE, ROUNDING, NO_TORCH = "outside its bound", "rounding", "no torch"
+_PRODUCTS = ("matmul", "conv")
+_MOST = 0.5  # of the products (or of all outputs): that many in another type, and the program runs in that type
+_TIMES, _MORE = 4.0, 0.05  # what was made before: an input whose error is so much larger is another tensor
+_MOST_TRIED = 64
+_Key = tuple[str, int, int, str]
+
+
+@dataclass(frozen=True, eq=False)
+class TwoRuns:
+    """Both dumps with the networks of their operators, the compared pairs, and the records without a partner."""
+
+    dumps: tuple[Dump, Dump]
+    networks: tuple[Network, Network]
+    pairs: Sequence[Pair]
+    unmatched: tuple[Sequence[Unpaired], Sequence[Unpaired]]
+    maker_of: Callable[[Pair], OneSided | None]
+
+
+class Rounding:
+    """What conversion to a narrow type explains of two runs.
+
+    is_low        a side computes in a type narrower than float32.
+    is_converted  the sides compute in different types throughout, so that another type is no finding.
+    """
+
+    def __init__(self, rows: Iterable[Row], pairs: Iterable[Pair]):
+        outputs = [row for row in rows if row.io == "out" and _are_floats(row)]
+        self.is_low = any(_is_narrow(row.sample_dtype) or _is_narrow(row.benchmark_dtype) for row in outputs)
+        products = [row for row in outputs if kind_of(row.op_type) in _PRODUCTS]
+        self.is_converted = any(
+            len(some) > 1 and sum(map(_have_other_types, some)) > _MOST * len(some) for some in (products, outputs)
+        )
+        self._pairs: dict[_Key, Pair] = {_key(pair): pair for pair in pairs} if self.is_low else {}
+        self._known: dict[_Key, bool] = {}
+
+    def pair_of(self, row: Row) -> Pair | None:
+        return self._pairs.get((row.io, row.op_index, row.slot, row.name))
+
+    def is_converted_value(self, row: Row) -> bool:
+        """Whether one side holds the other side's values, rounded to its own narrower type."""
+        if not self.is_low or not _are_floats(row) or not _have_other_types(row):
+            return False
+        key = row.io, row.op_index, row.slot, row.name
+        if key not in self._known:
+            pair = self._pairs.get(key)
+            self._known[key] = pair is not None and _is_converted(pair)
+        return self._known[key]
+
+
+def low_precision_causes(
+    rows: Sequence[Row], arguments: Sequence[Finding], runs: TwoRuns, rounding: Rounding
+) -> tuple[Finding, ...]:
+    """The ``arguments`` and weights that differ, and before them what is at fault earlier; a finding of kind
+    ``rounding`` where nothing is."""
+    if not any(map(differs, rows)):
+        return tuple(arguments)
+    places = {row.name: place for place, row in reversed([*enumerate(rows)])}
+    end = places.get(arguments[0].layer, len(rows)) if arguments else len(rows)
+    found = [(place, f) for place, f in (*_writers(rows, runs), *_jumps(rows, runs, rounding)) if place < end]
+    place, first = min(found, key=lambda item: item[0], default=(end, None))
+    outside = _first_outside(rows[:place], runs)
+    first = outside or first
+    if first is not None:
+        return (first, *arguments)
+    if arguments:
+        return tuple(arguments)
+    why = {} if find_spec("torch") else {"why": NO_TORCH}
+    return (Finding("rounding", facts={"types": ", ".join(_types(rows)), **why}),)
+
+
+def rejected_by_replay(finding: Finding, rows: Sequence[Row], runs: TwoRuns) -> Finding | None:
+    """A difference by value that is rounding, as both sides' operators are within their bounds: None. Where the
+    sample's is outside, what was measured of it; else the finding as it is."""
+    row = next((row for row in rows if row.name == finding.layer), None)
+    partners = {pair.benchmark.op_index: pair.sample.op_index for pair in runs.pairs}
+    if row is None or not _can_replay(runs) or row.op_index not in partners:
+        return finding
+    of_sample = _judged(runs, 0, [partners[row.op_index]])
+    outside = next((judged for judged in of_sample if judged.judgement.outside), None)
+    if outside is not None:
+        return _as_cause(outside, row)
+    of_benchmark = _judged(runs, 1, [row.op_index])
+    both = bool(of_sample) and bool(of_benchmark) and not any(judged.judgement.outside for judged in of_benchmark)
+    return None if both and finding.facts.get("inputs") == "equal" else finding
+
+
+def _first_outside(rows: Sequence[Row], runs: TwoRuns) -> Finding | None:
+    """The sample's first operator whose own result is outside its bound."""
+    if not _can_replay(runs):
+        return None
+    partners = {pair.benchmark.op_index: pair.sample.op_index for pair in runs.pairs}
+    of_operator = {
+        partners[row.op_index]: row for row in reversed(rows) if row.io == "out" and row.op_index in partners
+    }
+    for judged in each(runs.dumps[0], runs.networks[0], sorted(of_operator)):
+        if isinstance(judged, Judged) and judged.judgement.outside:
+            return _as_cause(judged, of_operator[judged.place.op_index])
+    return None
+
+
+def _as_cause(judged: Judged, row: Row) -> Finding:
+    found = outside_finding(judged)
+    return Finding("cause", row.name, row.op_type, found.figures, "measured", facts={**found.facts, "how": OUTSIDE})
+
+
+def _can_replay(runs: TwoRuns) -> bool:
+    return is_recorded(runs.networks[0]) and find_spec("torch") is not None
+
+
+def _judged(runs: TwoRuns, side: int, only: Sequence[int]) -> list[Judged]:
+    found = each(runs.dumps[side], runs.networks[side], only)
+    return [judged for judged in found if isinstance(judged, Judged)]
+
+
+def _writers(rows: Sequence[Row], runs: TwoRuns) -> Iterator[tuple[int, Finding]]:
+    """Operators that write into memory and that only one side has, in a module that both have."""
+    counts = [Counter((op.module, plain(op.kind)) for op in network.values()) for network in runs.networks]
+    modules = [{op.module for op in network.values()} for network in runs.networks]
+    for side, name in enumerate(("sample", "benchmark")):
+        own, other = runs.networks[side], 1 - side
+        for unpaired in runs.unmatched[side]:
+            record = unpaired.record
+            operator = own.get(record.op_index)
+            if operator is None or record.io != "out" or not operator.kind.endswith("_"):
+                continue
+            key = operator.module, plain(operator.kind)
+            if counts[side][key] > counts[other][key] and operator.module in modules[other]:
+                facts = {"module": operator.module, "only_in": name, "inputs": "differ"}
+                finding = Finding("cause", record.name, operator.kind, {}, "by value", facts=facts)
+                yield _place_of(rows, operator.module), finding
+
+
+def _place_of(rows: Sequence[Row], module: str) -> int:
+    """Where a module's rows begin."""
+    inside = (place for place, row in enumerate(rows) if row.module == module and row.io == "out")
+    return next(inside, len(rows) - 1)
+
+
+def _jumps(rows: Sequence[Row], runs: TwoRuns, rounding: Rounding) -> Iterator[tuple[int, Finding]]:
+    """The first tensor that is read, or that a module gives, and differs by far more than what made it."""
+    network = runs.networks[1]
+    errors = {
+        row.op_index: row.error for row in reversed(rows) if row.io == "out" and not _is_module(network, row.op_index)
+    }
+    makers = {
+        number: index
+        for index, operator in sorted(network.items())
+        if not operator.is_module
+        for (io, _), number in operator.values.items()
+        if io == "out" and number is not None
+    }
+    for place, row in enumerate(rows):
+        operator = network.get(row.op_index)
+        if operator is None or not row.finite or not _are_floats(row) or not differs(row):
+            continue
+        if (row.io == "out" and not operator.is_module) or (row.io, row.slot) in operator.weights:
+            continue
+        before = _error_of(operator.values.get((row.io, row.slot)), network, makers, errors)
+        if before is None or row.error <= _TIMES * before + _MORE or rounding.is_converted_value(row):
+            continue
+        yield place, _of_jump(row, runs, rounding, before)
+        return
+
+
+def _of_jump(row: Row, runs: TwoRuns, rounding: Rounding, before: float) -> Finding:
+    pair = rounding.pair_of(row)
+    maker = runs.maker_of(pair) if pair is not None and row.io == "in" else None
+    figures = {"error": row.error, "own": row.error - before, "rmse": row.rmse, "cos": row.cos}
+    if maker is None:
+        facts = {"module": row.module, "inputs": "differ"}
+        return Finding("cause", row.name, row.op_type, figures, "by value", facts=facts)
+    facts = {"module": maker.module, "only_in": maker.side, "inputs": "differ"}
+    return Finding("cause", maker.name, maker.kind, figures, "by value", names=(row.name,), facts=facts)
+
+
+def _error_of(
+    number: object, network: Network, makers: Mapping[object, int], errors: Mapping[int, float]
+) -> float | None:
+    """The largest error among the nearest compared operators that made a value; None where none did."""
+    waiting, passed, found = [number], set[int](), list[float]()
+    while waiting and len(passed) < _MOST_TRIED:
+        index = makers.get(waiting.pop())
+        if index is None or index in passed:
+            continue
+        passed.add(index)
+        if index in errors:
+            found.append(errors[index])
+        else:
+            operator = network[index]
+            waiting += [value for key, value in operator.values.items() if key[0] == "in"]
+    return max(found, default=None)
+
+
+def _is_module(network: Network, index: int) -> bool:
+    operator = network.get(index)
+    return operator is not None and operator.is_module
+
+
+def _types(rows: Iterable[Row]) -> list[str]:
+    """The narrow types that either side computes in."""
+    words = (word for row in rows for word in (row.sample_dtype, row.benchmark_dtype))
+    return [word for word in dict.fromkeys(words) if _is_narrow(word)]
+
+
+def _key(pair: Pair) -> _Key:
+    record = pair.benchmark
+    return record.io, record.op_index, record.slot, record.name
+
+
+def _are_floats(row: Row) -> bool:
+    types = [KNOWN.get(name) for name in (row.sample_dtype, row.benchmark_dtype)]
+    return all(dtype is not None and is_float(dtype) for dtype in types)
+
+
+def _is_narrow(name: str) -> bool:
+    dtype = KNOWN.get(name)
+    return dtype is not None and is_float(dtype) and dtype.itemsize < 4
+
+
+def _have_other_types(row: Row) -> bool:
+    return bool(row.sample_dtype != row.benchmark_dtype)
+
+
+def _is_converted(pair: Pair) -> bool:
+    try:
+        sides = [record.tensor.stored_view() for record in (pair.sample, pair.benchmark)]
+    except FileChanged:
+        raise
+    except SgsdumpError:
+        return False
+    narrow, wide = sorted(sides, key=lambda values: values.dtype.itemsize)
+    if narrow.shape != wide.shape:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.array_equal(wide.astype(narrow.dtype).astype(np.float64), narrow.astype(np.float64), True))

@@ -1,0 +1,132 @@
+"""Two runs of a small torch net, one of them in a narrow type: faults apart from rounding, without a hooked program."""
+
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from recorded_operators import recorded  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from sgsdump import Dump, Record, Tensor, compare  # noqa: E402
+from sgsdump.comparison.findings import findings_of  # noqa: E402
+from sgsdump.comparison.low_precision import OUTSIDE  # noqa: E402
+from sgsdump.comparison.thresholds import DOCUMENTED  # noqa: E402
+from sgsdump.dumps.dump import Call, Operator  # noqa: E402
+from sgsdump.reports.sentences import headline  # noqa: E402
+
+BLAMED = ("argument", "another tensor", "not finite", "cause", "channel")
+
+
+def net(dtype, *, eps=1e-5, factor=0.5, change=1.0, more=False):
+    """A program's run: its operators in order, each with the module it runs in."""
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    weights = {name: normal(16, 16) / 4 for name in ("a", "b")}
+    weights["b"][3] *= change
+    weights = {name: weight.to(dtype) for name, weight in weights.items()}
+    x = normal(4, 16).to(dtype)
+    steps = [
+        ("a", lambda x: torch.mm(x, weights["a"])),
+        ("norm", lambda x: F.layer_norm(x, (16,), eps=eps)),
+        ("scale", lambda x: x * factor),
+        ("turn", lambda x: x.flip(1) if more else None),
+        ("b", lambda x: torch.mm(x, weights["b"])),
+        ("end", lambda x: torch.relu(x)),
+    ]
+    calls = []
+    for module, step in steps:
+        with torch.no_grad():
+            made = step(x)
+        if made is not None:
+            calls.append((module, recorded(step, x)[-1]))
+            x = made
+    return calls
+
+
+def dump(calls, wrong=None):
+    """The dump of the calls; the output of the module ``wrong`` is what a kernel would give that loses a sign."""
+    records, network, numbers = [], {}, {}
+
+    def number(values):
+        return numbers.setdefault((values.shape, values.tobytes()), len(numbers))
+
+    for index, (module, call) in enumerate(calls):
+        name, outputs = f"{index}_{module}", call.outputs[:1]
+        if module == wrong:
+            outputs = [np.abs(outputs[0])]
+        values, weights = {}, {}
+        for slot, (argument, array) in enumerate(call.tensors.items()):
+            records.append(Record("in", slot, index, call.kind, Tensor.of(f"{name}/input.{slot}", array)))
+            values["in", slot] = number(array)
+            if argument == "mat2":
+                weights["in", slot] = f"{module}.weight"
+        records.append(Record("out", 0, index, call.kind, Tensor.of(f"{name}/output.0", outputs[0])))
+        values["out", 0] = number(outputs[0])
+        arguments = {key: json.dumps(value) for key, value in call.arguments.items()}
+        told = Call(call.overload, tuple(call.tensors))
+        network[index] = Operator(module, call.kind, False, values, weights, arguments, call=told)
+    return Dump(records, "rounds", network=lambda: network)
+
+
+def blamed(sample, benchmark):
+    comparison = compare(sample, benchmark)
+    findings = findings_of(comparison)
+    named = [finding for finding in findings if finding.kind in BLAMED]
+    return named, findings, " ".join(headline(findings, comparison, DOCUMENTED))
+
+
+PAIRS = [(torch.bfloat16, torch.float32), (torch.float16, torch.float32), (torch.bfloat16, torch.bfloat16)]
+
+
+@pytest.mark.parametrize(("sample", "benchmark"), PAIRS, ids=str)
+def test_a_weight_and_an_argument_come_first(sample, benchmark):
+    golden = dump(net(benchmark))
+    (first, *_), _, _ = blamed(dump(net(sample, change=0.5)), golden)
+    assert (first.kind, first.facts["what"], first.facts["argument"]) == ("argument", "weight", "b.weight")
+    (first, *_), _, _ = blamed(dump(net(sample, eps=1e-2)), golden)
+    assert (first.kind, first.facts["argument"], first.facts["sample"]) == ("argument", "eps", "0.01")
+    (first, *_), _, _ = blamed(dump(net(sample, factor=0.4)), golden)
+    assert (first.kind, first.facts["argument"], first.facts["module"]) == ("argument", "other", "scale")
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)
+def test_rounding_alone_is_said_and_nothing_is_blamed(narrow):
+    named, findings, said = blamed(dump(net(narrow)), dump(net(torch.float32)))
+    assert named == []
+    assert [finding.facts["types"] for finding in findings if finding.kind == "rounding"] == [str(narrow)[6:]]
+    assert "What differs is rounding to" in said
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)
+def test_a_weight_one_unit_off_is_not_rounding(narrow):
+    calls = net(narrow)
+    weight = calls[0][1].tensors["mat2"]
+    weight.view(np.uint16).reshape(-1)[5] += 1
+    (first, *_), _, _ = blamed(dump(calls), dump(net(torch.float32)))
+    assert (first.facts["what"], first.facts["argument"]) == ("weight", "a.weight")
+
+
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)
+def test_a_kernel_outside_its_bound_is_measured(narrow):
+    (first, *_), _, said = blamed(dump(net(narrow), wrong="scale"), dump(net(torch.float32)))
+    assert (first.kind, first.evidence, first.facts["how"]) == ("cause", "measured", OUTSIDE)
+    assert first.facts["module"] == "scale"
+    assert "whose own result is outside its bound" in said
+
+
+def test_an_operator_that_one_side_alone_has():
+    (first, *_), _, _ = blamed(dump(net(torch.bfloat16, more=True)), dump(net(torch.float32)))
+    assert (first.kind, first.facts["module"], first.facts["only_in"]) == ("cause", "turn", "sample")
+
+
+def test_without_torch_it_is_said_what_was_not_done(monkeypatch):
+    monkeypatch.setattr("sgsdump.comparison.low_precision.find_spec", lambda name: None)
+    named, _, said = blamed(dump(net(torch.bfloat16)), dump(net(torch.float32)))
+    assert named == []
+    assert "needs torch: pip install 'sgsdump[torch]'" in said
