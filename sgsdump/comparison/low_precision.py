@@ -199,6 +199,7 @@ def _of_jump(row: Row, runs: TwoRuns, rounding: Rounding, before: float) -> Find
         facts = {"module": row.module, "inputs": "differ"}
         return Finding("cause", row.name, row.op_type, figures, "by value", facts=facts)
     facts = {"module": maker.module, "only_in": maker.side, "inputs": "differ"}
+    facts |= {"chain": ", ".join(maker.chain)} if len(maker.chain) > 1 else {}
     return Finding("cause", maker.name, maker.kind, figures, "by value", names=(row.name,), facts=facts)
 
 
