@@ -36,6 +36,7 @@ def main() -> int:
     parser.add_argument(
         "--healthy", action="store_true", help="what exporters make of them without the bug: nothing is to be blamed"
     )
+    parser.add_argument("--golden", action="store_true", help="those of 16 bits, the side without the bug in float32")
     parser.add_argument("--list", action="store_true", help="print the bugs and run nothing")
     parser.add_argument("--keep", type=Path, help="keep the dumps here, and use those that are there")
     parser.add_argument("--jobs", type=int, default=1, help="bugs at a time (default: %(default)s)")
@@ -43,34 +44,37 @@ def main() -> int:
     bugs = [bug for bug in BUGS if not args.bug or bug.name in args.bug]
     if args.healthy:
         bugs = [bug.healed() for bug in bugs if bug.program == "exported"]
+    if args.golden:
+        bugs = [bug for bug in bugs if bug.is_low]
     if args.list:
         for bug in bugs:
             print(f"{bug.name}: {bug.wrong} ({bug.source}, {bug.precision})")
         return 0
     print("| bug | source | precision | first | named |\n|---|---|---|---|---|")
     with ThreadPoolExecutor(args.jobs) as pool:
-        outcomes = list(pool.map(lambda bug: _printed(bug, args.keep), bugs))
+        outcomes = list(pool.map(lambda bug: _printed(bug, args.keep, args.golden), bugs))
     print(f"named first: {sum(o.first for o in outcomes)} of {len(outcomes)}")
     return 0 if all(o.first for o in outcomes) else 1
 
 
-def _printed(bug: Bug, keep: Path | None) -> Outcome:
+def _printed(bug: Bug, keep: Path | None, golden: bool) -> Outcome:
     if keep is not None:
-        (keep / bug.name).mkdir(parents=True, exist_ok=True)
-        outcome = outcome_of(bug, keep / bug.name)
+        kept = keep / f"{bug.name}_golden" if golden else keep / bug.name
+        kept.mkdir(parents=True, exist_ok=True)
+        outcome = outcome_of(bug, kept, golden)
     else:
         with tempfile.TemporaryDirectory() as folder:
-            outcome = outcome_of(bug, Path(folder))
+            outcome = outcome_of(bug, Path(folder), golden)
     first = "yes" if outcome.first else "no"
     print(f"| {bug.wrong} | {bug.source} | {bug.precision} | {first} | {outcome.line} |", flush=True)
     return outcome
 
 
-def outcome_of(bug: Bug, folder: Path) -> Outcome:
+def outcome_of(bug: Bug, folder: Path, golden: bool = False) -> Outcome:
     """Raises RuntimeError where a program or a command ends in trouble."""
     started = [
         _started(folder, side, [PROGRAMS / f"{bug.program}.py", *arguments])
-        for side, arguments in zip(SIDES, bug.arguments)
+        for side, arguments in zip(SIDES, bug.golden() if golden else bug.arguments)
     ]
     for process in filter(None, started):
         _, errors = process.communicate()

@@ -39,6 +39,17 @@ class Bug:
             return [net, side], [net, "torch"]
         return [json.dumps({**self.common, **self.change})], [json.dumps(dict(self.common))]
 
+    @property
+    def is_low(self) -> bool:
+        """Whether it is met in a type of 16 bits."""
+        return self.precision in ("bfloat16", "float16", "autocast")
+
+    def golden(self) -> tuple[list[str], list[str]]:
+        """``arguments``, the side without the bug in float32."""
+        right = {**self.common, "dtype": "float32"}
+        right.pop("autocast", None)
+        return self.arguments[0], [json.dumps(right)]
+
     def healed(self) -> Bug:
         """What an exporter makes of the program without the bug; no culprit."""
         change = {**self.change, "side": "right"}

@@ -119,7 +119,7 @@ def placed(
     origins = {record: f"made by {maker.name}, which only the {maker.side} has" for record, maker in makers.items()}
     origins |= _weights(networks)
     expected = settled.expected | (frozenset() if of_models else _of_no_counterpart(networks))
-    expected |= _inside_whole_modules(networks, nodes)
+    expected |= _inside_whole_modules(networks, nodes) | (_reshaped(networks, nodes) if of_libraries else frozenset())
     return Placed(Settled(tuple(pairs), unmatched, settled.reasons, expected), modules, sources, origins, makers)
 
 
@@ -307,6 +307,18 @@ def _inside_whole_modules(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePai
                 members = (member for member in side if f"{member.module}.".startswith(f"{node.module}."))
                 inside |= {id(record) for member in members if member is not node for record in _records(member)}
     return frozenset(inside)
+
+
+def _reshaped(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> frozenset[int]:
+    """The ``id`` of what one library alone reshapes: the same values, in the same order, as the tensor before it."""
+    paired = {node for both in nodes for node in (*both[:2], *both.ends)}
+    reshaped: dict[Node, None] = {}
+    for side in networks:
+        for node in side.inner:
+            feeding = {maker for maker in side.feeding[node.place] if maker is not None}
+            if node.kind in ("reshape", "identity") and feeding and feeding <= paired | reshaped.keys():
+                reshaped[node] = None
+    return frozenset(id(record) for node in reshaped if node not in paired for record in _records(node))
 
 
 def _own_sources(network: Nodes) -> dict[str, tuple[str, ...]]:

@@ -290,6 +290,16 @@ def test_a_module_whose_operators_are_others_altogether_pairs_at_its_end():
     assert paired(swapped)[whole] == ("gru/output.0", MODULE)
 
 
+def test_what_one_library_alone_reshapes_at_the_end_is_not_missing():
+    for kind, missing in (("aten.view", ()), ("aten.transpose", ("1_last/output.0",))):
+        torch_run, nodes = Program(), OnnxNodes()
+        x = values(0, 2, 3)
+        y = torch_run.op("0_addmm", "aten.addmm", "fc", x * 3, x)
+        torch_run.op("1_last", kind, "fc", y.reshape(1, 2, 3), y)
+        nodes.op("fc", "MatMul", y, "x")
+        assert compare(onnx_dump(nodes), torch_run.dump()).completeness.missing_outputs == missing
+
+
 def test_an_error_in_a_linear_is_its_own():
     torch_run, nodes = Program(), OnnxNodes()
     _, line = feed_forward(torch_run, nodes, scale=1.5, modules=True)
