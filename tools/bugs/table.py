@@ -295,3 +295,13 @@ BUGS = (
         "Resize upsample",
     ),
 )
+
+# The same network written otherwise: nothing is to be blamed.
+REWRITTEN = tuple(
+    _decoder(f"{name}_{dtype}", "", wrong, "", "", change, dtype=dtype, **common)
+    for dtype in ("float32", "bfloat16")
+    for name, wrong, change, common in (
+        ("fused_attention", "attention in one operator", {"attention": "sdpa"}, {}),
+        ("cache_in_place", "a cache that is written in place", {"cache": "by row"}, {"chunks": (6, 4)}),
+    )
+)

@@ -367,8 +367,32 @@ def pairs_by_module(sample: Nodes, benchmark: Nodes, skipped: Collection[Node] =
         _by_module(node for node in side.inner if node not in paired) for side in (sample, benchmark)
     )
     for path, nodes in of_sample.items():
-        pairs += in_order(nodes, of_benchmark.get(path, ()))
+        pairs += _called_alike([*in_order(nodes, of_benchmark.get(path, ()))], nodes, of_benchmark.get(path, ()))
     return pairs
+
+
+def _called_alike(pairs: Sequence[Couple], sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[Couple]:
+    """The pairs of a module; where the order paired two operators that were called otherwise, and one without a partner
+    was called as one of them was, with an output of its shape, these two."""
+    free = [dict.fromkeys(side) for side in (sample, benchmark)]
+    for pair in pairs:
+        for side, node in zip(free, pair):
+            del side[node]
+    for mine, theirs in pairs:
+        if not _is_alike(mine, theirs):
+            other = next((node for node in free[1] if _is_alike(mine, node)), None)
+            own = next((node for node in free[0] if _is_alike(node, theirs)), None) if other is None else None
+            for side, taken, left in ((free[1], other, theirs), (free[0], own, mine)):
+                if taken is not None:
+                    del side[taken]
+                    side[left] = None
+            mine, theirs = own or mine, other or theirs
+        yield mine, theirs
+
+
+def _is_alike(sample: Node, benchmark: Node) -> bool:
+    shapes = ({slot: record.tensor.shape for slot, record in node.outputs.items()} for node in (sample, benchmark))
+    return sample.kind == benchmark.kind and sample.arguments == benchmark.arguments and next(shapes) == next(shapes)
 
 
 def renamed_modules(sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]) -> Iterator[Couple]:

@@ -59,6 +59,35 @@ def test_an_operator_that_only_one_version_has_moves_none_of_the_others():
     assert {row.module for row in comparison} == {"block", "block.fc"}
 
 
+def test_of_two_operators_of_a_kind_the_one_that_was_called_alike_is_the_partner():
+    """Attention as an operator of its own, in place of two products between two transpositions."""
+
+    def run(fused, last=(1, 2)):
+        program, x = Program(), values(0, 4, 4, 4)
+        keys = x.swapaxes(-1, -2)
+        made = (x @ keys) @ x
+        if fused:
+            program.op("0_sdpa", "aten.sdpa", "attn", made, x)
+        else:
+            program.op("0_turn", "aten.transpose", "attn", keys, x)
+            scores = program.op("1_mm", "aten.matmul", "attn", x @ keys, x, keys)
+            program.op("2_mm", "aten.matmul", "attn", made, scores, x)
+            program.operators[0] = Operator("attn", "aten.transpose", arguments={"dim0": "-1", "dim1": "-2"})
+        out = program.op("turn", "aten.transpose", "attn", made.swapaxes(*last), made)
+        arguments = {"dim0": str(last[0]), "dim1": str(last[1])}
+        program.operators[max(program.operators)] = Operator("attn", "aten.transpose", arguments=arguments)
+        program.op("exp", "aten.exp", "attn", np.exp(out), out)
+        return program.dump()
+
+    for sides in ((True, False), (False, True)):
+        comparison = compare(*map(run, sides))
+        assert paired(comparison)["turn/output.0"] == ("turn/output.0", MODULE)
+        assert not comparison.causes and not any(row.error for row in comparison)
+    # An argument that differs is found where no operator was called as this one was.
+    (finding, *_) = compare(run(True, last=(0, 1)), run(True)).causes
+    assert (finding.kind, finding.layer) == ("argument", "turn/output.0")
+
+
 def test_equal_names_pair_by_name_alone():
     one, other = Program(), Program()
     block(one, 0, values(0))
