@@ -5,6 +5,7 @@ refused without a reason.
     python tools/any_network.py                       all networks: an hour or two
     python tools/any_network.py --short               an audio net, a token net, a net of three inputs
     python tools/any_network.py --only bert,lstm      some of them
+    python tools/any_network.py --commands dump,calibrate   some of the commands
     python tools/any_network.py --models FOLDER       every .onnx file of a folder instead
 
 Networks: eight written here, nine of the onnx package with drawn weights, and twenty of torch, torchvision and
@@ -96,23 +97,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="three small networks")
     parser.add_argument("--only", metavar="NAME,NAME", help="these networks")
+    parser.add_argument("--commands", metavar="NAME,NAME", default=",".join(COMMANDS), help="these commands")
     parser.add_argument("--models", type=Path, metavar="FOLDER", help="the .onnx files of a folder instead")
     parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for a command (default: %(default)g)")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.inside:
-        return _inside(args.inside)
+        return _inside(args.inside, args.commands)
     nets = _files(args.models) if args.models else dict(_networks())
     names = ["audio", "tokens", "three_inputs"] if args.short else args.only.split(",") if args.only else list(nets)
     table, reasons = {}, dict[str, None]()
     for name in names:
         matching = {full: build for full, build in nets.items() if name in (full, full.partition("/")[0])}
         for full, build in matching.items():
-            table[full] = _row(full, build, args.timeout)
+            table[full] = _row(build, args.timeout, args.commands)
             new = [cell.reason for cell in table[full].values() if cell.reason and cell.reason not in reasons]
             reasons |= dict.fromkeys(new)
             print(_line(full, table[full], list(reasons)), *(f"    {reason}" for reason in new), sep="\n", flush=True)
-    print("\n" + "  ".join(f"{name}" for name in ["network", *COMMANDS]))
+    print("\n" + "  ".join(f"{name}" for name in ["network", *args.commands.split(",")]))
     for name, row in table.items():
         print(_line(name, row, list(reasons)))
     for number, reason in enumerate(reasons, 1):
@@ -157,8 +159,8 @@ def _files(folder: Path) -> dict[str, Build]:
     return {file.stem: partial(copy, file) for file in sorted(folder.glob("*.onnx"))}
 
 
-def _row(name: str, build: Build, timeout: float) -> dict[str, Cell]:
-    """A process of its own for each network, which runs its commands one after another."""
+def _row(build: Build, timeout: float, commands: str) -> dict[str, Cell]:
+    """A process of its own for each network, which runs its commands (their names, by commas) one after another."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             build(Path(folder) / "net.onnx")
@@ -168,7 +170,7 @@ def _row(name: str, build: Build, timeout: float) -> dict[str, Cell]:
         (Path(folder) / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
         (Path(folder) / "feeds.py").write_text(LOADER.format(model="net.onnx", runs=RUNS))
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": folder}
-        words = [sys.executable, str(Path(__file__).resolve()), "--inside", folder]
+        words = [sys.executable, str(Path(__file__).resolve()), "--inside", folder, "--commands", commands]
         row: dict[str, Cell] = {}
         with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
             timer = threading.Timer(timeout * len(COMMANDS), process.kill)
@@ -179,16 +181,17 @@ def _row(name: str, build: Build, timeout: float) -> dict[str, Cell]:
                     command, *cell = json.loads(line.removeprefix(CELL))
                     row[command] = Cell(*cell)
             timer.cancel()
-        for command in COMMANDS:  # where a process died, or was ended
+        for command in commands.split(","):  # where a process died, or was ended
             row.setdefault(command, Cell(finding=f"the process ended with {process.returncode}"))
         return row
 
 
-def _inside(folder: Path) -> int:
+def _inside(folder: Path, commands: str) -> int:
     """Run every command in ``folder``, and print a line of JSON for each."""
     os.chdir(folder)
     row: dict[str, Cell] = {}
-    for command, words in COMMANDS.items():
+    for command in commands.split(","):
+        words = COMMANDS[command]
         needed = row.get(NEEDS.get(command, ""), Cell())
         row[command] = needed if needed.reason or needed.finding else _run(words)
         cell = row[command]

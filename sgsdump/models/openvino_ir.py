@@ -3,7 +3,8 @@
 The graph becomes nodes of the domain ``DOMAIN``, named and typed as in the file, to look at, to choose from and to pair
 by; OpenVINO alone runs it, from the files themselves (``executors/native``). A tensor has the first name that its port
 lists, which is the one of the model that was converted, else its layer's. What constants alone make (compressed or
-quantised weights are scaled so) is a weight like them. What TensorIterator, Loop and If hold inside is not there.
+quantised weights are scaled so) is a weight like them. What TensorIterator, Loop and If hold inside is not there: it is
+listed as not dumped.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _TYPES = {
     **{f"U{bits}": f"UINT{bits}" for bits in (4, 8, 16, 32, 64)},
     **{"F8E4M3": "FLOAT8E4M3FN", "F8E5M2": "FLOAT8E5M2"},
 }
+_BODIES = ("body", "then_body", "else_body")  # of a TensorIterator or a Loop, of an If
 _COMMA = re.compile(r"(?<!\\),")
 
 
@@ -46,13 +48,15 @@ class _Port:
 
 @dataclass(frozen=True)
 class _Layer:
-    """``extent``: where a constant's values are in the file of weights, and how many bytes they take."""
+    """``extent``: where a constant's values are in the file of weights, and how many bytes they take; ``bodies``: what
+    the file calls the networks inside it."""
 
     name: str
     kind: str
     inputs: tuple[str, ...]
     outputs: dict[str, _Port]
     extent: tuple[int, int]
+    bodies: tuple[str, ...] = ()
 
 
 def read(path: Path) -> Model:
@@ -93,6 +97,7 @@ def _layer(layer: ElementTree.Element) -> _Layer:
         tuple(port.get("id", "") for port in layer.iterfind("input/port")),
         {port.get("id", ""): _port(port) for port in layer.iterfind("output/port")},
         extent if layer.get("type") in ("Const", "Constant") else (0, 0),
+        tuple(body for body in _BODIES if layer.find(body) is not None),
     )
 
 
@@ -171,7 +176,12 @@ def _model(path: Path, layers: dict[str, _Layer], edges: dict[tuple[str, str], t
     inner = [info for info in graph.value_info if info.name not in outputs]
     del graph.value_info[:]
     graph.value_info.extend(inner)
-    return Model(proto, path, native=Native("openvino", "OpenVINO", NCHW, {}, keys))
+    inside = {
+        f"{layer.name}/{body}": f"is what a {layer.kind} holds, whose tensors OpenVINO does not give"
+        for layer in layers.values()
+        for body in layer.bodies
+    }
+    return Model(proto, path, native=Native("openvino", "OpenVINO", NCHW, {}, keys, inside))
 
 
 def _sorted(layers: dict[str, _Layer], edges: dict[tuple[str, str], tuple[str, str]]) -> Iterator[str]:

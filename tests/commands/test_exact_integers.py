@@ -78,10 +78,10 @@ def test_constants_of_a_padded_dump_are_the_sdks_byte_for_byte(simulated, case):
 
 
 def test_calibrate_names_what_has_no_integer_rule(tmp_path, monkeypatch, capsys):
-    """Four Softplus and an Erf: the same text once, at most three names of each."""
+    """Four Softplus and an Erf: the same text once, at most three names of each; not a Cast of floats."""
     monkeypatch.chdir(tmp_path)
-    names = ["c", "soft0", "soft1", "soft2", "soft3"]
-    nodes = [conv("c", "data", pads=[1] * 4)]
+    names = ["same", "soft0", "soft1", "soft2", "soft3"]
+    nodes = [conv("c", "data", pads=[1] * 4), node("Cast", ["c"], "same", to=onnx.TensorProto.FLOAT)]
     nodes += [node("Softplus", [before], after) for before, after in pairwise(names)]
     nodes += [node("Erf", ["soft3"], "bent")]
     onnx.save(model(nodes, weights("c", (4, 3, 3, 3), 1), {"data": (1, 3, 8, 8)}, ["bent"]).proto, "net.onnx")

@@ -114,3 +114,30 @@ def test_any_damage_is_one_line(ir: Path) -> None:
             open_model(ir, native=True)
         except ModelError as error:
             assert "\n" not in str(error)
+
+
+def test_what_a_loop_holds_is_listed_as_not_dumped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    from onnx import helper, numpy_helper
+
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["on"]),
+            helper.make_node("Sin", ["h"], ["s"]),
+            helper.make_node("Add", ["s", "x"], ["next"]),
+        ],
+        "body",
+        [helper.make_tensor_value_info(n, t, s) for n, t, s in (("i", 7, []), ("go", 9, []), ("h", 1, [1, 4]))],
+        [helper.make_tensor_value_info(n, t, s) for n, t, s in (("on", 9, []), ("next", 1, [1, 4]))],
+    )
+    nodes = [helper.make_node("Loop", ["n", "", "x"], ["last"], body=body), helper.make_node("Sin", ["last"], ["y"])]
+    ends = [[helper.make_tensor_value_info(name, 1, [1, 4])] for name in ("x", "y")]
+    count = [numpy_helper.from_array(np.array(3), "n")]
+    graph = helper.make_graph(nodes, "g", *ends, count)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "l.onnx")
+    monkeypatch.chdir(tmp_path)
+    openvino.save_model(openvino.Core().read_model("l.onnx"), "l.xml")
+    kinds = [node.op_type for node in open_model("l.xml", native=True).proto.graph.node]
+    assert set(kinds) & {"Loop", "TensorIterator"}
+    np.save("x.npy", np.ones((1, 4), np.float32))
+    assert main(["dump", "-m", "l.xml", "-i", "x.npy", "-o", "l.bin"]) == 0
+    assert "/body (): is what a " in capsys.readouterr().out

@@ -482,7 +482,8 @@ class Walk:
 
     def _in_float(self, node: NodeProto, quant: Quant, name: str) -> Unrounded:
         """The node computed from the real values, in steps of its output."""
-        if name not in self.graph.from_shapes:  # which the hardware has as a constant
+        is_same = node.op_type == "Cast" and node.input[0] in self.values  # floats of another width
+        if name not in self.graph.from_shapes and not is_same:  # from shapes: the hardware has a constant
             self.approximate[name] = f"{node.op_type}: computed in float32"
             self.in_float.add(name)
         computed = self.emit.fresh("float")
