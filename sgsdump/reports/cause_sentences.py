@@ -70,13 +70,11 @@ def _contributions(finding: Finding) -> Iterator[str]:
     yield f"{text}."
 
 
-def int16_is_not_enough(limits: Thresholds, always_8: Sequence[str] = ()) -> str:
-    """``always_8``: the convolutions that read a picture."""
+def int16_is_not_enough(limits: Thresholds, always_8: Sequence[str] = (), look: bool = True) -> str:
+    """``always_8``: the convolutions that read a picture; ``look``: nothing else is known to repair it."""
     but = f" but {listed(always_8)}, which always has 8 as it reads the picture," if always_8 else ""
-    return (
-        f"Even with every convolution at 16 bits{but} an output has {limits}: INT16 alone does not repair it; look at "
-        f"the ranges and the calibration pictures."
-    )
+    where = "; look at the ranges and the calibration pictures" if look else ""
+    return f"Even with every convolution at 16 bits{but} an output has {limits}: INT16 alone does not repair it{where}."
 
 
 def conv_config(names: Sequence[str]) -> str:
@@ -92,6 +90,11 @@ def output_text(finding: Finding, labels: Mapping[str, str] = _NONE) -> str:
         return (
             f"{text} (off by at most {number(figures['largest_error'])} of the {number(figures['reaches'])} that it "
             f"reaches over all pictures, which is what 8 bits leave)"
+        )
+    if reason == "hardly moved":
+        return (
+            f"{text} (these pictures hardly move it: it spans {number(figures['seen'])} of the "
+            f"{number(figures['reaches'])} that it can, and is off by at most {number(figures['largest_error'])})"
         )
     if reason == "drowned":
         return (

@@ -110,6 +110,10 @@ class Diagnosis:
             facts = {"within": "yes" if promise.outputs.good(self.limits) else "no"}
             names = advice.config_names
             found.append(Finding("advice", "", "", errors, "measured", names, facts))
+        if advice is not None and advice.per_channel is not None:
+            errors = {"error": _error_before_channels(advice), "error_after": output_error(advice.per_channel.sums)}
+            facts = {"within": "yes" if advice.per_channel.good(self.limits) else "no", "reason": "weights per channel"}
+            found.append(Finding("advice", "", "", errors, "measured", (), facts))
         for name, reason in self.left_out.items():
             found.append(Finding("not judged", name, facts={"reason": reason}))
         if not self.share.whole or self.share.weights is None:
@@ -164,6 +168,12 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
     if diagnosis.good or not diagnosis.outputs.outputs:
         return
     found = diagnosis.advice.causes if diagnosis.advice is not None else ()
+    if diagnosis.advice is not None and diagnosis.advice.per_channel is not None:
+        of, after = _error_before_channels(diagnosis.advice), output_error(diagnosis.advice.per_channel.sums)
+        yield (
+            f"The weights have one scale per tensor: with one for each output channel the outputs' error goes from "
+            f"{of:.4f} to {after:.4f}{' (with what is advised below)' if diagnosis.advice.promise else ''}."
+        )
     if found:
         yield from cause_lines(found)
     elif diagnosis.advice is not None:
@@ -233,12 +243,31 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
                 f"Calibrate the range of {finding.facts['input']} again, on pictures like these: its values go beyond "
                 f"it, and 16 bits do not help."
             )
+    still = [name for name, figures in diagnosis.outputs.outputs.items() if figures.hardly_moved]
+    if still:
+        yield Step(
+            f"Give pictures that show what the network finds, prepared as in its training (-n): on these "
+            f"{listed([diagnosis.labels.get(name, name) for name in still], MOST_NAMED)} hardly moves, and relative "
+            f"figures say little of it."
+        )
+    if advice.per_channel is not None:
+        state = "within the limits" if advice.per_channel.good(limits) else f"still {_past(advice.per_channel, limits)}"
+        yield Step(
+            f"Choose --quant-level L2 or above, which gives weights a scale for each output channel: the outputs' "
+            f"error is {output_error(advice.per_channel.sums):.4f} then, {state}."
+        )
     yield from _promise(diagnosis, advice)
+
+
+def _error_before_channels(advice: MeasuredAdvice) -> float:
+    """Of the plan that ``per_channel`` was measured with."""
+    return advice.promise.error if advice.promise is not None else output_error(advice.outputs.sums)
 
 
 def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
     limits, promise = diagnosis.limits, advice.promise
     always_8 = [conv.name for conv in advice.measured.convolutions if conv.reads_picture]
+    look = advice.per_channel is None
     before, pictures = output_error(advice.outputs.sums), counted(len(advice.outputs.pictures), "picture")
     if promise is not None:
         more = "more " if advice.measured.raised else ""
@@ -256,9 +285,9 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
         if promise.outputs.good(limits):
             return
     if advice.all_16 is not None and not advice.all_16.outputs.good(limits):
-        yield Step(f"{int16_is_not_enough(limits, always_8)} It is {advice.all_16.error:.4f} then.")
+        yield Step(f"{int16_is_not_enough(limits, always_8, look)} It is {advice.all_16.error:.4f} then.")
     elif advice.all_16 is None and not (set(advice.measured.every) - set(advice.names)):
-        yield Step(int16_is_not_enough(limits, always_8))
+        yield Step(int16_is_not_enough(limits, always_8, look))
     elif advice.all_16 is not None:
         yield Step(
             f"Every convolution at INT16 would do ({advice.all_16.error:.4f}); let sgsdump find the fewest.",

@@ -36,7 +36,8 @@ MOST_OF_IT = 0.5
 
 
 def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) -> tuple[Finding, ...]:
-    """Each output with its figures and its verdict: good, resolution, drowned or bad."""
+    """Each output with its figures and its verdict: good, resolution, drowned, bad, or bad on pictures that hardly move
+    it."""
     findings = []
     for name, figures in outputs.items():
         numbers = {"cos": figures.cos, "rmse": figures.rmse, "largest_error": figures.largest, "reaches": figures.span}
@@ -45,6 +46,8 @@ def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) ->
         good = figures.good(limits)
         plain = limits.hold(figures.cos, figures.rmse, mse(figures.sums))
         reason = "drowned" if plain and figures.drowned else "resolution" if not plain and good else ""
+        if not good and figures.hardly_moved:
+            reason, numbers["seen"] = "hardly moved", figures.seen
         facts = {"verdict": "good" if good else "bad"} | ({"reason": reason} if reason else {})
         findings.append(Finding("output", name, figures=numbers, evidence="measured", facts=facts))
     return tuple(findings)

@@ -117,6 +117,8 @@ class MeasuredAdvice:
     promise   the plan that is advised, None where there is nothing to raise; ``all_16`` every convolution at 16 bits,
               where that was asked.
     contributions  what the 8 bits of the first cause's input and weights bring, or of the largest part's.
+    per_channel  the outputs of what is advised, or of the model as it is, with a weight scale for each output channel;
+              None where it has that already, where the outputs are good, and where it is worth less than a tenth.
     """
 
     measured: MeasuredModel
@@ -127,6 +129,7 @@ class MeasuredAdvice:
     promise: Promise | None = None
     all_16: Promise | None = None
     contributions: Contributions | None = None
+    per_channel: PlanOutputs | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -244,8 +247,17 @@ def judge(
         if every not in (measured.raised, promise.names if promise else ()):
             all_16 = promised(every, run([fixed_with(measured, every)], "all at 16 bits")[0])
     if promise is not None and not promise.error < (1 - WORTH_MORE) * output_error(outputs.sums):
+        # What does not help is not advised; where it is every convolution, that INT16 does not help is known by it.
+        all_16 = promise if promise.names == measured.every else all_16
         promise = None if not promise.outputs.good(limits) else promise
-    return outputs, MeasuredAdvice(measured, limits, advice, outputs, good, promise, all_16, contributions)
+    per_channel = None
+    if not subject.per_channel and not (promise is not None and promise.outputs.good(limits)):
+        best = promise.names if promise is not None else measured.raised
+        per_channel = run([fixed_with(measured, best, per_channel=True)], "a scale per channel")[0]
+        before = promise.error if promise is not None else output_error(outputs.sums)
+        if not output_error(per_channel.sums) <= (1 - WORTH_MORE) * before:
+            per_channel = None
+    return outputs, MeasuredAdvice(measured, limits, advice, outputs, good, promise, all_16, contributions, per_channel)
 
 
 def _contributions(measured: MeasuredModel, advice: Iterable[Advice], good: bool) -> Contributions | None:
@@ -256,12 +268,13 @@ def _contributions(measured: MeasuredModel, advice: Iterable[Advice], good: bool
     return measured.trial.contributions(first.layer, labelled(measured.pairs))
 
 
-def fixed_with(measured: MeasuredModel, names: Iterable[str]) -> ModelProto:
-    """The fixed model with these inputs at INT16."""
+def fixed_with(measured: MeasuredModel, names: Iterable[str], per_channel: bool = False) -> ModelProto:
+    """The fixed model with these inputs at INT16; ``per_channel``: with a weight scale for each output channel, in
+    place of one per tensor."""
     subject = measured.subject
     config = replace(subject.config, tensor_arrays=config_names(names, measured.convolutions))
-    made = make_fixed(subject.float_model, subject.ranges, config, True, subject.weights_per_channel, subject.side)
-    return made.proto
+    per_channel = per_channel or subject.weights_per_channel
+    return make_fixed(subject.float_model, subject.ranges, config, True, per_channel, subject.side).proto
 
 
 def labelled(pairs: PicturePairs) -> Iterator[LabelledPictureFeed]:

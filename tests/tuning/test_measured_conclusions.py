@@ -393,3 +393,53 @@ def test_a_target_by_a_metric_rests_on_the_integers(folder, capsys):
         )
         values.append(1 - np.abs(ours - theirs).max())
     assert taken["metric"] == pytest.approx(np.mean(values), abs=1e-5)
+
+
+def loud_first_net():
+    """The first convolution has a channel of weights a hundred times as large as the others; its Relu cuts it off."""
+    nodes = [conv("c1", "data", pads=[1, 1, 1, 1]), node("Relu", ["c1"], "r1"), conv("c2", "r1")]
+    shapes = {**weights("c1", (6, 3, 3, 3), 1), **weights("c2", (4, 6, 1, 1), 2)}
+    shapes["c1.w"][0] *= 100
+    shapes["c1.b"][0] = -300
+    return model(nodes, shapes, {"data": (1, 3, 8, 8)}, ["c2"])
+
+
+def test_weights_of_one_scale_are_measured_with_one_for_each_channel_and_said_first(folder, capsys):
+    _, lines, document = diagnosed(loud_first_net(), capsys, "--quant-level", "L1")
+    outputs = next(number for number, line in enumerate(lines) if line.startswith("Outputs on"))
+    said = re.fullmatch(
+        r"The weights have one scale per tensor: with one for each output channel the outputs' error goes from "
+        r"([\d.]+) to ([\d.]+)(?: \(with what is advised below\))?\.",
+        lines[outputs + 1],
+    )
+    before, after = map(float, said.groups())
+    advice = [f for f in document["findings"] if f["facts"].get("reason") == "weights per channel"]
+    assert [f["kind"] for f in advice] == ["advice"]
+    assert advice[0]["figures"]["error_after"] == pytest.approx(after, abs=1e-4)
+    assert after < 0.1 * before
+    assert any(line.startswith("Choose --quant-level L2 or above") for line in lines)
+    assert not any("look at the ranges" in line for line in lines)
+
+
+def test_above_the_first_level_nothing_is_said_of_scales_per_channel(folder, capsys):
+    _, lines, _ = diagnosed(loud_first_net(), capsys, "--quant-level", "L2")
+    assert not any("scale per tensor" in line or "Choose --quant-level" in line for line in lines)
+
+
+def test_pictures_that_hardly_move_a_probability_are_said_to(folder, capsys):
+    """A Sigmoid far below 0, with loud weights before it: as a detector of text on pictures without any."""
+    net = loud_first_net()
+    for tensor in net.proto.graph.initializer:
+        if tensor.name == "c2.w":
+            tensor.CopyFrom(onnx.numpy_helper.from_array(4 * onnx.numpy_helper.to_array(tensor), "c2.w"))
+        elif tensor.name == "c2.b":
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.full(4, -5, np.float32), "c2.b"))
+    net.proto.graph.node.append(node("Sigmoid", ["c2"], "score"))
+    net.proto.graph.output[0].name = "score"
+    _, lines, document = diagnosed(net, capsys, "--quant-level", "L1")
+    output = document["findings"][0]
+    assert output["facts"] == {"verdict": "bad", "reason": "hardly moved"}
+    assert 0 < output["figures"]["seen"] < 0.05 and output["figures"]["reaches"] == 1
+    assert any("these pictures hardly move it: it spans" in line for line in lines)
+    steps = [line for line in lines if line.startswith(("Give pictures that show", "Choose", "Even with"))]
+    assert steps[0].startswith("Give pictures that show what the network finds")

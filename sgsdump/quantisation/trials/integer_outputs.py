@@ -38,6 +38,8 @@ LEAST_COS_ABOUT_MEAN = 0.9
 LEVELS = 100
 # A tensor is resolved in so many steps at 8 bits; no single value of it may be off by more than MOST_STEPS of them.
 STEPS, MOST_STEPS = 255, 2
+# Below this part of what it can reach, an output is that of pictures that show nothing of what the network finds.
+LITTLE = 0.05
 FEWEST_FOR_MEAN = 3
 
 
@@ -50,6 +52,7 @@ class OutputFigures:
     step     of the type it is stored in, 0 where it is stored as float.
     span     what it reaches over all pictures seen, those of calibration too.
     largest  the error of the value that is furthest off.
+    seen     what it reaches over these pictures.
     """
 
     sums: Sums
@@ -57,6 +60,7 @@ class OutputFigures:
     step: float = 0.0
     span: float = 0.0
     largest: float = 0.0
+    seen: float = 0.0
 
     @property
     def cos(self) -> float:
@@ -70,6 +74,11 @@ class OutputFigures:
     def is_resolution(self) -> bool:
         """Whether the error is what 8 bits, or its own type, leave of what the output reaches."""
         return within_a_step(self.sums, self.largest, self.step, self.span)
+
+    @property
+    def hardly_moved(self) -> bool:
+        """Whether these pictures hardly move it, so that relative figures say little."""
+        return self.seen < LITTLE * self.span
 
     @property
     def drowned(self) -> bool:
@@ -226,6 +235,7 @@ def outputs_of(
         if means is None:
             _settle(held, sums, names, odd | uneven)
     by_nature = dict.fromkeys(_probabilities(deployed(model), names), 1.0)
+    seen = {name: max(ends := reach.get(name, [0.0])) - min(ends) for name in names}
     return [
         PlanOutputs(
             {
@@ -233,10 +243,9 @@ def outputs_of(
                     merged_sums([pairs[name] for pairs in each.by_picture.values()]),
                     _worth([] if name in uneven else each.centred.get(name, [])),
                     _step(graph, name),
-                    max(
-                        by_nature.get(name, 0.0), spans.get(name, 0.0), max(ends := reach.get(name, [0.0])) - min(ends)
-                    ),
+                    max(by_nature.get(name, 0.0), spans.get(name, 0.0), seen[name]),
                     each.largest[name],
+                    seen[name],
                 )
                 for name in names
                 if name not in odd and each.by_picture
