@@ -30,6 +30,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS, LIMIT, SIDE = 16, 0.02, 32
+OUTPUTS = {"bert": ["hidden", "pooled"], "vit": ["logits"], "gpt": ["logits"], "whisper": ["hidden"]}
 PREPROCESS = """
 import numpy as np
 from PIL import Image
@@ -128,7 +129,7 @@ def export(name: str, sharp: bool, path: Path) -> Feed:
     options: dict[str, Any] = {"dynamo": True, "external_data": False} if name == "gpt" else {"dynamo": False}
     with warnings.catch_warnings(), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        torch.onnx.export(Plain().eval(), tensors, str(path), input_names=list(feed),
+        torch.onnx.export(Plain().eval(), tensors, str(path), input_names=list(feed), output_names=OUTPUTS[name],
                           opset_version=18 if name == "gpt" else 17, **options)  # fmt: skip
     return feed
 
