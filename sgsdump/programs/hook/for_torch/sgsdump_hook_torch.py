@@ -22,7 +22,7 @@ import time
 import weakref
 
 import torch
-from sgsdump_torch_compiled import Graphs, as_compiled
+from sgsdump_torch_compiled import Graphs, unseen
 from sgsdump_torch_round import Dispatch, Facts, Round, is_no_step, transparent
 from sgsdump_torch_taking import Taking
 from sgsdump_torch_tensors import plain, tensors_in
@@ -91,6 +91,7 @@ class Steps:
         self.graphs = Graphs(self)
         self.compiles = False
         self.trained = None
+        self.first = None  # the first step that was dumped of layers alone
 
     def after_fork(self):
         self.taking.memories.after_fork()
@@ -202,7 +203,7 @@ class Steps:
     def compiled(self, round, name, original, args, kwargs):
         """What ``torch.compile`` made is called in a step that is dumped."""
         before = round.graphs
-        with as_compiled(round):
+        with unseen(round):
             result = original(*args, **kwargs)
         if round.graphs == before:
             self.session.trouble(NO_GRAPH.format(name))
@@ -250,8 +251,11 @@ class Steps:
         try:
             if is_compiled(module) and self.keeps_compiled():
                 result = self.compiled(round, type(module).__name__, original, (module, *args), kwargs)
-            else:
+            elif self.is_seen_inside(round):
                 result = original(module, *args, **kwargs)
+            else:
+                with unseen(round):
+                    result = original(module, *args, **kwargs)
             ended = True
             return result
         finally:
@@ -259,6 +263,16 @@ class Steps:
             round.end_module()
             if ended:
                 taking.guard(round, taking.after, running, result, (None, None), taken, ())
+
+    def is_seen_inside(self, round):
+        """Whether operators in modules are seen: where only layers are dumped those of the first step tell what there
+        is, and after it they are passed over."""
+        control = self.session.control
+        if control["children"] or control["ids"]:
+            return True
+        if self.first is None:
+            self.first = round.step
+        return self.first == round.step
 
     def begin_module(self, round, module, args, kwargs):
         inputs = tensors_in((args, kwargs) if kwargs else args)

@@ -125,8 +125,9 @@ class Graph:
 
 
 @contextlib.contextmanager
-def as_compiled(round):
-    """Let what ``torch.compile`` made run as it is: Dynamo compiles nothing under a dispatch mode."""
+def unseen(round):
+    """Let what runs inside be unseen. What ``torch.compile`` made runs as it is so: Dynamo compiles nothing under a
+    dispatch mode."""
     modes = []
     while isinstance(mode := _get_current_dispatch_mode(), Dispatch):
         mode.__exit__(None, None, None)

@@ -205,7 +205,8 @@ class Taking:
         if not tensor.is_cpu:
             synchronise(tensor)
         counted = version(tensor)
-        sample = sample_of(tensor) if record.weight or record.round is not None else None
+        lasts = record.round is not None or record.storage in round.owners
+        sample = sample_of(tensor) if lasts else None
         if sample is None or record.sample != sample or not stands(record.version, counted):
             span = span_of(tensor)
             of_span = self.memories.of_storage(record.storage).figures
