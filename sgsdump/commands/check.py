@@ -9,6 +9,7 @@ bfloat16, float16 or int8 is judged, in which every tensor differs from a float3
 Named are the first operator outside its bound, the first NaN or infinity that was made of finite inputs, and the first
 overflow. Operators that cannot be judged are listed: random and collective ones, custom ones, those without a bound.
 
+Models that the program ran with onnxruntime are judged by onnx's reference evaluator, which needs nothing more.
 Needs torch for what torch ran (pip install 'sgsdump[torch]'). Exit status: 0 when every judged operator is within its
 bound, 1 when one is outside, 2 on trouble or where nothing can be judged (a dump of statistics).
 
@@ -31,6 +32,9 @@ from sgsdump.commands.terminal import TERMINAL, print_lines
 from sgsdump.errors import ValuesError
 
 if TYPE_CHECKING:
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.runs import Run
+    from sgsdump.replay.check import Check
     from sgsdump.reports.check_report import CheckedRun
 
 
@@ -79,11 +83,32 @@ def _checked(options: Options) -> Iterator[CheckedRun]:
     tree = tree_of(options.tree)
     for run in each(TERMINAL, chosen or [Run()], "check", "run", len(chosen) or 1):
         with open_dump(tree / run.place) as dump:
-            checked = CheckedRun(str(run) if len(chosen) > 1 else "", check(dump), tuple(dump.notes))
+            of_model = _of_model(tree, run, dump)
+            found = check(dump) if of_model is None else of_model
+            checked = CheckedRun(str(run) if len(chosen) > 1 else "", found, tuple(dump.notes))
         print_lines([f"== {checked.name}"] if checked.name else [])
         print_lines(check_lines(checked))
         print_lines(checked.notes, "note: ")
         yield checked
+
+
+def _of_model(tree: Path, run: Run, dump: Dump) -> Check | None:
+    """A run of a model in onnxruntime, judged by the model and the feeds that were captured; None of any other run."""
+    from sgsdump.dumps.formats.replays.tree import FOLDER
+    from sgsdump.programs.captured_models import captured_models, opened
+    from sgsdump.programs.process_index import processes_of
+    from sgsdump.replay.onnx_operators import check_nodes
+
+    if not run.graph or FOLDER not in run.place.split("/"):
+        return None
+    for captured in captured_models(tree, processes_of(tree)):
+        own = f"{captured.device}_{captured.pid}/{captured.name}/"
+        if own in f"{run.place}/":
+            for step in captured.runs:
+                if step.step == run.step:
+                    feeds = {value.name: value.array() for value in step.feeds}
+                    return check_nodes(opened(captured).proto, feeds, dump.records)
+    return None
 
 
 def _nothing(tree: Path, runs: list[CheckedRun]) -> str:

@@ -126,6 +126,25 @@ TORCH: Mapping[str, Bound] = {
         " _scaled_dot_product_efficient_attention _scaled_dot_product_attention_math",
     ),
 }
+ONNX: Mapping[str, Bound] = {
+    **_of(
+        _EXACT,
+        "Reshape Transpose Identity Concat Split Slice Gather GatherElements GatherND Squeeze Unsqueeze Flatten Expand"
+        " Tile Pad Relu Max Min Clip MaxPool Abs Neg Cast Where Equal Greater Less GreaterOrEqual LessOrEqual And Or"
+        " Not Shape ConstantOfShape Constant Floor Ceil Round Sign DepthToSpace SpaceToDepth ReduceMax ReduceMin Trilu"
+        " ScatterND ScatterElements NonZero IsNaN GlobalMaxPool OneHot Size MatMulInteger ConvInteger",
+    ),
+    **_of(Bound("result", units=4), "Mul Div Sqrt Exp Log Reciprocal LeakyRelu PRelu DequantizeLinear"),
+    **_of(Bound("result", roundings=3, units=16), "Pow Range"),
+    **_of(Bound("terms", units=4), "Add Sub Sum Mean"),
+    **_of(Bound("terms", length="product"), "MatMul Gemm"),
+    **_of(Bound("terms", length="convolution"), "Conv ConvTranspose"),
+    **_of(Bound("terms", roundings=2, units=8, length="reduced"), "ReduceSum ReduceMean AveragePool GlobalAveragePool"),
+    **_of(Bound("terms", length="axis"), "CumSum"),
+    **_of(Bound("formula", units=1), "Softmax LogSoftmax LayerNormalization"),
+    **_of(Bound("formula", units=8), "BatchNormalization Sin Cos Sigmoid Erf Tanh Elu HardSigmoid"),
+    **_of(Bound("formula", units=8), "HardSwish Softplus Selu Gelu"),
+}
 RANDOM = frozenset(
     "native_dropout dropout bernoulli rand randn randint randperm rand_like randn_like randint_like normal multinomial"
     " uniform random exponential geometric cauchy log_normal poisson rrelu_with_noise _fused_dropout"

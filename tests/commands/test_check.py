@@ -90,6 +90,37 @@ def test_the_first_overflow_and_the_first_infinity(dumped):
     assert "made of finite inputs" not in said.partition("First overflow")[0]
 
 
+ONNX = """
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+rng = np.random.default_rng(0)
+weights = [numpy_helper.from_array(rng.normal(size=s).astype(np.float32), n) for n, s in (("w", (8, 8)), ("b", (8,)))]
+nodes = [
+    helper.make_node("Gemm", ["x", "w", "b"], ["g"]),
+    helper.make_node("Relu", ["g"], ["r"]),
+    helper.make_node("Softmax", ["r"], ["y"], axis=-1),
+]
+info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in "xy"]
+graph = helper.make_graph(nodes, "net", info[:1], info[1:], weights)
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+open("net.onnx", "wb").write(model.SerializeToString())
+session = onnxruntime.InferenceSession("net.onnx", providers=["CPUExecutionProvider"])
+for _ in range(2):
+    session.run(None, {"x": rng.normal(size=(2, 8)).astype(np.float32)})
+"""
+
+
+def test_models_that_ran_with_onnxruntime(tmp_path):
+    (tmp_path / "infer.py").write_text(ONNX)
+    done = sgsdump("exec", "-er", "all", "--", sys.executable, "infer.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    status, said, _ = check(trees(tmp_path)[0])
+    assert status == 0, said
+    assert said.count("Operators judged: 3, outside their bound: 0, not judged: 0.") == 2
+
+
 def test_statistics_alone_cannot_be_judged(dumped):
     status, _, error = check(dumped("float32", options=("--type", "model", "tensor", "stats")))
     assert status == 2
