@@ -148,6 +148,8 @@ def run(args: argparse.Namespace) -> int:
     model, config, feeds = opened.model, opened.config, opened.feeds()
     first = feeds[0]
     opened.print_warnings()
+    if not by_parts:
+        _print_weights(network.model)
     for sentence in disagreements(model, feeds):
         print(f"warning: {sentence}", flush=True)
     # Opened first: a long calibration must not end with "no such folder".
@@ -194,6 +196,20 @@ def run(args: argparse.Namespace) -> int:
         print(text)
     print_cut(model, config)
     return 0
+
+
+def _print_weights(path: Path) -> None:
+    """That all weights are held in memory, of a model that has many in a file beside it."""
+    from sgsdump.models import external_data
+    from sgsdump.models.model import open_model
+
+    size = external_data.external_bytes(open_model(path).proto) if path.suffix.lower() == ".onnx" else 0
+    if size >= external_data.MANY_BYTES:
+        print(
+            f"note: all {size / 1e9:.1f} GB of weights are held in memory, several times over; with --quant-level L1, "
+            f"without --quant-file and --scheduler, one is read at a time",
+            flush=True,
+        )
 
 
 def _level(options: Options) -> str:
