@@ -347,8 +347,9 @@ def _sources(
         return any(id(record) in names for record in node.outputs.values())
 
     for both in nodes:
-        of = 1 - side if both[side].is_outer else side  # what feeds a module is known of its operators alone
-        feeding = networks[of].nearest(both[of], is_compared)
+        couple = both[:2]
+        of = 1 - side if couple[side].is_outer else side  # what feeds a module is known of its operators alone
+        feeding = networks[of].nearest(couple[of], is_compared)
         sources = [names[id(r)] for feeder in feeding for r in feeder.outputs.values() if id(r) in names]
         for record in both.ends[1].outputs.values():
             if id(record) in names:
