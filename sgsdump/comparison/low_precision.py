@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
@@ -59,6 +60,7 @@ class Rounding:
         self.is_converted = any(
             len(some) > 1 and sum(map(_have_other_types, some)) > _MOST * len(some) for some in (products, outputs)
         )
+        self._narrow = [KNOWN[word] for word in _types(outputs)]
         self._pairs: dict[_Key, Pair] = {_key(pair): pair for pair in pairs} if self.is_low else {}
         self._known: dict[_Key, bool] = {}
 
@@ -66,13 +68,14 @@ class Rounding:
         return self._pairs.get((row.io, row.op_index, row.slot, row.name))
 
     def is_converted_value(self, row: Row) -> bool:
-        """Whether one side holds the other side's values, rounded to its own narrower type."""
-        if not self.is_low or not _are_floats(row) or not _have_other_types(row):
+        """Whether one side holds the other side's values, rounded to its own narrower type, or to one that it computes
+        in and back: ``weight.float()``."""
+        if not self.is_low or not _are_floats(row):
             return False
         key = row.io, row.op_index, row.slot, row.name
         if key not in self._known:
             pair = self._pairs.get(key)
-            self._known[key] = pair is not None and _is_converted(pair)
+            self._known[key] = pair is not None and _is_converted(pair, self._narrow)
         return self._known[key]
 
 
@@ -251,7 +254,7 @@ def _have_other_types(row: Row) -> bool:
     return bool(row.sample_dtype != row.benchmark_dtype)
 
 
-def _is_converted(pair: Pair) -> bool:
+def _is_converted(pair: Pair, types: Sequence[np.dtype[Any]]) -> bool:
     try:
         sides = [record.tensor.stored_view() for record in (pair.sample, pair.benchmark)]
     except FileChanged:
@@ -261,5 +264,11 @@ def _is_converted(pair: Pair) -> bool:
     narrow, wide = sorted(sides, key=lambda values: values.dtype.itemsize)
     if narrow.shape != wide.shape:
         return False
+    if narrow.dtype != wide.dtype:
+        return _is_rounded(narrow, wide, narrow.dtype)
+    return any(_is_rounded(*couple, dtype) for dtype in types for couple in ((narrow, wide), (wide, narrow)))
+
+
+def _is_rounded(narrow: np.ndarray, wide: np.ndarray, dtype: np.dtype[Any]) -> bool:
     with np.errstate(all="ignore"):
-        return bool(np.array_equal(wide.astype(narrow.dtype).astype(np.float64), narrow.astype(np.float64), True))
+        return bool(np.array_equal(wide.astype(dtype).astype(np.float64), narrow.astype(np.float64), True))

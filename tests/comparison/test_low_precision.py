@@ -2,6 +2,7 @@
 
 import json
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -130,3 +131,26 @@ def test_without_torch_it_is_said_what_was_not_done(monkeypatch):
     named, _, said = blamed(dump(net(torch.bfloat16)), dump(net(torch.float32)))
     assert named == []
     assert "needs torch: pip install 'sgsdump[torch]'" in said
+
+
+def test_a_weight_that_was_rounded_and_cast_back_does_not_differ():
+    """``1 + weight.float()``: float32 on both sides, but one of them holds the weight in bfloat16."""
+    weight = np.linspace(0.1, 1, 12, dtype=np.float32).reshape(3, 4)
+
+    def run(narrow, change=1.0):
+        dtype = torch.bfloat16 if narrow else torch.float32
+        own = (torch.from_numpy(weight) * change).to(dtype)
+        read = own.float().numpy()
+        product = read.astype(ml_dtypes.bfloat16 if narrow else np.float32)
+        records, network = [], {}
+        for index, name in enumerate("ab"):
+            records.append(Record("out", 0, index, "aten.mm", Tensor.of(f"{name}/output.0", product)))
+            network[index] = Operator(name, "aten.mm")
+        records.append(Record("in", 0, 2, "aten.add", Tensor.of("norm/input.0", read)))
+        records.append(Record("out", 0, 2, "aten.add", Tensor.of("norm/output.0", read + 1)))
+        network[2] = Operator("norm", "aten.add", weights={("in", 0): "norm.weight"})
+        return Dump(records, "rounds", network=lambda: network)
+
+    assert not blamed(run(True), run(False))[0]
+    named, _, _ = blamed(run(True, change=1.1), run(False))
+    assert named[0].facts["argument"] == "norm.weight"
