@@ -70,9 +70,13 @@ class MeasuredModel:
         return advise(convs, signs, self.measurement, limits, good)
 
     def at_8_bits(self, advice: Iterable[Advice]) -> list[Advice]:
-        """The advice on what the fixed model has at 8 bits."""
+        """The advice on what the fixed model has at 8 bits, or with a range that does not hold its values."""
         domains = {self.analysis.switch(name) for name in self.raised}
-        return [entry for entry in advice if entry.convolution.domain not in domains]
+        return [
+            entry
+            for entry in advice
+            if entry.convolution.domain not in domains or (entry.measured is not None and entry.measured.clipped)
+        ]
 
     def with_raised(self, advice: Iterable[Advice]) -> tuple[str, ...]:
         """What is raised already, what is advised, and what the words for it raise besides."""
@@ -156,7 +160,7 @@ class MeasuredAdvice:
 
     @property
     def causes(self) -> tuple[Finding, ...]:
-        first, *others = causes(self.advice, self.measured.measurement, self.good) or (None,)
+        first, *others = causes(self.measured.at_8_bits(self.advice), self.measured.measurement, self.good) or (None,)
         return () if first is None else (self._with_contributions(first), *others)
 
     @property
@@ -229,7 +233,7 @@ def judge(
     outputs, *others = run(models, "outputs")
     good = outputs.good(limits)
     advice = measured.advise(limits, good)
-    contributions = _contributions(measured, advice, good)
+    contributions = _contributions(measured, advice)
     if good:
         return outputs, MeasuredAdvice(measured, limits, advice, outputs, good, contributions=contributions)
     if not others and names != measured.raised:
@@ -260,9 +264,9 @@ def judge(
     return outputs, MeasuredAdvice(measured, limits, advice, outputs, good, promise, all_16, contributions, per_channel)
 
 
-def _contributions(measured: MeasuredModel, advice: Iterable[Advice], good: bool) -> Contributions | None:
+def _contributions(measured: MeasuredModel, advice: Iterable[Advice]) -> Contributions | None:
     """Of the first that brings a part of the error, where it can be had at 16 bits."""
-    first = next(iter(ranked(measured.at_8_bits(advice) if good else advice, measured.measurement)), None)
+    first = next(iter(ranked(measured.at_8_bits(advice), measured.measurement)), None)
     if first is None or first.facts["reason"] == "picture":
         return None
     return measured.trial.contributions(first.layer, labelled(measured.pairs))

@@ -136,3 +136,19 @@ def test_a_cause_is_told_apart_too(folder, capsys):
     cause = next(finding for finding in findings if finding["kind"] == "cause")
     assert cause["facts"]["input"] == "h" and cause["figures"]["input_brings"] > 2 * cause["figures"]["weights_bring"]
     assert any(line.startswith("Its 8-bit input alone brings ") for line in lines)
+
+
+def test_what_has_16_bits_already_is_no_cause(folder, capsys):
+    """Of two inputs with a loud channel the user has raised one: what is left comes from the other."""
+    a, b = drawn(loud_input=16.0, loud_row=16.0)
+    nodes = [node("MatMul", ["x", "a"], "first"), node("Relu", ["first"], "h"), node("MatMul", ["h", "b"], "next")]
+    nodes.append(node("MatMul", ["next", "c"], "y"))
+    c = np.random.default_rng(8).normal(0, 0.3, (OUTPUTS, OUTPUTS)).astype(np.float32)
+    c[ROW] /= 16
+    onnx.save(model(nodes, {"a": a, "b": b, "c": c}, {"x": (1, ROWS, INPUTS)}, ["y"]).proto, "net.onnx")
+    diagnosed(capsys)
+    text = Path("d/input_config.ini").read_text().partition("[CONV_CONFIG]")[0]
+    Path("given.ini").write_text(f"{text}\n[CONV_CONFIG]\ntensor_arrays='h';\n")
+    _, lines, findings = diagnosed(capsys, "--max-rmse", "0.0001", "--input-config", "given.ini")
+    assert [finding["facts"]["input"] for finding in findings if finding["kind"] == "cause"] == ["next"]
+    assert any("arises at the input next of y" in line for line in lines)
