@@ -211,8 +211,11 @@ def _error_of(
 ) -> float | None:
     """The largest error among the nearest compared operators that made a value; None where none did."""
     waiting, passed, found = [number], set[int](), list[float]()
+    parts = {op.values.get(key): own for op in network.values() for key, own in op.parts.items()}
     while waiting and len(passed) < _MOST_TRIED:
-        index = makers.get(waiting.pop())
+        value = waiting.pop()
+        index = makers.get(value)
+        waiting += parts.get(value, ()) if index is None else ()
         if index is None or index in passed:
             continue
         passed.add(index)

@@ -40,6 +40,7 @@ class Operator:
     weights    the name of each value that is a weight of the network.
     arguments  those that are no tensors, by name, as JSON: ``{"eps": "1e-05"}``.
     source     the line of the program that called it, ``net.py:28``; "" where that is not known.
+    parts      of a value that is a piece of memory into which operators wrote, what they wrote.
     call       which form of it ran and which argument each input is, where that was recorded.
     """
 
@@ -51,6 +52,7 @@ class Operator:
     arguments: Mapping[str, str] = field(default_factory=dict, hash=False)
     source: str = ""
     call: Call | None = None
+    parts: Mapping[Value, tuple[Hashable, ...]] = field(default_factory=dict, hash=False)
 
 
 Network = Mapping[int, Operator]

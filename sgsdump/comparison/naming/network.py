@@ -77,6 +77,7 @@ class Node:
     values: Mapping[tuple[str, int], Hashable]
     weights: Mapping[tuple[str, int], str]
     arguments: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[tuple[str, int], tuple[Hashable, ...]] = field(default_factory=dict)
 
     @property
     def activation(self) -> str:
@@ -109,7 +110,9 @@ class Nodes(Sequence[Node]):
         feeding: dict[int, tuple[Node | None, ...]] = {}
         for node in self.inner:
             values = {key: _identity(node, *key) for key in node.values or _keys(node)}
-            feeding[node.place] = tuple(makers.get(values[key]) for key in sorted(values) if key[0] == "in")
+            feeding[node.place] = tuple(
+                makers.get(values[key]) or _writer(node, key, makers) for key in sorted(values) if key[0] == "in"
+            )
             makers |= {value: node for key, value in values.items() if key[0] == "out" and value is not None}
         return feeding
 
@@ -190,6 +193,7 @@ def nodes_of(dump: Dump, operators: Mapping[int, Operator]) -> Nodes:
                 operator.values,
                 operator.weights,
                 operator.arguments or {},
+                operator.parts,
             )
         )
     return Nodes(nodes, dump.format)
@@ -206,6 +210,11 @@ def _around(operators: Mapping[int, Operator]) -> set[str]:
             path = path.rpartition(".")[0]
             paths.add(path)
     return paths
+
+
+def _writer(node: Node, key: tuple[str, int], makers: Mapping[Hashable, Node]) -> Node | None:
+    """The operator that wrote last into the memory that is read, where no operator made the whole."""
+    return next((makers[part] for part in reversed(node.parts.get(key, ())) if part in makers), None)
 
 
 def _keys(node: Node) -> list[tuple[str, int]]:

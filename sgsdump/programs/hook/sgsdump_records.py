@@ -94,6 +94,7 @@ class Values:
     stored   the file that has them, below ``processes/``; None until there is one. ``first``: where in the tree they
              were dumped first.
     unwritten  nothing has written to their memory yet, or not to all of it.
+    parts    the numbers of the values that were written into their memory before, which they hold parts of.
     why      why they cannot be had, "" where they can.
     stats    their statistics in JSON, "" where there are none; beyond: their sum of squares is beyond a double.
     text     what the session says of them, None where it has to look again; it holds in an ``era`` of the session, and
@@ -101,7 +102,7 @@ class Values:
     """
 
     __slots__ = (
-        *("beyond", "device", "dtype", "era", "first", "number", "shape", "stats", "stored"),
+        *("beyond", "device", "dtype", "era", "first", "number", "parts", "shape", "stats", "stored"),
         *("text", "told", "unwritten", "weight", "why", "word"),
     )
 
@@ -114,6 +115,7 @@ class Values:
         self.weight = ""
         self.why = why
         self.unwritten = False
+        self.parts = ()
         self.stored = self.first = self.era = self.text = self.told = None
         self.stats, self.beyond = "", False
         if stats:
@@ -307,6 +309,7 @@ class Lines:
             self._take_room(FILE_OF_TREE)
         named = f', "weight": {quoted(values.weight)}' if values.weight else ""
         named += ', "unwritten": true' if values.unwritten else ""
+        named += f', "parts": {[*values.parts]}' if values.parts else ""
         return f'{{{values.facts()}, "stats": {stats}, "device": {device}{named}{file}}}'
 
     def _in_round(self, control, round, values, data):

@@ -14,6 +14,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,7 @@ def network_of(lines_of_run: Iterable[Line], record_of: Callable[[Line], Record 
     of, None for one that is not in the dump."""
     values: defaultdict[int, dict[Value, Hashable]] = defaultdict(dict)
     weights: defaultdict[int, dict[Value, str]] = defaultdict(dict)
+    parts: defaultdict[int, dict[Value, tuple[Hashable, ...]]] = defaultdict(dict)
     lines: dict[int, Mapping[str, Any]] = {}
     calls: dict[str, Line] = {}
     for line in lines_of_run:
@@ -183,10 +185,12 @@ def network_of(lines_of_run: Iterable[Line], record_of: Callable[[Line], Record 
         if record is not None:
             lines[record.op_index] = line
             values[record.op_index][record.io, record.slot] = line.get("value")
+            if isinstance(line.get("parts"), list):
+                parts[record.op_index][record.io, record.slot] = tuple(filter(_is_number, line["parts"]))
             if "weight" in line:
                 weights[record.op_index][record.io, record.slot] = _below_root(line["weight"])
     return {
-        index: _operator(line, values[index], weights[index], calls.get(_called(line), {}))
+        index: replace(_operator(line, values[index], weights[index], calls.get(_called(line), {})), parts=parts[index])
         for index, line in lines.items()
     }
 
@@ -201,6 +205,10 @@ def _operator(
     kind, arguments = str(line.get("type", "")), as_arguments(called.get("param"))
     call, module = _call(called.get("call")), _below_root(line.get("module", ""))
     return Operator(module, kind, "." not in kind, values, weights, arguments, call=call)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int)
 
 
 def _call(call: object) -> Call | None:

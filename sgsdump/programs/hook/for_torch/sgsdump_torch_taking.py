@@ -37,6 +37,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 MOST_WHY = 300
 # Storages to be known before those that were freed are forgotten.
 LEAST = 1000
+MOST_WRITERS = 16  # of a memory, that are told of what is read of it
 NOTHING = (None, None, None)
 
 
@@ -89,6 +90,8 @@ class Taking:
         if running.dumped:
             self.take(round, operator, "in", "after", running.inputs)
             self.take(round, operator, "out", "after", tensors_in(outputs))
+            for tensor in written:
+                self.memories.wrote(tensor)
         round.lines.append(self.session.operator(round.step, operator, called[0], nanoseconds, called[1]))
 
     def allocated(self, round, result):
@@ -348,6 +351,7 @@ class Memories:
                 if memory is None:
                     memory = self._of_storage[number] = Memory(storage)
                 record = memory.records.setdefault(view, ValueRecord(tensor, next(self._numbers), number))
+                record.parts = tuple(memory.writers)
                 record.unwritten = self.unwritten.holds(tensor)
         return record
 
@@ -370,8 +374,16 @@ class Memories:
         if memory is not None:
             for record in memory.records.values():
                 record.current = False
+            if not memory.writers:
+                memory.writers = [record.number for record in memory.records.values()][:MOST_WRITERS]
             memory.records = {}
             memory.figures = {}
+
+    def wrote(self, tensor):
+        """An operator wrote these values: whatever is read of their memory from now on is made of them too."""
+        record = self.values(tensor)
+        memory = self._of_storage[record.storage]
+        memory.writers = [*memory.writers, record.number][-MOST_WRITERS:]
 
     def tidy(self):
         """Forget memory that was freed, now and then."""
@@ -387,14 +399,16 @@ class Memory:
     """A storage, by a weak reference: as long as that is kept, no other storage gets its number.
 
     figures  the statistics of pieces of it: in which round and at which version they were taken.
+    writers  the numbers of the values that were written into it last.
     """
 
-    __slots__ = ("figures", "records", "reference")
+    __slots__ = ("figures", "records", "reference", "writers")
 
     def __init__(self, storage):
         self.reference = StorageWeakRef(storage)
         self.records: dict = {}
         self.figures: dict = {}
+        self.writers: list = []
 
 
 def _view_of(tensor):
