@@ -205,8 +205,8 @@ class QuantisedModel:
         scales = np.asarray(values_of(self.constants[scale]), np.float32)
         zeros = values_of(self.constants[zero[0]]) if zero and zero[0] in self.constants else np.zeros(1, np.int32)
         zeros = zeros.astype(np.int32) if is_integer(zeros.dtype) else np.zeros(1, np.int32)
-        spread = [_spread(numbers, codes, axis, block) for numbers in (scales, zeros)]
-        return StoredWeight(name, node.output[0], codes, *spread)
+        scales, zeros = (_spread(numbers, codes, axis, block) for numbers in (scales, zeros))
+        return StoredWeight(name, node.output[0], codes, scales, zeros)
 
     def _quantised(self, node: NodeProto) -> np.ndarray:
         """The integers that a QuantizeLinear makes of a constant, rounded half to even as ONNX says."""
@@ -264,9 +264,9 @@ class QuantisedModel:
             numbers = values_of(self.constants[zero]).reshape(rows, -1)
             unpacked = _unpacked(numbers, bits) if numbers.dtype == UINT8 else numbers
             zeros = unpacked[:, :blocks].astype(np.float32)
-        spread = (np.repeat(n.reshape(rows, blocks), block, 1)[:, :inner].T for n in (scales.astype(np.float32), zeros))
+        scales, zeros = (np.repeat(n.reshape(rows, blocks), block, 1)[:, :inner].T for n in (scales, zeros))
         values = _unpacked(packed.reshape(rows, -1), bits)[:, :inner].T
-        return StoredWeight(codes, codes, values, *spread)
+        return StoredWeight(codes, codes, values, scales.astype(np.float32), zeros)
 
     def _bias(self, reads: list[str]) -> StoredWeight | None:
         """The bias of a QLinearConv: int32 in steps of the input's scale by the weight's."""
