@@ -175,3 +175,50 @@ def test_killed_at_any_moment(tmp_path, capfd, content):
         last = max(step for run in list_runs(result.root) if f"_{process.pid}/" in run.place for step in [run.step])
         lines = [line for line in lines_of(process.folder) if line.get("step") == last]
         assert not any(line.get("event") == "round" for line in lines)
+
+
+WEIGHTS = """
+class Weighted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(65536.0).view(256, 256) / 65536)
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x):
+        self.inner(x[:4])
+        return x @ self.weight.t()
+
+net = Weighted()
+changes = [lambda: None, lambda: None, lambda: net.weight.data.mul_(2), lambda: net.weight.mul_(2)]
+with torch.no_grad():
+    for change in changes:
+        change()
+        net(torch.ones(256))
+"""
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_statistics_of_weights_and_their_views_follow_what_is_written_to_them(tmp_path, capfd, monkeypatch, kernel):
+    pytest.importorskip("torch", reason="torch (the extra torch) is not installed")
+    if not kernel:
+        monkeypatch.setenv("SGSDUMP_NO_KERNEL", "1")
+    result = runner(tmp_path, capfd)(WEIGHTS, content="stats", layout="rounds")
+    for step, largest in enumerate([1, 1, 2, 4]):
+        dump = open_dump(f"{result.root}@step={step}")
+        views = [record.tensor for record in dump.records if record.tensor.shape == (256, 256)]
+        assert len(views) >= 3
+        expected = np.arange(65536.0) / 65536 * largest
+        for tensor in views:
+            found = tensor.statistics
+            assert (found.max, found.min) == (expected.max(), 0)
+            assert found.l2norm == pytest.approx(np.linalg.norm(expected), rel=1e-12)
+
+
+def test_layers_alone_have_their_operators_in_the_first_round(tmp_path, capfd):
+    pytest.importorskip("torch", reason="torch (the extra torch) is not installed")
+    result = runner(tmp_path, capfd)(WEIGHTS, content="stats", layout="rounds", children=False)
+    steps = list(steps_of(result.process))
+    inside = [[line for line in step.operators if "_" in str(line["id"])] for step in steps]
+    assert inside[0] and not any(inside[1:])
+    names = [[record.name for record in open_dump(f"{result.root}@step={step}").records] for step in range(4)]
+    assert names[0] == names[1] == names[3] and any(name.endswith("_inner/output.0") for name in names[0])

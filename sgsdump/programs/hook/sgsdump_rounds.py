@@ -186,6 +186,6 @@ class File:
                 rest = rest[os.write(self._number, rest) :]
 
     def close(self):
-        if self._number is not None:
+        if self._number >= 0:
             os.close(self._number)
-            self._number = None
+            self._number = -1

@@ -1,5 +1,7 @@
-"""A comparison of trees of many rounds on one screen: by token, then by the layers of the first that differs, then by
-the operators of the first of these layers."""
+"""A comparison of trees of many rounds on one screen. Apart: sums up many comparisons, where the others show one.
+
+First by token, then by the layers of the first that differs, then by the operators of the first of these layers.
+"""
 
 from __future__ import annotations
 
