@@ -81,7 +81,9 @@ def outcome_of(bug: Bug, folder: Path, golden: bool = False) -> Outcome:
         if process.returncode:
             raise RuntimeError(f"{bug.name}: {errors.decode()[-500:]}")
     trees = [next((folder / side).glob("msit_dump_*")) for side in SIDES]
-    sgsdump("compare", *trees, "--json", folder / "comparison.json", folder=folder)
+    done = sgsdump("compare", *trees, "--json", folder / "comparison.json", folder=folder)
+    if not any(folder.glob("comparison*.json")):
+        raise RuntimeError(f"{bug.name}: {done.stderr.strip()[-500:]}")
     findings, modules = _first_findings(folder)
     named = ["culprit" if _is_culprit(bug, finding, modules) else finding["layer"] for finding in findings]
     culprits = frozenset({"culprit"} if bug.words else ())
