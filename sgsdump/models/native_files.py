@@ -7,11 +7,12 @@ from pathlib import Path
 
 from sgsdump.models.model import Model, ModelReader
 
-TFLITE_MARK = b"TFL3"
+# Of a TFLite file, after four bytes.
+MARK = b"TFL3"
 
 
 def _is_tflite(path: Path, head: bytes) -> bool:
-    return head[4:8] == TFLITE_MARK or path.suffix.lower() == ".tflite"
+    return head[4:8] == MARK or path.suffix.lower() == ".tflite"
 
 
 def _is_openvino(path: Path, head: bytes) -> bool:

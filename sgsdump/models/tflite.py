@@ -24,13 +24,13 @@ from sgsdump.files.flatbuffer import Buffer, Table, root
 from sgsdump.files.mapped import map_file
 from sgsdump.models.graph import dtype_of
 from sgsdump.models.model import CODES, Model, Native
-from sgsdump.models.native_files import TFLITE_MARK
 from sgsdump.tensors.dtypes import dtype_named
 from sgsdump.tensors.types import NHWC, Quant
 
 if TYPE_CHECKING:
     pass
 
+MAGIC = b"TFL3"
 DOMAIN = "org.tensorflow.lite"
 _CUSTOM = 32
 _MOST_AXES = 32
@@ -117,7 +117,7 @@ def read(path: Path) -> Model:
         data = map_file(path)
     except FormatError as error:
         raise ModelError(str(error)) from None
-    if data[4:8] != TFLITE_MARK:
+    if data[4:8] != MAGIC:
         raise ModelError(f"{path} is not a TFLite model; its mark TFL3 is missing")
     try:
         return _model(path, _with_own_names(_net_of(data)))
