@@ -75,7 +75,7 @@ def _add(call: Call, sign: int = 1) -> Unrounded:
     terms, plus = [], float(output.zero_point)
     for operand, side in ((a, 1), (b, sign)):
         times = float(half_up(ratio(step(operand.quant), output) * 2.0**n)) * 2.0**-n
-        terms.append(call.emit.line(call.emit.doubles(operand), np.float64(times), np.float64(0)))
+        terms.append(call.emit.line(call.emit.doubles(operand), np.array(times), np.zeros(())))
         plus -= side * times * operand.quant.zero_point
     return Unrounded(call.emit.add("Add" if sign > 0 else "Sub", terms), plus)
 

@@ -79,7 +79,7 @@ def log2_ceiling(value: float) -> int:
     return int(exponent) - int(mantissa == 0.5)
 
 
-def _is(value: object, number: float) -> bool:
+def _is(value: str | float | np.ndarray, number: float) -> bool:
     """Whether what a value is multiplied by or moved by is this one number."""
     return not isinstance(value, str) and np.ndim(value) == 0 and value == number
 
