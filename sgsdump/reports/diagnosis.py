@@ -251,10 +251,11 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
             f"figures say little of it."
         )
     if advice.per_channel is not None:
+        beside = ", with what is advised below," if advice.promise is not None else ""
         state = "within the limits" if advice.per_channel.good(limits) else f"still {_past(advice.per_channel, limits)}"
         yield Step(
             f"Choose --quant-level L2 or above, which gives weights a scale for each output channel: the outputs' "
-            f"error is {output_error(advice.per_channel.sums):.4f} then, {state}."
+            f"error{beside} is {output_error(advice.per_channel.sums):.4f} then, {state}."
         )
     yield from _promise(diagnosis, advice)
 

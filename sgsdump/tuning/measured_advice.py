@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.analysis import Analysis, analyse
 from sgsdump.quantisation.fixed_facts import read_facts
@@ -213,6 +214,7 @@ def judge(
     floats = FloatOutputs(subject.float_model, judged)
 
     def run(models: list[ModelProto], what: str) -> list[PlanOutputs]:
+        release_unused()
         pictures = each(progress, labelled(pairs), what, "picture", len(pairs))
         return outputs_of(subject.float_model, models, pictures, judged, spans, floats)
 
