@@ -85,7 +85,7 @@ def argument_findings(
     found.sort(key=lambda item: item[0])
     one_sided = None if rounding.is_converted else _from_one_side(_first(rows), pairs, maker_of)
     outside = one_sided or _from_outside(rows, calls)
-    if outside is not None and all(finding.layer != outside.layer for _, finding in found):
+    if outside is not None and all(f.layer != outside.layer and f.names != outside.names for _, f in found):
         return (outside, *_each_weight_once(finding for _, finding in found))
     return tuple(_each_weight_once(finding for _, finding in found))
 
