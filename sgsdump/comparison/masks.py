@@ -1,4 +1,4 @@
-"""Masked values of attention, which two runs may hold as they like: a pair is measured without them.
+"""Masked values of attention, which two runs may hold as they like. Apart: a rule of its own, before rows are judged.
 
 A mask is -10000, -1e9, the lowest float or -Inf; a fixed model has the least that its range reaches instead, and after
 the Softmax all of them are 0. Left out of a pair, and counted in its row, are
