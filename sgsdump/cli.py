@@ -42,6 +42,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_status("sgsdump", run)
 
 
+def msit() -> int:
+    """``sgsdump-msit``, and ``tools/msit``."""
+
+    def run() -> int:
+        from sgsdump.commands import msit
+
+        return msit.run(sys.argv[1:])
+
+    return exit_status("msit", run)
+
+
 def exit_status(program: str, run: Callable[[], int]) -> int:
     """The status of ``run``; 2 and one line on standard error for what a user can cause, 130 and 143 when stopped."""
     try:

@@ -1,4 +1,4 @@
-"""Dump a program that runs, as msit llm dump and msit debug dump do: ``sgsdump-msit``, and ``tools/msit``.
+"""Dump a program that runs, as msit llm dump and msit debug dump do (``sgsdump-msit``). Apart: a command of its own.
 
 msit llm dump --exec "python infer.py" [--type model tensor] [-er 0,0] [-ids 2,3_1] [-o DIR] …
 msit debug dump --exec "python infer.py" [--output DIR] [-opname MatMulv2_1,trans_Cast_0]
@@ -10,26 +10,19 @@ first round and operators whose type begins as -opname says; debug dump takes ev
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from types import ModuleType
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    from sgsdump.cli import exit_status
+def run(words: Sequence[str]) -> int:
     from sgsdump.commands import exec as command
+    from sgsdump.errors import ConfigError
     from sgsdump.programs.options import debug_dump, llm_dump
 
-    words = sys.argv[1:] if argv is None else list(argv)
-    if words[1:2] == ["compare"] and words[0] in ("llm", "debug"):
-        print(
-            f"msit: error: there is no msit {words[0]} compare here; sgsdump compare MINE GOLDEN does it",
-            file=sys.stderr,
-        )
-        return 2
-    doors = {"llm": llm_dump, "debug": debug_dump}
+    if list(words[1:2]) == ["compare"] and words[0] in ("llm", "debug"):
+        raise ConfigError(f"there is no msit {words[0]} compare here; sgsdump compare MINE GOLDEN does it")
     args = arguments(command).parse_args(words)
-    return exit_status("msit", lambda: command.dump(command.exec_options(args), doors[args.room]))
+    return command.dump(command.exec_options(args), {"llm": llm_dump, "debug": debug_dump}[args.room])
 
 
 def arguments(command: ModuleType) -> argparse.ArgumentParser:

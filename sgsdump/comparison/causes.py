@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import ml_dtypes
 
@@ -21,10 +21,12 @@ from sgsdump.comparison.dataflow import DATA, Difference, first_difference
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.low_precision import Rounding, TwoRuns, low_precision_causes, rejected_by_replay
 from sgsdump.comparison.naming.network import kind_of, plain
-from sgsdump.comparison.naming.pairs_by_network import OneSided
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator, Record
 from sgsdump.tensors.dtypes import KNOWN, is_float
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.naming.pairs_by_network import OneSided
 
 NOT_GIVEN = "not given"
 _GRADIENT = "parameters_grad"
@@ -64,8 +66,8 @@ def argument_findings(
     """Arguments, types and weights that differ, in the order in which their operators ran; before them an operator that
     only one side has, where what it made is the first that differs. What ``rounding`` to another type explains does
     not."""
-    rounding = rounding or Rounding((), ())
-    rows = [row for row in rows if not (row.io == "in" and rounding.is_converted_value(row))]
+    if rounding is not None:
+        rows = [row for row in rows if not (row.io == "in" and rounding.is_converted_value(row))]
     if not (sample and benchmark) and not any(row.dtype_note for row in rows) and _first_outside(rows) is None:
         return ()
     partners = {pair.benchmark.op_index: pair.sample.op_index for pair in pairs}
@@ -81,9 +83,10 @@ def argument_findings(
             found += [(call.place, f) for f in _arguments(call, mine, theirs)] if are_recorded else []
             both = call, calls.get(_reader(index, benchmark), call)
             found += [(call.place, finding) for finding in _weights(both, mine, theirs, rounding)]
-    found += [] if rounding.is_converted else _types(calls.values())
+    is_converted = rounding is not None and rounding.is_converted
+    found += [] if is_converted else _types(calls.values())
     found.sort(key=lambda item: item[0])
-    one_sided = None if rounding.is_converted else _from_one_side(_first(rows), pairs, maker_of)
+    one_sided = None if is_converted else _from_one_side(_first(rows), pairs, maker_of)
     outside = one_sided or _from_outside(rows, calls)
     if outside is not None and all(f.layer != outside.layer and f.names != outside.names for _, f in found):
         return (outside, *_each_weight_once(finding for _, finding in found))
@@ -221,14 +224,14 @@ def _read(operator: Operator) -> Iterator[Hashable]:
 
 
 def _weights(
-    calls: tuple[_Call, _Call], sample: Operator, benchmark: Operator, rounding: Rounding
+    calls: tuple[_Call, _Call], sample: Operator, benchmark: Operator, rounding: Rounding | None
 ) -> Iterator[Finding]:
     """The weights that an operator reads, be it that the sample reads another one; one that is the other side's,
     rounded, does not differ. They are told of the second call, which computes with them."""
     call, reader = calls
     for row in call.rows:
         name, read = (side.weights.get((row.io, row.slot)) for side in (benchmark, sample))
-        if name is not None and differs(row) and not rounding.is_converted_value(row):
+        if name is not None and differs(row) and not (rounding and rounding.is_converted_value(row)):
             yield _of_weight(reader, row, "weight", name, read or "")
 
 

@@ -161,7 +161,9 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         )
         if options.progress is not SILENT:
             stream = each(options.progress, stream, "compare", "layer", len(pairs))
-        results = without_masked(sample, benchmark, pairs, list(stream), options.measures)
+        results = list(stream)
+        if any(networks) or any(isinstance(row, Row) and row.counts.sample_minus_inf for row in results):
+            results = without_masked(sample, benchmark, pairs, results, options.measures)
         misnamed: Mapping[int, Misnamed] = {}
         if probes and any(map(is_suspicious, results)):
             held = {"benchmark": compared(benchmark, options.inputs), "sample": compared(sample, options.inputs)}
@@ -181,9 +183,9 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         else:
             rows.append(result)
     rows = cancelled(with_rises(rows, sample, benchmark, sources), pairs)
-    rounding = Rounding(rows, pairs)
+    rounding = Rounding(rows, pairs) if all(networks) or any(row.dtype_note for row in rows) else None
     found = argument_findings(rows, pairs, *networks, places.maker_of, rounding)
-    if rounding.is_low and all(networks):
+    if rounding is not None and rounding.is_low and all(networks):
         unmatched = alignment.only_in_sample, alignment.only_in_benchmark
         runs = TwoRuns((sample, benchmark), networks, pairs, unmatched, places.maker_of)
         found = of_low_precision(rows, found, runs, rounding)

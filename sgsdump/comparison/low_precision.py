@@ -12,20 +12,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair, Unpaired
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.naming.network import kind_of, plain
-from sgsdump.comparison.naming.pairs_by_network import OneSided
 from sgsdump.comparison.replayed import outside_finding
 from sgsdump.comparison.row import Row, differs
 from sgsdump.dumps.dump import Dump, Network
 from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.replay.check import Judged, each, is_recorded
 from sgsdump.tensors.dtypes import KNOWN, is_float
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.naming.pairs_by_network import OneSided
 
 OUTSIDE, ROUNDING, NO_TORCH = "outside its bound", "rounding", "no torch"
 _PRODUCTS = ("matmul", "conv")
