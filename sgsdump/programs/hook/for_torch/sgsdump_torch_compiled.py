@@ -36,8 +36,8 @@ class Graphs:
     def __init__(self, steps):
         self.steps = steps
         self._numbers = itertools.count()
-        wrappers = [getattr(torch, name, None) for name in WRAPPERS]
-        self.installed = None not in wrappers
+        wrappers = [getattr(torch, name) for name in WRAPPERS if hasattr(torch, name)]
+        self.installed = len(wrappers) == len(WRAPPERS)
         for wrapper in wrappers if self.installed else ():
             wrapper.__call__ = self._compiling(wrapper.__call__)
 
