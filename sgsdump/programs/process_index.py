@@ -241,7 +241,9 @@ def read_process(folder: Path) -> Process:
         forms.add(str(summary and summary.get("form")))
         for line in round_lines(path):
             found.add(line)
-    met = (frozenset(map(str, found.asked_for.get(key) or ())) for key in ("names", "types", "matched"))
+    names, types, matched = (
+        frozenset(map(str, found.asked_for.get(key) or ())) for key in ("names", "types", "matched")
+    )
     return Process(
         pid=int(folder.name),
         folder=folder,
@@ -249,7 +251,7 @@ def read_process(folder: Path) -> Process:
         steps=tuple(sorted(found.steps)),
         kinds=dict(found.kinds),
         counts=TensorCounts(found.tensors, found.files, found.unreadable, found.unwritten),
-        operators=OperatorNames(*met, frozenset(found.ids)),
+        operators=OperatorNames(names, types, matched, frozenset(found.ids)),
         troubles=tuple(found.troubles),
         stopped=found.stopped,
         begun=found.begun,

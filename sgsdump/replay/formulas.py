@@ -270,7 +270,7 @@ def _interpolated(of: Arguments, mode: str) -> Outputs:
     import torch
 
     x, size = of["self"], of.get("output_size")
-    scales = [of.get(name) for name in ("scales", "scales_d", "scales_h", "scales_w") if of.get(name)]
+    scales = [scale for name in ("scales", "scales_d", "scales_h", "scales_w") if (scale := of.get(name))]
     factors = of.get("scale_factors")
     given = {"size": size} if factors is None else {"scale_factor": list(factors)}
     if scales and factors is None:

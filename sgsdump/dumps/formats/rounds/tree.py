@@ -183,7 +183,8 @@ class _Round:
             return Tensor(info, payload.loader(info.dtype, info.shape))
         figures = line.get("stats")
         if isinstance(figures, Mapping):
-            return Tensor.of_statistics(info, Statistics(**{name: _number(figures.get(name)) for name in _FIGURES}))
+            low, high, mean, norm = (_number(figures.get(name)) for name in _FIGURES)
+            return Tensor.of_statistics(info, Statistics(min=low, max=high, mean=mean, l2norm=norm))
         return Tensor.without_values(info, DESCRIBED)
 
     def _payload(self, stored: Any) -> Payload | str:

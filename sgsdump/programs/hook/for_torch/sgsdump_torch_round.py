@@ -310,7 +310,8 @@ class Facts:
         they are of an unusual kind."""
         if kwargs:
             return self.inputs(args, kwargs), None
-        tensors, key = [], []
+        tensors: list = []
+        key: list = []
         for value in args:
             kind = type(value)
             if kind is torch.Tensor or kind is torch.nn.Parameter:
@@ -358,7 +359,7 @@ class Facts:
 
     def call(self, args, kwargs):
         """The overload, and of each tensor that it reads which argument it is, ``tensors.1`` in a list."""
-        names = []
+        names: list = []
         for name, value in zip(self.arguments, args):
             _name_tensors(name, value, names)
         for name, value in kwargs.items():
