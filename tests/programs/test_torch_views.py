@@ -41,6 +41,9 @@ class Session:
     def moments(self, side):
         return ("before",)
 
+    def era(self):
+        return object()  # so that it is told of each tensor again
+
     def tensor(self, port, values, data=None):
         if data is not None:
             values.stored = bytes(data)
