@@ -71,8 +71,7 @@ class Capture:
 
     def dump(self, step: int) -> Any:
         assert self.root is not None
-        (folder,) = self.root.glob(f"tensors/*/{step}")
-        return open_dump(folder)
+        return open_dump(self.root, step=step)
 
 
 def _is_of_module(line: Any) -> bool:
@@ -86,7 +85,7 @@ def run(
     program = [sys.executable, str(RUN), *names, *more]
     folder.mkdir(parents=True)
     if mode:
-        words = ["exec", "-er", "all", "--type", *MODES[mode], "-o", str(folder), "--", *program]
+        words = ["exec", "--tree", "-er", "all", "--type", *MODES[mode], "-o", str(folder), "--", *program]
         program = [sys.executable, "-m", "sgsdump", *words]
     python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "MALLOC_PERTURB_": rubbish, "PYTHONPATH": python_path}

@@ -88,7 +88,7 @@ class Graphs:
         written = [
             tensor for tensor in tensors_in(args) if plain(tensor) and not isinstance(tensor, torch.nn.Parameter)
         ]
-        self.steps.taking.after(round, running, result, None, None, written)
+        self.steps.taking.after(round, running, result, (None, None), None, written)
 
     def _run_eagerly(self, round, graph, before, result):
         """The graph operator by operator, and how far its outputs are from the compiled one's."""
@@ -102,7 +102,7 @@ class Graphs:
             is_random = not torch.equal(torch.get_rng_state(), state)
         finally:
             torch.set_rng_state(now)
-        self.steps.taking.after(round, running, eager, None, None, ())
+        self.steps.taking.after(round, running, eager, (None, None), None, ())
         worst = None if is_random else _worst(tensors_in(result), tensors_in(eager))
         self.steps.session.line(
             event="graph",
