@@ -19,7 +19,7 @@ import ml_dtypes
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.dataflow import DATA, Difference, first_difference
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.low_precision import Rounding, TwoRuns, low_precision_causes, rejected_by_replay
+from sgsdump.comparison.low_precision import Rounding, TwoRuns, first_outside, low_precision_causes, rejected_by_replay
 from sgsdump.comparison.naming.network import kind_of, plain
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator, Record
@@ -68,7 +68,7 @@ def argument_findings(
     not."""
     if rounding is not None:
         rows = [row for row in rows if not (row.io == "in" and rounding.is_converted_value(row))]
-    if not (sample and benchmark) and not any(row.dtype_note for row in rows) and _first_outside(rows) is None:
+    if not (sample and benchmark) and not any(row.dtype_note for row in rows) and _first_beyond_rounding(rows) is None:
         return ()
     partners = {pair.benchmark.op_index: pair.sample.op_index for pair in pairs}
     of_operator: defaultdict[int, list[tuple[int, Row]]] = defaultdict(list)
@@ -160,7 +160,10 @@ def of_low_precision(
     if rounding.is_converted:
         return low_precision_causes(rows, arguments, runs, rounding)
     found = causes(rows, arguments, runs.networks[1])
-    if not found or found[0].kind != "cause" or found[0].evidence != "by value":
+    if not found:  # rounding explains how much differs, but perhaps not where
+        outside = first_outside([row for row in rows if differs(row)], runs)
+        return () if outside is None else (outside,)
+    if found[0].kind != "cause" or found[0].evidence != "by value":
         return found
     first = rejected_by_replay(found[0], rows, runs)
     return low_precision_causes(rows, found[1:], runs, rounding) if first is None else (first, *found[1:])
@@ -265,11 +268,11 @@ def _place_of(record: Record) -> tuple[str, int, int, str]:
 
 
 def _from_outside(rows: Sequence[Row], calls: Mapping[int, _Call]) -> Finding | None:
-    first = _first_outside(rows)
+    first = _first_beyond_rounding(rows)
     return None if first is None else _of_weight(calls[first.op_index], first, "input", first.name)
 
 
-def _first_outside(rows: Sequence[Row]) -> Row | None:
+def _first_beyond_rounding(rows: Sequence[Row]) -> Row | None:
     """The first input that differs before any output does: a weight, or what the program is fed with."""
     first = _first(rows)
     return None if first is None or (first.io == "out" and first.op_type != DATA) else first

@@ -92,7 +92,7 @@ def low_precision_causes(
     end = places.get(arguments[0].layer, len(rows)) if arguments else len(rows)
     found = [(place, f) for place, f in (*_writers(rows, runs), *_jumps(rows, runs, rounding)) if place < end]
     place, first = min(found, key=lambda item: item[0], default=(end, None))
-    outside = _first_outside(rows[:place], runs)
+    outside = first_outside(rows[:place], runs)
     first = outside or first
     if first is not None:
         return (first, *arguments)
@@ -118,7 +118,7 @@ def rejected_by_replay(finding: Finding, rows: Sequence[Row], runs: TwoRuns) -> 
     return None if both and finding.facts.get("inputs") == "equal" else finding
 
 
-def _first_outside(rows: Sequence[Row], runs: TwoRuns) -> Finding | None:
+def first_outside(rows: Sequence[Row], runs: TwoRuns) -> Finding | None:
     """The sample's first operator whose own result is outside its bound."""
     if not _can_replay(runs):
         return None

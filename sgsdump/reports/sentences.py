@@ -538,6 +538,16 @@ def argument_lines(comparison: Comparison) -> Iterator[str]:
     yield from map(argument_line, arguments[:MOST_ARGUMENTS])
 
 
+def blamed_lines(comparison: Comparison) -> Iterator[str]:
+    """``argument_lines``, and where the error arises if that is not the first layer that differs by more than rounding:
+    a difference that rounding could explain has another cause then."""
+    yield from argument_lines(comparison)
+    cause = next((finding for finding in comparison.causes if finding.kind == "cause"), None)
+    first = first_difference(comparison.rows, beyond_rounding=True)
+    if cause is not None and (first is None or cause.layer != first.output.name):
+        yield from _cause_sentences([cause], comparison.completeness.by_flow)
+
+
 def argument_line(finding: Finding) -> str:
     """An argument, a type or a weight that differs, and of which operator."""
     facts = finding.facts

@@ -23,16 +23,18 @@ def values(number, mean, dtype="float32"):
     return {"value": number, "dtype": dtype, "shape": [4], "stats": stats}
 
 
-def round_of(step, token, gain):
+def round_of(step, token, gain, dtype="float32", param=None):
     """Token ids -> embedding -> a layer with one product, whose output is ``gain`` times what it was."""
-    ids, x, y = values(1, token, "int64"), values(2, token + 0.5), values(3, gain * (token + 3.0))
+    ids, x, y = values(1, token, "int64"), values(2, token + 0.5, dtype), values(3, gain * (token + 3.0), dtype)
     sides = [(0, "in", ids), (0, "out", x), (1, "in", 2), (2, "in", 2), (2, "out", y), (1, "out", 3)]
     lines = [{"place": number, **place} for number, place in enumerate(PLACES)]
     lines += [
         {"step": step, "at": at, "side": side, "moment": "before" if side == "in" else "after", "values": [value]}
         for at, side, value in sides
     ]
-    lines += [{"step": step, "at": at, "event": "operator", "param": {}, "nanoseconds": None} for at in (0, 2, 1)]
+    lines += [
+        {"step": step, "at": at, "event": "operator", "param": param or {}, "nanoseconds": None} for at in (0, 2, 1)
+    ]
     return [*lines, {"event": "round", "step": step}]
 
 
@@ -42,6 +44,16 @@ def put(folder, rounds):
         path.parent.mkdir(parents=True, exist_ok=True)
         text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
         path.write_bytes(struct.pack("<8sIIII", b"SGSROUND", 1, 0, len(text), zlib.crc32(text)) + text)
+
+
+def test_what_an_argument_explains_is_not_rounding_alone(tmp_path):
+    for name, gain, scale in (("good", 1.0, 1.0), ("rounded", 1.001, 1.0), ("bad", 1.001, 1.25)):
+        put(tmp_path / name, [round_of(step, 1.0, gain, "bfloat16", {"scale": scale}) for step in range(6)])
+    text = sgsdump("compare", "rounded", "good", cwd=tmp_path).stdout
+    assert "Runs compared: 6, of which differ: 6, by rounding alone: 6." in text
+    text = sgsdump("compare", "bad", "good", cwd=tmp_path).stdout
+    assert "Runs compared: 6, of which differ: 6.\n" in text and "by rounding alone" not in text
+    assert "The argument scale differs: 1.25 in sample, 1.0 in benchmark" in text
 
 
 def test_by_token_by_layer_by_operator_and_no_further_than_the_tokens_agree(tmp_path):

@@ -121,6 +121,15 @@ def test_a_kernel_outside_its_bound_is_measured(narrow):
     assert "whose own result is outside its bound" in said
 
 
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)
+def test_a_kernel_that_is_off_by_no_more_than_rounding_is_measured_too(narrow):
+    calls = net(narrow)
+    outputs = calls[2][1].outputs
+    outputs[0] = (outputs[0].astype(np.float32) * (1 + 2 * torch.finfo(narrow).eps)).astype(outputs[0].dtype)
+    (first, *_), _, _ = blamed(dump(calls), dump(net(narrow)))
+    assert (first.evidence, first.facts["how"], first.facts["module"]) == ("measured", OUTSIDE, "scale")
+
+
 def test_an_operator_that_one_side_alone_has():
     (first, *_), _, _ = blamed(dump(net(torch.bfloat16, more=True)), dump(net(torch.float32)))
     assert (first.kind, first.facts["module"], first.facts["only_in"]) == ("cause", "turn", "sample")

@@ -110,14 +110,15 @@ MOST_TABLES = 4
 @dataclass(frozen=True)
 class _ComparedRun:
     """A pair of runs and its result: ``differs`` says where and is "" where every value that was compared is equal,
-    ``unmatched`` how many layers only one side has, ``arguments`` what the operators were called with that differs."""
+    ``unmatched`` how many layers only one side has, ``blamed`` what explains it, a line each: arguments, weights, an
+    operator."""
 
     run: Run
     status: int
     differs: str
     by_rounding: bool = False
     unmatched: int = 0
-    arguments: tuple[str, ...] = ()
+    blamed: tuple[str, ...] = ()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -423,7 +424,7 @@ def _print_summary(results: list[_ComparedRun]) -> None:
         first = (real or different)[0]
         more = " by more" if real and rounded else ""
         print(for_terminal(f"The first that differs{more} is {shown(str(first.run))}: {first.differs}"))
-        print_lines(map(shown, first.arguments), "  ")
+        print_lines(map(shown, first.blamed), "  ")
     one_sided = [result for result in results if result.unmatched]
     if one_sided:
         where = f"first in {shown(str(one_sided[0].run))}, {one_sided[0].unmatched}"
@@ -476,10 +477,10 @@ def _compare_pair(options: Options, run: Run, in_full: bool = True) -> tuple[_Co
         where = f"{run}, {options.sample} against {options.benchmark}"
         print(for_terminal(f"sgsdump: not compared: {where}: {error}"), file=sys.stderr)
         return _ComparedRun(run, 2, f"not compared: {error}"), None
-    from sgsdump.reports.sentences import argument_lines
+    from sgsdump.reports.sentences import blamed_lines
 
     unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
-    result = _ComparedRun(run, status, *_difference(comparison), unmatched, tuple(argument_lines(comparison)))
+    result = _ComparedRun(run, status, *_difference(comparison), unmatched, tuple(blamed_lines(comparison)))
     return result, comparison
 
 
@@ -494,7 +495,9 @@ def _difference(comparison: Comparison) -> tuple[str, bool]:
         count = sum(map(differs, comparison))
         more = first_difference(comparison, beyond_rounding=True)
         if more is None:
-            return f"{count} of {len(comparison)} layers, by rounding alone, first {shown(first.where)}", True
+            blamed = any(finding.kind != "rounding" for finding in comparison.causes)
+            how = "" if blamed else ", by rounding alone"
+            return f"{count} of {len(comparison)} layers{how}, first {shown(first.where)}", not blamed
         by = " beyond rounding" if is_rounding(first.output) else ""
         of = f"{shown(more.where)}, {more}" if more.is_placed else shown(more.output.name)
         return f"{count} of {len(comparison)} layers, first{by} {of}", False

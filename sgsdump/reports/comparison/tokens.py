@@ -22,7 +22,8 @@ LONGEST = 60
 @dataclass(frozen=True)
 class ComparedRound:
     """A round of both trees. ``where``: the module of the first operator that differs, "" where all is equal;
-    ``other_input``: the name of an input of the network that differs, "" where its inputs are equal."""
+    ``other_input``: the name of an input of the network that differs, "" where its inputs are equal; ``blamed``:
+    whether an argument, a weight or an operator explains it, be the differences as small as rounding's."""
 
     run: Run
     compared: int
@@ -31,6 +32,7 @@ class ComparedRound:
     error: float = 0.0
     where: str = ""
     other_input: str = ""
+    blamed: bool = False
 
 
 def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
@@ -40,7 +42,9 @@ def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
     first = first_difference(comparison, beyond_rounding=bool(beyond))
     largest = max((row.error for row in differing), default=0.0)
     where = "" if first is None else first.where
-    return ComparedRound(run, len(comparison), len(differing), len(beyond), largest, where, _other_input(comparison))
+    blamed = any(finding.kind != "rounding" for finding in comparison.causes)
+    of_round = len(comparison), len(differing), len(beyond), largest, where
+    return ComparedRound(run, *of_round, _other_input(comparison), blamed)
 
 
 def _other_input(comparison: Comparison) -> str:
@@ -49,8 +53,10 @@ def _other_input(comparison: Comparison) -> str:
 
 
 def first_of(rounds: Sequence[ComparedRound]) -> ComparedRound | None:
-    """The first round that differs by more than rounding, else the first that differs."""
-    return next((each for each in rounds if each.beyond), next((each for each in rounds if each.differing), None))
+    """The first round that differs by more than rounding explains, else the first that differs."""
+    return next(
+        (each for each in rounds if each.beyond or each.blamed), next((each for each in rounds if each.differing), None)
+    )
 
 
 def round_lines(rounds: Sequence[ComparedRound]) -> Iterator[str]:
