@@ -1,0 +1,561 @@
+"""What SDK 1.1.5 refuses of a model, and what it computes otherwise. Apart: tables of facts, ``REFUSED``, ``CHANGED`` ….
+
+Each row was seen: a small network with this form went through the SDK's own converter, calibrator and simulators, which
+ended with these words (``said``) or put out another function; ``probe`` names the network. The tables in
+docs/sdk_converter.md are those of this file.
+
+Stages: ``convert`` (its converter ends), ``calibrate`` (its calibrator ends), ``simulate`` (its simulator crashes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sgsdump.models import sdk_converter_forms as forms
+from sgsdump.models.graph import attribute
+from sgsdump.models.sdk_converter_forms import Operator
+
+# The longest name that passes; one character more ends the calibrator.
+LONGEST_NAME = 246
+NO_TYPE = "Mace does not support onnx op type {} yet"
+_NO_CAFFE_TYPE = "Mace does not support caffe op type {} yet"
+_NO_STATISTICS = "Run Statistics MinMax failed!"
+_CRASH = "a crash (signal 11)"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A form that the SDK refuses. ``form`` follows the operator's name; "" where every form of it is refused."""
+
+    types: tuple[str, ...]
+    form: str
+    stage: str
+    said: str
+    probe: str
+    applies: Callable[[Operator], bool] = field(default=lambda operator: True, compare=False)
+
+    def words(self, op_type: str) -> str:
+        return self.said.format(op_type)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A form of which the SDK computes another function; ours computes ONNX's."""
+
+    types: tuple[str, ...]
+    form: str
+    becomes: str
+    probe: str
+    applies: Callable[[Operator], bool] = field(default=lambda operator: True, compare=False)
+
+
+_UNKNOWN_TYPES = (
+    "Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh CumSum Det Einsum Elu Erf Floor GatherElements GatherND "
+    "GlobalLpPool Greater GridSample GRU HardSigmoid HardSwish Hardmax InstanceNormalization LayerNormalization Less "
+    "Log LpPool LRN MaxRoiPool Mean MeanVarianceNormalization ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp "
+    "ReduceSumSquare RNN RoiAlign ScatterElements ScatterND Selu Shrink Sign Sin Sinh Softplus Softsign Tan "
+    "ThresholdedRelu TopK"
+).split()
+_KEY_ERRORS = {
+    "Cast": "Cast",
+    "Gather": "Gather",
+    "LpNormalization": "LpNorm",
+    "Min": "Eltwise",
+    "Neg": "Eltwise",
+    "Pow": "Eltwise",
+    "Reciprocal": "Eltwise",
+    "Round": "ReplaceIndex",
+    "Sqrt": "Eltwise",
+}
+# The types that a probe shows as taken, in one form at least.
+TAKEN = frozenset(
+    "Abs Add ArgMax ArgMin AveragePool BatchNormalization Clip Concat Constant Conv ConvTranspose DepthToSpace Div "
+    "Dropout Exp Flatten Gemm GlobalAveragePool GlobalMaxPool Identity LeakyRelu LogSoftmax MatMul Max MaxPool Mul "
+    "PRelu Pad ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape Resize Sigmoid Slice Softmax "
+    "SpaceToDepth Split Squeeze Sub Sum Tile Transpose Unsqueeze Upsample".split()
+)
+NEWEST_OPSET = 18
+_REDUCING = ("ReduceMean", "ReduceMax", "ReduceSum", "ReduceMin", "ReduceProd")
+_BROADCASTING = ("Add", "Sub", "Mul", "Max")
+
+REFUSED: tuple[Refusal, ...] = (
+    *(Refusal((name,), "", "convert", NO_TYPE, f"q_{name.lower()}") for name in _UNKNOWN_TYPES),
+    *(
+        Refusal((name,), "", "convert", f"KeyError: '{word}'", f"q_{name.lower()}")
+        for name, word in _KEY_ERRORS.items()
+    ),
+    Refusal(("LSTM",), "", "convert", "TypeError: array([0.], dtype=float32) has type numpy.ndarray", "ox_lstm"),
+    Refusal(("Tanh",), "", "convert", _CRASH, "ox_tanh_out"),
+    Refusal(("Expand",), "", "calibrate", _NO_STATISTICS, "qg_expand"),
+    Refusal(("QuantizeLinear", "DequantizeLinear"), "", "convert", "Not supported tensor type: uint8", "ro_qdq"),
+    Refusal(
+        ("Clip",),
+        "from 0 to other than 6",
+        "convert",
+        "Clip OP only support max value is 6.",
+        "ox_clip",
+        lambda operator: forms.not_0_to_6(operator) and not forms.not_from_0(operator),
+    ),
+    Refusal(("Clip",), "from other than 0", "convert", "KeyError: 'Eltwise'", "ox_clip_m11", forms.not_from_0),
+    Refusal(
+        ("Sum",),
+        "of other than two tensors",
+        "convert",
+        _CRASH,
+        "ox_sum3",
+        lambda operator: len(operator.node.input) != 2,
+    ),
+    Refusal(
+        ("Max",),
+        "of other than two tensors",
+        "convert",
+        _CRASH,
+        "q3_max",
+        lambda operator: len(operator.node.input) != 2,
+    ),
+    Refusal(
+        _BROADCASTING[:2], "a constant of this shape", "calibrate", _NO_STATISTICS, "rb_add_11h1", forms.odd_broadcast
+    ),
+    Refusal(
+        _BROADCASTING[2:],
+        "a constant of this shape",
+        "simulate",
+        "Assertion `0' failed.",
+        "rb_mul_11hw",
+        forms.odd_broadcast,
+    ),
+    Refusal(("Div",), "by a constant of several numbers", "convert", "Aborted", "qc_div_c", forms.by_vector),
+    Refusal(("Div",), "of a constant of several numbers", "calibrate", _NO_STATISTICS, "qr_div_c", forms.into_vector),
+    Refusal(("Div",), "of two tensors", "calibrate", "Assertion `0' failed.", "ox_div_var", forms.two_variables),
+    Refusal(
+        ("PRelu",),
+        "with a slope that is not constant",
+        "calibrate",
+        _NO_STATISTICS,
+        "q2_prelu",
+        lambda operator: operator.has(1) and not operator.is_constant(1),
+    ),
+    Refusal(
+        ("PRelu",),
+        "with a slope for each value",
+        "simulate",
+        "Assertion `0' failed.",
+        "ra_prelu_full",
+        forms.is_wide_slope,
+    ),
+    Refusal(("Exp",), "that a convolution reads", "calibrate", "Aborted", "ox_exp", forms.read_by_convolution),
+    Refusal(
+        ("MatMul",),
+        "of two tensors",
+        "convert",
+        "ValueError: cannot reshape array",
+        "ox_matmul_dyn",
+        forms.two_variables,
+    ),
+    Refusal(
+        ("MatMul",),
+        "with the constant first",
+        "convert",
+        "ValueError: cannot reshape array",
+        "qm_matmul_left",
+        lambda operator: operator.is_constant(0) and not operator.is_constant(1),
+    ),
+    Refusal(
+        ("MatMul",),
+        "of other than two dimensions",
+        "convert",
+        "only support 2 dims MatMul",
+        "qm_matmul3",
+        lambda operator: operator.is_constant(1) and operator.rank() > 2,
+    ),
+    Refusal(
+        ("Gemm",),
+        "without a bias",
+        "convert",
+        "IndexError: list index (2) out of range",
+        "qm_gemm_nobias",
+        lambda operator: not operator.has(2),
+    ),
+    Refusal(
+        ("Gemm",),
+        "with alpha or beta",
+        "convert",
+        "AttributeError: 'OnnxConverter' object has no attribute 'get_tensor_len'",
+        "qm_gemm_alpha",
+        forms.factors,
+    ),
+    Refusal(("Gemm",), "with one bias for all outputs", "calibrate", _CRASH, "re_gemm_scalarbias", forms.one_bias),
+    Refusal(
+        ("Conv",), "over one dimension", "calibrate", _NO_STATISTICS, "ox_conv1d", lambda operator: operator.rank() == 3
+    ),
+    Refusal(("Conv",), "over three dimensions", "convert", _CRASH, "x_conv3d", lambda operator: operator.rank() == 5),
+    Refusal(
+        ("MaxPool", "AveragePool"),
+        "over other than two dimensions",
+        "convert",
+        "AssertionError",
+        "re_maxpool3d",
+        lambda operator: operator.rank() in (3, 5),
+    ),
+    Refusal(
+        ("Conv",), "with auto_pad", "convert", "Does not support AutoPad type yet.", "qv_same_upper", forms.auto_padded
+    ),
+    Refusal(
+        ("Conv", "ConvTranspose", "MaxPool", "AveragePool"),
+        "with auto_pad NOTSET and no pads",
+        "convert",
+        "Does not support AutoPad type yet.",
+        "qv_notset",
+        forms.padded_by_neither,
+    ),
+    Refusal(
+        ("Conv",),
+        "whose weights are not constant",
+        "convert",
+        "Mace does not support non-const filter convolution.",
+        "qv_dyn",
+        lambda operator: operator.has(1) and not operator.is_constant(1),
+    ),
+    Refusal(
+        ("ConvTranspose",),
+        "with output_padding",
+        "convert",
+        "not support convtranspose with output_padding yet.",
+        "ox_convt_op",
+        lambda operator: operator.ints("output_padding") is not None,
+    ),
+    Refusal(
+        ("ConvTranspose",),
+        "with dilations",
+        "convert",
+        "not support convtranspose with dilation != 1 yet.",
+        "qt_dil",
+        forms.dilated,
+    ),
+    Refusal(("ConvTranspose",), "in groups", "convert", "KeyError: ''", "ox_convt_g2", forms.grouped),
+    Refusal(("ConvTranspose",), "with auto_pad", "calibrate", _NO_STATISTICS, "qt_same", forms.auto_padded),
+    Refusal(
+        ("ConvTranspose",),
+        "with other pads before than after",
+        "calibrate",
+        _NO_STATISTICS,
+        "qt_asym",
+        forms.padded_on_one_side,
+    ),
+    Refusal(
+        ("Slice",),
+        "with its limits as attributes (opset 9)",
+        "convert",
+        "TypeError: [0] has type list",
+        "qs9_c",
+        lambda operator: operator.opset < 10,
+    ),
+    Refusal(("Slice",), "of several axes at once", "simulate", _CRASH, "ox_slice", forms.several_axes),
+    Refusal(
+        ("Pad",),
+        "of this mode",
+        "convert",
+        "Pad only support `constant` mode!",
+        "ox_pad_reflect",
+        forms.padded_otherwise,
+    ),
+    Refusal(("Pad",), "with a value", "convert", "Pad value only support padding 0!", "ox_pad_val", forms.padded_with),
+    Refusal(("Pad",), "that a convolution reads", "calibrate", _NO_STATISTICS, "x_pad10_relu_conv", forms.padding_read),
+    Refusal(("Pad",), "of opset 11 or newer", "calibrate", _NO_STATISTICS, "ox_pad", forms.padding),
+    Refusal(
+        ("Resize",),
+        "of this mode",
+        "convert",
+        "Do not support cubic mode",
+        "rz_cubic_asymmetric_2",
+        lambda operator: operator.text("mode") == "cubic",
+    ),
+    Refusal(
+        ("Resize",),
+        "half_pixel",
+        "convert",
+        "Resize OP only support 'coordinate_transformation_mode' : align_corners and asymmetric",
+        "ox_resize_b_half",
+        forms.half_pixel,
+    ),
+    Refusal(
+        ("Resize",),
+        "without roi",
+        "convert",
+        "KeyError: ''",
+        "rz_linear_asym_noroi13",
+        lambda operator: operator.opset >= 11 and not operator.has(1),
+    ),
+    Refusal(
+        ("Resize", "Upsample"),
+        "of different scales for H and W",
+        "convert",
+        "Upsample OP only support same scale on H W",
+        "ox_resize_n_sizes",
+        forms.unequal,
+    ),
+    Refusal(
+        ("Resize",),
+        "to a smaller picture",
+        "convert",
+        "Resize OP only support UpSample case",
+        "rz_linear_asymmetric_half",
+        forms.smaller,
+    ),
+    Refusal(
+        ("Resize",),
+        "nearest, by a scale that is not whole",
+        "simulate",
+        "Drv_Bdma_MoveData: Assertion failed",
+        "rz_nearest_asymmetric_1p5",
+        forms.fraction,
+    ),
+    Refusal(
+        ("Upsample",),
+        "with scales as an attribute (opset 8)",
+        "convert",
+        "IndexError: list index (1) out of range",
+        "rz_upsample8",
+        lambda operator: operator.opset < 9,
+    ),
+    Refusal(
+        _REDUCING,
+        "with axes as an input",
+        "convert",
+        "IndexError: list index out of range",
+        "q_reducesum13",
+        forms.axes_as_input,
+    ),
+    Refusal(
+        _REDUCING, "of all axes", "convert", "IndexError: list index (0) out of range", "re_reduce_all", forms.no_axes
+    ),
+    Refusal(_REDUCING, "over these axes", "convert", "only support multi axes [2,3]", "re_reduce_neg", forms.odd_axes),
+    Refusal(_REDUCING, "over an axis counted from the end", "simulate", _CRASH, "x_reducemean_m1", forms.from_the_end),
+    Refusal(("ReduceMax", "ReduceSum"), "over C, H and W", "simulate", _CRASH, "q_reducemax_123_1", forms.three_axes),
+    Refusal(
+        ("Squeeze", "Unsqueeze"),
+        "with axes as an input (opset 13)",
+        "convert",
+        "AssertionError",
+        "q_squeeze13",
+        forms.axes_as_input,
+    ),
+    Refusal(
+        ("Split",), "with its sizes as an input (opset 13)", "calibrate", "Aborted", "q_split13", forms.axes_as_input
+    ),
+    Refusal(
+        ("Identity",),
+        "that is an output of the network",
+        "convert",
+        "KeyError",
+        "q_identity",
+        lambda operator: operator.is_output,
+    ),
+    Refusal(
+        ("Transpose",),
+        "to N, H, W, C that is an output of the network",
+        "calibrate",
+        "Fail to get 1 output tensors.",
+        "q_transpose_0231",
+        forms.to_nhwc_output,
+    ),
+    Refusal(
+        ("Add", "Mul", "Div"),
+        "of five dimensions, with a constant",
+        "convert",
+        "AssertionError",
+        "d5_addc",
+        lambda operator: forms.of_five_axes(operator) and not forms.two_variables(operator),
+    ),
+    Refusal(
+        ("Relu", "LeakyRelu", "Clip", "Add", "Sub", "Mul"),
+        "of five dimensions",
+        "calibrate",
+        _NO_STATISTICS,
+        "d5_relu",
+        forms.of_five_axes,
+    ),
+    Refusal(("Sigmoid",), "of five dimensions", "simulate", "Assertion failed", "d5_sig", forms.of_five_axes),
+    Refusal(
+        ("Concat",),
+        "that reads a fully connected operator",
+        "calibrate",
+        _NO_STATISTICS,
+        "fcr_24_16_rn",
+        forms.of_fully_connected,
+    ),
+)
+
+_CAFFE_TYPES = (
+    "AbsVal BN BNLL BatchReindex Bias ELU Exp Filter HardSigmoid HardSwish Identity LRN Log MVN Mish Normalize ReLU6 "
+    "Reduction SELU SPP Silence Softplus Sqrt Square Swish"
+).split()
+CAFFE_REFUSED: tuple[Refusal, ...] = (
+    *(Refusal((name,), "", "convert", _NO_CAFFE_TYPE, f"v_{name.lower()}") for name in _CAFFE_TYPES),
+    Refusal(("ShuffleChannel",), "", "convert", "KeyError: 'ChannelShuffle'", "cf_shuffle"),
+    Refusal(("Interp",), "", "convert", "text_format.ParseError: no field interp_param", "v_interp"),
+)
+
+
+@dataclass(frozen=True)
+class LayerRefusal:
+    """A form of a Caffe layer that the SDK refuses; ``applies`` is told the layer's message. ``last``: only where no
+    layer reads its top."""
+
+    type: str
+    form: str
+    said: str
+    probe: str
+    applies: Callable[[Any], bool] = field(compare=False)
+    stage: str = "convert"
+    last: bool = False
+
+
+CAFFE_FORMS: tuple[LayerRefusal, ...] = (
+    LayerRefusal(
+        "Clip",
+        "from 0 to other than 6",
+        "only support max is 6",
+        "v_clip_0_1",
+        lambda layer: layer.clip_param.min == 0 and layer.clip_param.max != 6,
+    ),
+    LayerRefusal(
+        "Clip", "from other than 0", "only support min is 0", "v_clip_m1_1", lambda layer: layer.clip_param.min != 0
+    ),
+    LayerRefusal(
+        "Power",
+        "to this power",
+        "power value not support yet.",
+        "v_power_0p5_1_1",
+        lambda layer: layer.power_param.power not in (1, 2, 3),
+    ),
+    LayerRefusal(
+        "Eltwise",
+        "PROD or MAX of more than two",
+        _CRASH,
+        "v_elt_max_three",
+        lambda layer: len(layer.bottom) > 2 and layer.eltwise_param.operation != 1,
+    ),
+    LayerRefusal(
+        "ArgMax", "with top_k", "only support top 1", "v_argmax_top2", lambda layer: layer.argmax_param.top_k > 1
+    ),
+    LayerRefusal(
+        "ArgMax", "with out_max_val", "only output index", "v_argmax_val", lambda layer: layer.argmax_param.out_max_val
+    ),
+    LayerRefusal(
+        "Deconvolution",
+        "in groups",
+        "Mace do not support group convolution yet",
+        "v_deconv_g2",
+        lambda layer: 1 < layer.convolution_param.group < layer.convolution_param.num_output,
+    ),
+    LayerRefusal(
+        "InnerProduct",
+        "along another axis",
+        "ValueError: cannot reshape array",
+        "v_ip_axis2",
+        lambda layer: layer.inner_product_param.axis not in (1, -3),
+    ),
+    LayerRefusal(
+        "Reorg",
+        "of another stride than 2",
+        "only support stride is 2",
+        "reorg5",
+        lambda layer: layer.reorg_param.stride != 2,
+    ),
+    LayerRefusal(
+        "Permute",
+        "to N, H, W, C that is an output of the network",
+        _NO_STATISTICS,
+        "nhwc3",
+        lambda layer: list(layer.permute_param.order) == [0, 2, 3, 1],
+        "calibrate",
+        last=True,
+    ),
+)
+
+CHANGED: tuple[Change, ...] = (
+    Change(
+        ("ReduceMax", "ReduceSum", "ReduceMin", "ReduceProd"), "over H and W", "a mean", "ox_rmax_hw", forms.over_two
+    ),
+    Change(("Softmax",), "over another axis", "a Softmax over the channels", "ox_softmax_w", forms.other_softmax),
+    Change(("LogSoftmax",), "", "a Softmax over the channels, without the logarithm", "ox_lsoftmax"),
+    Change(
+        ("AveragePool",),
+        "with count_include_pad",
+        "one that counts no padding",
+        "ql_averagepool_3",
+        lambda operator: bool(attribute(operator.node, "count_include_pad", 0)) and any(operator.ints("pads") or ()),
+    ),
+    Change(
+        ("DepthToSpace",), "that a convolution reads", "another order of pixels", "ox_d2s", forms.read_by_convolution
+    ),
+    Change(("MaxPool",), "with dilations", "one without", "ql_maxpool_6", forms.dilated_pool),
+    Change(("Slice",), "backwards", "another selection", "qs_rev", forms.backwards),
+    Change(("Sub",), "of a constant per channel", "the tensor itself", "ox_sub_const", forms.per_channel_off),
+    Change(("Sub",), "from a constant number", "the tensor less the number", "qr_sub_s", forms.scalar_first),
+    Change(("Div",), "of a constant number", "the tensor divided by the number", "qr_div_s", forms.scalar_first),
+    Change(("ArgMin",), "", "an ArgMax", "ro_argmin"),
+    Change(
+        forms.IN_PLACE,
+        "of what was turned to N, H, W, C",
+        "one of rows of another length, in fixed models",
+        "tt5",
+        forms.of_turned,
+    ),
+    Change(("Transpose",), "back from N, H, W, C", "another order of axes", "sc13", forms.turned_back),
+    Change(
+        ("Resize",), "of this mode", "one that repeats every pixel", "rz_nearest_align_corners_2", forms.not_repeated
+    ),
+)
+
+
+CAFFE_CHANGED: tuple[tuple[str, str, str, str, Callable[[Any], bool]], ...] = (
+    (
+        "Softmax",
+        "over another axis",
+        "a Softmax over the channels",
+        "v_softmax_2",
+        lambda layer: layer.softmax_param.axis not in (1, -3),
+    ),
+    (
+        "Eltwise",
+        "with coefficients",
+        "a plain sum",
+        "v_elt_sum_coeff2",
+        lambda layer: any(abs(factor) != 1 for factor in layer.eltwise_param.coeff),
+    ),
+    (
+        "Threshold",
+        "",
+        "one whose 1 is a single step of its input's scale, nearly 0",
+        "cf_threshold",
+        lambda layer: True,
+    ),
+)
+# Training formats that its parser of input_config.ini ends with, and the probe of each.
+REFUSED_FORMATS = {"GRAY": "ox_gray", "RAWDATA_F32_NHWC": "w_raw_f32"}
+# Stage, words and probe of a picture of shape N, H, W, C.
+CHANNELS_LAST = ("calibrate", "Segmentation fault", "nhwc_rgb")
+# The same of a mean or std that several pictures share; of two pictures each needs its own.
+ONE_FOR_ALL = ("convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", "tp_once")
+# The same of a file with `mean = R:G:B`, as newer SDKs have it, and of one without any mean.
+NO_COLOURS = ("convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", "cfg_mean1")
+# Of ONNX, not of Caffe: what becomes of an input that is not a picture and has one channel, where a convolution reads
+# it; and the probe. With (x, 0, 0) its ranges are those of ONNX, and the other two change nothing.
+RAWDATA = "RAWDATA_S16_NHWC"
+ONE_CHANNEL = (
+    "an input of one channel that a convolution of ONNX reads",
+    "one of three channels, of which the network is the first: it reads H x W x 3 values, so there the preprocess file "
+    "has to give x, 0 and 0 for each x",
+    "raw1_7x9",
+)
+# The same of a picture of one channel, of ONNX and Caffe.
+GREY_PICTURE = (
+    "a picture of one channel as RGB with GRAY",
+    "one of three channels in its calibrator and float simulator, of which the network takes the first: the preprocess "
+    "file has to give H x W x 3 values for norm=True, and H x W for norm=False",
+    "gx_both",
+)
