@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/sdk_converter.md, what SDK 1.1.5 refuses and changes, by the tables of sgsdump/models/sdk_converter_rows.py.
+"""Write docs/sdk_converter.md: what SDK 1.1.5 refuses and changes, as sgsdump/models/sdk_converter_rows.py has it.
 
 python tools/sdk_converter_tables.py
 """
