@@ -394,7 +394,8 @@ def is_rearranged(pair: Pair, row: Row, measures: Measures) -> bool:
         ]
     except SgsdumpError:
         return False
-    apart = float(np.abs(sides[0] - sides[1]).sum())
+    with np.errstate(invalid="ignore"):  # -Inf on both sides, as masks have it, tells nothing
+        apart = float(np.abs(sides[0] - sides[1]).sum())
     sums = row.sums
     return sums is not None and apart <= _left_by_sorting(row, sums) and apart <= _SORTED * sums.d1
 
