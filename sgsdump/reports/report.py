@@ -18,7 +18,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump
 from sgsdump.reports.layers.table import Entry, left_out_of
-from sgsdump.reports.sentences import Step, next_steps, trouble, verdict, why
+from sgsdump.reports.sentences import Step, blamed, next_steps, trouble, verdict, why
 from sgsdump.tensors.tensor import Quant, TensorInfo
 from sgsdump.tensors.types import Range
 
@@ -200,7 +200,7 @@ def report_of(
             for side, notes in (("sample", comparison.sample_notes), ("benchmark", comparison.benchmark_notes))
             for note in notes
         ),
-        good=None if comparison.is_complete else False,
+        good=None if comparison.is_complete and not blamed(comparison) else False,
         first=_first(comparison, thresholds),
         by_flow=comparison.completeness.by_flow,
     )

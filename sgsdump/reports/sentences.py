@@ -430,10 +430,23 @@ def _is_by_statistics(row: Row) -> bool:
     return bool(row.statistics) and not row.checksums
 
 
+def blamed(comparison: Comparison) -> Finding | None:
+    """What is at fault whatever the size of its error: an argument or weight that differs, an operator outside its
+    bound."""
+    first = next((finding for finding in comparison.causes if finding.kind in ("argument", "cause")), None)
+    return first if first is not None and (first.kind == "argument" or "bound" in first.figures) else None
+
+
 def next_steps(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Step, ...]:
     """The advice of a comparison alone: look where the error rises, then let the model's own figures decide."""
     if not comparison.rows:
         return ()
+    fault = blamed(comparison)
+    if fault is not None and fault.kind == "argument":
+        return (Step("Make what is named above the same on both sides, and compare again."),)
+    if fault is not None:
+        kernel = "Run the operator named above by another kernel, or in float32; list all that are outside their bound."
+        return (Step(kernel, "sgsdump check TREE"),)
     kinds = {finding.kind for finding in findings_of(comparison, thresholds)}
     if not comparison.past(thresholds) and "channel" in kinds:
         return (Step("Look at the channels that are lost: a scale per channel or 16 bits keep them."),)

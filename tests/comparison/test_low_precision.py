@@ -16,7 +16,8 @@ from sgsdump.comparison.findings import findings_of  # noqa: E402
 from sgsdump.comparison.low_precision import OUTSIDE  # noqa: E402
 from sgsdump.comparison.thresholds import DOCUMENTED  # noqa: E402
 from sgsdump.dumps.dump import Call, Operator  # noqa: E402
-from sgsdump.reports.sentences import headline  # noqa: E402
+from sgsdump.reports.report import report_of  # noqa: E402
+from sgsdump.reports.sentences import headline, next_steps  # noqa: E402
 
 BLAMED = ("argument", "another tensor", "not finite", "cause", "channel")
 
@@ -128,6 +129,9 @@ def test_a_kernel_that_is_off_by_no_more_than_rounding_is_measured_too(narrow):
     outputs[0] = (outputs[0].astype(np.float32) * (1 + 2 * torch.finfo(narrow).eps)).astype(outputs[0].dtype)
     (first, *_), _, _ = blamed(dump(calls), dump(net(narrow)))
     assert (first.evidence, first.facts["how"], first.facts["module"]) == ("measured", OUTSIDE, "scale")
+    (step,) = next_steps(compare(dump(calls), dump(net(narrow))))
+    assert step.copy == "sgsdump check TREE"
+    assert report_of(compare(dump(calls), dump(net(narrow)))).good is False
 
 
 def test_an_operator_that_one_side_alone_has():
