@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from sgsdump.dumps.io import open_dump, save_dump
     from sgsdump.dumps.trees import list_runs
     from sgsdump.errors import LossWarning, SgsdumpError
+    from sgsdump.programs.capture import capture
+    from sgsdump.programs.control import DumpControl
     from sgsdump.quantisation.quant_file import quant_params
     from sgsdump.tensors.statistics import Statistics
     from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
@@ -57,11 +59,14 @@ _PUBLIC = {
     "Comparison": "sgsdump.comparison.comparison",
     "SgsdumpError": "sgsdump.errors",
     "LossWarning": "sgsdump.errors",
+    "capture": "sgsdump.programs.capture",
+    "DumpControl": "sgsdump.programs.control",
     "quant_params": "sgsdump.quantisation.quant_file",
 }
 __all__ = [
     "Comparison",
     "Dump",
+    "DumpControl",
     "LossWarning",
     "Quant",
     "Record",
@@ -69,6 +74,7 @@ __all__ = [
     "Statistics",
     "Tensor",
     "TensorInfo",
+    "capture",
     "compare",
     "list_runs",
     "open_dump",

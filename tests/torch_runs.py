@@ -141,7 +141,9 @@ def runner(folder: Path, capfd) -> Callable[..., Run]:
         os.chdir(elsewhere)
         capfd.readouterr()
         try:
-            captured = run_program(argv or (sys.executable, str(program), *words), dump_control(**control), root)
+            captured = run_program(
+                argv or (sys.executable, str(program), *words), dump_control(**{"layout": "files", **control}), root
+            )
         finally:
             os.chdir(before)
         out, errors = capfd.readouterr()

@@ -91,7 +91,7 @@ class Storage:
     links: Links = "none"
     min_free: int = field(default_factory=lambda: MIN_FREE)
     max_bytes: int = 0
-    layout: Layout = "files"
+    layout: Layout = "rounds"
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,9 @@ def llm_dump(options: CaptureOptions) -> DumpControl:
         ranks=read_devices(options.ranks or "", "--rank"),
         seed=msit.seed,
         storage=Storage(
-            links=options.links or ("symlink" if msit.symlink else "none"), max_bytes=options.max_size or 0
+            links=options.links or ("symlink" if msit.symlink else "none"),
+            max_bytes=options.max_size or 0,
+            layout="files",
         ),
     )
 

@@ -86,7 +86,7 @@ def run_program(
         status if status >= 0 else 128 - status,
         processes,
         bool(processes) and all(process.complete and not process.stopped for process in processes),
-        tuple(_notes(processes, status)),
+        tuple(notes_of(processes, status)),
     )
 
 
@@ -219,7 +219,8 @@ def _ended(program: subprocess.Popen, out: Path, live: Callable[[], DumpControl 
             put_control(control, out)
 
 
-def _notes(processes: Sequence[Process], status: int) -> list[str]:
+def notes_of(processes: Sequence[Process], status: int) -> list[str]:
+    """What the user should know of a program that ended with this status, a sentence each."""
     if not processes:
         return [NOTHING]
     notes = [f"process {process.pid}: {text}" for process in processes for text in process.troubles]

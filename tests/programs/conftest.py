@@ -26,7 +26,7 @@ def start(hook, tmp_path):
     """``start(control)``: a session whose folder is ``tmp_path``."""
 
     def session(control=None, **fields):
-        (tmp_path / "control.json").write_text(to_json(control or dump_control(**fields)))
+        (tmp_path / "control.json").write_text(to_json(control or dump_control(**{"layout": "files", **fields})))
         return hook.session.Session(str(tmp_path))
 
     return session

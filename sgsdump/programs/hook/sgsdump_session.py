@@ -80,7 +80,7 @@ class Session:
         self.wants_step, self.wants, self.moments = selection.step, selection.operator, selection.moments
         self.tensor, self.tensors, self.operator, self.era = lines.tensor, lines.tensors, lines.operator, lines.era
         self._begin()
-        End(self._begin, self.finish)
+        self._end = End(self._begin, self.finish)
 
     @property
     def control(self):
@@ -144,6 +144,12 @@ class Session:
         self._rounds.end_all()
         self.index.complete(self._steps, **self._selection.met())
 
+    def close(self):
+        """The dump ends, and the process goes on."""
+        self.finish()
+        self._control.stopped = self.stopped or "the dump has ended"
+        self._end.release()
+
     def _begin(self):
         """Set up the parts that each process has for itself; called again in one that was forked."""
         self.pid = _process_number(self.root)
@@ -202,13 +208,23 @@ class End:
     """
 
     def __init__(self, begin, finish):
-        self._finish = finish
+        self._begin, self._finish = begin, finish
         self._knows_multiprocessing = False
-        atexit.register(finish)
+        atexit.register(self._finished)
         self._tell_exit()
         self._tell_multiprocessing()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._tell_multiprocessing, after_in_child=begin)
+            os.register_at_fork(before=self._tell_multiprocessing, after_in_child=self._begun)
+
+    def release(self):
+        """Call nothing any more: what was registered with Python stays."""
+        self._begin = self._finish = _nothing
+
+    def _begun(self):
+        self._begin()
+
+    def _finished(self):
+        self._finish()
 
     def _tell_exit(self):
         """A program that leaves by ``os._exit`` has come to its end."""
@@ -216,7 +232,7 @@ class End:
 
         @functools.wraps(leave)
         def _exit(*args, **kwargs):
-            self._finish()
+            self._finished()
             leave(*args, **kwargs)
 
         os._exit = _exit
@@ -226,8 +242,12 @@ class End:
         util = sys.modules.get("multiprocessing.util")
         if util is not None and not self._knows_multiprocessing:
             self._knows_multiprocessing = True
-            util.Finalize(None, self._finish, exitpriority=-100)
-            util.register_after_fork(self, lambda end: util.Finalize(None, end._finish, exitpriority=-100))
+            util.Finalize(None, self._finished, exitpriority=-100)
+            util.register_after_fork(self, lambda end: util.Finalize(None, end._finished, exitpriority=-100))
+
+
+def _nothing():
+    pass
 
 
 class Index:

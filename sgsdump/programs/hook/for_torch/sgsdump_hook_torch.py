@@ -41,23 +41,49 @@ TRAINS = (
 )
 # Modules that torch runs once to quantise a network.
 OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
+# torch.jit's functions that run modules; the last is torch.onnx.export's.
+TRACING = ("trace", "trace_module", "_get_trace_graph")
 # Stands for an operator that is made of others, which are seen instead.
 OF_OTHERS = object()
 
 
 def install(torch_module, session):
-    """Hook torch for a process; called once, right after the program's own import of it."""
+    """Hook torch for a process; called once, right after the program's own import of it. Returns a function that takes
+    the hooks off again."""
     steps = Steps(session)
     if session.control.get("seed") is not None:
         start_from(session.control["seed"])
-    torch.nn.Module.__call__ = steps.calling(torch.nn.Module.__call__)  # type: ignore[method-assign]
-    torch.compile = steps.compiling(torch.compile)
-    for name in ("trace", "trace_module", "_get_trace_graph"):  # the last is torch.onnx.export's
-        if hasattr(torch.jit, name):
-            setattr(torch.jit, name, steps.aside(getattr(torch.jit, name)))
+    hooks = [
+        Hook(torch.nn.Module, "__call__", steps.calling),
+        Hook(torch, "compile", steps.compiling),
+        *(Hook(torch.jit, name, steps.aside) for name in TRACING if hasattr(torch.jit, name)),
+    ]
     atexit.register(steps.tell_training)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=steps.after_fork)
+
+    def take_off():
+        for hook in hooks:
+            hook.take_off()
+        steps.graphs.take_off()
+        atexit.unregister(steps.tell_training)
+        steps.tell_training()
+
+    return take_off
+
+
+class Hook:
+    """A function that stands ``around(original)`` in the place of the original."""
+
+    def __init__(self, owner, name, around):
+        self._owner, self._name, self._original = owner, name, getattr(owner, name)
+        self._own = around(self._original)
+        setattr(owner, name, self._own)
+
+    def take_off(self):
+        """Where another has put itself around it since, it stays, and hands on."""
+        if getattr(self._owner, self._name) is self._own:
+            setattr(self._owner, self._name, self._original)
 
 
 def start_from(seed):

@@ -38,8 +38,14 @@ class Graphs:
         self._numbers = itertools.count()
         wrappers = [getattr(torch, name) for name in WRAPPERS if hasattr(torch, name)]
         self.installed = len(wrappers) == len(WRAPPERS)
-        for wrapper in wrappers if self.installed else ():
-            wrapper.__call__ = self._compiling(wrapper.__call__)
+        self._originals = [(wrapper, wrapper.__call__) for wrapper in wrappers if self.installed]
+        for wrapper, original in self._originals:
+            wrapper.__call__ = self._compiling(original)
+
+    def take_off(self):
+        """Let back-ends be as they were; graphs that they compiled meanwhile stay as they are."""
+        for wrapper, original in self._originals:
+            wrapper.__call__ = original
 
     def _compiling(self, original):
         """A back-end's ``(graph, inputs)``, whose result runs the compiled graph."""
