@@ -11,7 +11,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import ml_dtypes
@@ -131,11 +131,8 @@ def _size(row: Row, of_sides: Callable[..., float] = min) -> float:
     return math.sqrt(of_sides(sums.aa, sums.bb) / sums.count)
 
 
-def causes(
-    rows: Sequence[Row], arguments: Sequence[Finding], network: Network = MappingProxyType({})
-) -> tuple[Finding, ...]:
-    """The ``arguments``, after the first operator that differs by more than rounding where none explains it; the
-    benchmark's ``network`` may know the line of the program."""
+def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The ``arguments``, after the first operator that differs by more than rounding where none explains it."""
     if not any(row.by_flow or row.module or row.io == "in" for row in rows):
         return tuple(arguments)  # nothing is placed
     if any(row.step for row in rows):
@@ -149,8 +146,27 @@ def causes(
     before = [f for f in arguments if places.get(f.layer, len(rows)) <= places[first.output.name]]
     if before:
         return tuple(arguments)
-    operator = network.get(first.output.op_index)
-    return (_by_value(first, operator.source if operator else ""), *arguments)
+    return (_by_value(first), *arguments)
+
+
+def source_of(pair: Pair, networks: tuple[Network, Network]) -> str:
+    """The line of the program that called a pair's operator, the sample's where it is known: the fault is there."""
+    operators = (network.get(record.op_index) for network, record in zip(networks, (pair.sample, pair.benchmark)))
+    return next((operator.source for operator in operators if operator is not None and operator.source), "")
+
+
+def with_sources(
+    findings: Iterable[Finding], rows: Sequence[Row], unmatched: Iterable[tuple[Record, Network]] = ()
+) -> Iterator[Finding]:
+    """The findings with the line of the program that called their operator, where that is known; ``unmatched``: what
+    only one side has, with its network."""
+    lines = {row.name: row.source for row in reversed(rows) if row.source}
+    for record, network in unmatched:
+        if (operator := network.get(record.op_index)) is not None and operator.source:
+            lines.setdefault(record.name, operator.source)
+    for finding in findings:
+        source = finding.facts.get("source") or lines.get(finding.layer, "")
+        yield replace(finding, facts={**finding.facts, "source": source}) if source else finding
 
 
 def of_low_precision(
@@ -159,7 +175,7 @@ def of_low_precision(
     """The same of two runs of which one computes in a narrow type (``low_precision.py``)."""
     if rounding.is_converted:
         return low_precision_causes(rows, arguments, runs, rounding)
-    found = causes(rows, arguments, runs.networks[1])
+    found = causes(rows, arguments)
     if not found:  # rounding explains how much differs, but perhaps not where
         outside = first_outside([row for row in rows if differs(row)], runs)
         return () if outside is None else (outside,)
@@ -169,11 +185,11 @@ def of_low_precision(
     return low_precision_causes(rows, found[1:], runs, rounding) if first is None else (first, *found[1:])
 
 
-def _by_value(first: Difference, source: str) -> Finding:
+def _by_value(first: Difference) -> Finding:
     row = first.output
     figures = {"error": row.error, "own": first.own}
     inputs = "differ" if any(map(differs, first.inputs)) else "equal" if first.inputs else "unknown"
-    facts = {"module": row.module, "inputs": inputs} | ({"source": source} if source else {})
+    facts = {"module": row.module, "inputs": inputs}
     return Finding("cause", row.name, row.op_type, figures, "by value", facts=facts)
 
 
@@ -188,12 +204,12 @@ def _arguments(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[F
         if name.rpartition(".")[2] in _NO_EFFECT or _are_equal(*values):
             continue
         texts = [NOT_GIVEN if value is None else value for value in values]
-        yield _finding(call.layer, ("argument", name), texts[0], texts[1], sample.source or benchmark.source)
+        yield _finding(call.layer, ("argument", name), texts[0], texts[1])
 
 
-def _finding(row: Row, argument: tuple[str, str], sample: str, benchmark: str, source: str = "") -> Finding:
+def _finding(row: Row, argument: tuple[str, str], sample: str, benchmark: str) -> Finding:
     what, name = argument
-    facts = {"what": what, "argument": name, "sample": sample, "benchmark": benchmark, "source": source}
+    facts = {"what": what, "argument": name, "sample": sample, "benchmark": benchmark, "source": ""}
     return Finding("argument", row.name, row.op_type, facts={**facts, "module": row.module})
 
 

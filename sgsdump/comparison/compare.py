@@ -19,7 +19,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.alignment import Pair, Settled, align, compared, has_own_inputs, without, without_unwritten
-from sgsdump.comparison.causes import argument_findings, cancelled, causes, of_low_precision
+from sgsdump.comparison.causes import argument_findings, cancelled, causes, of_low_precision, source_of, with_sources
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources, network_outputs, with_rises
@@ -178,10 +178,11 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
             result = _with_match(result, misnamed[i], may_be_renamed(pair, outputs))
         if isinstance(result, Failed):
             failed.append(result)
-        elif places.modules and (module := places.module_of(pair)):
-            rows.append(result.replaced(module=module, origin=places.origin_of(pair)))
-        else:
-            rows.append(result)
+            continue
+        known = {"source": source} if (source := source_of(pair, networks)) else {}
+        if places.modules and (module := places.module_of(pair)):
+            known |= {"module": module, "origin": places.origin_of(pair)}
+        rows.append(result.replaced(**known) if known else result)
     rows = cancelled(with_rises(rows, sample, benchmark, sources), pairs)
     rounding = Rounding(rows, pairs) if all(networks) or any(row.dtype_note for row in rows) else None
     found = argument_findings(rows, pairs, *networks, places.maker_of, rounding)
@@ -190,7 +191,10 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         runs = TwoRuns((sample, benchmark), networks, pairs, unmatched, places.maker_of)
         found = of_low_precision(rows, found, runs, rounding)
     else:
-        found = causes(rows, found, networks[1])
+        found = causes(rows, found)
+    sides = zip((alignment.only_in_sample, alignment.only_in_benchmark), networks)
+    unmatched_records = ((side.record, network) for side_of, network in sides for side in side_of)
+    found = tuple(with_sources(found, rows, unmatched_records))
     return Comparison(
         tuple(rows),
         alignment.only_in_sample,

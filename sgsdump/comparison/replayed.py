@@ -30,7 +30,7 @@ def outside_finding(judged: Judged, names: tuple[str, ...] = ()) -> Finding:
         "outside": float(judgement.outside),
         "count": float(judgement.count),
     }
-    facts = {"module": place.module, "dtype": judged.dtype}
+    facts = {"module": place.module, "dtype": judged.dtype, "source": place.source}
     return Finding("outside", place.name, place.kind, figures, "measured", names, facts)
 
 
@@ -45,6 +45,7 @@ def _odd(check: Check) -> Iterator[Finding]:
         first = check.first_odd(*kinds)  # type: ignore[arg-type]
         if first is not None:
             facts = {"how": how, "what": first.odd, "module": first.place.module, "dtype": first.dtype}
+            facts |= {"source": first.place.source}
             yield Finding("not finite", first.place.name, first.place.kind, {}, "measured", facts=facts)
 
 

@@ -83,6 +83,7 @@ class Place:
     paired   how the pair was made: ``Pair.how``.
     stage    what the SDK calls it, where one side is a stage of a Caffe blob (``Pair.stage``); else "".
     *_dtype  the stored element types.
+    source   the line of the sample's program, else of the benchmark's, that called the operator; "" where unknown.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Place:
     stage: str = ""
     sample_dtype: str = ""
     benchmark_dtype: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ FACTS = (
     *"sample_nan sample_inf benchmark_nan benchmark_inf note sources by_flow module origin rise misnamed".split(),
     *"sample_dtype benchmark_dtype dtype_note sample_minus_inf benchmark_minus_inf odd_apart".split(),
     *"extra left_out vendor vendor_message statistics equal checksums integers indices channels".split(),
-    *"step rearranged retried runs stage cancelled".split(),
+    *"step rearranged retried runs stage cancelled source".split(),
 )
 
 
@@ -239,6 +241,7 @@ class Row:
     stage = _fact(lambda row: row.place.stage)
     sample_dtype = _fact(lambda row: row.place.sample_dtype)
     benchmark_dtype = _fact(lambda row: row.place.benchmark_dtype)
+    source = _fact(lambda row: row.place.source)
     count = _fact(lambda row: row.errors.count)
     mse = _fact(lambda row: row.errors.mse)
     cos = _fact(lambda row: row.errors.cos)

@@ -29,12 +29,14 @@ Odd = Literal["", "NaN", "Inf", "overflow"]
 
 @dataclass(frozen=True)
 class Place:
-    """An operator: its number in the dump, the name of its first output, its type and the module it runs in."""
+    """An operator: its number in the dump, the name of its first output, its type, the module it runs in, and the line
+    of the program that calls it."""
 
     op_index: int
     name: str
     kind: str
     module: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def _of_operator(index: int, operator: Operator, records: Sequence[Record]) -> I
     outputs = sorted((record for record in records if record.io == "out"), key=lambda record: record.slot)
     inputs = sorted((record for record in records if record.io == "in"), key=lambda record: record.slot)
     name = (outputs or inputs)[0].name
-    place = Place(index, name, operator.kind, operator.module)
+    place = Place(index, name, operator.kind, operator.module, operator.source)
     why = _why_not(operator, inputs, outputs)
     if why is not None:
         yield Unjudged(place, why)

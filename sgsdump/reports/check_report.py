@@ -49,7 +49,8 @@ def check_lines(run: CheckedRun) -> Iterator[str]:
 def _lines_of(finding: Finding) -> Iterator[str]:
     facts, figures = finding.facts, finding.figures
     where = f" in {facts['module']}" if facts.get("module") else ""
-    operator = f"{finding.layer} ({finding.op_type}){where}"
+    at = f", called at {facts['source']}" if facts.get("source") else ""
+    operator = f"{finding.layer} ({finding.op_type}){where}{at}"
     if finding.kind == "outside":
         yield f"First operator outside its bound: {operator}."
         yield (

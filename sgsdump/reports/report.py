@@ -279,7 +279,7 @@ def _facts(row: Row, context: Context) -> Facts:
         dtype=row.sample_dtype if row.sample_dtype == row.benchmark_dtype else dtypes,
         scale=_scale(quant),
         zero_point=quant.zero_point if quant else None,
-        attributes=context.attributes.get(row.name, {}),
+        attributes={**context.attributes.get(row.name, {}), **({"called at": row.source} if row.source else {})},
     )
 
 

@@ -314,16 +314,16 @@ def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     first, *others = causes
     figures = first.facts.get("unlike") or ("" if not _has_error(first) else _figures_of(first) + _how_text(first))
     if first.evidence == "measured" and "bound" in first.figures:
-        yield f"The error arises at {_named(first)}, whose own result is outside its bound: {_outside_text(first)}."
+        yield f"The error arises at {_called(first)}, whose own result is outside its bound: {_outside_text(first)}."
     elif "only_in" in first.facts and not first.names:
         side = first.facts["only_in"]
-        yield f"The error arises at {_named(first)}, which writes into memory and which only the {side} has."
+        yield f"The error arises at {_called(first)}, which writes into memory and which only the {side} has."
     elif "only_in" in first.facts:
         side, read = first.facts["only_in"], f"what reads it, {listed(first.names, FEW)}, differs by {figures}"
         which = f"an operator that only the {side} has"
         if chain := first.facts.get("chain"):
             which = f"of operators that only the {side} has ({listed(chain.split(', '), MOST_ARGUMENTS)})"
-        yield f"The error arises at {_named(first)}, {which}; {read}."
+        yield f"The error arises at {_called(first)}, {which}; {read}."
     elif "unlike" in first.facts:
         yield f"The error arises at {_named(first)}, which the two sides have quantised in another way: {figures}."
     elif first.evidence != "by value":
@@ -333,8 +333,7 @@ def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
         which = "which differs while all its inputs are equal"
         if first.facts.get("inputs") in ("differ", "unknown"):
             which = "the first to differ by more than rounding"
-        called = f", called at {first.facts['source']}" if first.facts.get("source") else ""
-        yield f"The error arises at {_named(first)}{called}, {which}: {figures}."
+        yield f"The error arises at {_called(first)}, {which}: {figures}."
     if others:
         by = "Judging by the figures alone, also" if first.evidence == "by value" else "Also"
         yield f"{by} at {'; '.join(map(_short_cause, others))}."
@@ -405,6 +404,11 @@ def _on_statistics(comparison: Comparison) -> Iterator[str]:
     if any(row.error for row in comparison.rows):
         which = "the layers" if count == of else f"{count} of {of} layers"
         yield f"Not judged: the values of {which}; of those there are statistics only."
+
+
+def _called(finding: Finding) -> str:
+    """Its name, and where the program calls it."""
+    return _named(finding) + (f", called at {finding.facts['source']}" if finding.facts.get("source") else "")
 
 
 def _named(finding: Finding) -> str:

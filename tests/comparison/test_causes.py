@@ -73,7 +73,7 @@ def test_a_weight_that_differs_is_said_with_its_name_and_once() -> None:
     comparison = compare(bad, good)
     first = found(comparison)[0]
     assert (first.layer, first.facts["argument"], first.evidence) == ("fc/output", "fc.weight", "by value")
-    assert first_line(comparison) == "The weight fc.weight differs by 0.5, at fc/output (fc) in fc."
+    assert first_line(comparison) == "The weight fc.weight differs by 0.5, at fc/output (fc) in fc, called at net.py:0."
 
 
 def test_where_the_sample_reads_another_weight_both_are_said() -> None:
@@ -138,7 +138,7 @@ def test_an_operator_that_only_one_side_has_is_the_cause_of_what_reads_it() -> N
     comparison = compare(program(("a", [X], X + 1, {}), ("b", [X + 1], (X + 1) * 2, {})), good)
     [finding] = found(comparison)
     assert (finding.kind, finding.layer, finding.facts["only_in"]) == ("cause", "turn/output", "benchmark")
-    assert "turn/output (turn), an operator that only the benchmark has" in first_line(comparison)
+    assert "turn/output (turn), called at net.py:1, an operator that only the benchmark has" in first_line(comparison)
 
 
 def test_of_operators_that_only_one_side_has_the_last_that_computes_is_the_cause() -> None:
@@ -152,7 +152,7 @@ def test_of_operators_that_only_one_side_has_the_last_that_computes_is_the_cause
     comparison = compare(program(("b", [X[:9]], X[:9] + 1, {})), good)
     [finding] = found(comparison)
     assert (finding.layer, finding.facts["chain"]) == ("sub/output", "cumsum, sub, slice")
-    line = "sub/output (sub), of operators that only the benchmark has (cumsum, sub, slice); what reads it, b/input.0,"
+    line = ", of operators that only the benchmark has (cumsum, sub, slice); what reads it, b/input.0,"
     assert line in "\n".join(verdict_lines(comparison, DOCUMENTED))
 
 

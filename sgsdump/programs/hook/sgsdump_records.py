@@ -51,19 +51,21 @@ class Operator:
               of the last folder when it is not given.
     module    where in the program's network it stands, ``root.layer1.0``.
     model     the graph's or outermost module's name.
+    source    the program's line that called it first, ``net.py:28``; "" where that is not known.
     chosen    the ``Choice`` that was asked last whether it is dumped, and its answer.
     number    what stands for it in the lines of ``index``; None so far.
     """
 
-    __slots__ = ("_told", "chosen", "folders", "ids", "index", "model", "module", "name", "number", "op_type")
+    __slots__ = ("_told", "chosen", "folders", "ids", "index", "model", "module", "name", "number", "op_type", "source")
 
-    def __init__(self, folders, op_type="", module="", model="", name=""):
+    def __init__(self, folders, op_type="", module="", model="", name="", source=""):
         self.folders = tuple(map(folder_name, folders))
         self.ids = "_".join([folder.partition("_")[0] for folder in self.folders])
         self.name = name or self.folders[-1].partition("_")[2]
         self.op_type = op_type or self.name
         self.module = module
         self.model = model
+        self.source = source
         self.chosen = None, False
         self.number = self.index = self._told = None
 
@@ -75,7 +77,8 @@ class Operator:
 
     def _facts(self):
         facts = {"id": self.ids, "module": self.module, "op": self.name, "type": self.op_type, "folders": self.folders}
-        return encode({"model": self.model, **facts})[1:] + "\n"
+        source = {"source": self.source} if self.source else {}
+        return encode({"model": self.model, **facts, **source})[1:] + "\n"
 
 
 @functools.lru_cache(maxsize=10000)

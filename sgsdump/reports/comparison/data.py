@@ -34,7 +34,7 @@ _JSON = [
     "name", "io", "slot", "op_index", "op_type", "type_name", "sample_name", "paired", "count", "mse", "cos", "rmse",
     *_NOT_FINITE, "note", "sources", "by_flow", "module", "origin", "rise", "misnamed", *_TYPES, "dtype_note", *_SIGNS,
     "extra", "left_out", "vendor", "vendor_message", "statistics", "equal", "checksums", "integers", "indices",
-    "channels", "step", "rearranged", "retried", "runs", "stage",
+    "channels", "step", "rearranged", "retried", "runs", "stage", "source",
 ]  # fmt: skip
 _WHERE_THERE = ("integers", "indices", "channels", "runs")  # left out of rows that do not have them
 _JSON_NAMES = {"misnamed": "twin", "statistics": "figures"}  # other names in the file, which its readers know

@@ -31,6 +31,7 @@ _MOST_JSON, _TAIL = 64 << 20, 4096
 # Lines of this many steps at most stand among one another: those of threads.
 _OPEN_STEPS = 64
 _ABOVE = 8
+_MOST_SOURCE = 300
 
 
 class Lines:
@@ -204,7 +205,8 @@ def _operator(
     """Types of operators have their library's name before a dot, those of modules have none."""
     kind, arguments = str(line.get("type", "")), as_arguments(called.get("param"))
     call, module = _call(called.get("call")), _below_root(line.get("module", ""))
-    return Operator(module, kind, "." not in kind, values, weights, arguments, call=call)
+    source = str(line.get("source", ""))[:_MOST_SOURCE]
+    return Operator(module, kind, "." not in kind, values, weights, arguments, source, call)
 
 
 def _is_number(value: object) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from sgsdump_records import Operator, called_text, param_text
+from sgsdump_torch_source import line_of_program
 from sgsdump_torch_taking import TensorLookup
 from sgsdump_torch_tensors import plain, tensors_in
 from sgsdump_torch_unwritten import GIVING, RESIZING, SCRATCH
@@ -149,7 +150,7 @@ class Round:
         suffix = f"_{again}" if again else ""
         folder = f"{number}_{short if short[:1].isalpha() else 'op' + short}{suffix}"
         outer = frame.operator.folders if frame.operator else ()
-        return Operator((*outer, folder), kind, _below(ROOT, path), self.model, name + suffix)
+        return Operator((*outer, folder), kind, _below(ROOT, path), self.model, name + suffix, line_of_program())
 
     def is_of_optimiser(self, kind):
         """Whether TorchScript's optimiser runs an operator for itself: it looks for equal constants, in a program that
