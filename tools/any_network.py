@@ -7,13 +7,16 @@ refused without a reason.
     python tools/any_network.py --only bert,lstm      some of them
     python tools/any_network.py --commands dump,calibrate   some of the commands
     python tools/any_network.py --models FOLDER       every .onnx file of a folder instead
+    python tools/any_network.py --records cells.jsonl a line of JSON for each cell; what is in it is not run again
 
-Networks: eight written here, nine of the onnx package with drawn weights, and twenty of torch, torchvision and
-transformers with random weights by both of torch's exporters, where these are installed (what cannot be exported is
-named). Each is fed by one data loader of drawn arrays, the same in every command. A cell is ``ok`` and the seconds, or
-the number of a line below the table: why the command refused. A traceback, a status beyond 2, a refusal without a line
-or with several, and a network whose commands take longer than --timeout each are findings; with one the exit status
-is 1.
+Networks: eight written here, the trained one of ``sgsdump demo``, nine of the onnx package with drawn weights, and
+twenty of torch, torchvision and transformers with random weights by both of torch's exporters, where these are
+installed (what cannot be exported is named). Pictures are small (32 to 96 pixels a side), and the widest networks are
+narrower than published: what counts here are operators and wirings. Each is fed by one data loader of drawn arrays, the
+same in every command, and each command runs in a process of its own. A cell is ``ok`` and the seconds, or the number of
+a line below the table: why the command refused. A traceback, a status beyond 2, a refusal without a line or with
+several, and a command that takes longer than --timeout are findings; with one the exit status is 1. The records say
+the most memory that each command took, too.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,7 +34,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -80,8 +84,15 @@ COMMANDS: dict[str, list[str]] = {
     "repair": ["repair", "-m", "net.onnx", *DATA, *FAST, "--rounds", "2", "-o", "repaired"],
     "tune": ["tune", "-m", "net.onnx", *DATA, *FAST, "--rates", "0.8", "--budget", "20s", "-o", "tuned"],
 }
-# Without this command's result that one has nothing to work on.
-NEEDS = dict.fromkeys(["simulate fixed", "compare", "report", "histogram", "advise"], "calibrate")
+# What these work on is made by others.
+FIXED = ("calibrate", "simulate", "simulate fixed")
+NEEDS = {
+    "simulate fixed": ("calibrate",),
+    "compare": FIXED,
+    "report": FIXED,
+    "histogram": ("calibrate", "simulate"),
+    "advise": ("calibrate",),
+}
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,28 @@ class Cell:
     seconds: float = 0.0
     reason: str = ""
     finding: str = ""
+    peak_mb: float = 0.0
+
+
+Row = dict[str, Cell]
+
+
+class Records:
+    """A file of cells, a line of JSON each. Without a file they are kept in memory."""
+
+    def __init__(self, path: Path | None):
+        self._path = path
+        self.rows: dict[str, Row] = {}
+        if path and path.exists():
+            for line in path.read_text().splitlines():
+                entry = json.loads(line)
+                self.rows.setdefault(entry.pop("network"), {})[entry.pop("command")] = Cell(**entry)
+
+    def add(self, network: str, command: str, cell: Cell) -> None:
+        self.rows.setdefault(network, {})[command] = cell
+        if self._path:
+            with self._path.open("a") as file:
+                file.write(json.dumps({"network": network, "command": command, **asdict(cell)}) + "\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -100,21 +133,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--commands", metavar="NAME,NAME", default=",".join(COMMANDS), help="these commands")
     parser.add_argument("--models", type=Path, metavar="FOLDER", help="the .onnx files of a folder instead")
     parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for a command (default: %(default)g)")
+    parser.add_argument("--records", type=Path, metavar="FILE", help="keep each cell there, and go on from there")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
+    commands = args.commands.split(",")
     if args.inside:
-        return _inside(args.inside, args.commands)
+        return _inside(args.inside, commands, args.timeout)
+    records = Records(args.records)
     nets = _files(args.models) if args.models else dict(_networks())
     names = ["audio", "tokens", "three_inputs"] if args.short else args.only.split(",") if args.only else list(nets)
     table, reasons = {}, dict[str, None]()
     for name in names:
         matching = {full: build for full, build in nets.items() if name in (full, full.partition("/")[0])}
         for full, build in matching.items():
-            table[full] = _row(build, args.timeout, args.commands)
+            _row(full, build, records, args.timeout, commands)
+            row = records.rows[full]
+            table[full] = {name: row[name] for name in (["export"] if "export" in row else commands)}
             new = [cell.reason for cell in table[full].values() if cell.reason and cell.reason not in reasons]
             reasons |= dict.fromkeys(new)
             print(_line(full, table[full], list(reasons)), *(f"    {reason}" for reason in new), sep="\n", flush=True)
-    print("\n" + "  ".join(f"{name}" for name in ["network", *args.commands.split(",")]))
+    print("\n" + "  ".join(f"{name}" for name in ["network", *commands]))
     for name, row in table.items():
         print(_line(name, row, list(reasons)))
     for number, reason in enumerate(reasons, 1):
@@ -137,10 +175,12 @@ def _networks() -> Iterator[tuple[str, Build]]:
         "lstm_cell": partial(written.recurrent, "LSTM"),
         "gru_cell": partial(written.recurrent, "GRU"),
         "branches": written.branches,
+        "digits": partial(onnx.load, ROOT / "sgsdump" / "samples" / "digits.onnx"),
         "mobilenet": partial(built.mobilenet, 64, 3),
         "unet": partial(built.unet, 32, 8, 2),
     }
-    made |= {f"light_{name}": partial(drawn.light, name) for name in LIGHT}
+    made |= {f"light_{name}": partial(drawn.light, name, size=96) for name in LIGHT}
+    made["light_shufflenet"] = partial(drawn.light, "shufflenet")  # its Reshapes name sizes
     for name, build in made.items():
         yield name, lambda path, build=build: onnx.save(build(), str(path))
     for name in exported.MODULES:
@@ -159,44 +199,75 @@ def _files(folder: Path) -> dict[str, Build]:
     return {file.stem: partial(copy, file) for file in sorted(folder.glob("*.onnx"))}
 
 
-def _row(build: Build, timeout: float, commands: str) -> dict[str, Cell]:
-    """A process of its own for each network, which runs its commands (their names, by commas) one after another."""
+def _row(network: str, build: Build, records: Records, timeout: float, commands: list[str]) -> None:
+    """A process of its own for each network, in which its commands run one after another."""
+    row = records.rows.get(network, {})
+    missing = [name for name in commands if name not in row]
+    if not missing or "export" in row:
+        return
     with tempfile.TemporaryDirectory() as folder:
         try:
             build(Path(folder) / "net.onnx")
         except Exception as error:  # an exporter may raise anything
             said = str(error).strip().splitlines() or [""]
-            return {"export": Cell(reason=f"not exported: {type(error).__name__}: {said[0][:150]}")}
+            records.add(network, "export", Cell(reason=f"not exported: {type(error).__name__}: {said[0][:150]}"))
+            return
         (Path(folder) / "DebugConfig.txt").write_text("dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n")
         (Path(folder) / "feeds.py").write_text(LOADER.format(model="net.onnx", runs=RUNS))
+        (Path(folder) / "cells.json").write_text(json.dumps({name: asdict(cell) for name, cell in row.items()}))
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": folder}
-        words = [sys.executable, str(Path(__file__).resolve()), "--inside", folder, "--commands", commands]
-        row: dict[str, Cell] = {}
+        words = [sys.executable, str(Path(__file__).resolve()), "--inside", folder, "--commands", ",".join(missing)]
+        words += ["--timeout", str(timeout)]
         with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
-            timer = threading.Timer(timeout * len(COMMANDS), process.kill)
-            timer.start()
             assert process.stdout is not None
             for line in process.stdout:
                 if line.startswith(CELL):
-                    command, *cell = json.loads(line.removeprefix(CELL))
-                    row[command] = Cell(*cell)
-            timer.cancel()
-        for command in commands.split(","):  # where a process died, or was ended
-            row.setdefault(command, Cell(finding=f"the process ended with {process.returncode}"))
-        return row
+                    command, cell = json.loads(line.removeprefix(CELL))
+                    records.add(network, command, Cell(**cell))
+        for command in missing:  # where the process died
+            if command not in records.rows.get(network, {}):
+                records.add(network, command, Cell(finding=f"the process ended with {process.returncode}"))
 
 
-def _inside(folder: Path, commands: str) -> int:
-    """Run every command in ``folder``, and print a line of JSON for each."""
+def _inside(folder: Path, commands: list[str], timeout: float) -> int:
+    """Run every command in ``folder``, and print a line of JSON for each; what they need and is not there, first."""
     os.chdir(folder)
-    row: dict[str, Cell] = {}
-    for command in commands.split(","):
-        words = COMMANDS[command]
-        needed = row.get(NEEDS.get(command, ""), Cell())
-        row[command] = needed if needed.reason or needed.finding else _run(words)
-        cell = row[command]
-        print(CELL + json.dumps([command, cell.seconds, cell.reason, cell.finding]), flush=True)
+    row = {name: Cell(**cell) for name, cell in json.loads(Path("cells.json").read_text()).items()}
+    needed = {name for command in commands for name in NEEDS.get(command, ()) if name not in commands}
+    for command in COMMANDS:
+        needs = [row[name] for name in NEEDS.get(command, ()) if name in row]
+        failed = [cell for cell in needs if cell.reason or cell.finding]
+        if command in needed and not failed:
+            _apart(command, timeout)
+        if command in commands:
+            row[command] = failed[0] if failed else _apart(command, timeout)
+            print(CELL + json.dumps([command, asdict(row[command])]), flush=True)
     return 0
+
+
+def _apart(command: str, timeout: float) -> Cell:
+    """Run a command in a child of this process, which has read the modules already."""
+    import onnxruntime  # noqa: F401
+
+    import sgsdump.cli  # noqa: F401
+
+    begun, path = time.monotonic(), Path("cell.json")
+    path.unlink(missing_ok=True)
+    child = os.fork()
+    if child == 0:
+        os.setsid()  # its workers end with it
+        path.write_text(json.dumps(asdict(_run(COMMANDS[command]))))
+        os._exit(0)
+    timer = threading.Timer(timeout, os.killpg, (child, signal.SIGKILL))
+    timer.start()
+    _, status, used = os.wait4(child, 0)
+    timer.cancel()
+    seconds = round(time.monotonic() - begun, 1)
+    if not path.exists():
+        finding = f"longer than {timeout:g} s" if seconds > timeout else f"the process ended with {status}"
+        return Cell(seconds, finding=finding, peak_mb=round(used.ru_maxrss / 1024))
+    cell = Cell(**json.loads(path.read_text()))
+    return replace(cell, seconds=round(cell.seconds, 1), peak_mb=round(used.ru_maxrss / 1024))
 
 
 def _run(words: Sequence[str]) -> Cell:
@@ -218,7 +289,7 @@ def _run(words: Sequence[str]) -> Cell:
     return Cell(seconds, reason=errors[0].removeprefix("sgsdump: error: ") if status == 2 else "")
 
 
-def _line(name: str, row: dict[str, Cell], reasons: list[str]) -> str:
+def _line(name: str, row: Row, reasons: list[str]) -> str:
     def text(cell: Cell) -> str:
         if cell.finding:
             return "FINDING"

@@ -7,7 +7,9 @@ edges of the network, not operators of it: the tensors along one are one tensor,
 
     X -> QuantizeLinear -> X_q -> DequantizeLinear -> X_dq      one group: root X, codes X_q, holder X_dq
     QLinearConv -> Y_q                                          one group: root and holder Y_q
+    CONV_2D -> Y_q -> QUANTIZE -> Y_r                           one group: root Y_q, holder what operators read
 
+The last is TensorFlow Lite's: ``QUANTIZE`` also gives codes another scale, before a concatenation for instance.
 Works on names alone, as a dump's graph file has them, and on a model of any size. Specifications:
 https://onnx.ai/onnx/operators, https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md.
 """
@@ -56,12 +58,12 @@ _LONGEST = 4096  # scales of a tensor in a graph file
 
 
 def is_quantise(kind: str) -> bool:
-    """``QuantizeLinear``, and those of other domains that end so (``DynamicQuantizeLinear``)."""
-    return kind.endswith("QuantizeLinear")
+    """``QuantizeLinear``, those of other domains that end so (``DynamicQuantizeLinear``), and TensorFlow Lite's."""
+    return kind.endswith("QuantizeLinear") or kind == "QUANTIZE"
 
 
 def is_dequantise(kind: str) -> bool:
-    return kind.endswith("DequantizeLinear")
+    return kind.endswith("DequantizeLinear") or kind == "DEQUANTIZE"
 
 
 def is_edge(kind: str) -> bool:
@@ -202,7 +204,19 @@ class QuantisedGraph:
                 for name in makes:
                     if name and (name in self.quants or gives_codes(kind, reads)):
                         codes[name].append(name)
-        return {root: Group(root, tuple(codes[root]), tuple(reals[root]), tuple(copies[root])) for root in roots}
+        return {root: Group(root, self._by_use(codes[root]), tuple(reals[root]), tuple(copies[root])) for root in roots}
+
+    def _by_use(self, codes: Sequence[str]) -> tuple[str, ...]:
+        """Codes of one tensor with several scales: first those that operators read; the last where none does."""
+        read = [name for name in codes if name in self._read]
+        if len(codes) < 2 or len(read) > 1:
+            return tuple(codes)
+        first = read[0] if read else codes[-1]
+        return (first, *(name for name in codes if name != first))
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        return frozenset(name for node in self.nodes if not is_passed(node) for name in node[2])
 
     @cached_property
     def group_of(self) -> dict[str, Group]:

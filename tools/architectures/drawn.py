@@ -12,8 +12,9 @@ from onnx import numpy_helper
 SCALES = {("BatchNormalization", 1), ("BatchNormalization", 4), ("Mul", 0), ("Mul", 1)}
 
 
-def light(name: str, seed: int = 0) -> onnx.ModelProto:
-    """``light_NAME.onnx`` of the onnx package, whose weights are one number repeated, with drawn ones instead."""
+def light(name: str, seed: int = 0, size: int = 0) -> onnx.ModelProto:
+    """``light_NAME.onnx`` of the onnx package, whose weights are one number repeated, with drawn ones instead.
+    ``size``: of a smaller picture, and then at most 256 features between fully connected layers."""
     from onnx.backend import test
 
     proto = onnx.load(Path(test.__file__).parent / "data" / "light" / f"light_{name}.onnx")
@@ -23,7 +24,51 @@ def light(name: str, seed: int = 0) -> onnx.ModelProto:
     del proto.graph.node[:]
     proto.graph.node.extend(nodes)
     dims |= {t.name: tuple(t.dims) for t in proto.graph.initializer if t.data_type == onnx.TensorProto.FLOAT}
+    if size:
+        _shrink(proto, dims, size)
     return with_weights(proto, dims, seed)
+
+
+def _shrink(proto: onnx.ModelProto, dims: dict[str, tuple[int, ...]], size: int) -> None:
+    """Smaller pictures: a pool over the whole map stays one, a Reshape flattens, a Gemm takes what comes. In place."""
+    graph = proto.graph
+    weights = {*dims, *(tensor.name for tensor in graph.initializer)}
+    proto.ir_version = 8  # from 4 on a constant need not be an input too
+    picture = next(entry for entry in graph.input if entry.name not in weights)
+    for axis in (2, 3):
+        picture.type.tensor_type.shape.dim[axis].dim_value = size
+    del graph.value_info[:]
+    for end in graph.output:
+        end.type.tensor_type.ClearField("shape")
+    shapes = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    targets = [node.input[1] for node in graph.node if node.op_type == "Reshape"]
+    flat = {name for name in targets if shapes[name].size == 2 and shapes[name][0] == 1}
+    kept = [tensor for tensor in graph.initializer if tensor.name not in flat]
+    del graph.initializer[:]
+    graph.initializer.extend([*kept, *(numpy_helper.from_array(np.array([1, -1]), name) for name in sorted(flat))])
+    inputs = [entry for entry in graph.input if entry.name not in flat]
+    del graph.input[:]
+    graph.input.extend(inputs)
+    for node in graph.node:
+        if node.op_type == "AveragePool" and [7, 7] in [list(entry.ints) for entry in node.attribute]:
+            del node.attribute[:]
+            node.op_type = "GlobalAveragePool"
+    gemms = [node for node in graph.node if node.op_type == "Gemm" and node.input[1] in dims]
+    features = _features(proto, dims, gemms[0].input[0]) if gemms else 0
+    for gemm in gemms:  # transB in all of them
+        high = dims[gemm.input[1]][0] if gemm is gemms[-1] else min(dims[gemm.input[1]][0], 256)
+        dims[gemm.input[1]], dims[gemm.input[2]], features = (high, features), (high,), high
+
+
+def _features(proto: onnx.ModelProto, dims: dict[str, tuple[int, ...]], name: str) -> int:
+    """How many features come in ``name``, (1, features)."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    last = next(at for at, node in enumerate(copy.graph.node) if name in node.output)
+    del copy.graph.node[last + 1 :], copy.graph.output[:]
+    copy = onnx.shape_inference.infer_shapes(with_weights(copy, dims, 0))
+    shape = next(entry for entry in copy.graph.value_info if entry.name == name).type.tensor_type.shape
+    return int(shape.dim[1].dim_value)
 
 
 def with_weights(proto: onnx.ModelProto, dims: dict[str, tuple[int, ...]], seed: int) -> onnx.ModelProto:

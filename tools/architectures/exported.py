@@ -43,9 +43,36 @@ def _vision(name: str, size: int = 64, **options: Any) -> Callable[[], Made]:
         for part in name.split(".")[:-1]:
             family = getattr(family, part)
         build = getattr(family, name.rpartition(".")[2])
-        return build(weights=None, **options).eval(), (torch.rand(1, 3, size, size),), ["pixels"]
+        return build(**options).eval(), (torch.rand(1, 3, size, size),), ["pixels"]
 
     return make
+
+
+def _transformer() -> Made:
+    """A vision transformer of four narrow layers."""
+    import torch
+
+    net = _torchvision().VisionTransformer(32, 8, 4, 4, 64, 128, num_classes=100)
+    torch.nn.init.normal_(net.heads.head.weight, std=0.1)  # zeros otherwise
+    return net.eval(), (torch.rand(1, 3, 32, 32),), ["pixels"]
+
+
+def _swin() -> Made:
+    """Swin of a quarter of its width and two blocks a stage."""
+    import torch
+
+    net = _torchvision().SwinTransformer([4, 4], 24, [2, 2, 2, 2], [1, 2, 4, 8], [7, 7], num_classes=100)
+    return net.eval(), (torch.rand(1, 3, 64, 64),), ["pixels"]
+
+
+def _convnext() -> Made:
+    """ConvNeXt of a quarter of its width and two blocks a stage."""
+    import torch
+
+    family = _torchvision().convnext
+    widths = (24, 48, 96, 192)
+    blocks = [family.CNBlockConfig(*ends, 2) for ends in zip(widths, (*widths[1:], None), strict=True)]
+    return family.ConvNeXt(blocks, num_classes=100).eval(), (torch.rand(1, 3, 64, 64),), ["pixels"]
 
 
 def _segmenter() -> Made:
@@ -128,15 +155,15 @@ MODULES: dict[str, Callable[[], Made]] = {
     "resnet18": _vision("resnet18"),
     "mobilenet_v3": _vision("mobilenet_v3_small"),
     "efficientnet": _vision("efficientnet_b0"),
-    "densenet": _vision("densenet121"),
+    "densenet": _vision("DenseNet", growth_rate=16, block_config=(4, 4, 4, 4)),
     "googlenet": _vision("googlenet", init_weights=False, aux_logits=False),
     "shufflenet": _vision("shufflenet_v2_x0_5"),
     "squeezenet": _vision("squeezenet1_1"),
     "mnasnet": _vision("mnasnet0_5"),
     "regnet": _vision("regnet_y_400mf"),
-    "convnext": _vision("convnext_tiny"),
-    "vit": _vision("vit_b_16", size=32, image_size=32),
-    "swin": _vision("swin_t"),
+    "convnext": _convnext,
+    "vit": _transformer,
+    "swin": _swin,
     "segmentation": _segmenter,
     "lstm": _sequence("LSTM"),
     "gru": _sequence("GRU"),
@@ -156,6 +183,7 @@ def export(name: str, exporter: str, path: Path) -> None:
     import torch
 
     torch.manual_seed(0)
+    torch.backends.mha.set_fastpath_enabled(False)  # neither exporter knows its one operator
     module, inputs, names = MODULES[name]()
     with warnings.catch_warnings(), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")

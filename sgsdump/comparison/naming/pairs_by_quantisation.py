@@ -142,13 +142,15 @@ class _Matching:
         self.taken: set[str] = set()
 
     def by_name(self) -> None:
-        """Groups that share a name, what holds the values first; the network's one input with the other's."""
+        """Groups that share a name, those made by one kind of operator first, then by what holds the values: a
+        converter that numbers equal names may give one of them to another operator."""
         for root, group in self.quantised.groups.items():
-            for name in (group.holder, *group.members):
-                other = self.benchmark.group_of.get(name)
-                if other is not None and self._is_made(root, other.root):
-                    self._take(root, other.root)
-                    break
+            others = [self.benchmark.group_of.get(name) for name in (group.holder, *group.members)]
+            named = [other.root for other in others if other is not None and self._is_made(root, other.root)]
+            kind = _kind(self.quantised, root)
+            for other in [name for name in named if _kind(self.benchmark, name) == kind] or named[:1]:
+                self._take(root, other)
+                break
         for root in [*self.roots]:
             self._through_activation(root)
 
@@ -233,6 +235,11 @@ class _Matching:
         if root not in self.taken:
             self.roots[own] = root
             self.taken.add(root)
+
+
+def _kind(graph: QuantisedGraph, root: str) -> str:
+    """The type of the float operator that makes a tensor; "" where none does."""
+    return float_kind(graph.makers[root][1]) if root in graph.makers else ""
 
 
 def _stem(name: str) -> str:

@@ -15,7 +15,7 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 from sgsdump import Dump, Record, Tensor, compare, open_dump
 from sgsdump.cli import main
 from sgsdump.comparison.naming.pairs_by_quantisation import HOW, twins_of
-from sgsdump.dumps.quantised_graph import quants_in, quants_text
+from sgsdump.dumps.quantised_graph import QuantisedGraph, quants_in, quants_text
 from sgsdump.models.model import Model
 from sgsdump.models.quantised_model import QuantisedModel, quants_of
 from sgsdump.tensors.types import Quant
@@ -207,3 +207,33 @@ def test_a_cast_to_half_precision_is_seen_through():
     own, other = graphs(quantised.proto, net.proto)
     assert own.groups["x"].members == ("x", "q", "dq", "x16") and own.groups["x"].holder == "dq"
     assert twins_of(own, other).roots["x"] == "x"
+
+
+def test_tensorflow_lites_quantize_is_an_edge():
+    """It gives the codes of ``a`` the scale of a concatenation; the converter numbers names that it finds twice, so
+    ``a1`` is a Reshape's output in the float network."""
+
+    def of(*nodes: tuple[str, str, str]) -> QuantisedGraph:
+        return QuantisedGraph((kind, kind, reads.split(), [makes], "", {}) for kind, reads, makes in nodes)
+
+    own = of(
+        ("QUANTIZE", "x", "x_int8"),
+        ("CONV_2D", "x_int8", "a"),
+        ("QUANTIZE", "a", "a1"),
+        ("RESHAPE", "a1", "a11"),
+        ("CONV_2D", "a11", "y_int8"),
+        ("QUANTIZE", "y_int8", "y"),
+    )
+    other = of(("CONV_2D", "x", "a"), ("RESHAPE", "a", "a1"), ("CONV_2D", "a1", "y"))
+    assert dict(twins_of(own, other).roots) == {"x": "x", "a": "a", "a1": "a11", "y": "y_int8"}
+    assert {root: group.holder for root, group in own.groups.items()} == {
+        "x": "x_int8",
+        "a": "a1",
+        "a11": "a11",
+        "y_int8": "y",
+    }
+    codes = {"a": Quant(np.dtype("i1"), 0.5, 0), "y_int8": Quant(np.dtype("i1"), 0.5, 0)}
+    known = QuantisedGraph(own.nodes, codes)
+    assert known.groups["a"].codes == ("a1", "a") and known.groups["y_int8"].holder == "y"
+    both = QuantisedGraph([*own.nodes, ("RELU", "RELU", ["a"], ["r"], "", {})], codes)
+    assert both.groups["a"].holder == "a"  # read with either scale
