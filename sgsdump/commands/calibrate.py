@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
     level = _level(options)
     check_outputs([target], [*network.files, quant_file])
-    by_parts = level == "L1" and params is None and not options.scheduler
+    by_parts = level in ("L1", "L2") and not options.scheduler
     opened = open_network(network, options.quant_level, outside=by_parts)
     model, config, feeds = opened.model, opened.config, opened.feeds()
     first = feeds[0]
@@ -206,8 +206,8 @@ def _print_weights(path: Path) -> None:
     size = external_data.external_bytes(open_model(path).proto) if path.suffix.lower() == ".onnx" else 0
     if size >= external_data.MANY_BYTES:
         print(
-            f"note: all {size / 1e9:.1f} GB of weights are held in memory, several times over; with --quant-level L1, "
-            f"without --quant-file and --scheduler, one is read at a time",
+            f"note: all {size / 1e9:.1f} GB of weights are held in memory, several times over; with --quant-level L1 "
+            f"or L2, without --scheduler, one is read at a time",
             flush=True,
         )
 

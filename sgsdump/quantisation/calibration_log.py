@@ -12,6 +12,7 @@ they can.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -93,8 +94,10 @@ def write_log(
     if below:
         write_ranges(below, folder / "softmax_lut_range.txt")
     if options.weights:
-        entries = list(_weights(graph, ranges, plan, options.changed))
-        few = sum(entry.data.size for entry in entries) <= WEIGHTS_LIMIT
+        nodes = [n for n in graph.nodes if n.output[0] in plan.weights and is_convolution(graph, n)]
+        few = sum(math.prod(graph.constants[node.input[1]].dims) for node in nodes) <= WEIGHTS_LIMIT
+        each = _weights(graph, ranges, plan, options.changed)  # one at a time: only few are kept
+        entries = [entry if few else entry.without_values() for entry in each]
         tensor_weight.write(entries, folder / "tensor_weight.txt", with_ranges=False, with_data=few)
         tensor_weight.write(entries, folder / "tensor_weight_calibration.txt", with_ranges=True, with_data=few)
     return path

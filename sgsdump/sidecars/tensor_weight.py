@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -48,6 +48,10 @@ class ConvolutionWeights:
     types: tuple[str, str]
     allowed_bits: tuple[int, ...]
     changed: bool = False
+
+    def without_values(self) -> ConvolutionWeights:
+        """The same with zeros that take no memory in place of ``data``."""
+        return replace(self, data=np.broadcast_to(np.float32(0), self.data.shape))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,7 @@
 """A network whose weights stay in the file beside it gives what the same network gives that holds them."""
 
+import pickle
+
 import numpy as np
 import onnx
 import pytest
@@ -69,7 +71,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def calibrated(name):
+def calibrated(name, level="L1", *more):
     words = [
         "calibrate",
         "-m",
@@ -79,13 +81,19 @@ def calibrated(name):
         "--input-config",
         "input_config.ini",
         "--quant-level",
-        "L1",
+        level,
+        *more,
     ]
     return main([*words, "-o", f"{name}_fixed.onnx"])
 
 
-def test_the_fixed_model_is_the_same_with_its_weights_beside_it(folder):
-    assert calibrated("inside") == calibrated("outside") == 0
+@pytest.mark.parametrize(("level", "words"), [("L1", ()), ("L2", ()), ("L1", ("--quant-file", "q.pkl"))])
+def test_the_fixed_model_is_the_same_with_its_weights_beside_it(folder, level, words):
+    changed = np.linspace(-1, 1, 8 * 8 * 9, dtype=np.float32).reshape(8, 8, 3, 3)
+    narrow = {"name": "r1", "min": [0.0], "max": [0.5], "bit": 8}
+    entries = [narrow, {"name": "c3.w", "min": [-1.0], "max": [1.0], "bit": 8, "data": changed}]
+    (folder / "q.pkl").write_bytes(pickle.dumps(entries))
+    assert calibrated("inside", level, *words) == calibrated("outside", level, *words) == 0
     whole = onnx.load(folder / "inside_fixed.onnx")
     bare = onnx.load(folder / "outside_fixed.onnx", load_external_data=False)
     left = [tensor.name for tensor in external_data.external_tensors(bare.graph)]
