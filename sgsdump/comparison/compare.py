@@ -23,6 +23,7 @@ from sgsdump.comparison.causes import argument_findings, cancelled, causes, of_l
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources, network_outputs, with_rises
+from sgsdump.comparison.environment import environment_findings
 from sgsdump.comparison.layout_match import RETRY_BELOW
 from sgsdump.comparison.low_precision import Rounding, TwoRuns
 from sgsdump.comparison.masks import without_masked
@@ -195,6 +196,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
     sides = zip((alignment.only_in_sample, alignment.only_in_benchmark), networks)
     unmatched_records = ((side.record, network) for side_of, network in sides for side in side_of)
     found = tuple(with_sources(found, rows, unmatched_records))
+    are_other_weights = any(finding.facts.get("what") in ("weight", "input") for finding in found)
     return Comparison(
         tuple(rows),
         alignment.only_in_sample,
@@ -206,6 +208,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         unwritten,
         completeness,
         causes=(*found, *(change_findings(networks) if all(networks) else ())),
+        environment=environment_findings((sample.environment(), benchmark.environment()), networks, are_other_weights),
     )
 
 

@@ -90,7 +90,8 @@ UNKNOWN = Completeness()
 class Comparison:
     """The result: rows in the benchmark's file order, everything that was not compared, and the dumps' notes.
     ``unwritten`` are the names of tensors that were, on either side, memory to which nothing had been written yet;
-    ``causes`` what the operators were called with that differs, and what differs first, as ``causes.py`` has it.
+    ``causes`` what the operators were called with that differs, and what differs first, as ``causes.py`` has it;
+    ``environment`` in what the runs of two programs differ beside their tensors (``environment.py``).
 
     It is a collection of its rows: ``len(comparison)``, ``for row in comparison``, ``comparison["conv1"]``,
     ``"conv1" in comparison``.
@@ -106,6 +107,7 @@ class Comparison:
     unwritten: tuple[str, ...] = ()
     completeness: Completeness = UNKNOWN
     causes: tuple[Finding, ...] = ()
+    environment: tuple[Finding, ...] = ()
 
     @property
     def is_complete(self) -> bool:

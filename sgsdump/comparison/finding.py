@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 # In the order in which they are told.
 KINDS = {
+    "environment": "a version, variable or setting in which the two programs' runs differ, or their random numbers",
     "output": "an output of the network: its figures, and whether it is within the limits",
     "missing": "layers, outputs, runs, steps or ranks that the reference has and the side under test lacks",
     "argument": "a scalar argument or a weight that differs between the two sides",

@@ -23,8 +23,8 @@ _ABOUT = 0.5  # of the steepest rise, what counts as about as steep
 
 
 def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Finding, ...]:
-    """What there is to say of a comparison, in the order of ``KINDS``; an argument, type or weight that differs where
-    nothing differs before it comes ahead of them all, since no figure can say as much."""
+    """What there is to say of a comparison, in the order of ``KINDS``; after the environment an argument, type or
+    weight that differs where nothing differs before it comes ahead of them all, since no figure can say as much."""
     of_operators = tuple(finding for finding in comparison.causes if finding.kind == "cause")
     rounding = tuple(finding for finding in comparison.causes if finding.kind == "rounding")
     causes = of_operators or (() if rounding else tuple(_causes(comparison, thresholds)))
@@ -32,6 +32,7 @@ def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> 
     by_value = tuple(finding for finding in causes if finding.evidence in ("by value", "measured"))
     first = tuple(finding for finding in comparison.causes[:1] if finding.kind == "argument")
     return (
+        *comparison.environment,
         *first,
         *_outputs(comparison, thresholds),
         *_missing(comparison),

@@ -54,6 +54,7 @@ def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
         tuple(dict.fromkeys(name for c in comparisons.values() for name in c.unwritten)),
         whole,
         causes=_causes(comparisons.values()),
+        environment=tuple(dict.fromkeys(finding for c in comparisons.values() for finding in c.environment)),
     )
 
 

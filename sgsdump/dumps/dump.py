@@ -56,6 +56,9 @@ class Operator:
 
 
 Network = Mapping[int, Operator]
+# What a run's numbers depend on beside its network and inputs: of a group (versions, variables, settings, random) and a
+# name, the value as text.
+Environment = Mapping[tuple[str, str], str]
 
 
 def as_arguments(values: object) -> dict[str, str]:
@@ -114,6 +117,8 @@ class Dump(Mapping[str, Tensor]):
     format variant   how the file was written: saving the dump again gives its bytes back.
     network          asked when it is needed, tells where the operators stand in the program's network
                      (``Operator``), by op_index; {} where that was not recorded.
+    environment      asked when it is needed, tells what else the run's numbers depend on; {} where that was not
+                     recorded.
     notes            messages from the reader, one line each: files skipped, bytes left over, tensors not dumped.
 
     >>> import numpy as np
@@ -138,12 +143,14 @@ class Dump(Mapping[str, Tensor]):
         path: Path | None = None,
         notes: Iterable[str] = (),
         network: Callable[[], Mapping[int, Operator]] = dict,
+        environment: Callable[[], Environment] = dict,
     ):
         self.records: tuple[Record, ...] = tuple(records)
         self.format = format
         self.variant = variant
         self.path = path
         self.network = network
+        self.environment = environment
         # A note that is one line already stays as it is: it may be of a type that says what it is about.
         self.notes: tuple[str, ...] = tuple(note if note == one_line(note) else one_line(note) for note in notes)
         names = [record.tensor.info.name for record in self.records]
@@ -183,9 +190,13 @@ class Dump(Mapping[str, Tensor]):
                 raise ConfigError(f"select takes patterns as separate strings, not a {type(pattern).__name__}")
         records = selected(self.records, patterns)
         if len(records) == len(self.records):
-            return Dump(records, self.format, self.variant, self.path, self.notes, self.network)
+            return self.with_records(records, self.variant)
         variant = self.variant.of_part() if isinstance(self.variant, Variant) else None
-        return Dump(records, self.format, variant, self.path, self.notes, self.network)
+        return self.with_records(records, variant)
+
+    def with_records(self, records: Sequence[Record], variant: Any) -> Dump:
+        """The same dump with these records."""
+        return Dump(records, self.format, variant, self.path, self.notes, self.network, self.environment)
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame of facts, a row for each record; no values are read. Raises MissingExtra without pandas.
@@ -272,7 +283,7 @@ def selected(records: Sequence[Record], patterns: Sequence[str]) -> list[Record]
 def with_tensors(dump: Dump, tensor_of: Callable[[Record], Tensor]) -> Dump:
     """The same dump, but in each record the tensor that ``tensor_of`` makes of it."""
     records = [replace(record, tensor=tensor_of(record)) for record in dump.records]
-    return Dump(records, dump.format, dump.variant, dump.path, dump.notes, dump.network)
+    return dump.with_records(records, dump.variant)
 
 
 def _counted(count: int, noun: str) -> str:

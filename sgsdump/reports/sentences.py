@@ -40,6 +40,8 @@ _CALLED = {
 UNWRITTEN = "nothing had been written to its memory yet"
 _NAMES = " " * 4  # before names that share a reason
 MOST_OUTPUTS = 4
+MOST_OF_ENVIRONMENT, NOT_SET = 12, "not set"
+_IN_ENVIRONMENT = {"versions": "", "variables": "variable ", "settings": "", "random": "random ", "drawn": ""}
 FEW = 3  # names in a sentence
 MOST_CHANNELS = 3
 _REARRANGED = "the same values in another order (channels or axes permuted)"
@@ -216,8 +218,11 @@ def verdict(
 
 
 def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> Iterator[str]:
-    """The first sentences: the outputs, what is missing, where the error arises and which channels are lost; ahead of
-    them an argument, type or weight that differs where nothing does before it."""
+    """The first sentences: the environments, the outputs, what is missing, where the error arises and which channels
+    are lost; ahead of them an argument, type or weight that differs where nothing does before it."""
+    around = [finding for finding in findings if finding.kind == "environment"]
+    yield from environment_lines(around)
+    findings = findings[len(around) :]
     leads = findings[:1] if findings and findings[0].kind == "argument" else ()
     yield from map(argument_line, leads)
     findings = findings[len(leads) :]
@@ -240,6 +245,19 @@ def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Th
     yield from map(_rounding_sentence, of["rounding"])
     if any(finding.facts.get("why") == "statistics only" for finding in of["not judged"]):
         yield from _on_statistics(comparison)
+
+
+def environment_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """A sentence on the environments of two programs; none where they are alike."""
+    texts = [f"{_IN_ENVIRONMENT[finding.facts['what']]}{_both_sides(finding)}" for finding in findings]
+    if texts:
+        more = f"; {len(texts) - MOST_OF_ENVIRONMENT} more (--json)" if len(texts) > MOST_OF_ENVIRONMENT else ""
+        yield f"The programs' environments differ (sample, benchmark): {'; '.join(texts[:MOST_OF_ENVIRONMENT])}{more}."
+
+
+def _both_sides(finding: Finding) -> str:
+    facts = finding.facts
+    return f"{facts['argument']} {facts.get('sample', NOT_SET)}, {facts.get('benchmark', NOT_SET)}"
 
 
 def _outputs_sentence(outputs: Sequence[Finding], comparison: Comparison, thresholds: Thresholds) -> str:

@@ -66,7 +66,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -96,6 +96,7 @@ from sgsdump.files.escaping import for_terminal, shown
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.finding import Finding
     from sgsdump.comparison.own_metric import OwnMetric
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.dumps.dump import Dump
@@ -446,10 +447,12 @@ def _compare_tokens(pairs: list[tuple[Options, Run, Run]]) -> list[_ComparedRun]
     """Compare the rounds and print, on one screen, which differ, which layers of the first that does, and which
     operators of the first of these. Where the programs went on with other inputs, later rounds are not compared."""
     from sgsdump.reports.comparison import tokens
+    from sgsdump.reports.sentences import environment_lines
 
     results: list[_ComparedRun] = []
     rounds: list[tokens.ComparedRound] = []
     detailed: tuple[tokens.ComparedRound, Comparison] | None = None
+    environment: Sequence[Finding] = ()
     remaining = list(pairs)
     while remaining:
         pair, _, run = remaining.pop(0)
@@ -457,13 +460,17 @@ def _compare_tokens(pairs: list[tuple[Options, Run, Run]]) -> list[_ComparedRun]
         results.append(result)
         if comparison is None:
             continue
+        environment = environment or comparison.environment
         rounds.append(tokens.compared_round(run, comparison))
         first = tokens.first_of(rounds)
         if first is rounds[-1]:
             detailed = first, comparison
         if tokens.diverged_line(rounds, []):
             break
-    lines = tokens.all_lines(rounds, detailed, [run for _, _, run in remaining])
+    lines = [
+        *environment_lines(environment),
+        *tokens.all_lines(rounds, detailed, [run for _, _, run in remaining]),
+    ]
     print(for_terminal("".join(f"{line}\n" for line in lines)), end="")
     print("All layers of a round: TREE@step=N on both sides; a table for each: --top N, --sort, --only-bad.")
     return results

@@ -156,8 +156,10 @@ def print_comparison(
     """The layers that are listed, the verdict, ``lines`` and the readers' notes."""
     from sgsdump.dumps.dump import note_lines
     from sgsdump.reports.comparison import REPORTS
-    from sgsdump.reports.sentences import verdict_lines
+    from sgsdump.reports.sentences import environment_lines, verdict_lines
 
+    _print_fitted(environment_lines(comparison.environment))
+    comparison = replace(comparison, environment=())
     indexes = _listing(options.output).places(table.compared)
     rows = tuple(comparison.rows[index] for index in indexes)
     notes = [

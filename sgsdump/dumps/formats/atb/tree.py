@@ -93,7 +93,8 @@ def read(path: Path) -> Dump:
         records, variant = _ours(path, files, notes)
     else:
         records, variant = _theirs(path, files, tables, notes, hooked.equals(path))
-    return Dump(records, FORMAT.name, variant, path, notes, partial(hooked.network, path, records, variant.of, _key))
+    network = partial(hooked.network, path, records, variant.of, _key)
+    return Dump(records, FORMAT.name, variant, path, notes, network, partial(hooked.environment, path))
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:

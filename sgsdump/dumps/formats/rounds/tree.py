@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sgsdump.dumps.dump import Dump, Operator, Record
+from sgsdump.dumps.dump import Dump, Environment, Operator, Record
 from sgsdump.dumps.format import Format, Lost, checked_shape
 from sgsdump.dumps.formats.rounds.round_file import (
     INDEX_ENDING,
@@ -99,7 +99,8 @@ def read(path: Path) -> Dump:
         )
     if not records:
         raise FormatError(f"{path} has no tensors{f' ({notes[-1]})' if notes else ''}")
-    return Dump(records, FORMAT.name, None, path, [*notes, *found.notes()], found.network)
+    notes += found.notes()
+    return Dump(records, FORMAT.name, None, path, notes, found.network, lambda: found.environment)
 
 
 @dataclass
@@ -110,6 +111,7 @@ class _Round:
     whole: bool = False
     is_structure: bool = False
     own: list[Record] = field(default_factory=list)
+    environment: Environment = field(default_factory=dict)
     _lines: Lines = field(default_factory=lambda: Lines(None))
     _tensors: dict[tuple[tuple[str, ...], str, int], Line] = field(default_factory=dict)
     _operators: list[Line] = field(default_factory=list)
@@ -131,6 +133,8 @@ class _Round:
             self._add_tensor(line)
         elif line.get("event") == "operator":
             self._operators.append(line)
+        elif line.get("event") == hooked.ENVIRONMENT:
+            self.environment = hooked.environment_of(line)
         elif line.get("event") == "round":
             self.whole = True
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sgsdump.dumps.dump import Call, Operator, Record, Value, as_arguments
+from sgsdump.dumps.dump import Call, Environment, Operator, Record, Value, as_arguments
 from sgsdump.dumps.format import json_object
 from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.folder import leads_out, leads_out_of
@@ -31,6 +31,7 @@ _MOST_JSON, _TAIL = 64 << 20, 4096
 # Lines of this many steps at most stand among one another: those of threads.
 _OPEN_STEPS = 64
 _ABOVE = 8
+ENVIRONMENT, _GROUPS = "environment", ("versions", "variables", "settings", "random")
 _MOST_SOURCE = 300
 
 
@@ -154,6 +155,21 @@ def unwritten(path: Path) -> set[str]:
     lines = (line for line in _lines(root, folder) if line.get("unwritten") is True)
     files = (Path(file) for line in lines if isinstance(file := line.get("file"), str))
     return {file.relative_to(folder).as_posix() for file in files if file.is_relative_to(folder)}
+
+
+def environment(path: Path) -> Environment:
+    """What the step that a folder of the hooks' tree has depends on, by the index; {} where that is not known."""
+    root = _root_of(path)
+    if root is None:
+        return {}
+    lines = _lines(root, path.resolve().relative_to(root.resolve()))
+    return next((environment_of(line) for line in lines if line.get("event") == ENVIRONMENT), {})
+
+
+def environment_of(line: Line) -> Environment:
+    """The facts of an environment's line."""
+    groups = ((group, facts) for group in _GROUPS if isinstance(facts := line.get(group), Mapping))
+    return {(group, str(name)): str(value)[:_MOST_SOURCE] for group, facts in groups for name, value in facts.items()}
 
 
 def network(

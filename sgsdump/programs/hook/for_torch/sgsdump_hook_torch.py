@@ -23,6 +23,7 @@ import weakref
 
 import torch
 from sgsdump_torch_compiled import Graphs, unseen
+from sgsdump_torch_environment import Environment
 from sgsdump_torch_round import Dispatch, Facts, Round, is_no_step, transparent
 from sgsdump_torch_taking import Taking
 from sgsdump_torch_tensors import plain, tensors_in
@@ -114,6 +115,7 @@ class Steps:
         self.numbers = itertools.count()
         self.facts = {}
         self.operators = {}
+        self.environment = Environment()
         self.graphs = Graphs(self)
         self.compiles = False
         self.trained = None
@@ -205,6 +207,7 @@ class Steps:
         thread.round = round
         taking = self.taking
         inputs = args if module is None else args[1:]
+        taking.guard(round, self.say_environment)
         taking.guard(round, taking.step_begins, (inputs, kwargs))
         taking.guard(round, self.look_for_training)
         keeps = self.keeps_compiled()
@@ -234,6 +237,9 @@ class Steps:
         if round.graphs == before:
             self.session.trouble(NO_GRAPH.format(name))
         return result
+
+    def say_environment(self, round):
+        self.session.say([self.environment.line(round)], round.step)
 
     def look_for_training(self, round):
         """Gradients on a network's weights come of a backward pass."""

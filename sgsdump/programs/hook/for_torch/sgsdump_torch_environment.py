@@ -1,0 +1,123 @@
+"""The environment of a round (``Environment``): what the numbers depend on beside the network and its inputs.
+
+A line of the index, as the round begins::
+
+    {"step": 0, "event": "environment", "versions": {"python": "3.13.5", "torch": "2.13.0", …},
+     "variables": {"OMP_NUM_THREADS": "1", …}, "settings": {"threads": 1, "matmul precision": "highest", …},
+     "random": {"seed": 0, "state": "5f0c21a7"}}
+
+``state`` is a checksum of the state of torch's generator. Nothing here may change anything of the program.
+"""
+
+import contextlib
+import ctypes
+import os
+import sys
+import types
+import warnings
+import zlib
+
+import torch
+from sgsdump_records import encode
+
+# Beginnings of the variables by which libraries compute in another way.
+VARIABLES = (
+    *("TORCH", "PYTORCH", "ATEN_", "CUBLAS", "CUDNN", "CUDA_LAUNCH", "NVIDIA_TF32", "OMP_", "GOMP_", "KMP_", "MKL_"),
+    *("ONEDNN_", "DNNL_", "OPENBLAS_", "TRITON_", "XLA_", "HIP", "MIOPEN", "ROCBLAS", "NCCL_", "HCCL_", "LCCL_"),
+    *("ASCEND", "ATB_", "ASDOPS_", "CLOSE_MATMUL", "INF_NAN", "PYTHONHASHSEED", "VLLM_", "TRANSFORMERS_", "FLASH_"),
+)
+MOST_VARIABLES, MOST_VERSIONS, MOST_TEXT = 200, 300, 200
+
+
+class Environment:
+    """``versions`` and ``variables`` as they were in the first round; settings that take longer to ask for, too."""
+
+    def __init__(self):
+        self._first = None
+
+    def line(self, round):
+        """The line of a round that begins."""
+        if self._first is None:
+            slow = asked(SLOW)
+            self._first = {"versions": versions(), "variables": variables()}, slow
+        fixed, slow = self._first
+        facts = {**fixed, "settings": {**asked(QUICK), **slow}, "random": asked(RANDOM)}
+        return encode({"step": round.step, "event": "environment", **facts}) + "\n"
+
+
+def asked(questions):
+    """The answers, without those that this torch does not have."""
+    answers = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, question in questions.items():
+            with contextlib.suppress(Exception):
+                answers[name] = question()
+    return {name: answer for name, answer in answers.items() if answer is not None}
+
+
+def versions():
+    """Of Python and of all packages that are imported and tell theirs."""
+    found = {"python": sys.version.split()[0]}
+    known = getattr(sys, "stdlib_module_names", ())
+    for name, module in list(sys.modules.items()):
+        if "." in name or name in known or name.startswith("_") or len(found) > MOST_VERSIONS:
+            continue
+        try:
+            version = vars(module).get("__version__")
+            if version is None and type(module) is not types.ModuleType:
+                version = getattr(module, "__version__", None)
+        except Exception:
+            continue
+        if isinstance(version, str):
+            found[name] = str(version)[:MOST_TEXT]
+    return found
+
+
+def variables():
+    names = sorted(name for name in os.environ if name.upper().startswith(VARIABLES))
+    return {name: os.environ[name][:MOST_TEXT] for name in names[:MOST_VARIABLES]}
+
+
+def _autocast():
+    """Of the processor and the first accelerator: the type, where it is switched on."""
+    on = [kind for kind in ("cpu", "cuda", "npu") if _is_autocast(kind)]
+    return ", ".join("{} {}".format(kind, torch.get_autocast_dtype(kind)) for kind in on) or "off"
+
+
+def _is_autocast(kind):
+    try:
+        return torch.is_autocast_enabled(kind)
+    except Exception:
+        return False
+
+
+def _state():
+    state = torch.get_rng_state()
+    return "{:08x}".format(zlib.crc32(ctypes.string_at(state.data_ptr(), state.numel())))
+
+
+QUICK = {
+    "threads": torch.get_num_threads,
+    "default dtype": lambda: str(torch.get_default_dtype()),
+    "matmul precision": lambda: torch.get_float32_matmul_precision(),
+    "deterministic algorithms": torch.are_deterministic_algorithms_enabled,
+    "autocast": _autocast,
+}
+SLOW = {
+    "interop threads": torch.get_num_interop_threads,
+    "processor": lambda: torch.backends.cpu.get_cpu_capability(),
+    "oneDNN": lambda: torch.backends.mkldnn.enabled,
+    "cuda": lambda: torch.cuda.get_device_name() if torch.cuda.is_initialized() else None,
+    "cuda.matmul.allow_tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
+    "cuda.matmul.allow_fp16_reduced_precision_reduction": (
+        lambda: torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+    ),
+    "cuda.matmul.allow_bf16_reduced_precision_reduction": (
+        lambda: torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+    ),
+    "cudnn.allow_tf32": lambda: torch.backends.cudnn.allow_tf32,
+    "cudnn.benchmark": lambda: torch.backends.cudnn.benchmark,
+    "cudnn.deterministic": lambda: torch.backends.cudnn.deterministic,
+}
+RANDOM = {"seed": torch.initial_seed, "state": _state}
