@@ -23,7 +23,7 @@ from sgsdump.comparison.causes import argument_findings, cancelled, causes, of_l
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources, network_outputs, with_rises
-from sgsdump.comparison.environment import environment_findings
+from sgsdump.comparison.environment import environment_findings, other_inputs
 from sgsdump.comparison.layout_match import RETRY_BELOW
 from sgsdump.comparison.low_precision import Rounding, TwoRuns
 from sgsdump.comparison.masks import without_masked
@@ -208,7 +208,10 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         unwritten,
         completeness,
         causes=(*found, *(change_findings(networks) if all(networks) else ())),
-        environment=environment_findings((sample.environment(), benchmark.environment()), networks, are_other_weights),
+        environment=(
+            *environment_findings((sample.environment(), benchmark.environment()), networks, are_other_weights),
+            *other_inputs(rows, pairs, networks),
+        ),
     )
 
 

@@ -2,19 +2,23 @@
 
 Versions, variables and settings are what the dumping tool recorded of each run (``Dump.environment``). The seed, and
 the state of the generator, count only where random numbers may matter: where the run draws some, or weights differ.
+Inputs of whole numbers (tokens, indices) that the program itself was given belong to it (``other_inputs``).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 
+from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.finding import Finding
-from sgsdump.dumps.dump import Environment, Network
+from sgsdump.comparison.row import Row, differs
+from sgsdump.dumps.dump import Environment, Network, Record
 from sgsdump.replay.bounds import RANDOM
+from sgsdump.tensors.dtypes import KNOWN, is_integer
 
 VERSION, RANDOM_NUMBERS, STATE = "versions", "random", "state"
-DRAWN = ("drawn", "random operators")
+DRAWN, INPUTS = ("drawn", "random operators"), "inputs"
 
 
 def environment_findings(
@@ -32,6 +36,43 @@ def environment_findings(
     if drawn[0] != drawn[1]:
         found.append(_finding(DRAWN, *map(_text, drawn)))
     return tuple(found)
+
+
+def other_inputs(rows: Sequence[Row], pairs: Iterable[Pair], networks: tuple[Network, Network]) -> tuple[Finding, ...]:
+    """Whole numbers that differ and that no operator made, nor are they a weight's: the two runs were fed other tokens
+    or indices, and what differs after them is no error of theirs. All of them in one finding; none where there are
+    none."""
+    made = [
+        {value for operator in network.values() for (io, _), value in operator.values.items() if io == "out"}
+        for network in networks
+    ]
+    differing = {(row.op_index, row.slot) for row in rows if row.io == "in" and _is_whole(row) and differs(row)}
+    names = [
+        pair.benchmark.name
+        for pair in pairs
+        if pair.benchmark.io == "in"
+        and (pair.benchmark.op_index, pair.benchmark.slot) in differing
+        and all(
+            _is_from_outside(record, network, of_run)
+            for record, network, of_run in zip((pair.sample, pair.benchmark), networks, made)
+        )
+    ]
+    if not names:
+        return ()
+    return (Finding("environment", names[0], names=tuple(names), facts={"what": INPUTS, "argument": names[0]}),)
+
+
+def _is_whole(row: Row) -> bool:
+    dtypes = (KNOWN.get(name) for name in (row.sample_dtype, row.benchmark_dtype))
+    return all(dtype is not None and is_integer(dtype) for dtype in dtypes)
+
+
+def _is_from_outside(record: Record, network: Network, made: Container[Hashable]) -> bool:
+    operator = network.get(record.op_index)
+    if operator is None or (record.io, record.slot) in operator.weights:
+        return False
+    value = operator.values.get((record.io, record.slot))
+    return value is not None and value not in made
 
 
 def _counts(

@@ -143,14 +143,13 @@ class Dump(Mapping[str, Tensor]):
         path: Path | None = None,
         notes: Iterable[str] = (),
         network: Callable[[], Mapping[int, Operator]] = dict,
-        environment: Callable[[], Environment] = dict,
     ):
         self.records: tuple[Record, ...] = tuple(records)
         self.format = format
         self.variant = variant
         self.path = path
         self.network = network
-        self.environment = environment
+        self.environment: Callable[[], Environment] = dict
         # A note that is one line already stays as it is: it may be of a type that says what it is about.
         self.notes: tuple[str, ...] = tuple(note if note == one_line(note) else one_line(note) for note in notes)
         names = [record.tensor.info.name for record in self.records]
@@ -196,7 +195,13 @@ class Dump(Mapping[str, Tensor]):
 
     def with_records(self, records: Sequence[Record], variant: Any) -> Dump:
         """The same dump with these records."""
-        return Dump(records, self.format, variant, self.path, self.notes, self.network, self.environment)
+        dump = Dump(records, self.format, variant, self.path, self.notes, self.network)
+        return dump.in_environment(self.environment)
+
+    def in_environment(self, environment: Callable[[], Environment]) -> Dump:
+        """This dump, which tells what else its run's numbers depend on."""
+        self.environment = environment
+        return self
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame of facts, a row for each record; no values are read. Raises MissingExtra without pandas.

@@ -222,7 +222,7 @@ def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Th
     are lost; ahead of them an argument, type or weight that differs where nothing does before it."""
     around = [finding for finding in findings if finding.kind == "environment"]
     yield from environment_lines(around)
-    findings = findings[len(around) :]
+    findings = [finding for finding in findings[len(around) :] if not (_is_by_inputs(finding) and _are_fed(around))]
     leads = findings[:1] if findings and findings[0].kind == "argument" else ()
     yield from map(argument_line, leads)
     findings = findings[len(leads) :]
@@ -247,12 +247,32 @@ def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Th
         yield from _on_statistics(comparison)
 
 
+def _are_fed(around: Sequence[Finding]) -> bool:
+    """Whether the two programs were fed other whole numbers, which explain any difference."""
+    return any(finding.facts["what"] == "inputs" for finding in around)
+
+
+def _is_by_inputs(finding: Finding) -> bool:
+    """Whether other inputs may be all that it tells of."""
+    return finding.kind == "cause" or finding.facts.get("what") == "input"
+
+
 def environment_lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """A sentence on the environments of two programs; none where they are alike."""
-    texts = [f"{_IN_ENVIRONMENT[finding.facts['what']]}{_both_sides(finding)}" for finding in findings]
+    """Sentences on the environments of two programs, and their inputs; none where they are alike."""
+    texts = [
+        f"{_IN_ENVIRONMENT[finding.facts['what']]}{_both_sides(finding)}"
+        for finding in findings
+        if finding.facts["what"] in _IN_ENVIRONMENT
+    ]
     if texts:
         more = f"; {len(texts) - MOST_OF_ENVIRONMENT} more (--json)" if len(texts) > MOST_OF_ENVIRONMENT else ""
         yield f"The programs' environments differ (sample, benchmark): {'; '.join(texts[:MOST_OF_ENVIRONMENT])}{more}."
+    for finding in findings:
+        if finding.facts["what"] == "inputs":
+            yield (
+                f"The programs were fed other whole numbers, tokens or indices say, as {listed(finding.names, FEW)}: "
+                f"what differs after them is no error of its own."
+            )
 
 
 def _both_sides(finding: Finding) -> str:

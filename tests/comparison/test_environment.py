@@ -20,7 +20,7 @@ def ran(kind="aten.mul", value=1.0, weight=None, **more):
     ]
     weights = {("in", 0): weight} if weight else {}
     network = {0: Operator("", kind, weights=weights)}
-    return Dump(records, network=lambda: network, environment=lambda: environment)
+    return Dump(records, network=lambda: network).in_environment(lambda: environment)
 
 
 def told(sample, benchmark):
@@ -54,3 +54,34 @@ def test_random_numbers_count_where_they_are_drawn_or_weights_differ():
 
 def test_nothing_is_told_where_a_side_has_no_record():
     assert told(Dump(ran().records), ran(threads="2")) == []
+
+
+def fed(tokens, value, dtype=np.int64):
+    """A program that is fed tokens, of one operator."""
+    records = [
+        Record("in", 0, 0, "embedding", Tensor.of("embedding/input.0", np.array(tokens, dtype))),
+        Record("out", 0, 0, "embedding", Tensor.of("embedding/output.0", np.float32([value]))),
+    ]
+    network = {0: Operator("", "aten.embedding", values={("in", 0): 0, ("out", 0): 1})}
+    return Dump(records, network=lambda: network)
+
+
+def test_other_tokens_are_said_and_no_error_is_named():
+    comparison = compare(fed([1, 2], 1.0), fed([1, 3], 2.0), inputs=True)
+    assert told(fed([1, 2], 1.0), fed([1, 3], 2.0)) == [("inputs", "embedding/input.0")]
+    lines = verdict(comparison)
+    assert lines[0].startswith(
+        "The programs were fed other whole numbers, tokens or indices say, as embedding/input.0:"
+    )
+    assert not any("arises" in line for line in lines)
+    assert told(fed([1, 2], 1.0), fed([1, 2], 2.0)) == []
+    assert told(fed([1, 2], 1.0, np.float32), fed([1, 3], 2.0, np.float32)) == []
+
+
+def test_a_table_of_weights_is_no_input():
+    def table(value):
+        dump = fed([value], 1.0)
+        network = {0: Operator("", "aten.embedding", values={("in", 0): 0}, weights={("in", 0): "position"})}
+        return Dump(dump.records, network=lambda: network)
+
+    assert told(table(1), table(2)) == []

@@ -112,7 +112,7 @@ MOST_TABLES = 4
 class _ComparedRun:
     """A pair of runs and its result: ``differs`` says where and is "" where every value that was compared is equal,
     ``unmatched`` how many layers only one side has, ``blamed`` what explains it, a line each: arguments, weights, an
-    operator."""
+    operator; ``fed`` the first input of whole numbers that differs, "" where both were fed the same."""
 
     run: Run
     status: int
@@ -120,6 +120,7 @@ class _ComparedRun:
     by_rounding: bool = False
     unmatched: int = 0
     blamed: tuple[str, ...] = ()
+    fed: str = ""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -381,7 +382,8 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
         label = _label(run) if labels.count(_label(run)) == 1 else _in_a_name(run.place)
         pair = options.of_pair(trees[0] / sample.place, trees[1] / run.place)
         of_pairs.append((replace(pair, output=options.output.labelled(label)), sample, run))
-    if _is_by_token(options, pairs):
+    is_by_token = _is_by_token(options, pairs)
+    if is_by_token:
         results = _compare_tokens(of_pairs)
     else:
         for pair, sample, run in of_pairs:
@@ -391,7 +393,7 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
     for side, runs in (("sample", pairs.only_in_sample), ("benchmark", pairs.only_in_benchmark)):
         if runs:
             print(for_terminal(f"Only in the {side}: {'; '.join(shown(str(run)) for run in runs)}"))
-    _print_summary(results)
+    _print_summary(results, is_by_token)
     measuring = options.measuring
     lacks = bool(pairs.only_in_benchmark and _has_limits(measuring) and not measuring.allow_missing)
     return max(lacks, *(result.status for result in results))
@@ -416,11 +418,22 @@ def _has_limits(measuring: Measuring) -> bool:
     return bool(measuring.limit) or any(limit is not None for limit in limits)
 
 
-def _print_summary(results: list[_ComparedRun]) -> None:
-    different = [result for result in results if result.differs]
+def _print_summary(results: list[_ComparedRun], is_told_where: bool) -> None:
+    """``is_told_where``: it stands above already from where on the programs were fed other inputs."""
+    after = _fed_others(results)
+    different = [result for result in results if result.differs and result not in after]
     real = [result for result in different if not result.by_rounding]
     rounded = f", by rounding alone: {len(different) - len(real)}" if len(real) < len(different) else ""
-    print(f"Runs compared: {len(results)}, of which differ: {len(different)}{rounded}.")
+    others = f"; not judged, as they were fed other inputs: {len(after)}" if after else ""
+    print(f"Runs compared: {len(results)}, of which differ: {len(different)}{rounded}{others}.")
+    if after and not is_told_where:
+        first = after[0]
+        print(
+            for_terminal(
+                f"From {shown(str(first.run))} on the programs were fed other whole numbers ({shown(first.fed)}), as "
+                f"where another token was chosen before: what differs there is no error of its own."
+            )
+        )
     if different:
         first = (real or different)[0]
         more = " by more" if real and rounded else ""
@@ -432,6 +445,18 @@ def _print_summary(results: list[_ComparedRun]) -> None:
         print(
             for_terminal(f"Runs with layers that only one side has: {len(one_sided)}, {where}; they are listed there.")
         )
+
+
+def _fed_others(results: list[_ComparedRun]) -> list[_ComparedRun]:
+    """The runs from the first on in which the programs were fed other whole numbers, where they began with the same;
+    those of one rank follow one another."""
+    diverged: list[_ComparedRun] = []
+    began: dict[int | None, bool] = {}
+    for result in results:
+        same_so_far = began.setdefault(result.run.rank, not result.fed)
+        if same_so_far and (result.fed or any(other.run.rank == result.run.rank for other in diverged)):
+            diverged.append(result)
+    return diverged
 
 
 def _is_by_token(options: Options, pairs: RunPairs) -> bool:
@@ -484,10 +509,12 @@ def _compare_pair(options: Options, run: Run, in_full: bool = True) -> tuple[_Co
         where = f"{run}, {options.sample} against {options.benchmark}"
         print(for_terminal(f"sgsdump: not compared: {where}: {error}"), file=sys.stderr)
         return _ComparedRun(run, 2, f"not compared: {error}"), None
+    from sgsdump.reports.comparison.tokens import other_input
     from sgsdump.reports.sentences import blamed_lines
 
     unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
-    result = _ComparedRun(run, status, *_difference(comparison), unmatched, tuple(blamed_lines(comparison)))
+    fed, blamed = other_input(comparison), tuple(blamed_lines(comparison))
+    result = _ComparedRun(run, status, *_difference(comparison), unmatched, blamed, fed)
     return result, comparison
 
 

@@ -22,7 +22,7 @@ LONGEST = 60
 @dataclass(frozen=True)
 class ComparedRound:
     """A round of both trees. ``where``: the module of the first operator that differs, "" where all is equal;
-    ``other_input``: the name of an input of the network that differs, "" where its inputs are equal; ``blamed``:
+    ``other_input``: the first input of whole numbers that differs, "" where the programs were fed the same; ``blamed``:
     whether an argument, a weight or an operator explains it, be the differences as small as rounding's."""
 
     run: Run
@@ -44,12 +44,14 @@ def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
     where = "" if first is None else first.where
     blamed = any(finding.kind != "rounding" for finding in comparison.causes)
     of_round = len(comparison), len(differing), len(beyond), largest, where
-    return ComparedRound(run, *of_round, _other_input(comparison), blamed)
+    return ComparedRound(run, *of_round, other_input(comparison), blamed)
 
 
-def _other_input(comparison: Comparison) -> str:
-    found = (f for f in comparison.causes if f.kind == "argument" and f.facts["what"] == "input")
-    return next((finding.facts["argument"] for finding in found), "")
+def other_input(comparison: Comparison) -> str:
+    """The first input of whole numbers (tokens, indices) that the two programs were given and that differs; "" where
+    there is none."""
+    found = (finding.layer for finding in comparison.environment if finding.facts["what"] == "inputs")
+    return next(found, "")
 
 
 def first_of(rounds: Sequence[ComparedRound]) -> ComparedRound | None:

@@ -94,7 +94,8 @@ def read(path: Path) -> Dump:
     else:
         records, variant = _theirs(path, files, tables, notes, hooked.equals(path))
     network = partial(hooked.network, path, records, variant.of, _key)
-    return Dump(records, FORMAT.name, variant, path, notes, network, partial(hooked.environment, path))
+    dump = Dump(records, FORMAT.name, variant, path, notes, network)
+    return dump.in_environment(partial(hooked.environment, path))
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:

@@ -100,7 +100,7 @@ def read(path: Path) -> Dump:
     if not records:
         raise FormatError(f"{path} has no tensors{f' ({notes[-1]})' if notes else ''}")
     notes += found.notes()
-    return Dump(records, FORMAT.name, None, path, notes, found.network, lambda: found.environment)
+    return Dump(records, FORMAT.name, None, path, notes, found.network).in_environment(lambda: found.environment)
 
 
 @dataclass

@@ -6,7 +6,8 @@ A line of the index, as the round begins::
      "variables": {"OMP_NUM_THREADS": "1", …}, "settings": {"threads": 1, "matmul precision": "highest", …},
      "random": {"seed": 0, "state": "5f0c21a7"}}
 
-``state`` is a checksum of the state of torch's generator. Nothing here may change anything of the program.
+``state`` is a checksum of the state of torch's generator. Nothing here may change anything of the program, be it which
+warnings it has shown.
 """
 
 import contextlib
@@ -14,7 +15,6 @@ import ctypes
 import os
 import sys
 import types
-import warnings
 import zlib
 
 import torch
@@ -48,11 +48,9 @@ class Environment:
 def asked(questions):
     """The answers, without those that this torch does not have."""
     answers = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for name, question in questions.items():
-            with contextlib.suppress(Exception):
-                answers[name] = question()
+    for name, question in questions.items():
+        with contextlib.suppress(Exception):
+            answers[name] = question()
     return {name: answer for name, answer in answers.items() if answer is not None}
 
 
