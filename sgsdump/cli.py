@@ -18,6 +18,8 @@ from sgsdump.files.process import INTERRUPTED, TERMINATED, Terminated, no_views,
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Set by the function of a shell that ``sgsdump completion`` printed.
+ASKED_TO_COMPLETE = "_ARGCOMPLETE"
 # Where a package has another name than what is imported.
 PACKAGES = {
     "PIL": "Pillow",
@@ -29,12 +31,17 @@ PACKAGES = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else argv
+    given = sys.argv[1:] if argv is None else argv
 
     def run() -> int:
         # Its imports take most of the time until a command begins: a signal that comes meanwhile is for exit_status.
-        from sgsdump.commands.parser import build_parser, called
+        from sgsdump.commands.parser import build_parser, called, with_help
 
+        if ASKED_TO_COMPLETE in os.environ:
+            from sgsdump.commands.completion import complete
+
+            complete()
+        words = with_help(given)
         args = build_parser(called(words)).parse_args(words)
         status: int = args.run(args)
         return status

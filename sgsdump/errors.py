@@ -86,14 +86,19 @@ LONGEST = 200
 
 def hint(name: str, known: Mapping[str, Any] | list[str]) -> str:
     """``; did you mean 'conv1'?`` for a near miss, the choices when they are few, else an empty string."""
+    if near := did_you_mean(name, known):
+        return near
+    return f"; choose one of: {', '.join(known)}" if 0 < len(known) <= 12 else ""
+
+
+def did_you_mean(name: str, known: Mapping[str, Any] | list[str]) -> str:
+    """As ``hint``, of a near miss alone."""
     import difflib
 
     # difflib takes the product of both lengths
     name, short = name[:LONGEST], [n for n in known if len(n) <= LONGEST]
     near = difflib.get_close_matches(name, short, n=3, cutoff=0.6) or _alike(name, short)
-    if near:
-        return "; did you mean " + " or ".join(repr(n) for n in near) + "?"
-    return f"; choose one of: {', '.join(known)}" if 0 < len(known) <= 12 else ""
+    return "; did you mean " + " or ".join(repr(n) for n in near) + "?" if near else ""
 
 
 def _alike(name: str, known: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ GROUPS = {
         "demo": "the whole loop on an embedded sample",
         "diagnose": "the whole loop on your model: where accuracy is lost and what to do, as one page",
         "cfg": "write a copy of a configuration file to start from",
+        "completion": "have the shell complete sgsdump's commands and options",
     },
     "make the fixed model": {
         "calibrate": "pictures + float model -> fixed model and tensor ranges",

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from sgsdump import __version__
 from sgsdump.commands import COMMANDS, GROUPS, HELP
+from sgsdump.errors import did_you_mean
 
 DESCRIPTION = "Find the layer that loses accuracy when a network is quantised.\n\n"
 EXAMPLES = """\
@@ -18,7 +19,7 @@ examples:
   sgsdump dump -m net.onnx -i cat.jpg -n pre.py  every layer of a model into one dump
   sgsdump compare fixed.bin float.bin            MSE, COS and RMSE of every layer, and a verdict
 
-sgsdump COMMAND --help shows every option, with examples.
+sgsdump help COMMAND shows every option, with examples.
 """
 # What the vendors' scripts call an option that has one name here.
 VENDORS_NAMES = {"--model-file": "--model", "-d": "--model"}
@@ -43,6 +44,32 @@ class Parser(argparse.ArgumentParser):
             return self.parse_known_intermixed_args(args, namespace)
         finally:
             self._again = False
+
+    def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            command = self._called(parsed)
+            options = [word.partition("=")[0] for word in unknown if word.startswith("--")]
+            near = "".join(did_you_mean(option, command._long_options()) for option in options)
+            command.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        return parsed
+
+    def _called(self, parsed: argparse.Namespace) -> Parser:
+        """The parser of the command that was called, however deep it lies."""
+        for action in self._actions:
+            if action.nargs == argparse.PARSER and getattr(parsed, action.dest, None) in (action.choices or ()):
+                return action.choices[getattr(parsed, action.dest)]._called(parsed)  # type: ignore[index, union-attr]
+        return self
+
+    def _long_options(self) -> list[str]:
+        return [option for option in self._option_string_actions if option.startswith("--")]
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        near = did_you_mean(str(value), choices) or f"; choose one of: {', '.join(choices)}"
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r}{near}")
 
     def error(self, message: str) -> NoReturn:
         """One line, whatever stands in the arguments."""
@@ -88,6 +115,11 @@ class Parser(argparse.ArgumentParser):
         return any(option.startswith(name) for option in self._option_string_actions)
 
 
+def with_help(args: Sequence[str]) -> Sequence[str]:
+    """``help COMMAND`` as ``COMMAND --help``."""
+    return [*args[1:], "--help"] if args[:1] == ["help"] else args
+
+
 def called(args: Sequence[str]) -> list[str]:
     """The command that these arguments call; none for ``--help``, ``--version``, or a command that is not known.
 
@@ -113,12 +145,16 @@ def _value(action: argparse.Action) -> str:
 
 
 class _Version(argparse.Action):
-    """Looks for the compiled kernel, and so for numpy, only when it is asked."""
+    """Looks for the compiled kernel, and so for numpy, only when it is asked. The version is told without numpy too."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from sgsdump.comparison.sums.summation import description
+        try:
+            from sgsdump.comparison.sums.summation import description
 
-        print(f"sgsdump {__version__}, {description()}")
+            sums = description()
+        except ModuleNotFoundError as error:
+            sums = f"{error.name} is not installed"
+        print(f"sgsdump {__version__}, {sums}")
         parser.exit()
 
 

@@ -161,7 +161,7 @@ class Source:
     def _read(self, descriptor: int, offset: int, size: int) -> np.ndarray:
         bytes_read = np.empty(size, np.uint8)
         done = 0
-        while done < size and (count := os.preadv(descriptor, [bytes_read[done:].data], offset + done)):
+        while done < size and (count := read_into(descriptor, bytes_read[done:].data, offset + done)):
             done += count
         if done < size or identity(os.fstat(descriptor)) != self.identity:
             raise _changed(self.path)
@@ -174,6 +174,17 @@ class Source:
         """Bytes, as of one mapped, but read into memory."""
         start, stop, _ = part.indices(len(self))
         return self.read(start, max(0, stop - start)).tobytes()
+
+
+def read_into(descriptor: int, buffer: memoryview, offset: int) -> int:
+    """Read what lies at ``offset`` into the buffer; returns the number of bytes, 0 at the end of the file. A descriptor
+    belongs to one thread: where the system cannot read at an offset (Windows), its position moves."""
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [buffer], offset)
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    data = os.read(descriptor, len(buffer))
+    buffer[: len(data)] = data
+    return len(data)
 
 
 class _KeptFile:

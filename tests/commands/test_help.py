@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
+import sys
 
 import pytest
 
+from sgsdump import __version__
+from sgsdump.cli import main
 from sgsdump.commands import COMMANDS
 from sgsdump.commands.compare.options import ALWAYS
 from sgsdump.commands.parser import build_parser
@@ -80,3 +83,37 @@ def test_endings_and_layouts_of_convert_are_its_tables():
     assert all(ending in COMMANDS["convert"].__doc__ for ending in ENDINGS)
     (layout,) = (action for action in PARSERS["convert"]._actions if action.dest == "layout")
     assert set(DEVICE_LAYOUTS) < set(layout.choices)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("compar a b", "sgsdump: error: argument COMMAND: invalid choice: 'compar'; did you mean 'compare'?"),
+        ("compare a b --csw x", "unrecognized arguments: --csw x; did you mean '--csv'?; see sgsdump compare --help"),
+        ("pipeline full -m a -o b --shpae x", "did you mean '--shape' or '--step'"),
+        ("calibrate -m x -i y --quant-level L7", "invalid choice: 'L7'; choose one of: L1, L2, L3, L4, L5"),
+    ],
+)
+def test_what_is_mistyped_is_told_with_the_nearest_and_its_own_help(words, expected, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and expected in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("asked", "same"), [("help compare", "compare --help"), ("help", "--help")])
+def test_help_takes_a_command(asked, same, capsys):
+    texts = []
+    for words in (asked, same):
+        with pytest.raises(SystemExit):
+            main(words.split())
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] and "usage: sgsdump" in texts[0]
+
+
+def test_the_version_is_told_without_numpy(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "sgsdump.comparison.sums.summation", raising=False)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0 and capsys.readouterr().out == f"sgsdump {__version__}, numpy is not installed\n"

@@ -16,6 +16,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
+pytest.importorskip("resource")  # what fuzzing measures memory by
+
 from fuzzing import readers, trial
 from fuzzing.seeds import all_seeds
 

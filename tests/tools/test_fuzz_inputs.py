@@ -10,6 +10,7 @@ import pytest
 
 TOOLS = Path(__file__).parents[2] / "tools"
 sys.path.append(str(TOOLS))
+pytest.importorskip("resource")  # what fuzzing measures memory by
 
 import fuzz_inputs  # noqa: E402
 from fuzzing import arguments, commands, damage  # noqa: E402
@@ -96,7 +97,7 @@ def test_an_error_of_the_options_is_one_line(capsys):
 
     with pytest.raises(SystemExit):
         main(["merge", "a", "b", "c", "--odd\nword\x1b[31m"])
-    line = "sgsdump: error: unrecognized arguments: --odd\\nword\\x1b[31m; see sgsdump --help\n"
+    line = "sgsdump merge: error: unrecognized arguments: --odd\\nword\\x1b[31m; see sgsdump merge --help\n"
     assert capsys.readouterr().err == line
 
 

@@ -9,6 +9,7 @@ import pytest
 
 TOOLS = Path(__file__).parents[2] / "tools"
 sys.path.append(str(TOOLS))
+pytest.importorskip("resource")  # what fuzzing measures memory by
 
 from fuzzing import damage, readers, trial  # noqa: E402
 from fuzzing.seeds import Seed, all_seeds  # noqa: E402

@@ -37,6 +37,7 @@ LINES = (
     f"tune {MODEL} -i pictures -o out --rates 0.6 --budget 1s --quant-level L1",
     f"diagnose {MODEL} -i pictures -o out --pictures 2 --quant-level L1 --min-cos 0.5",
     "cfg",
+    "completion bash",
     "demo -o digits.onnx/demo",
 )
 VALUES = (

@@ -30,6 +30,8 @@ from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config
 
 CLOSE = 2e-6  # the SDK's dumps print scales with nine digits, cut
+# Removed at the end.
+UNPACKED = tempfile.TemporaryDirectory(prefix="sdk_probe_")
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def network_files(folder: Path) -> tuple[Path, Path | None]:
         return folder / "net.prototxt", folder / "net.caffemodel"
     if (folder / "net.onnx").exists():
         return folder / "net.onnx", None
-    unpacked = Path(tempfile.mkdtemp(), "net.onnx")
+    unpacked = Path(tempfile.mkdtemp(dir=UNPACKED.name), "net.onnx")
     unpacked.write_bytes(lzma.decompress((folder / "net.onnx.xz").read_bytes()))
     return unpacked, None
 
@@ -183,7 +185,7 @@ def feed_of(folder: Path, config: input_config.InputConfig) -> dict[str, np.ndar
 def open_vendor(folder: Path) -> list[Record]:
     if (folder / "fixed.bin").exists():
         return list(open_dump(folder / "fixed.bin").records)
-    unpacked = Path(tempfile.mkdtemp(), "fixed.bin")
+    unpacked = Path(tempfile.mkdtemp(dir=UNPACKED.name), "fixed.bin")
     unpacked.write_bytes(lzma.decompress((folder / "fixed.bin.xz").read_bytes()))
     return list(open_dump(unpacked).records)
 

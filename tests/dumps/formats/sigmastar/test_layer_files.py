@@ -6,7 +6,6 @@ Dumps split into folders and read back.
 from __future__ import annotations
 
 import os
-import resource
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -228,6 +227,7 @@ def facts(record: Record) -> tuple:
 
 def test_more_tensors_than_files_may_be_open(tmp_path: Path) -> None:
     """The SDK's splitter leaves its files open and stops at the 1019th."""
+    resource = pytest.importorskip("resource")
     names = [f"layer{i}" for i in range(300)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 50, hard))

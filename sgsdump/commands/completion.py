@@ -1,0 +1,43 @@
+"""Print what makes a shell complete sgsdump's commands, options and their values.
+
+Evaluate it in the file that the shell reads at its start. Needs argcomplete: pip install 'sgsdump[completion]'.
+
+examples:
+  eval "$(sgsdump completion bash)"          in ~/.bashrc
+  eval "$(sgsdump completion zsh)"           in ~/.zshrc, after compinit
+  sgsdump completion fish | source           in ~/.config/fish/config.fish
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from types import ModuleType
+
+SHELLS = "bash", "zsh", "fish"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=SHELLS, help="the shell: %(choices)s")
+
+
+def run(args: argparse.Namespace) -> int:
+    print(_argcomplete().shellcode(["sgsdump"], shell=args.shell), end="")
+    return 0
+
+
+def complete() -> None:
+    """Answer the shell that asks, by argcomplete, which ends the process."""
+    from sgsdump.commands.parser import build_parser, called
+
+    _argcomplete().autocomplete(build_parser(called(os.environ.get("COMP_LINE", "").split())))
+
+
+def _argcomplete() -> ModuleType:
+    from sgsdump.errors import MissingExtra
+
+    try:
+        import argcomplete
+    except ModuleNotFoundError:
+        raise MissingExtra("completing needs argcomplete: pip install 'sgsdump[completion]'") from None
+    return argcomplete
