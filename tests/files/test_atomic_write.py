@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from platforms import unix_only
 
 from sgsdump.errors import OutputError
 from sgsdump.files import atomic_write
@@ -92,6 +93,7 @@ def test_a_link_stays_a_link(tmp_path):
     assert link.is_symlink() and target.read_bytes() == b"new"
 
 
+@unix_only
 def test_a_pipe_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OutputError, match="device or a pipe"), replacing(tmp_path / "pipe"):
@@ -146,6 +148,7 @@ def dead(folder, name):
     return path
 
 
+@unix_only
 def test_what_a_killed_writer_left_goes_with_the_next_result(tmp_path):
     left, others, folder = dead(tmp_path, "result"), dead(tmp_path, "result2"), tmp_path / ".result.7-2.partial"
     (folder / "half").mkdir(parents=True)

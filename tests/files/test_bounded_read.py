@@ -3,6 +3,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from platforms import unix_only
 
 from sgsdump.errors import FormatError, ModelError
 from sgsdump.files.bounded_read import open_file, read_start, read_whole, reading
@@ -36,6 +37,7 @@ def test_a_missing_file_is_the_callers(tmp_path):
         read_start(tmp_path / "none", 5)
 
 
+@unix_only
 @pytest.mark.parametrize("read", [open_file, read_whole, lambda path: read_start(path, 5)])
 def test_only_regular_files_are_opened(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from platforms import unix_only
 from resident_pages import resident
 
 from sgsdump.errors import FileChanged, FormatError
@@ -17,6 +18,7 @@ from sgsdump.files.mapped import kept_open, let_bytes_go, map_file, opened, view
 from sgsdump.tensors.dtypes import KNOWN
 
 
+@unix_only
 def test_pages_are_let_go_with_the_last_user_of_a_view(tmp_path: Path) -> None:
     path = tmp_path / "values"
     array = np.arange(2**20, dtype=np.float32)
@@ -35,6 +37,7 @@ def test_pages_are_let_go_with_the_last_user_of_a_view(tmp_path: Path) -> None:
     np.testing.assert_array_equal(view(data, array.dtype, array.size, 3), array)
 
 
+@unix_only
 def test_what_was_let_go_is_in_memory_no_longer_and_there_when_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "values"
     content = np.random.default_rng(0).bytes(12 << 20)
@@ -60,6 +63,7 @@ def test_two_views_of_one_page_do_not_disturb_each_other(tmp_path: Path) -> None
     np.testing.assert_array_equal(other, before)
 
 
+@unix_only
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts the files that Linux says are open")
 def test_of_a_file_per_tensor_few_stay_open(tmp_path: Path) -> None:
     def numbers() -> int:
@@ -90,6 +94,7 @@ def test_beyond_the_end_is_an_error(tmp_path: Path) -> None:
             map_file(tmp_path / name)
 
 
+@unix_only
 @pytest.mark.parametrize("size", [0, 3, 2**17, 2 * mapped._PIECE + 5])
 @pytest.mark.parametrize("offset", [0, 177])
 def test_a_view_is_written_whole_and_no_page_of_it_stays(size: int, offset: int, tmp_path: Path) -> None:
@@ -114,6 +119,7 @@ def test_what_was_mapped_is_written_to_a_file_without_a_number(tmp_path: Path) -
     assert file.getvalue() == values[5 : 5 + 2**17]
 
 
+@unix_only
 @pytest.mark.parametrize("size", [100, 2**17])
 def test_what_was_mapped_is_not_written_when_the_file_is_another(size: int, tmp_path: Path) -> None:
     path = tmp_path / "values"
