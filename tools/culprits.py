@@ -4,8 +4,9 @@
     python tools/culprits.py --group quantisation --kind outlier_channel --plants 10 --seed 7 --verbose
     python tools/culprits.py --group dumps --healthy --plants 300 --seed 11    # false alarms only
 
-A group is a module of tools/plants with ``PLANTS``: kind -> function(rng, folder) -> Outcome. Kinds whose name begins
-with ``healthy`` plant nothing; those in ``FURTHER`` are drawn only when they are asked for.
+A group is a module of tools/plants with ``PLANTS``: kind -> function(rng, folder) -> Outcome, and perhaps
+``together(kind, rngs, folder)``, which runs several at once. Kinds whose name begins with ``healthy`` plant nothing;
+those in ``FURTHER`` are drawn only when they are asked for.
 docs/how_well_it_finds.md has the table.
 """
 
@@ -56,15 +57,27 @@ def run_group(
     plants = {**module.PLANTS, **getattr(module, "FURTHER", {})}
     kinds = [kind] if kind else [name for name in module.PLANTS if not healthy or name.startswith("healthy")]
     outcomes = defaultdict(list)
-    for number, name in enumerate(drawn(kinds, np.random.default_rng(seed), count)):
+    names = drawn(kinds, np.random.default_rng(seed), count)
+    for name in dict.fromkeys(names):
+        numbers = [number for number, other in enumerate(names) if other == name]
+        rngs = [np.random.default_rng((seed, number)) for number in numbers]
         with tempfile.TemporaryDirectory() as folder:
-            outcome = plants[name](np.random.default_rng((seed, number)), Path(folder))
-        outcomes[name].append(outcome)
-        if verbose and not outcome.first:
-            print(
-                f"{name} {seed}:{number} planted {sorted(outcome.culprits)}, named {outcome.named[:3]}: {outcome.line}"
-            )
+            if hasattr(module, "together"):
+                found = module.together(name, rngs, Path(folder))
+            else:
+                found = [plants[name](rng, _own(folder, number)) for rng, number in zip(rngs, numbers)]
+        outcomes[name] += found
+        for number, outcome in zip(numbers, found):
+            if verbose and not outcome.first:
+                culprits, named = sorted(outcome.culprits), outcome.named[:3]
+                print(f"{name} {seed}:{number} planted {culprits}, named {named}: {outcome.line}", flush=True)
     return outcomes
+
+
+def _own(folder: str, number: int) -> Path:
+    path = Path(folder, str(number))
+    path.mkdir()
+    return path
 
 
 def _print_line(group: str, kind: str, outcomes: list[Outcome]) -> None:

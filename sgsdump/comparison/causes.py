@@ -20,7 +20,7 @@ from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.dataflow import DATA, Difference, first_difference
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.low_precision import Rounding, TwoRuns, first_outside, low_precision_causes, rejected_by_replay
-from sgsdump.comparison.naming.network import kind_of, plain
+from sgsdump.comparison.naming.network import only_moves, plain
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator, Record
 from sgsdump.tensors.dtypes import KNOWN, is_float
@@ -34,7 +34,6 @@ _GRADIENT = "parameters_grad"
 _ENDS = [sign * float(ml_dtypes.finfo(name).max) for name in ("float16", "bfloat16", "float32") for sign in (1, -1)]
 _LEFT = 1e-4  # of the other gradients of a module, what rounding leaves of one whose terms cancel
 # Where something is computed or kept, not what.
-_MOVES = frozenset("transpose reshape identity to_copy expand slice select".split())
 _NO_EFFECT = frozenset("device layout pin_memory memory_format non_blocking requires_grad".split())
 
 
@@ -224,7 +223,7 @@ def _are_equal(one: str | None, other: str | None) -> bool:
 
 def _reader(index: int, network: Network) -> int:
     """The operator that computes with what this one reads: one that only moves or converts it is looked through."""
-    while kind_of(network[index].kind) in _MOVES:
+    while only_moves(network[index].kind):
         made = {value for key, value in network[index].values.items() if key[0] == "out" and value is not None}
         later = (
             other

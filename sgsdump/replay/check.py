@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,9 +18,10 @@ from sgsdump.dumps.dump import Dump, Operator, Record
 from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.replay import torch_operators
 from sgsdump.replay.bounds import COLLECTIVE, OF_MEMORY, RANDOM, TORCH, float_type
-from sgsdump.replay.judgement import Judgement, Reference, judge
+from sgsdump.replay.judgement import Judgement, Reference, equal, judge
 from sgsdump.tensors.dtypes import is_complex, is_float
 
+_BFLOAT16_INF = 0x7F80  # its bits
 # Why an operator is not judged.
 Why = Literal["random", "collective", "custom", "memory", "no bound", "no values", "not recorded", "refused"]
 # What an operator made of finite inputs: an infinity where the exact result is beyond its type is an overflow.
@@ -129,19 +130,22 @@ def _of_operator(index: int, operator: Operator, records: Sequence[Record]) -> I
         return
     arguments = {name: json.loads(text) for name, text in operator.arguments.items()}
     call = torch_operators.Call(operator.kind, operator.call.overload, tensors, arguments, results)  # type: ignore[union-attr]
+    if torch_operators.is_moved(call):
+        for record, values in zip(outputs, results):
+            yield Judged(place, record.slot, values.dtype.name, equal(values))
+        return
     try:
         found = torch_operators.references(call, TORCH[call.name])
     except torch_operators.NotReplayed as error:
         yield Unjudged(place, "refused", str(error))
         return
-    is_finite = all(_finite(array) for array in tensors.values())
-    yield from judged_outputs(place, outputs, found, is_finite)
+    yield from judged_outputs(place, outputs, found, tensors.values())
 
 
 def judged_outputs(
-    place: Place, outputs: Sequence[Record], found: Sequence[list[Reference] | None], is_finite: bool
+    place: Place, outputs: Sequence[Record], found: Sequence[list[Reference] | None], reads: Collection[np.ndarray]
 ) -> Iterator[Judged | Unjudged]:
-    """The outputs of an operator that was computed again; ``is_finite``: all that it reads is."""
+    """The outputs of an operator that was computed again from what it ``reads``."""
     for record, references in zip(outputs, found):
         if references is None:
             continue
@@ -152,7 +156,8 @@ def judged_outputs(
             shapes = f"{list(record.tensor.shape or ())} recorded, {list(references[0].values.shape)} computed"
             yield Unjudged(place, "refused", shapes)
             continue
-        odd = _odd(values, references[0]) if is_finite else ""
+        odd = _odd(values, references[0])
+        odd = odd if odd and all(map(_finite, reads)) else ""
         yield Judged(place, record.slot, values.dtype.name, judgement, odd)
 
 
@@ -184,6 +189,8 @@ def _finite(values: np.ndarray) -> bool:
     with np.errstate(all="ignore"):
         if values.dtype.kind in "fc":
             return bool(np.isfinite(values).all())
+        if values.dtype.name == "bfloat16":
+            return not values.size or int((values.view(np.uint16) & 0x7FFF).max()) < _BFLOAT16_INF
         return bool(np.isfinite(values.astype(np.float32)).all())
 
 

@@ -80,8 +80,8 @@ def _of_node(
         text = str(error).splitlines()[0][:200] if str(error) else ""
         yield Unjudged(place, "refused", f"{type(error).__name__}: {text}")
         return
-    finite = all(bool(np.isfinite(v).all()) for v in inputs.values() if v is not None and v.dtype.kind == "f")
-    yield from judged_outputs(place, outputs, [[reference] for reference in found], finite)
+    reads = [values for values in inputs.values() if values is not None and values.dtype.kind == "f"]
+    yield from judged_outputs(place, outputs, [[reference] for reference in found], reads)
 
 
 def _values(record: Record | None) -> np.ndarray | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 NAMESPACES = ("aten",)
+_NARROW = {"bfloat16": "bfloat16", "float16": "float16"}  # torch converts them faster than numpy
 _NAME = re.compile(r"\w{1,100}")
 _VIEWS = {"bfloat16": np.uint16, "float8_e4m3fn": np.uint8, "float8_e5m2": np.uint8, "float8_e8m0fnu": np.uint8}
 # What they make is as large as their arguments say.
@@ -33,6 +34,13 @@ _SIZED = frozenset(
     " _upsample_nearest_exact2d upsample_bicubic2d im2col".split()
 )
 _WITHOUT = frozenset("device layout pin_memory memory_format non_blocking generator".split())
+# They give values of what they read, bit by bit.
+_MOVING = frozenset(
+    "view _unsafe_view reshape _reshape_copy t transpose permute expand slice select unsqueeze squeeze split"
+    " split_with_sizes unsafe_split chunk unbind unfold diagonal clone contiguous detach alias cat stack index_select"
+    " gather embedding flip roll repeat movedim".split()
+)
+_BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 # Numbers that are computed with.
 _SCALARS = frozenset(
     "self other exponent value alpha beta lambd negative_slope min max min_val max_val threshold".split()
@@ -81,6 +89,33 @@ def library() -> Any:
     except ImportError:
         raise MissingExtra("computing torch's operators again needs torch: pip install 'sgsdump[torch]'") from None
     return torch
+
+
+def is_moved(call: Call) -> bool:
+    """Whether an operator that only moves values gave exactly what it read, bit by bit. False says no more than that it
+    is to be computed."""
+    arrays = [*call.tensors.values(), *call.outputs]
+    floats = {array.dtype for array in arrays if _is_float(array)}
+    if call.name not in _MOVING or len(floats) != 1 or not all(_is_float(output) for output in call.outputs):
+        return False
+    bits = np.dtype(_BITS[floats.pop().itemsize])
+    tensors = {name: array.view(bits) if _is_float(array) else array for name, array in call.tensors.items()}
+    outputs = [array.view(bits) for array in call.outputs]
+    torch = library()
+    try:
+        function, values = _bound_call(replace(call, tensors=tensors, outputs=outputs))
+        if call.name in _SIZED:
+            _check_size(call, function, values)
+        with torch.no_grad():
+            results = _outputs(function, values)
+    except Exception:  # it is told when the operator is computed
+        return False
+    made = [_array(result) for result in results]
+    return len(made) == len(outputs) and all(map(_are_same, made, outputs))
+
+
+def _are_same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.size == other.size and bool(np.array_equal(one.reshape(-1), other.reshape(-1)))
 
 
 def references(call: Call, bound: Bound) -> list[list[Reference] | None]:
@@ -140,7 +175,9 @@ def _references(call: Call, bound: Bound, function: Any, values: dict[str, Any])
         units += _OVERLAPPING * _narrow(call)
     if not any(result.dtype.is_floating_point or result.dtype.is_complex for result in results):
         return [Reference(_array(result)) for result in results]
-    sizes = _outputs(_on_sizes(call, function), {name: _size(value, name) for name, value in values.items()})
+    is_wide = any(array.dtype.name in ("float64", "complex128") for array in (*call.tensors.values(), *call.outputs))
+    of_sizes = {name: _size(value, name, is_wide) for name, value in values.items()}
+    sizes = _outputs(_on_sizes(call, function), of_sizes)
     return [
         Reference(_array(result), _array(size.abs()), units, bound.roundings) for result, size in zip(results, sizes)
     ]
@@ -223,7 +260,11 @@ def _tensor(array: np.ndarray) -> torch.Tensor:
     """A copy of an array as torch's tensor, floats as float64."""
     torch = library()
     if _is_float(array):
-        return torch.from_numpy(array.astype(np.float64))
+        narrow = _NARROW.get(array.dtype.name)
+        if narrow is None:
+            return torch.from_numpy(array.astype(np.float64))
+        bits = torch.from_numpy(np.array(array.view(_BITS[array.dtype.itemsize]), copy=True, order="C"))
+        return bits.view(getattr(torch, narrow)).to(torch.float64)
     if array.dtype.kind == "c":
         return torch.from_numpy(array.astype(np.complex128))
     if array.dtype.kind not in "biu":
@@ -287,11 +328,16 @@ def _flat(values: Sequence[Any]) -> Iterator[Any]:
 
 def _check_size(call: Call, function: Any, values: Mapping[str, Any]) -> None:
     """Raises NotReplayed where the result would be larger than what was recorded: the arguments may be damaged."""
+    recorded = sum(output.size for output in call.outputs)
+    if call.name == "arange":  # of no tensor: torch loads its compiler to answer that
+        begin, end, step = (values.get(name, default) for name, default in (("start", 0), ("end", 0), ("step", 1)))
+        if not step or math.ceil((end - begin) / step) != recorded:
+            raise NotReplayed("its arguments do not fit its result")
+        return
     torch = library()
     on_meta = {name: value.to("meta") if isinstance(value, torch.Tensor) else value for name, value in values.items()}
     if any(argument.name == "device" for argument in function._schema.arguments):
         on_meta["device"] = torch.device("meta")
-    recorded = sum(output.size for output in call.outputs)
     if sum(result.numel() for result in _outputs(function, on_meta)) != recorded:
         raise NotReplayed("its arguments do not fit its result")
 
@@ -373,13 +419,16 @@ def _on_sizes(call: Call, function: Any) -> Any:
     )
 
 
-def _size(value: Any, name: str) -> Any:
-    """An argument's absolute value; whole numbers that count something stay."""
+def _size(value: Any, name: str, is_wide: bool) -> Any:
+    """An argument's absolute value, of a tensor in float32 unless ``is_wide``; whole numbers that count something
+    stay."""
     torch = library()
     if isinstance(value, torch.Tensor):
-        return value.abs() if value.dtype.is_floating_point or value.dtype.is_complex else value
+        if value.dtype.is_floating_point:
+            return (value if is_wide else value.to(torch.float32)).abs()
+        return value.abs() if value.dtype.is_complex else value
     if isinstance(value, list) and value and isinstance(value[0], torch.Tensor):
-        return [_size(inner, name) for inner in value]
+        return [_size(inner, name, is_wide) for inner in value]
     if isinstance(value, (int, float)) and name in ("alpha", "beta", "value", "other", "weight"):
         return abs(value) if not isinstance(value, bool) else value
     return value

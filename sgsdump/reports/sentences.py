@@ -18,6 +18,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference
 from sgsdump.comparison.finding import KINDS, Finding
 from sgsdump.comparison.findings import findings_of
+from sgsdump.comparison.naming.network import only_moves
 from sgsdump.comparison.naming.pairs_by_quantisation import HOW as QUANTISED_VALUES
 from sgsdump.comparison.row import EQUAL, LEAST, Row, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
@@ -546,7 +547,8 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
         yield f"Past {thresholds}: none."
     elif past:
         yield f"Past {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
-    yield from _first_difference(rows)
+    if blamed(comparison) is None:
+        yield from _first_difference(rows)
     if any(row.extra or row.vendor for row in rows):
         verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": missing_rows})
         yield f"Verdicts: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}."
@@ -660,7 +662,9 @@ def _rise(row: Row, comparison: Comparison) -> str:
 
 
 def _first_difference(rows: Sequence[Row]) -> Iterator[str]:
-    """The first operator that differs, and where that is rounding alone the first that differs by more."""
+    """The first operator that differs, and where that is rounding alone the first that differs by more; not one that
+    only moves what it reads."""
+    rows = [row for row in rows if not only_moves(row.op_type)] or rows
     first = first_difference(rows)
     if first is None or not first.is_placed or any(row.step for row in rows):
         return  # of a quantised side the first layer differs always

@@ -1,6 +1,7 @@
 """Two runs of a small torch net, one of them in a narrow type: faults apart from rounding, without a hooked program."""
 
 import json
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -17,7 +18,7 @@ from sgsdump.comparison.low_precision import OUTSIDE  # noqa: E402
 from sgsdump.comparison.thresholds import DOCUMENTED  # noqa: E402
 from sgsdump.dumps.dump import Call, Operator  # noqa: E402
 from sgsdump.reports.report import report_of  # noqa: E402
-from sgsdump.reports.sentences import headline, next_steps  # noqa: E402
+from sgsdump.reports.sentences import headline, next_steps, verdict_text  # noqa: E402
 
 BLAMED = ("argument", "another tensor", "not finite", "cause", "channel")
 
@@ -167,3 +168,28 @@ def test_a_weight_that_was_rounded_and_cast_back_does_not_differ():
     assert not blamed(run(True), run(False))[0]
     named, _, _ = blamed(run(True, change=1.1), run(False))
     assert named[0].facts["argument"] == "norm.weight"
+
+
+def turned_and_multiplied(change):
+    """A weight that is turned before it is multiplied with, as a linear layer does."""
+    x, weight = (torch.linspace(-1, 1, 16).reshape(4, 4) + number for number in (0, 0.3))
+    weight[1, 2] *= change
+    narrow = x.bfloat16(), weight.bfloat16()
+    calls = [("a", recorded(lambda w: w.t(), narrow[1])[-1]), ("a", recorded(torch.mm, narrow[0], narrow[1].t())[-1])]
+    return dump(calls)
+
+
+def test_the_first_that_differs_is_none_that_only_moves_values_and_not_told_beside_a_weight():
+    both = turned_and_multiplied(1.01), turned_and_multiplied(1.0)
+    text = verdict_text(compare(*both), DOCUMENTED)
+    assert "The weight a.weight differs" in text
+    assert "First operator that differs" not in text
+    named = list(map(without_weights, both))
+    lines = verdict_text(compare(*named), DOCUMENTED).splitlines()
+    line = next(line for line in lines if line.startswith("First operator that differs"))
+    assert "mm" in line and "aten.t" not in line
+
+
+def without_weights(dump):
+    network = {index: replace(operator, weights={}) for index, operator in dump.network().items()}
+    return Dump(dump.records, "rounds", network=lambda: network)

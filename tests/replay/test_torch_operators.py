@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from sgsdump.replay.bounds import TORCH  # noqa: E402
 from sgsdump.replay.judgement import judge  # noqa: E402
-from sgsdump.replay.torch_operators import Call, NotReplayed, overload_of, references  # noqa: E402
+from sgsdump.replay.torch_operators import Call, NotReplayed, is_moved, overload_of, references  # noqa: E402
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
@@ -129,6 +129,25 @@ def test_arguments_that_ask_for_more_than_there_is_are_refused():
     call = Call("aten.zeros", "", {}, {"size": [10**12]}, [np.zeros(3, np.float32)])
     with pytest.raises(NotReplayed, match="do not fit"):
         references(call, TORCH["zeros"])
+
+
+def test_a_range_that_asks_for_more_than_there_is_is_refused():
+    call = Call("aten.arange", "", {}, {"end": 10**12}, [np.zeros(3, np.int64)])
+    with pytest.raises(NotReplayed, match="do not fit"):
+        references(call, TORCH["arange"])
+    references(recorded(lambda: torch.arange(1.5, 4, 0.5))[-1], TORCH["arange"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn], ids=str)
+def test_what_only_moves_values_moves_them_bit_by_bit(dtype):
+    x = normal(4, 6, dtype=torch.float32).to(dtype)
+    for move in (lambda x: x.t(), lambda x: x.view(2, 12), lambda x: x.split(3, 1), lambda x: x[1:], torch.clone):
+        call = recorded(move, x)[-1]
+        assert is_moved(call)
+        changed = call.outputs[-1].copy()
+        changed.reshape(-1)[0] = 3.5
+        assert not is_moved(replace(call, outputs=[*call.outputs[:-1], changed]))
+    assert not is_moved(recorded(lambda x: x.to(torch.float64), x)[-1])
 
 
 def test_a_call_that_does_not_fit_says_what_torch_says():

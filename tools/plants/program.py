@@ -3,7 +3,8 @@
     python program.py SPEC.json TOOL OUTPUT
 
 SPEC has the kinds of the units, the fault (``{"unit", "kind", "value"}`` or null) and what else differs: the type of
-the whole net (``dtype``), ``autocast``, ``int8`` weights, ``threads``, ``channels_last``, ``compiled``. TOOL is
+the whole net (``dtype``), ``autocast``, ``int8`` weights (``wide``: the same in float), ``threads``, ``channels_last``,
+``compiled``; or a ``net`` of ``nets.py``. A list of them runs one after another, a round each. TOOL is
 exec (nothing is done here: sgsdump exec starts it), register_hook, torchair or msprobe; for the last one the program
 writes what msprobe would, level mix, as that package runs on the card's machine alone.
 """
@@ -16,6 +17,8 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch.nn import functional
+
+THREADS = torch.get_num_threads()
 
 
 class Scale(nn.Module):
@@ -131,14 +134,21 @@ class Part(nn.Module):
 class Int8(nn.Module):
     """A linear layer whose weight is stored in 8 bits, with a scale for each output."""
 
+    wide = False
+
     def __init__(self):
         super().__init__()
         weight = nn.Linear(16, 16).weight.detach()
+        if self.wide:
+            self.weight = nn.Parameter(weight)
+            return
         scale = weight.abs().amax(1, keepdim=True) / 127
         self.register_buffer("weight", (weight / scale).round().to(torch.int8))
         self.register_buffer("scale", scale)
 
     def forward(self, x):
+        if self.weight.dtype != torch.int8:
+            return functional.linear(x, self.weight)
         return functional.linear(x, self.weight.to(x.dtype) * self.scale.to(x.dtype))
 
 
@@ -209,6 +219,14 @@ def planted(net, fault):
 def made(spec):
     """The net of a specification and its input."""
     torch.manual_seed(spec["seed"])
+    if "net" in spec:
+        import nets
+
+        net, x, _ = nets.made(spec)
+        if spec.get("channels_last") and spec["net"] == "unet":
+            net = net.to(memory_format=torch.channels_last)
+        return (torch.compile(net, backend="aot_eager") if spec.get("compiled") else net), x
+    Int8.wide = spec.get("wide", False)
     net = Net(spec["kinds"]).eval()
     with torch.no_grad():
         for module in net.modules():
@@ -231,8 +249,11 @@ def made(spec):
 
 
 def main(spec, tool, output):
-    if spec.get("threads"):
-        torch.set_num_threads(spec["threads"])
+    if isinstance(spec, list):
+        for each in spec:
+            main(each, tool, output)
+        return
+    torch.set_num_threads(spec.get("threads", THREADS))
     net, x = made(spec)
     output.mkdir(exist_ok=True)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=spec.get("autocast", False)):

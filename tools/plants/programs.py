@@ -5,16 +5,19 @@ The program is ``program.py``. Named are the units of its net, by the module of 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from plants.outcome import Outcome, Plant, sgsdump
+from sgsdump.cli import main
 
 PROGRAM = Path(__file__).with_name("program.py")
 TOOLS = ("exec", "register_hook", "torchair", "msprobe")
@@ -146,29 +149,59 @@ def _outcome(
 
 def compared(folder: Path, tool: str, sides: Mapping[str, Mapping[str, Any]], culprits: frozenset[str]) -> Outcome:
     """The program's dumps of both sides, by their specifications, compared."""
+    _run(folder, tool, sides)
+    done = sgsdump("compare", "sample", "benchmark", "--json", "comparison.json", folder=folder)
+    return _read(folder, done.stdout, f"{tool} {_described(sides['sample'])}", culprits)
+
+
+def compared_together(
+    folder: Path, pairs: Sequence[Mapping[str, Any]], culprits: Sequence[frozenset[str]]
+) -> list[Outcome]:
+    """The same of several pairs dumped by ``exec``: each is one round of both programs."""
+    _run(folder, "exec", {side: [pair[side] for pair in pairs] for side in ("benchmark", "sample")})
+    outcomes = []
+    for step, (pair, culprit) in enumerate(zip(pairs, culprits)):
+        sides = [f"{next((folder / side).glob('msit_dump_*'))}@step={step}" for side in ("sample", "benchmark")]
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            status = main(["compare", *sides, "--json", str(folder / "comparison.json")])
+        if status not in (0, 1):
+            raise RuntimeError(f"compare ended with {status}: {pair}")
+        outcomes.append(_read(folder, text.getvalue(), _described(pair["sample"]), culprit))
+    return outcomes
+
+
+def _described(spec: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in spec.items())
+
+
+def _run(folder: Path, tool: str, sides: Mapping[str, Any]) -> None:
     started = [_start(folder, side, tool, spec) for side, spec in sides.items()]
     for process in started:
         _, errors = process.communicate()
         if process.returncode:
             raise RuntimeError(f"{tool}: {errors.decode()[-500:]}")
-    done = sgsdump("compare", "sample", "benchmark", "--json", "comparison.json", folder=folder)
+
+
+def _read(folder: Path, printed: str, described: str, culprits: frozenset[str]) -> Outcome:
     document = json.loads((folder / "comparison.json").read_text())
     modules = {row["name"]: row["module"] for row in document["rows"]}
     named = [_unit(finding, modules) for finding in document["findings"] if finding["kind"] in _BLAMED]
-    lines = done.stdout.partition("\n\n")[2].splitlines()
-    spec = sides["sample"]
-    line = f"[{tool} {spec['kinds']} {spec['fault']}] {lines[0] if lines else ''}"
+    lines = printed.partition("\n\n")[2].splitlines()
+    line = f"[{described}] {lines[0] if lines else ''}"
     # a curve or a scalar may make no difference to the values that come
     unseen = bool(culprits) and all(row["rmse"] == 0 for row in document["rows"])
     return Outcome(culprits, tuple(dict.fromkeys(named)), line, unseen, told=not named)
 
 
-def _start(folder: Path, side: str, tool: str, spec: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+def _start(folder: Path, side: str, tool: str, spec: Any) -> subprocess.Popen[bytes]:
     path = folder / f"{side}.json"
     path.write_text(json.dumps(spec))
     program = [sys.executable, str(PROGRAM), str(path), tool, str(folder / side)]
     if tool == "exec":
-        program = [sys.executable, "-m", "sgsdump", "exec", "--inside", "eager", "-o", side, "--", *program]
+        rounds = ["-er", "all"] if isinstance(spec, list) else []
+        dump = ["exec", "--inside", "eager", *rounds, "-o", side]
+        program = [sys.executable, "-m", "sgsdump", *dump, "--", *program]
     return subprocess.Popen(program, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

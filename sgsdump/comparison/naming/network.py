@@ -47,6 +47,8 @@ _SAME = {
     "div": "divide true_divide",
     "identity": "clone contiguous detach alias dropout to copy",
 }
+# They compute nothing: where and in which type something is kept, not what.
+_MOVES = frozenset("transpose reshape identity to_copy expand slice select split unbind chunk".split())
 _KINDS = {word: kind for kind, words in _SAME.items() for word in [kind, *words.split()]}
 _DIMENSIONS = re.compile(r"_?[1-3]d(?=_|$)|(?<=max_pool|avg_pool)2d")
 
@@ -54,6 +56,11 @@ _DIMENSIONS = re.compile(r"_?[1-3]d(?=_|$)|(?<=max_pool|avg_pool)2d")
 def kind_of(word: str) -> str:
     """``aten.convolution``, ``Conv2d`` and ``Conv`` are all ``conv``; a word of no such family is itself."""
     return _KINDS.get(plain(word), plain(word))
+
+
+def only_moves(word: str) -> bool:
+    """Whether an operator gives values of what it reads, in another shape, place or type."""
+    return kind_of(word) in _MOVES
 
 
 def plain(word: str) -> str:
