@@ -164,7 +164,7 @@ def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
         "caffe": ["sigma_outtensor_dump.bin", "dumpData/caffe_NHWC_outtensor_dump.bin"],
         "compare_two_tools": ["r1_case", "layers.csv"],
         "dump_a_compiled_program": ["comparison.txt", "watched.txt"],
-        "dump_a_running_program": ["comparison.txt", "dump.json"],
+        "dump_a_running_program": ["comparison.txt", "proof.txt", "dump.json"],
         "check": ["wrong.json", "wrong.xml", "comparison.txt"],
         "dump_torch_modules": ["comparison.txt", "weights.npz"],
         "dump_onnxruntime_program": ["runs.txt"],

@@ -56,7 +56,7 @@ MSIT = {
 TORCHAIR = {"dump_mode": "mode", "dump_step": "step", "dump_layer": "layer", "dump_data": "data"}
 FURTHER = {
     **{"operation_regex": "regex", "rank": "ranks", "links": "links", "max_size": "max_size"},
-    **{"inside": "inside", "tree": "tree"},
+    **{"inside": "inside", "tree": "tree", "module": "module"},
 }
 
 
@@ -65,6 +65,7 @@ class ExecOptions:
     """program       the command line; command_line: the same as one string, None where that was not given.
     output        None: the dump_path of acl.json, or the current folder.
     config_path   of a vendor's configuration file.
+    feed          a tree whose recorded inputs the program is given, None for its own.
     """
 
     program: Sequence[str]
@@ -73,6 +74,7 @@ class ExecOptions:
     config_path: Path | None
     log_level: str
     capture: CaptureOptions
+    feed: Path | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -123,6 +125,19 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
         default="graph",
         help="of a program that torch.compile made: its compiled graphs as they ran, each beside the same graph run "
         "operator by operator, or the operators as if it were not compiled (default: graph)",
+    )
+    parser.add_argument(
+        "--feed",
+        type=Path,
+        metavar="TREE",
+        help="give each round of the program the inputs that were recorded in this reference (teacher forcing); with "
+        "--module, that module alone",
+    )
+    parser.add_argument(
+        "--module",
+        metavar="NAME",
+        default="",
+        help="only this module and what is in it, by its path (layers.1), or only this network, by its class (Decoder)",
     )
     parser.add_argument("--max-size", type=size_in_bytes, metavar="SIZE", help="dump at most this much: 500M, 20G")
 
@@ -200,7 +215,8 @@ def exec_options(args: argparse.Namespace) -> ExecOptions:
 
     msit, torchair = MsitOptions(**values_of(MSIT)), TorchAirOptions(**values_of(TORCHAIR))  # type: ignore[arg-type]
     capture = CaptureOptions(msit, torchair, **values_of(FURTHER))  # type: ignore[arg-type]
-    return ExecOptions(args.program, args.command_line, args.output, args.config_path, args.log_level, capture)
+    feed = getattr(args, "feed", None)
+    return ExecOptions(args.program, args.command_line, args.output, args.config_path, args.log_level, capture, feed)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -234,6 +250,7 @@ def dump(options: ExecOptions, control_of: Callable[[CaptureOptions], DumpContro
     """
     from sgsdump.commands.terminal import Terminal
     from sgsdump.errors import SgsdumpError
+    from sgsdump.programs.feed import feed_of
     from sgsdump.programs.msit_tree import new_tree, write_beside
     from sgsdump.programs.operator_names import check_names, told_types
     from sgsdump.programs.options import folder_of, idle_options, types_of, with_config
@@ -257,10 +274,11 @@ def dump(options: ExecOptions, control_of: Callable[[CaptureOptions], DumpContro
     for note in told_types(first.operators.prefixes, argv[0]):
         say("warning", note)
     live = None if config is None else LiveConfig(config, control, lambda text: say("warning", text))
+    feed = None if options.feed is None else feed_of(options.feed, capture.module)
     root = new_tree(output)
     try:
         check_disk(root, first)
-        captured = run_program(argv, first, root, live=live)
+        captured = run_program(argv, first, root, live=live, feed=feed)
     except SgsdumpError:
         shutil.rmtree(root, ignore_errors=True)
         raise
@@ -270,7 +288,11 @@ def dump(options: ExecOptions, control_of: Callable[[CaptureOptions], DumpContro
         in_force = (live and live.latest) or first
         replayed = replay(root, captured.processes, in_force, advance=advance)
     write_beside(root, captured.processes, types_of(capture), argv)
-    return _report(captured, replayed, root, first, say, live is not None)
+    status = _report(captured, replayed, root, first, say, live is not None)
+    unfed = [] if feed is None else list(feed.unfed(captured.processes, first))
+    for note in unfed:
+        say("error", note)
+    return status or (NOT_AS_ASKED if unfed else 0)
 
 
 def _command(options: ExecOptions) -> Sequence[str]:

@@ -23,7 +23,7 @@ from sgsdump.comparison.causes import argument_findings, cancelled, causes, of_l
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources, network_outputs, with_rises
-from sgsdump.comparison.environment import environment_findings, other_inputs
+from sgsdump.comparison.environment import environment_findings, other_inputs, within_module
 from sgsdump.comparison.layout_match import RETRY_BELOW
 from sgsdump.comparison.low_precision import Rounding, TwoRuns
 from sgsdump.comparison.masks import without_masked
@@ -147,6 +147,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         ThreadPoolExecutor(options.threads) as pool,
     ):
         networks = sample.network(), benchmark.network()
+        sample, benchmark = within_module((sample, benchmark), networks)
         places = _settled(sample, benchmark, options, networks, pool.map)
         alignment = align(sample, benchmark, options.inputs, places.settled)
         whole = alignment

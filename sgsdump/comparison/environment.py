@@ -13,7 +13,7 @@ from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.row import Row, differs
-from sgsdump.dumps.dump import Environment, Network, Record
+from sgsdump.dumps.dump import Dump, Environment, Network, Record
 from sgsdump.replay.bounds import RANDOM
 from sgsdump.tensors.dtypes import KNOWN, is_integer
 
@@ -36,6 +36,19 @@ def environment_findings(
     if drawn[0] != drawn[1]:
         found.append(_finding(DRAWN, *map(_text, drawn)))
     return tuple(found)
+
+
+def within_module(dumps: tuple[Dump, Dump], networks: tuple[Network, Network]) -> tuple[Dump, Dump]:
+    """Both dumps, of one module alone where only that was dumped of either."""
+    module = next((found for dump in dumps if (found := dump.environment().get(("selection", "module")))), "")
+    if not module or not all(networks):
+        return dumps
+
+    def cut(dump: Dump, network: Network) -> Dump:
+        inside = {index for index, operator in network.items() if f"{operator.module}.".startswith(f"{module}.")}
+        return dump.with_records([record for record in dump.records if record.op_index in inside], dump.variant)
+
+    return cut(dumps[0], networks[0]), cut(dumps[1], networks[1])
 
 
 def other_inputs(rows: Sequence[Row], pairs: Iterable[Pair], networks: tuple[Network, Network]) -> tuple[Finding, ...]:

@@ -19,6 +19,7 @@ from typing import Any
 from sgsdump.errors import ConfigError, MissingExtra, OutputError
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.programs.control import DumpControl
+from sgsdump.programs.feed import feed_of
 from sgsdump.programs.msit_tree import write_beside
 from sgsdump.programs.process_index import PROCESSES, processes_of
 from sgsdump.programs.program import CONTROL, HOOK, check_disk, notes_of, put_control
@@ -30,7 +31,13 @@ _running: list[Path] = []
 
 
 @contextmanager
-def capture(folder: str | Path, control: DumpControl | None = None, *, statistics: bool = False) -> Iterator[Path]:
+def capture(
+    folder: str | Path,
+    control: DumpControl | None = None,
+    *,
+    statistics: bool = False,
+    feed: str | Path | None = None,
+) -> Iterator[Path]:
     """Dump what torch modules compute within a ``with`` block into ``folder``, as ``sgsdump exec`` does of a program.
 
     Each call of an outermost module is a round, counted from 0; inputs are taken before, outputs after each operator.
@@ -39,10 +46,13 @@ def capture(folder: str | Path, control: DumpControl | None = None, *, statistic
     folder      new, empty, or with an earlier capture, which is replaced.
     control     what is dumped; all of every round without it.
     statistics  max, min, mean and norm in the place of values.
+    feed        a tree of the same program, whose recorded inputs are put in the place of those of each round; of the
+                module alone that ``control`` names, where it names one.
 
     Yields the tree's path. Whatever the block raises goes on to the caller, and the tree has what ran before. Notes
-    are warnings. Raises ConfigError for a folder of anything else, within another capture or ``sgsdump exec``, and
-    where no module ran; MissingExtra without torch; OutputError when the disk refuses.
+    are warnings. Raises ConfigError for a folder of anything else, within another capture or ``sgsdump exec``, where no
+    module ran, and where the program and what it is fed do not fit; MissingExtra without torch; OutputError when the
+    disk refuses.
     """
     root = Path(folder)
     control = replace(control or DumpControl(), **({"content": "stats"} if statistics else {}))
@@ -51,9 +61,12 @@ def capture(folder: str | Path, control: DumpControl | None = None, *, statistic
     if _running:
         raise ConfigError(f"capture: {_running[0]} is being captured; end that with-block first")
     _torch()
+    fed = None if feed is None else feed_of(Path(feed), control.operators.module)
     _make_room(root)
     check_disk(root, control)
     put_control(control, root)
+    if fed is not None:
+        fed.write(root)
     _running.append(root)
     session, take_off = _hooked(root)
     tree = TensorTree(root)
@@ -68,6 +81,9 @@ def capture(folder: str | Path, control: DumpControl | None = None, *, statistic
         processes = processes_of(root)
         write_beside(root, processes, (*_TYPES, *(["stats"] if control.content == "stats" else [])))
     notes = notes_of(processes, 0)
+    unfed = [] if fed is None else list(fed.unfed(processes, control))
+    if unfed:
+        raise ConfigError(unfed[0])
     if not any(process.caught for process in processes):
         shutil.rmtree(root, ignore_errors=True)
         raise ConfigError(f"nothing was captured into {root}: {'; '.join(notes)}")

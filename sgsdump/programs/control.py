@@ -30,8 +30,8 @@ MOST_DIGITS = 4000
 _ID = re.compile(r"[0-9]{1,9}(_[0-9]{1,9})*")
 # The keys of control.json, in its order.
 FIELDS = (
-    *("enabled", "mode", "steps", "names", "prefixes", "patterns", "models", "ids", "children", "when", "content"),
-    *("timing", "devices", "ranks", "seed", "links", "min_free", "max_bytes", "layout", "scene", "watched", "inside"),
+    *"enabled mode steps names prefixes patterns models ids children when content".split(),
+    *"timing devices ranks seed links min_free max_bytes layout scene watched inside module".split(),
 )
 
 
@@ -59,6 +59,7 @@ class OperatorFilter:
     ids         operator ids as they count in a step (``2``, and ``3_1`` for the first child of 3), empty for all;
                 ``children``: with the operators inside them.
     watched     the operators whose outputs the scene "watcher" dumps.
+    module      only a module, by its path in the network (``layers.1``), and what is in it; or a network, by its class.
     inside      of a program that torch.compile made: its compiled graphs as they ran ("graph"), or the operators that
                 it would run without it ("eager").
     """
@@ -71,11 +72,12 @@ class OperatorFilter:
     children: bool = True
     watched: tuple[str, ...] = ()
     inside: Inside = "graph"
+    module: str = ""
 
     @property
     def named(self) -> bool:
-        """Whether operators are asked for by name or type."""
-        return bool(self.names or self.prefixes or self.patterns or self.models)
+        """Whether operators are asked for by name or type, or by their module."""
+        return bool(self.names or self.prefixes or self.patterns or self.models or self.module)
 
 
 MIN_FREE = 2 << 30  # as msit

@@ -52,6 +52,8 @@ def unmatched(control: DumpControl, ran: OperatorNames) -> Iterator[str]:
     for name in dict.fromkeys([*operators.names, *(name for _, layers in operators.models for name in layers)]):
         if name not in ran.names | ran.matched:
             yield f"no operator {name!r} ran{_near(name, ran.names)}"
+    if operators.module and operators.module not in ran.matched:
+        yield f"no module or network {operators.module!r} ran{_near(operators.module, ran.names)}"
     for prefix in operators.prefixes:
         if prefix not in ran.matched and not any(_begins(kind, prefix) for kind in ran.types):
             near = _near(prefix, [*ran.types, *map(_short, ran.types)])

@@ -91,9 +91,9 @@ class TorchAirOptions:
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """All options of a dump; the last six are this program's own: regular expressions on names, ranks, how duplicate
-    payloads are stored, the most bytes of the dump, what is seen of a compiled program, and the vendor's tree, a file
-    for each tensor."""
+    """All options of a dump; the last seven are this program's own: regular expressions on names, ranks, how duplicate
+    payloads are stored, the most bytes of the dump, what is seen of a compiled program, the vendor's tree, a file
+    for each tensor, and the only module (its path) or network (its class) that is dumped."""
 
     msit: MsitOptions = MsitOptions()
     torchair: TorchAirOptions = TorchAirOptions()
@@ -103,6 +103,7 @@ class CaptureOptions:
     max_size: int | None = None
     inside: Inside = "graph"
     tree: bool = False
+    module: str = ""
 
 
 def types_of(options: CaptureOptions) -> tuple[str, ...]:
@@ -130,6 +131,7 @@ def llm_dump(options: CaptureOptions) -> DumpControl:
             ids=read_ids(",".join(msit.ids or ())),
             children=read_truth(msit.child or "true", "-child"),
             inside=options.inside,
+            module=options.module,
         ),
         when=_among(TIMES, msit.time, "3", "-time"),
         content=_content(options),

@@ -22,6 +22,7 @@ from sgsdump.errors import ConfigError, OutputError, SgsdumpError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.process import Terminated
 from sgsdump.programs.control import DISK_FULL, DumpControl, to_json
+from sgsdump.programs.feed import Feed
 from sgsdump.programs.process_index import Process, processes_of
 from sgsdump.programs.tensor_tree import TensorTree, TreeThread
 
@@ -65,14 +66,17 @@ def run_program(
     out: Path,
     *,
     live: Callable[[], DumpControl | None] | None = None,
+    feed: Feed | None = None,
 ) -> Captured:
-    """Run ``argv`` to its end, dumping below ``out``, an empty folder.
+    """Run ``argv`` to its end, dumping below ``out``, an empty folder. ``feed``: what a reference was given.
 
     ``live`` is asked every half second while the program runs: a control it returns is put in the place of the last.
     Raises ConfigError for a program that cannot be started.
     """
     check_command(argv)
     put_control(control, out)
+    if feed is not None:
+        feed.write(out)
     try:
         program = subprocess.Popen(list(argv), env=environment(os.environ, control, out))
     except OSError as error:

@@ -42,7 +42,10 @@ UNWRITTEN = "nothing had been written to its memory yet"
 _NAMES = " " * 4  # before names that share a reason
 MOST_OUTPUTS = 4
 MOST_OF_ENVIRONMENT, NOT_SET = 12, "not set"
-_IN_ENVIRONMENT = {"versions": "", "variables": "variable ", "settings": "", "random": "random ", "drawn": ""}
+_IN_ENVIRONMENT = {
+    **dict.fromkeys(("selection", "versions", "settings", "drawn"), ""),
+    **{"variables": "variable ", "random": "random "},
+}
 FEW = 3  # names in a sentence
 MOST_CHANNELS = 3
 _REARRANGED = "the same values in another order (channels or axes permuted)"

@@ -15,7 +15,8 @@ MOST_NAMES = 5000
 
 # Until a control.json was read.
 NOTHING = {
-    **{"enabled": False, "content": "structure", "children": True, "mode": "all", "when": "both", "layout": "files"},
+    **{"enabled": False, "content": "structure", "children": True, "mode": "all", "when": "both"},
+    **{"layout": "files", "module": ""},
     **dict.fromkeys(("names", "prefixes", "patterns", "models", "ids", "steps", "ranks", "devices"), ()),
 }
 
@@ -80,16 +81,23 @@ class Choice:
         self._patterns = [(pattern, re.compile(pattern)) for pattern in fields["patterns"]]
         self._ids = frozenset(fields["ids"])
         self._children = fields["children"]
+        self._is_named = self.named
+        self.module = fields["module"]
+        self.named = self.named or bool(self.module)
         self._models = [(model, frozenset(names)) for model, names in fields["models"]]
         self._matched = matched
 
-    def __call__(self, name, op_type, ids, model):
+    def __call__(self, name, op_type, ids, model, module=""):
+        if self.module:
+            if model != self.module and not is_below(module, self.module):
+                return False
+            self._matched.add(self.module)
         if self._ids:
             if ids not in self._ids and not (self._children and any(ids.startswith(id + "_") for id in self._ids)):
                 return False
         elif not self._children and "_" in ids:
             return False
-        if not self.named:
+        if not self._is_named:
             return True
         matched = self._matches(name, op_type.lower(), model)
         self._matched.update(matched)
@@ -104,6 +112,11 @@ class Choice:
         short = kind.partition(".")[2]
         matched += [prefix for prefix, lower in self._prefixes if kind.startswith(lower) or short.startswith(lower)]
         return matched + [text for text, pattern in self._patterns if pattern.search(name)]
+
+
+def is_below(module, path):
+    """Whether a module, ``root.layers.1.fc``, is that of the path ``layers.1``, or in it."""
+    return (module.partition(".")[2] + ".").startswith(path + ".")
 
 
 class Selection:
@@ -143,7 +156,7 @@ class Selection:
             if choice.named and len(self._names) < MOST_NAMES:
                 self._names.add(operator.name)
                 self._types.add(operator.op_type)
-            dumped = choice(operator.name, operator.op_type, operator.ids, operator.model)
+            dumped = choice(operator.name, operator.op_type, operator.ids, operator.model, operator.module)
             operator.chosen = choice, dumped
         return dumped
 

@@ -31,7 +31,7 @@ _MOST_JSON, _TAIL = 64 << 20, 4096
 # Lines of this many steps at most stand among one another: those of threads.
 _OPEN_STEPS = 64
 _ABOVE = 8
-ENVIRONMENT, _GROUPS = "environment", ("versions", "variables", "settings", "random")
+ENVIRONMENT, _GROUPS = "environment", ("selection", "versions", "variables", "settings", "random")
 _MOST_SOURCE = 300
 
 

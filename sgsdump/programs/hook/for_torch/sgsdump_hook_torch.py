@@ -24,6 +24,7 @@ import weakref
 import torch
 from sgsdump_torch_compiled import Graphs, unseen
 from sgsdump_torch_environment import Environment
+from sgsdump_torch_feed import Unfit, feed_of
 from sgsdump_torch_round import Dispatch, Facts, Round, is_no_step, transparent
 from sgsdump_torch_taking import Taking
 from sgsdump_torch_tensors import plain, tensors_in
@@ -116,6 +117,7 @@ class Steps:
         self.facts = {}
         self.operators = {}
         self.environment = Environment()
+        self.feed = feed_of(session)
         self.graphs = Graphs(self)
         self.compiles = False
         self.trained = None
@@ -195,6 +197,8 @@ class Steps:
         thread = self.thread
         step = next(self.numbers)
         self.session.begins(step)
+        if self.feed is not None and not self.feed.module:
+            args, kwargs = self.fed_round(step, module, args, kwargs)
         if not self.session.wants_step(step):
             return self.aside(original)(*args, **kwargs)
         root = transparent(module) or module
@@ -225,6 +229,34 @@ class Steps:
             taking.guard(round, taking.step_ends, result, ended)
             taking.memories.tidy()
 
+    def fed_round(self, step, module, args, kwargs):
+        """The arguments of an outermost call; the module is the first of its own."""
+        before = () if module is None else args[:1]
+        if self.session.wants_step(step) or self.feed.knows(step):
+            args, kwargs = self.fed(step, "", args[len(before) :], kwargs)
+            return (*before, *args), kwargs
+        return args, kwargs
+
+    def fed_module(self, round, module, args, kwargs):
+        """Those of a module inside a step, where it is the one that is fed."""
+        path = round.paths.get(id(module))
+        if path != self.feed.module:
+            return args, kwargs
+        again = round.names.get(path, 0)
+        return self.fed(round.step, f"{path}_{again}" if again else path, args, kwargs)
+
+    def fed(self, step, name, args, kwargs):
+        """The reference's tensors in the place of the program's. Where the two do not fit, nothing more is dumped."""
+        if self.session.stopped:
+            return args, kwargs
+        try:
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+                return self.feed.calls(step, name, args, kwargs)
+        except (Unfit, OSError, RuntimeError) as error:
+            self.session.line(event="unfit", text=str(error))
+            self.session.stop(f"the reference does not fit: {error}")
+            return args, kwargs
+
     def keeps_compiled(self):
         """Whether compiled code is left as it is in the steps that are dumped."""
         return self.graphs.installed and self.session.control.get("inside") != "eager"
@@ -239,7 +271,11 @@ class Steps:
         return result
 
     def say_environment(self, round):
-        self.session.say([self.environment.line(round)], round.step)
+        fed, choice = self.feed, self.session.control["module"]
+        selection = {"module": choice} if choice in round.paths.values() and choice else {}
+        if fed is not None:
+            selection["fed inputs"] = "of {}".format(fed.module or "each round")
+        self.session.say([self.environment.line(round, selection)], round.step)
 
     def look_for_training(self, round):
         """Gradients on a network's weights come of a backward pass."""
@@ -276,6 +312,8 @@ class Steps:
         if transparent(module) or module is round.root:
             return original(module, *args, **kwargs)
         taking = self.taking
+        if self.feed is not None and self.feed.module:
+            args, kwargs = self.fed_module(round, module, args, kwargs)
         running = taking.guard(round, self.begin_module, module, args, kwargs)
         if running is None:
             return original(module, *args, **kwargs)

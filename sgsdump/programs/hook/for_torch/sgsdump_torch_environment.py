@@ -2,7 +2,7 @@
 
 A line of the index, as the round begins::
 
-    {"step": 0, "event": "environment", "versions": {"python": "3.13.5", "torch": "2.13.0", …},
+    {"step": 0, "event": "environment", "selection": {}, "versions": {"python": "3.13.5", "torch": "2.13.0", …},
      "variables": {"OMP_NUM_THREADS": "1", …}, "settings": {"threads": 1, "matmul precision": "highest", …},
      "random": {"seed": 0, "state": "5f0c21a7"}}
 
@@ -35,13 +35,13 @@ class Environment:
     def __init__(self):
         self._first = None
 
-    def line(self, round):
-        """The line of a round that begins."""
+    def line(self, round, selection):
+        """The line of a round that begins. ``selection``: the module that is dumped alone, and what is fed."""
         if self._first is None:
             slow = asked(SLOW)
             self._first = {"versions": versions(), "variables": variables()}, slow
         fixed, slow = self._first
-        facts = {**fixed, "settings": {**asked(QUICK), **slow}, "random": asked(RANDOM)}
+        facts = {"selection": selection, **fixed, "settings": {**asked(QUICK), **slow}, "random": asked(RANDOM)}
         return encode({"step": round.step, "event": "environment", **facts}) + "\n"
 
 
