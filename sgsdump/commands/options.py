@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sgsdump.errors import ConfigError
+from sgsdump.errors import ConfigError, listed
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
@@ -169,8 +169,23 @@ def open_network(network: Network, level: str, guesses: bool = False, outside: b
         config, ini, assumed = _assumed(network, graph_inputs(model.proto), outputs, guesses)
     refused = conversion_notes(model, given or _turned(model, config), network.strict_sdk, level)
     config, notes = with_raised_inputs(config, model.proto)
-    warnings = (*board_notes(config, graph_inputs(model.proto)), *refused, *notes)
+    quantised = _quantised_already(network, model)
+    warnings = (*quantised, *board_notes(config, graph_inputs(model.proto)), *refused, *notes)
     return OpenNetwork(model, config, ini, network.source(config), assumed, warnings)
+
+
+def _quantised_already(network: Network, model: Model) -> tuple[str, ...]:
+    """That a network given as the float one has operators that quantise."""
+    from sgsdump.dumps.quantised_graph import is_edge, on_integers
+
+    kinds = dict.fromkeys(node.op_type for node in model.proto.graph.node)
+    found = [kind for kind in kinds if is_edge(kind) or on_integers(kind)]
+    if not found:
+        return ()
+    return (
+        f"{network.model} is quantised already ({listed(found)}): its own rounding is taken as exact here, and what it "
+        f"computes on integers stays as it is; to judge that: sgsdump diagnose -m FLOAT.onnx --fixed {network.model}",
+    )
 
 
 def assumed_source(network: Network, model: Model) -> tuple[Source, tuple[str, ...]]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import REARRANGING, Graph, attribute
+from sgsdump.models.graph import REARRANGING, Graph, attribute, dtype_of
 from sgsdump.quantisation.type_rules import (
     AVERAGE_POOLS,
     RAW_INPUT,
@@ -133,6 +133,23 @@ class Analysis:
         return graph.from_shapes - operands
 
     @cached_property
+    def whole(self) -> frozenset[str]:
+        """Inputs of floats that are read as integers alone, token ids for instance, and those in another shape: they
+        stay as they are, for after rounding a Cast would give other integers."""
+        graph, whole = self.graph, set[str]()
+        for name in graph.inputs:
+            reached = [name]
+            for moved in reached:
+                readers = [] if moved in graph.outputs else graph.consumers.get(moved, [])
+                moving = [node for node in readers if node.op_type in REARRANGING and node.input[0] == moved]
+                if not readers or not all(_to_integer(node) or node in moving for node in readers):
+                    break
+                reached.extend(node.output[0] for node in moving)
+            else:
+                whole.update(reached)
+        return frozenset(whole)
+
+    @cached_property
     def picture_domains(self) -> set[str]:
         return {self.domain[name] for name in self.pictures}
 
@@ -188,6 +205,11 @@ def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool
     forced = {name: rule for name, rule in forced.items() if name not in pictures}
     plain = Analysis(graph, ops, {}, first_inputs, pictures, forced)
     return replace(plain, domain=_domains(graph, ops, plain._types, forced))
+
+
+def _to_integer(node: NodeProto) -> bool:
+    dtype = dtype_of(attribute(node, "to", 0)) if node.op_type == "Cast" else None
+    return dtype is not None and dtype.kind in "iu"
 
 
 def moves_values(op: Operator) -> bool:

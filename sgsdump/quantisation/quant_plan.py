@@ -5,7 +5,8 @@ The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-
 * a tensor that feeds a convolution or fully connected operator is UINT8, every other one INT16;
 * operators that only move values (pooling, reshape, nearest upsampling, concat …) share one domain with their
   operands: one type, one range, the union (k16_16_L3);
-* what only sizes follow from, where pictures are of several sizes, is in no plan (``Analysis.sizes``);
+* what only sizes follow from, where pictures are of several sizes, and floats that are read as integers alone, are in
+  no plan (``Analysis.sizes``, ``Analysis.whole``);
 * the picture input is always UINT8; a raised tensor (ALL_INT16, tensor_arrays …) takes its whole domain to INT16;
 * weights are symmetric, of as many bits as the convolution's input, one scale per tensor, output channel or group;
 * UINT8: scale = (hi - lo) / 255, zero point = round(-lo / scale), the range extended to include 0;
@@ -190,7 +191,8 @@ def decide_tensors(analysis: Analysis, ranges: Mapping[str, Range], choice: Choi
 def _types(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, Quant]:
     domain, wide = analysis.domain, _int16_domains(analysis)
     bounds = _domain_bounds(analysis, ranges, wide)
-    stored = [name for name in analysis.stored if domain[name] in bounds and name not in analysis.sizes]
+    exact = analysis.sizes | analysis.whole
+    stored = [name for name in analysis.stored if domain[name] in bounds and name not in exact]
     tensors = {name: _quant(bounds[domain[name]], domain[name] in wide) for name in stored}
     _apply_fixed_scales(analysis, ranges, bounds, tensors)
     return tensors
