@@ -117,7 +117,8 @@ class Records:
         if path and path.exists():
             for line in path.read_text().splitlines():
                 entry = json.loads(line)
-                self.rows.setdefault(entry.pop("network"), {})[entry.pop("command")] = Cell(**entry)
+                network, command = entry.pop("network"), entry.pop("command")
+                self.rows.setdefault(network, {})[command] = Cell(**entry)
 
     def add(self, network: str, command: str, cell: Cell) -> None:
         self.rows.setdefault(network, {})[command] = cell

@@ -42,6 +42,7 @@ from sgsdump.errors import ConfigError, ModelError, ValuesError
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.finding import Finding
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.dumps.dump import Dump
     from sgsdump.models.feeds.feeds import Feeds
@@ -95,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.cause_sentences import first_lines
     from sgsdump.sidecars.tensor_min_max import read_ranges
     from sgsdump.tuning import advice, rules_of_thumb
-    from sgsdump.tuning.causes import findings_of
+    from sgsdump.tuning.causes import findings_of, ranked
     from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
     options = record(Options, args, network=network_of(args), limits=Thresholds(args.min_cos, args.max_rmse))
@@ -142,7 +143,12 @@ def run(args: argparse.Namespace) -> int:
     written = rules_of_thumb.config_names(names, convolutions)
     if feeds is not None and exact and names:
         exact = replace(exact, foreseen=trial.try_plan(names, _both(feeds)))
-    found = findings_of(verdicts, measurement, exact, limits) if exact else ()
+    found: tuple[Finding, ...] = ()
+    if feeds is not None and exact and measurement is not None:
+        first = next(iter(ranked(verdicts, measurement)), None)
+        by_picture = first is None or first.facts["reason"] == "picture"
+        apart = None if first is None or by_picture else trial.contributions(first.layer, _both(feeds))
+        found = findings_of(verdicts, measurement, exact, limits, apart)
     if options.json:
         replace_text(options.json, advice_json(verdicts, written, measurement, exact, found))
     all_wide = config.conv_format == "ALL_INT16"

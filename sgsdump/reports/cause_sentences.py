@@ -15,11 +15,14 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def first_lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """The outputs, then where their error arises."""
+    """The outputs, then where their error arises, or its largest part."""
     outputs = [finding for finding in findings if finding.kind == "output"]
     if outputs:
         yield f"Outputs with all at 8 bits: {'; '.join(output_text(finding) for finding in outputs)}."
     yield from cause_lines([finding for finding in findings if finding.kind == "cause"])
+    for finding in findings:
+        if finding.kind == "part":
+            yield from part_lines(finding)
 
 
 def cause_lines(causes: Sequence[Finding]) -> Iterator[str]:

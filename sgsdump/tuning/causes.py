@@ -14,7 +14,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import cos, mse, rmse
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.quantisation.trials.integer_outputs import OutputFigures, PlanOutputs
-from sgsdump.tuning.advice import SOME, Advice
+from sgsdump.tuning.advice import SOME, Advice, holds
 from sgsdump.tuning.sensitivity_analysis import Contributions, Measurement, Totals, output_error
 
 
@@ -54,11 +54,22 @@ def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) ->
 
 
 def findings_of(
-    advice: Iterable[Advice], measurement: Measurement | None, exact: Exact, limits: Thresholds
+    advice: Iterable[Advice],
+    measurement: Measurement | None,
+    exact: Exact,
+    limits: Thresholds,
+    contributions: Contributions | None = None,
 ) -> tuple[Finding, ...]:
-    """The outputs with all at 8 bits, and the causes of their error."""
+    """The outputs with all at 8 bits, and the causes of their error, or its largest part where it is within the limits;
+    ``contributions``: of the first of these."""
+    advice, good = tuple(advice), exact.all_8.good(limits)
     found = output_findings(exact.all_8.outputs, limits)
-    return (*found, *causes(advice, measurement, exact.all_8.good(limits)))
+    first, *others = causes(advice, measurement, good) or (None,)
+    if first is None and good and holds(exact.all_8.sums, limits):
+        first = largest_part(advice, measurement, output_error(exact.all_8.sums), limits)
+    if measurement is None or first is None:
+        return found
+    return (*found, with_contributions(first, contributions, output_error(measurement.all_8)), *others)
 
 
 def layers_finding(

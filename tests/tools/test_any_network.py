@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -33,3 +34,15 @@ def test_a_traceback_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_refusal_needs_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sgsdump.cli.main", lambda words: 2)
     assert any_network._run(["dump"]).finding == "status 2 with 0 lines"
+
+
+def test_cells_that_are_recorded_are_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = tmp_path / "cells.jsonl"
+    words = ["--only", "tokens", "--records", str(records)]
+    records.write_text('{"network": "tokens", "command": "dump", "seconds": 7.5, "reason": "no", "finding": ""}\n')
+    assert main([*words, "--commands", "dump,calibrate"]) == 0
+    cells = [json.loads(line) for line in records.read_text().splitlines()]
+    assert [cell["command"] for cell in cells] == ["dump", "calibrate"] and cells[1]["peak_mb"] > 10
+    assert "[1] no" in capsys.readouterr().out
+    assert main([*words, "--commands", "simulate fixed"]) == 0  # which needs what calibrate writes
+    assert json.loads(records.read_text().splitlines()[2])["reason"] == ""

@@ -152,3 +152,19 @@ def test_what_has_16_bits_already_is_no_cause(folder, capsys):
     _, lines, findings = diagnosed(capsys, "--max-rmse", "0.0001", "--input-config", "given.ini")
     assert [finding["facts"]["input"] for finding in findings if finding["kind"] == "cause"] == ["next"]
     assert any("arises at the input next of y" in line for line in lines)
+
+
+@pytest.mark.parametrize(("limit", "kind"), [("0.001", "cause"), ("0.5", "part")])
+def test_advise_tells_them_apart_as_diagnose_does(folder, capsys, limit, kind):
+    onnx.save(net_of(*drawn(16.0, 16.0)).proto, "net.onnx")
+    _, lines, diagnosed_findings = diagnosed(capsys, "--max-rmse", limit)
+    assert main(["calibrate", "-m", "net.onnx", "-i", "runs", "--quant-level", "L1", "-o", "fixed.onnx"]) == 0
+    capsys.readouterr()
+    words = ["advise", "log/tensor_min_max.txt", "-m", "net.onnx", "-i", "runs", "--quant-level", "L1"]
+    assert main([*words, "--max-rmse", limit, "--json", "advice.json"]) == 0
+    said = capsys.readouterr().out
+    of_both = (diagnosed_findings, json.loads(Path("advice.json").read_text())["findings"])
+    (by_diagnose,), (by_advise,) = ([f for f in found if f["kind"] == kind] for found in of_both)
+    assert by_advise["layer"] == by_diagnose["layer"] == "y"
+    assert by_advise["figures"] == pytest.approx(by_diagnose["figures"], rel=0.05)
+    assert next(line for line in lines if line.startswith("Its 8-bit input alone brings ")) in said
