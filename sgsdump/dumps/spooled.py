@@ -52,9 +52,10 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
 
 def _read(record: Record, data: MappedFile | None, offset: int) -> Record:
     info = record.tensor.info
-    if data is None:  # no tensor has values, and an empty file cannot be mapped
+    count = math.prod(info.shape or ())
+    if data is None or not count:  # an empty file cannot be mapped, and of a last tensor without values no byte is there
         return replace(record, tensor=Tensor(info, lambda: np.zeros(info.shape or (), info.dtype)))
-    return replace(record, tensor=Tensor(info, loader(data, info.dtype, math.prod(info.shape or ()), offset)))
+    return replace(record, tensor=Tensor(info, loader(data, info.dtype, count, offset)))
 
 
 def _nothing() -> np.ndarray:

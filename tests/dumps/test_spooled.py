@@ -27,6 +27,7 @@ def records() -> list[Record]:
         Record("in", 0, 1, "Relu", Tensor.of("a", A.transpose(0, 2, 3, 1), layout="NHWC")),
         Record("out", 0, 1, "Relu", Tensor.of("empty", np.zeros((0, 3), np.float32))),
         Record("out", 1, 1, "Relu", Tensor.of("scalar", np.array(7.0, np.float32))),
+        Record("out", 0, 2, "NonZero", Tensor.of("none", np.zeros((2, 0), np.int64))),  # after the file's last byte
     ]
 
 
