@@ -66,7 +66,7 @@ def load_data():
                 feed[spec.name] = draw.integers(1 if "mask" in spec.name else 0, high, shape).astype(spec.dtype)
         yield feed
 """
-RUNS = 3
+RUNS = 2
 CELL = "cell: "
 DATA = ["--data-loader-script", "feeds.py"]
 FAST = ["--quant-level", "L2"]
@@ -82,7 +82,7 @@ COMMANDS: dict[str, list[str]] = {
     "diagnose": ["diagnose", "-m", "net.onnx", *DATA, *FAST],
     "advise": ["advise", "log/tensor_min_max.txt", "-m", "net.onnx", *DATA, *FAST],
     "repair": ["repair", "-m", "net.onnx", *DATA, *FAST, "--rounds", "2", "-o", "repaired"],
-    "tune": ["tune", "-m", "net.onnx", *DATA, *FAST, "--rates", "0.8", "--budget", "20s", "-o", "tuned"],
+    "tune": ["tune", "-m", "net.onnx", *DATA, *FAST, "--rates", "0.8", "--budget", "8s", "-o", "tuned"],
 }
 # What these work on is made by others.
 FIXED = ("calibrate", "simulate", "simulate fixed")

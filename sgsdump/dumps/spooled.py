@@ -53,7 +53,7 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
 def _read(record: Record, data: MappedFile | None, offset: int) -> Record:
     info = record.tensor.info
     count = math.prod(info.shape or ())
-    if data is None or not count:  # an empty file cannot be mapped, and of a last tensor without values no byte is there
+    if data is None or not count:  # an empty file cannot be mapped, nor does a last tensor without values lie in it
         return replace(record, tensor=Tensor(info, lambda: np.zeros(info.shape or (), info.dtype)))
     return replace(record, tensor=Tensor(info, loader(data, info.dtype, count, offset)))
 

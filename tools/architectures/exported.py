@@ -178,6 +178,23 @@ MODULES: dict[str, Callable[[], Made]] = {
 }
 
 
+def _settle(module: Any, inputs: tuple[Any, ...]) -> None:
+    """Give BatchNormalizations the statistics of random inputs: with those that they begin with, the values of deep
+    networks with drawn weights die away."""
+    import torch
+
+    norms = [part for part in module.modules() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
+    if not norms:
+        return
+    for norm in norms:
+        norm.momentum = None  # the mean over all runs
+    module.train()
+    with torch.no_grad():
+        for _ in range(2):
+            module(*(torch.randn(8, *array.shape[1:]) for array in inputs))
+    module.eval()
+
+
 def export(name: str, exporter: str, path: Path) -> None:
     """Write ``path``, an ONNX file with the weights inside. Raises what torch raises."""
     import torch
@@ -185,6 +202,7 @@ def export(name: str, exporter: str, path: Path) -> None:
     torch.manual_seed(0)
     torch.backends.mha.set_fastpath_enabled(False)  # neither exporter knows its one operator
     module, inputs, names = MODULES[name]()
+    _settle(module, inputs)
     with warnings.catch_warnings(), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         options: dict[str, Any] = {"input_names": names, "opset_version": 18 if exporter == "dynamo" else 17}
