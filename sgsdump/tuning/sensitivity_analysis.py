@@ -29,6 +29,7 @@ from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.analysis import Analysis, is_convolution, output_rows
 from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.pictures import pictures_of
+from sgsdump.quantisation.quant_plan import DECIMALS
 from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk, Prepared
 from sgsdump.sidecars.input_config import InputConfig
@@ -41,6 +42,7 @@ LOUD = 4.0
 FEWEST_CHANNELS = 4
 # Of one picture's layers, float32, that are measured together; some four copies of them are held.
 PART_BYTES = 128 << 20
+_ZERO = "the model's outputs are zero or empty on every picture, so no error can be measured on them"
 Arrays = Mapping[str, np.ndarray]
 Totals = Mapping[str, Sums]
 LabelledPictureFeed = tuple[str, Arrays, Arrays]
@@ -171,6 +173,12 @@ class SensitivityAnalysis:
         self._parts = [self._part(domains) for domains in self._divided()]
         self.runs = sum(1 + len(part.plans(self._base)) for part in self._parts)
 
+    def _check_outputs(self) -> None:
+        """Raises ValuesError where the ranges say already that no error can be measured: before anything long."""
+        ends = [(r.low, r.high) for name in self.judged if (r := self.trial.ranges.get(name)) is not None]
+        if len(ends) == len(self.judged) > 0 and not np.round(ends, DECIMALS).any():
+            raise ValuesError(_ZERO)
+
     def _divided(self) -> list[list[Domain]]:
         """The domains in parts whose layers take at most PART_BYTES, or are one domain's."""
         parts: list[list[Domain]] = [[]]
@@ -201,6 +209,7 @@ class SensitivityAnalysis:
 
         Raises InputError when there is no picture, ValuesError when the outputs cannot be compared.
         """
+        self._check_outputs()
         scores = _Scores()
         ordered = [
             [*part.walk.ordered([self._every]), *part.walk.ordered(part.plans(self._base))] for part in self._parts
@@ -405,7 +414,7 @@ def output_error(totals: Totals) -> float:
         raise ValuesError("the model has no output of numbers that its operators compute, so no error can be measured")
     errors = [error_of(sums) for sums in totals.values() if sums.b1 != 0]
     if not errors:
-        raise ValuesError("the model's outputs are zero or empty on every picture, so no error can be measured on them")
+        raise ValuesError(_ZERO)
     if not all(map(math.isfinite, errors)):
         name = next(name for name, sums in totals.items() if not math.isfinite(error_of(sums)))
         raise ValuesError(f"tensor {name!r} holds NaN or infinity, so no error can be measured on it")

@@ -13,7 +13,7 @@ from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
-from sgsdump.tensors.types import to_nhwc
+from sgsdump.tensors.types import Range, to_nhwc
 from sgsdump.tuning import sensitivity_analysis
 from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis, error_of, output_error
 
@@ -113,6 +113,13 @@ def test_a_single_domain_alone_is_the_whole_model():
     found = trial.measure(feeds(1, 2))
     assert trial.runs == 3 and found.runs == 6 and not found.logits
     assert found.sensitivities[0].left == output_error(found.all_16) < output_error(found.all_8)
+
+
+def test_outputs_that_the_ranges_call_zero_are_refused_before_any_run(float_model, ranges):
+    trial = SensitivityAnalysis(float_model, ranges, CONFIG)
+    trial.trial.ranges = {**ranges, **{name: Range.of(-1e-9, 1e-9) for name in trial.judged}}
+    with pytest.raises(ValuesError, match="zero or empty on every picture"):
+        trial.measure(pytest.fail(f"run {number}") for number in range(1))
 
 
 def sums(d1, b1):
