@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sgsdump.comparison.compare import compare
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, read_stages
@@ -86,7 +87,18 @@ def diagnosed(
         past,
         sum(row.name not in {*left_out, *masks} for row in comparison.rows),
         _fed_by(Graph(proto), found[0].facts["input"]) if found else frozenset(),
+        tuple(_misread(subject, Graph(proto), [*outputs.outputs])),
     )
+
+
+def _misread(subject: Subject, graph: Graph, outputs: Sequence[str]) -> Iterator[Finding]:
+    """The Softmaxes whose readers take their values for others, of those that outputs come of."""
+    for name, factor in subject.misread.items():
+        fed = _fed_by(graph, name) - {name}
+        names = tuple(output for output in outputs if output in fed)
+        if names:
+            facts = {"input": graph.producer[name].input[0], "reason": "misread"}
+            yield Finding("cause", name, "SOFTMAX", {"factor": factor}, names=names, facts=facts)
 
 
 def _fed_by(graph: Graph, name: str) -> frozenset[str]:

@@ -65,6 +65,7 @@ class Diagnosis:
     layers      what they reach and how far off their values are, by name.
     past        layers past the limits, and not within what their type resolves; ``count`` were compared.
     after       layers that the input of the first cause feeds.
+    misread     a finding for each Softmax that outputs come of and whose readers take its values for others.
     """
 
     outputs: PlanOutputs
@@ -78,6 +79,7 @@ class Diagnosis:
     past: tuple[str, ...] = ()
     count: int = 0
     after: frozenset[str] = frozenset()
+    misread: tuple[Finding, ...] = ()
 
     @property
     def resolution(self) -> frozenset[str]:
@@ -100,6 +102,7 @@ class Diagnosis:
         advice = self.advice
         causes = advice.causes if advice is not None else ()
         found += causes
+        found += () if self.good else self.misread
         found += [advice.part] if advice is not None and advice.part is not None else []
         layers = layers_finding(self.past, self.count, causes, self.after, self.good)
         found += [layers] if layers is not None else []
@@ -168,6 +171,13 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
     if diagnosis.good or not diagnosis.outputs.outputs:
         return
     found = diagnosis.advice.causes if diagnosis.advice is not None else ()
+    for softmax in diagnosis.misread:
+        names, factor = [diagnosis.labels.get(name, name) for name in softmax.names], softmax.figures["factor"]
+        yield (
+            f"What reads the Softmax {softmax.layer} takes its values for {factor:.2g} times what they are, as in the "
+            f"SDK's fixed model; {listed(names, MOST_NAMED)} {'comes' if len(names) == 1 else 'come'} of it, and no "
+            f"bits repair that."
+        )
     if diagnosis.advice is not None and diagnosis.advice.per_channel is not None:
         of, after = _error_before_channels(diagnosis.advice), output_error(diagnosis.advice.per_channel.sums)
         yield (
@@ -176,7 +186,7 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
         )
     if found:
         yield from cause_lines(found)
-    elif diagnosis.advice is not None:
+    elif diagnosis.advice is not None and not diagnosis.misread:
         yield "No convolution by itself brings a twentieth of the outputs' error: it adds up from many."
     elif comparison.jumps:
         row = comparison.jumps[0]
@@ -250,6 +260,11 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
             f"{listed([diagnosis.labels.get(name, name) for name in still], MOST_NAMED)} hardly moves, and relative "
             f"figures say little of it."
         )
+    for softmax in diagnosis.misread:
+        yield Step(
+            f"Cut the network before the Softmax {softmax.layer} and compute what follows on the processor: give "
+            f"--model-outputs {softmax.facts['input']}, and the other outputs that you need."
+        )
     if advice.per_channel is not None:
         beside = ", with what is advised below," if advice.promise is not None else ""
         state = "within the limits" if advice.per_channel.good(limits) else f"still {_past(advice.per_channel, limits)}"
@@ -268,7 +283,7 @@ def _error_before_channels(advice: MeasuredAdvice) -> float:
 def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
     limits, promise = diagnosis.limits, advice.promise
     always_8 = [conv.name for conv in advice.measured.convolutions if conv.reads_picture]
-    look = advice.per_channel is None
+    look = advice.per_channel is None and not diagnosis.misread
     before, pictures = output_error(advice.outputs.sums), counted(len(advice.outputs.pictures), "picture")
     if promise is not None:
         more = "more " if advice.measured.raised else ""

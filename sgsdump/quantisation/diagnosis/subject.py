@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sgsdump.errors import ConfigError, ModelError
@@ -32,6 +32,7 @@ class Subject:
     made    what calibration found and what was decided, where it was made here.
     notes   of the fixed model, where it was made here.
     side    what it is made of besides the ranges, with ``weights_per_channel`` where these name no weights.
+    misread as of ``FixedModel``, where it was made here.
     """
 
     float_model: Model
@@ -43,6 +44,7 @@ class Subject:
     notes: tuple[str, ...] = ()
     side: SideRanges = NOTHING_BESIDE
     weights_per_channel: bool = False
+    misread: Mapping[str, float] = field(default_factory=dict)
 
 
 def calibrated(
@@ -60,7 +62,8 @@ def calibrated(
     fixed = make_fixed(model, calibration.ranges, calibration.config, side=side)
     fixed_model = replace(model, proto=fixed.proto)
     made = calibration, fixed.plan
-    return Subject(model, fixed_model, config, calibration.ranges, level != "L1", made, fixed.notes, side)
+    per_channel, ranges = level != "L1", calibration.ranges
+    return Subject(model, fixed_model, config, ranges, per_channel, made, fixed.notes, side, misread=fixed.misread)
 
 
 def of_ranges(model: Model, path: Path, config: InputConfig) -> Subject:
@@ -72,7 +75,8 @@ def of_ranges(model: Model, path: Path, config: InputConfig) -> Subject:
     fixed = make_fixed(given.model, given.ranges, given.config, per_channel=bool(beside), side=side)
     fixed_model = replace(model, proto=fixed.proto)
     per_channel = bool(beside)
-    return Subject(given.model, fixed_model, config, given.ranges, per_channel, None, fixed.notes, side, per_channel)
+    subject = Subject(given.model, fixed_model, config, given.ranges, per_channel, None, fixed.notes, side, per_channel)
+    return replace(subject, misread=fixed.misread)
 
 
 def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject:
