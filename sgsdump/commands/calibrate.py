@@ -250,7 +250,7 @@ def _print_choices(calibration: Calibration, threshold: float) -> None:
         )
     if calibration.sensitivities and not raised:
         most = calibration.sensitivities[0]
-        print(
-            f"no INT16 proposed: the most sensitive, {listed(most.domain.convolutions)}, changes the outputs by "
-            f"{most.effect:.2g}, not more than {threshold:g}"
-        )
+        which = f"the most sensitive, {listed(most.domain.convolutions)}, changes"
+        if most.together > 1:
+            which = f"{most.together} at 8 bits together change"
+        print(f"no INT16 proposed: {which} the outputs by {most.effect:.2g}, not more than {threshold:g}")

@@ -10,8 +10,10 @@ L5     x                     x                          x
 calibration = calibrate(model, feeds, config, "L5")
 fixed = make_fixed(model, calibration.ranges, calibration.config)
 
-Which ranges to take and what needs INT16 is measured on a few pictures, by what it does to the model's outputs. Errors
-are shares of energy: sum((y - r)^2) / sum(r^2) of an output y against its reference r, averaged over the outputs and
+Which ranges to take and what needs INT16 is measured on a few pictures, by what it does to the model's outputs. Two of
+them find what is promising, and what is taken or raised is verified on all TRIALS: ranges are tried for at most
+MOST_FITTED domains, and convolutions in groups at 8 bits together, of which those that change the outputs little are
+left alone (``group_effects``), so that trials grow with what matters, not with the network. Errors are shares of energy: sum((y - r)^2) / sum(r^2) of an output y against its reference r, averaged over the outputs and
 pictures; 0.002 is a noise 27 dB below the signal. The outputs are ``objective.watched_tensors``: in place of a
 Softmax's its input.
 """
@@ -43,6 +45,7 @@ from sgsdump.quantisation.ranges.measured_ranges import Feed, gather, of_masks, 
 from sgsdump.quantisation.ranges.range_fit import MIN_MAX, Proposal, proposals
 from sgsdump.quantisation.ranges.statistics import Selection, Statistics, ValueHistogram
 from sgsdump.quantisation.scales import UINT8
+from sgsdump.quantisation.trials.group_effects import SURE, GroupEffects
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk, Prepared, Visit
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
@@ -59,8 +62,12 @@ WORTH_TAKING = 0.05
 # A calibration that tries no plan runs so many pictures in about half the time of its rehearsal (on each of the six
 # networks timed), and ends with the same check.
 REHEARSED_ABOVE = 8
-# Pictures that fits and sensitivities are measured on; more changed no decision on the nets tried.
+# Pictures that fits and sensitivities are verified on; more changed no decision on the nets tried.
 TRIALS = 4
+# Domains that ranges are tried for: those whose own tensor gains most.
+MOST_FITTED = 24
+# Ends that are so near each other, as part of the range, are one proposal.
+ALIKE = 0.01
 
 
 @dataclass(frozen=True)
@@ -74,11 +81,17 @@ class Level:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """``effect``: the error of the outputs with this domain at 8 bits and all others at 16, against all at 16."""
+    """``effect``: the error of the outputs with this domain at 8 bits and all others at 16, against all at 16.
+
+    together  the number of domains that were at 8 bits at once: above 1 a group that changes too little to be worth a
+              look at each, ``effect`` is then the group's. Of few pictures where the domain alone would not be raised
+              by far.
+    """
 
     domain: Domain
     effect: float
     raised: bool
+    together: int = 1
 
 
 @dataclass(frozen=True)
@@ -105,7 +118,14 @@ class Work:
 
     def step(self) -> None:
         self.done += 1
+        self.total = max(self.total, self.done)
         self._advance(self.done, self.total)
+
+    def finish(self) -> None:
+        """What was expected beyond this was not needed."""
+        if self.done < self.total:
+            self.done = self.total
+            self._advance(self.done, self.total)
 
 
 class Trials:
@@ -134,13 +154,26 @@ class Trials:
             for _, feed in feeds
         ]
         self._visits: list[Visit | None] = [None] * len(self._fed)
+        self._pictures: Sequence[int] = range(len(self._fed))
         runner = SegmentRunner(marked, keep_sessions=True)
         only = set(self.outputs)
-        self.float_outputs = [{layer.name: layer.array for layer in runner.run(feed, only=only)} for _, feed in feeds]
+        self._floats = [{layer.name: layer.array for layer in runner.run(feed, only=only)} for _, feed in feeds]
 
     @property
     def pictures(self) -> int:
-        return len(self._visits)
+        return len(self._pictures)
+
+    @property
+    def float_outputs(self) -> list[dict[str, np.ndarray]]:
+        """Of each picture."""
+        return [self._floats[index] for index in self._pictures]
+
+    @property
+    def few(self) -> Trials:
+        """The same on the first and the last picture alone."""
+        other = copy(self)
+        other._pictures = sorted({self._pictures[0], self._pictures[-1]})
+        return other
 
     def with_ranges(self, ranges: Mapping[str, Range]) -> Trials:
         """The same with other ranges of variable tensors (the weights' stay); shares everything that is costly."""
@@ -154,7 +187,7 @@ class Trials:
         plan = self._walk.prepared(frozenset(raised))
         outputs = []
         with ThreadPoolExecutor(min(os.cpu_count() or 1, self.pictures)) as pool:
-            for values in pool.map(lambda index: self._outputs(index, plan), range(self.pictures)):
+            for values in pool.map(lambda index: self._outputs(index, plan), self._pictures):
                 outputs.append(values)
                 self.work.step()
         return outputs
@@ -175,44 +208,81 @@ class Trials:
 
 
 def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensitivity, ...]:
-    """Of every domain that can be INT16, most sensitive first: one run a picture and domain, and one more."""
-    domains = trials.trial.domains
+    """Of every domain that can be INT16, most sensitive first. What may be raised is measured alone on all pictures."""
+    domains, few = trials.trial.domains, trials.few
     every = [domain.name for domain in domains]
-    trials.work.expect(trials.pictures * (1 + len(domains)))
-    wide = trials.run(every)
-    measured: list[Sensitivity] = []
-    for domain in reversed(domains):  # so that each run begins at its own domain, not at that of the one before
-        effect = trials.error([name for name in every if name != domain.name], wide)
-        measured.insert(0, Sensitivity(domain, effect, effect > threshold))
+    if not domains:
+        return ()
+    trials.work.expect(few.pictures * (1 + len(domains)))
+    wide = few.run(every)
+    effects = GroupEffects(
+        len(every), lambda group: few.error([name for i, name in enumerate(every) if i not in group], wide)
+    )
+    near = effects.at_least(SURE * threshold)
+    alone = {index: effects.bounds[index] for index in near}
+    if near and few.pictures < trials.pictures:
+        all_wide = trials.run(every)
+        for index in near:  # last first, so that each run begins at its own domain, not at that of the one before
+            alone[index] = trials.error([name for name in every if name != domains[index].name], all_wide)
+    measured = []
+    for index, domain in enumerate(domains):
+        effect = alone.get(index, effects.bounds[index])
+        together = 1 if index in alone else effects.together[index]
+        measured.append(Sensitivity(domain, effect, index in alone and effect > threshold, together))
     return tuple(sorted(measured, key=lambda s: -s.effect))
 
 
 def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range], tuple[RangeFit, ...]]:
-    """The ranges with fitted ones where the outputs gain, domain by domain in execution order; and what was tried."""
-    ranges = dict(trials.ranges)
-    worthy = []
-    for tensors in _narrow_domains(trials):
-        plain, *others = _proposals(tensors, statistics, ranges)
-        tried = [proposal for proposal in others if proposal.error <= WORTH_TRYING * plain.error]
-        if tried:
-            worthy.append((tensors, plain, tried))
+    """The ranges with fitted ones where the outputs gain, domain by domain in execution order; and what was tried.
+
+    Where few pictures gain half of what is worth taking, all are asked.
+    """
+    ranges, few = dict(trials.ranges), trials.few
+    worthy = _worth_trying(trials, statistics)
     if not worthy:
         return ranges, ()
-    trials.work.expect(trials.pictures * (1 + sum(len(tried) for *_, tried in worthy)))
-    before = trials.error(())
+    trials.work.expect(trials.pictures + few.pictures * sum(len(tried) for _, _, tried in worthy))
+    before, before_few = trials.error(()), few.error(())
     fits = []
     for tensors, plain, tried in worthy:
-        best, after = plain, before
-        changed: dict[str, Range] = {}
+        best, least = plain, (1 - WORTH_TAKING / 2) * before_few
         for proposal in tried:
-            clipped = {name: _clipped(ranges[name], proposal) for name in tensors}
-            error = trials.with_ranges({**ranges, **clipped}).error(())
-            if error < after and error <= (1 - WORTH_TAKING) * before:
-                best, after, changed = proposal, error, clipped
-        ranges |= changed
-        fits.append(RangeFit(tensors, (plain, *tried), best, before, after))
+            error = few.with_ranges(_fitted(ranges, tensors, proposal)).error(())
+            if error < before_few and error <= least:
+                best, least = proposal, error
+        taken, after = plain, before
+        if best is not plain:
+            changed = _fitted(ranges, tensors, best)
+            error = trials.with_ranges(changed).error(())
+            if error < before and error <= (1 - WORTH_TAKING) * before:
+                taken, after, before_few, ranges = best, error, least, changed
+        fits.append(RangeFit(tensors, (plain, *tried), taken, before, after))
         before = after
     return ranges, tuple(fits)
+
+
+def _worth_trying(trials: Trials, statistics: Statistics) -> list[tuple[tuple[str, ...], Proposal, list[Proposal]]]:
+    """At most MOST_FITTED domains in execution order, each with its plain range and what promises more."""
+    worthy = []
+    for tensors in _narrow_domains(trials):
+        plain, *others = _proposals(tensors, statistics, trials.ranges)
+        tried: list[Proposal] = []
+        for proposal in others:
+            near = ALIKE * (plain.high - plain.low)
+            known = any(abs(p.low - proposal.low) + abs(p.high - proposal.high) <= near for p in tried)
+            if proposal.error <= WORTH_TRYING * plain.error and not known:
+                tried.append(proposal)
+        if tried:
+            worthy.append((tensors, plain, tried))
+    gains = sorted(min(p.error for p in tried) / plain.error if plain.error else 0.0 for _, plain, tried in worthy)
+    most = gains[:MOST_FITTED][-1] if gains else 0.0
+    return [
+        entry for entry in worthy if not entry[1].error or min(p.error for p in entry[2]) <= most * entry[1].error
+    ][:MOST_FITTED]
+
+
+def _fitted(ranges: Mapping[str, Range], tensors: Iterable[str], proposal: Proposal) -> dict[str, Range]:
+    return {**ranges, **{name: _clipped(ranges[name], proposal) for name in tensors}}
 
 
 def _error(values: np.ndarray, reference: np.ndarray) -> float:
@@ -245,7 +315,7 @@ def _proposals(tensors: tuple[str, ...], statistics: Statistics, ranges: Mapping
     whole: ValueHistogram = counted[0]
     for histogram in counted[1:]:
         whole = whole.merged(histogram)
-    return proposals(whole, low, high)
+    return proposals(whole, low, high, WORTH_TRYING)
 
 
 def _clipped(measured: Range, proposal: Proposal) -> Range:
@@ -349,6 +419,7 @@ def calibrate(
                     tensor_arrays=tuple(dict.fromkeys([*named, *raised])),
                     by_level=tuple(name for name in raised if name not in named),
                 )
+            trials.work.finish()
         del trials  # with what it keeps of each picture
         release_unused()
     return Calibration(ranges, config, statistics, fits, measured)

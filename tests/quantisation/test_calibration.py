@@ -25,6 +25,7 @@ from sgsdump.quantisation.calibration import (
     LEVELS,
     THRESHOLD,
     TRIALS,
+    WORTH_TRYING,
     CalibrationOptions,
     Level,
     Trials,
@@ -322,6 +323,7 @@ class StubTrials:
     """The outputs' error is 1 with the plain range of r1, ``after`` with any other."""
 
     pictures = 1
+    few = property(lambda self: self)
 
     def __init__(self, after, ranges=None):
         self.after = after
@@ -364,16 +366,36 @@ def test_what_changes_the_outputs_by_more_is_raised_most_sensitive_first(thresho
     domains = tuple(Domain(name, (name,), (name,), 1) for name in effects)
 
     def error(others, against):
-        (alone,) = effects.keys() - set(others)
-        return effects[alone]
+        return sum(effects[name] for name in effects.keys() - set(others))
 
     trials = SimpleNamespace(
         trial=SimpleNamespace(domains=domains), work=Work(), pictures=1, run=lambda raised: [], error=error
     )
+    trials.few = trials
     found = sensitivities(trials, threshold)
-    assert [each.domain.name for each in found] == ["b", "a", "c"]
     assert [each.domain.name for each in found if each.raised] == raised
+    assert raised or max(each.effect for each in found) == 0.005
     assert THRESHOLD == 0.002
+
+
+def test_what_few_pictures_find_is_raised_for_what_all_say():
+    domains = tuple(Domain(name, (name,), (name,), 1) for name in "abcd")
+    on_few, on_all = {"a": 0.0012, "b": 0.0015, "c": 0, "d": 0}, {"a": 0.0025, "b": 0.001, "c": 0, "d": 0}
+
+    def trials(effects, pictures):
+        def error(others, against):
+            return sum(effects[name] for name in effects.keys() - set(others))
+
+        return SimpleNamespace(
+            trial=SimpleNamespace(domains=domains), work=Work(), pictures=pictures, run=lambda raised: [], error=error
+        )
+
+    many = trials(on_all, 4)
+    many.few = trials(on_few, 2)
+    found = {each.domain.name: each for each in sensitivities(many, 0.002)}
+    assert [name for name, each in found.items() if each.raised] == ["a"]
+    assert (found["a"].effect, found["b"].effect) == (0.0025, 0.001)
+    assert found["c"].together == 2
 
 
 @pytest.mark.parametrize(
@@ -404,7 +426,8 @@ def test_a_domain_s_proposals_come_from_all_its_histograms(counted):
     if not counted:
         assert made == [Proposal(low, high, MIN_MAX, 0.0)]
         return
-    assert made == proposals(count_values(np.concatenate([arrays[name] for name in counted])), low, high)
+    whole = count_values(np.concatenate([arrays[name] for name in counted]))
+    assert made == proposals(whole, low, high, WORTH_TRYING)
 
 
 def test_the_bar_counts_runs_one_by_one():
@@ -417,22 +440,14 @@ def test_the_bar_counts_runs_one_by_one():
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_runs_are_announced_for_every_picture(monkeypatch):
-    domains = tuple(Domain(name, (name,), (name,), 1) for name in "ab")
-    trials = SimpleNamespace(
-        trial=SimpleNamespace(domains=domains),
-        work=Work(),
-        pictures=5,
-        ranges={"r": Range.of(0, 8)},
-        run=lambda raised: [],
-        error=lambda raised, against=None: 1.0,
-    )
-    trials.with_ranges = lambda ranges: trials
-    sensitivities(trials)
-    assert trials.work.total == 5 * (1 + 2)
-    trials.work = Work()
-    monkeypatch.setattr(calibration, "_narrow_domains", lambda trials: [("r",)])
-    tried = [Proposal(0, high, MSE, 0.1) for high in (4, 5, 6)]
-    monkeypatch.setattr(calibration, "_proposals", lambda *_: [Proposal(0, 8, MIN_MAX, 1.0), *tried])
-    fit_ranges(trials, Statistics({}, {}, {}, {}, {}))
-    assert trials.work.total == 5 * (1 + 3)
+def test_runs_are_announced_and_end_where_they_were_announced():
+    seen = []
+    work = Work(lambda done, total: seen.append((done, total)))
+    work.expect(1)
+    work.step()
+    work.step()
+    work.expect(3)
+    work.step()
+    work.finish()
+    assert seen == [(1, 1), (2, 2), (3, 5), (5, 5)]
+

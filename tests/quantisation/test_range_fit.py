@@ -60,6 +60,15 @@ def propose(values):
     return proposals(count_values(array), float(array.min()), float(array.max()))
 
 
+def test_kinds_that_cannot_be_worth_it_are_not_looked_for():
+    values = np.append(np.random.default_rng(3).normal(0, 1, 5_000), 6.0).astype(np.float32)
+    counted, ends = count_values(values), (float(values.min()), 6.0)
+    every = proposals(counted, *ends)
+    share = every[-1].error / every[0].error
+    assert proposals(counted, *ends, share * 1.01) == every
+    assert proposals(counted, *ends, share * 0.99) == [every[0], every[-1]]
+
+
 def test_an_even_distribution_is_left_alone():
     first, *others = propose(np.random.default_rng(2).uniform(-1, 1, 50_000))
     assert first.kind == MIN_MAX

@@ -12,6 +12,7 @@ mse         the smallest error of a search over both ends.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,8 +38,11 @@ class Proposal:
     error: float
 
 
-def proposals(histogram: ValueHistogram, low: float, high: float) -> list[Proposal]:
-    """The best of each kind for values within [low, high], min_max first. The range is taken to include 0."""
+def proposals(histogram: ValueHistogram, low: float, high: float, worth: float = math.inf) -> list[Proposal]:
+    """The best of each kind for values within [low, high], min_max first. The range is taken to include 0.
+
+    worth  of an error above this part of min_max's only those two are given: the others' is not smaller.
+    """
     low, high = min(low, 0.0), max(high, 0.0)
     values, counts = histogram.filled()
     energy = float(counts @ values**2)
@@ -49,12 +53,15 @@ def proposals(histogram: ValueHistogram, low: float, high: float) -> list[Propos
         low, high = map(float, ends)
         return Proposal(low, high, kind, squared_error(values, counts, low, high) / energy)
 
+    plain, least = proposal(MIN_MAX, (low, high)), proposal(MSE, _least_error(values, counts, low, high))
+    if least.error > worth * plain.error:
+        return [plain, least]
     tails = [proposal(PERCENTILE, ends) for ends in _percentiles(values, counts, histogram.zeros, low, high)]
     return [
-        proposal(MIN_MAX, (low, high)),
+        plain,
         min(tails, key=lambda candidate: candidate.error),
         proposal(ENTROPY, _least_divergent(histogram, low, high)),
-        proposal(MSE, _least_error(values, counts, low, high)),
+        least,
     ]
 
 
