@@ -236,7 +236,7 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Compar
 def _measure(trial: SensitivityAnalysis, feeds: Feeds) -> Measurement:
     from sgsdump.commands.terminal import TERMINAL
 
-    with TERMINAL.bar("advise", "run", trial.runs * len(feeds)) as advance:
+    with TERMINAL.bar("advise", "run", trial.most_runs(len(feeds))) as advance:
         return trial.measure(_both(feeds), advance)
 
 

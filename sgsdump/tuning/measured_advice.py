@@ -190,7 +190,7 @@ def measure(subject: Subject, pairs: PicturePairs, progress: Progress = SILENT) 
     trial = SensitivityAnalysis(subject.float_model, subject.ranges, subject.config, subject.per_channel, raised)
     if not trial.judged:
         return None
-    with progress.bar("advise", "run", trial.runs * len(pairs)) as advance:
+    with progress.bar("advise", "run", trial.most_runs(len(pairs))) as advance:
         measurement = trial.measure(labelled(pairs), advance)
     judged = tuple(trial.judged)
     return MeasuredModel(subject, analysis, tuple(convs), measurement, raised, trial.layers, judged, trial, pairs)

@@ -128,7 +128,7 @@ class Repair:
             )
 
     def _measure(self, trial: SensitivityAnalysis) -> Measurement:
-        runs = trial.runs * len(self._pictures)
+        runs = trial.most_runs(len(self._pictures))
         with self._progress.bar("advise", "plan", runs) as advance:
             return trial.measure(self._pictures, advance)
 

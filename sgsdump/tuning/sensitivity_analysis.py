@@ -5,6 +5,9 @@ as float); what is left of the error when one is raised is compared with the flo
 Σ|a-b| / Σ|b| over all pictures (the SDK's RMSE); the output error is its mean over the outputs, where a Softmax is
 judged by its input (``objective.watched_tensors``). Two plans a domain and two more are tried on each picture.
 
+A plan runs the network from its domain on, so all plans take as long as the square of the domains' number. Where these
+are many, the first pictures alone rank them (``ranked_on``), and the HEAD that cost most are measured on all.
+
 A range that does not hold its tensor's values spoils them at 16 bits too: where the float model's values on a picture
 go beyond it, the domain is also tried with a range that holds them.
 """
@@ -13,8 +16,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -41,7 +44,11 @@ BEYOND = 0.1
 LOUD = 4.0
 FEWEST_CHANNELS = 4
 # Of one picture's layers, float32, that are measured together; some four copies of them are held.
-PART_BYTES = 128 << 20
+PART_BYTES = 64 << 20
+# Domains times pictures that rank them: on a network of 50 convolutions four pictures, on one of 200 one.
+RANKED = 200
+# Domains by what they bring, and by what they give back, that are measured on all pictures.
+HEAD = 8
 _ZERO = "the model's outputs are zero or empty on every picture, so no error can be measured on them"
 Arrays = Mapping[str, np.ndarray]
 Totals = Mapping[str, Sums]
@@ -69,6 +76,13 @@ class LayerSensitivity:
     left: float
     in_all: Mapping[str, float] = field(default_factory=dict)
     held: float | None = None
+
+    def scaled(self, share: float) -> LayerSensitivity:
+        """With the outputs' errors times ``share``: what they are on all pictures, taken from some."""
+        if share == 1.0:
+            return self
+        held = None if self.held is None else self.held * share
+        return replace(self, brings=self.brings * share, left=self.left * share, held=held)
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,8 @@ class Measurement:
     all_8   of the base plan: every convolution at 8 bits, but for those that it has at 16.
 
     runs    plans tried, on all pictures together.
+    ranked_on  pictures that every domain was measured on; errors of the outputs that were measured on these alone are
+            taken in proportion to the error of the base plan on all.
     logits  judged tensors that replace the Softmax they feed.
     """
 
@@ -109,6 +125,7 @@ class Measurement:
     all_8: Totals
     all_16: Totals
     sensitivities: tuple[LayerSensitivity, ...]
+    ranked_on: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +139,19 @@ class _Part:
     lowered: Mapping[frozenset[str], str]
     raised: Mapping[frozenset[str], str]
 
-    def plans(self, base: frozenset[str]) -> list[frozenset[str]]:
-        return list(dict.fromkeys([base, *self.lowered, *self.raised]))
+    def plans(self, base: frozenset[str], domains: Container[str]) -> list[frozenset[str]]:
+        """The base, and what is tried of these domains."""
+        wanted = (plan for found in (self.lowered, self.raised) for plan, name in found.items() if name in domains)
+        return list(dict.fromkeys([base, *wanted]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """The domains of a part that are measured, by name: every convolution at 16 bits, then their plans."""
+
+    number: int
+    domains: Mapping[str, Domain]
+    prepared: Sequence[Prepared]
 
 
 @dataclass
@@ -171,7 +199,18 @@ class SensitivityAnalysis:
         wide = frozenset(base)
         self._base = frozenset(domain.name for domain in self.trial.domains if wide.intersection(domain.inputs))
         self._parts = [self._part(domains) for domains in self._divided()]
-        self.runs = sum(1 + len(part.plans(self._base)) for part in self._parts)
+        self.runs = sum(1 + len(part.plans(self._base, self._every)) for part in self._parts)
+
+    @property
+    def ranked_on(self) -> int:
+        """How many pictures, the first ones, every domain is measured on."""
+        return max(1, RANKED // max(1, len(self.trial.domains)))
+
+    def most_runs(self, pictures: int) -> int:
+        """Plans tried on so many pictures, at most."""
+        ranked = min(pictures, self.ranked_on)
+        head = min(4 * HEAD, 2 * len(self.trial.domains))
+        return ranked * self.runs + (pictures - ranked) * (head + 2 * len(self._parts))
 
     def _check_outputs(self) -> None:
         """Raises ValuesError where the ranges say already that no error can be measured: before anything long."""
@@ -210,17 +249,23 @@ class SensitivityAnalysis:
         Raises InputError when there is no picture, ValuesError when the outputs cannot be compared.
         """
         self._check_outputs()
-        scores = _Scores()
-        ordered = [
-            [*part.walk.ordered([self._every]), *part.walk.ordered(part.plans(self._base))] for part in self._parts
-        ]
+        scores, head, count = _Scores(), self._every, 0
+        tasks = self._tasks(head)
         with threadpool_limits(limits=1, user_api="blas"):
-            for _, feed, raw in feeds:
-                for number, prepared in enumerate(ordered):
-                    self._measure_part(number, prepared, (feed, self._fixed_feed(feed, raw)), scores, advance)
+            for count, (_, feed, raw) in enumerate(feeds, 1):
+                if count == self.ranked_on + 1:
+                    head = self._head(scores)
+                    tasks = self._tasks(head)
+                for task in tasks:
+                    self._measure_part(task, (feed, self._fixed_feed(feed, raw)), scores, advance)
                     release_unused()
         if not scores.wide:
             raise InputError("there is no picture to measure on")
+        ranked, share = min(count, self.ranked_on), 1.0
+        if head != self._every:
+            advance(self.most_runs(count))
+            part = output_error(total(scores.narrow[:ranked]).sums)
+            share = output_error(total(scores.narrow).sums) / part if part else 1.0
         in_all = {name: sums for part in scores.as_is.values() for name, sums in total(part).sums.items()}
         return Measurement(
             len(scores.wide),
@@ -229,25 +274,44 @@ class SensitivityAnalysis:
             total(scores.narrow).sums,
             total(scores.wide).sums,
             tuple(
-                self._sensitivity(
-                    domain,
-                    total(scores.down[domain.name]).sums,
-                    total(scores.up[domain.name]).sums,
-                    in_all,
-                    total(scores.held[domain.name]).sums if domain.name in scores.any_clipped else None,
-                )
+                self._sensitivity(domain, scores, in_all).scaled(1.0 if domain.name in head else share)
                 for domain in self.trial.domains
             ),
+            ranked,
         )
 
-    def _measure_part(
-        self, number: int, prepared: Sequence[Prepared], feeds: tuple[Arrays, Arrays], scores: _Scores, advance: Advance
-    ) -> None:
-        """One part on one picture. ``feeds``: of the float and of the fixed model; ``prepared``: every convolution at
-        16 bits, then the part's plans."""
+    def _tasks(self, domains: Collection[str]) -> list[_Task]:
+        """What is measured of these domains; the first part always, whose base plan is that of all."""
+        tasks = []
+        for number, part in enumerate(self._parts):
+            chosen = {domain.name: domain for domain in part.domains if domain.name in domains}
+            if chosen or not number:
+                plans = part.plans(self._base, chosen)
+                tasks.append(_Task(number, chosen, [*part.walk.ordered([self._every]), *part.walk.ordered(plans)]))
+        return tasks
+
+    def _head(self, scores: _Scores) -> frozenset[str]:
+        """The domains that bring most to the outputs' error, and those that give most of it back; all of them where
+        that cannot be told from the pictures measured so far."""
+        names, judged = [domain.name for domain in self.trial.domains], self.judged
+
+        def error(found: Mapping[str, list[Score]], name: str) -> float:
+            sums = total(found[name]).sums
+            return output_error({n: sums[n] for n in judged})
+
+        try:
+            brings = {name: error(scores.down, name) for name in names}
+            left = {name: min(error(scores.up, name), error(scores.held, name)) for name in names}
+        except ValuesError:
+            return self._every
+        most = sorted(names, key=lambda name: -brings[name])[:HEAD]
+        return frozenset([*most, *sorted(names, key=lambda name: left[name])[:HEAD]])
+
+    def _measure_part(self, task: _Task, feeds: tuple[Arrays, Arrays], scores: _Scores, advance: Advance) -> None:
+        """One part on one picture; ``feeds``: of the float and of the fixed model."""
+        number, prepared, domains = task.number, task.prepared, task.domains
         part, judged = self._parts[number], self.judged
-        domains = {domain.name: domain for domain in part.domains}
-        inputs = self._inputs.intersection(name for domain in part.domains for name in domain.inputs)
+        inputs = self._inputs.intersection(name for domain in domains.values() for name in domain.inputs)
         real, ends = self._float_values(feeds[0], part.watched, inputs)
         visit = part.walk.visit(feeds[1])
         ((_, best),) = visit.run(prepared[:1])
@@ -271,7 +335,7 @@ class SensitivityAnalysis:
                 name = part.raised[plan]
                 scores.up[name].append(_score(values, real, [*judged, *self._stored(domains[name])]))
             advance(scores.runs)
-        clipped = self._clipped(part.domains, ends)
+        clipped = self._clipped(domains.values(), ends)
         for name, ranges in clipped.items():
             values = visit.outputs(part.walk.prepared(self._base | {name}, ranges), judged)
             scores.held[name].append(_score(values, real, judged))
@@ -359,9 +423,9 @@ class SensitivityAnalysis:
                 ends[layer.name] = float(layer.array.min()), float(layer.array.max())
         return values, ends
 
-    def _sensitivity(
-        self, domain: Domain, lowered: Totals, raised: Totals, as_is: Totals, held: Totals | None
-    ) -> LayerSensitivity:
+    def _sensitivity(self, domain: Domain, scores: _Scores, as_is: Totals) -> LayerSensitivity:
+        lowered, raised = (total(found[domain.name]).sums for found in (scores.down, scores.up))
+        held = total(scores.held[domain.name]).sums if domain.name in scores.any_clipped else None
         own = {name: error_of(lowered[self.layers[name]]) for name in domain.convolutions}
         inherited = {name: error_of(raised[self.layers[name]]) for name in domain.convolutions}
         brings, left = (output_error({n: sums[n] for n in self.judged}) for sums in (lowered, raised))

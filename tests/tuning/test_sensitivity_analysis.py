@@ -145,3 +145,29 @@ def test_domains_measured_one_by_one_give_the_same(float_model, ranges, monkeypa
     assert second.runs == 2 * alone.runs == 2 * (together.runs + 2 * (len(EVERY) - 1))
     assert replace(second, runs=first.runs) == first
     assert together.try_plan(["pool"], feeds(0)) == alone.try_plan(["pool"], feeds(0))
+
+
+def test_many_domains_are_ranked_on_the_first_pictures_and_the_head_is_measured_on_all(
+    float_model, ranges, monkeypatch
+):
+    trial = SensitivityAnalysis(float_model, ranges, CONFIG)
+    every, first = trial.measure(feeds(0, 1, 2)), trial.measure(feeds(0))
+    monkeypatch.setattr(sensitivity_analysis, "RANKED", len(EVERY))
+    monkeypatch.setattr(sensitivity_analysis, "HEAD", 1)
+    seen: list[int] = []
+    found = trial.measure(feeds(0, 1, 2), seen.append)
+    assert trial.ranked_on == found.ranked_on == 1 and found.pictures == 3
+    assert seen[-1] == trial.most_runs(3) >= found.runs < every.runs
+    assert (found.all_8, found.all_16) == (every.all_8, every.all_16)
+    loudest = max(first.sensitivities, key=lambda each: each.brings).domain.name
+    gives_most = min(first.sensitivities, key=lambda each: each.left).domain.name
+    share = output_error(every.all_8) / output_error(first.all_8)
+    others = 0
+    for own, on_all, on_first in zip(found.sensitivities, every.sensitivities, first.sensitivities):
+        if own.domain.name in (loudest, gives_most):
+            assert own == on_all
+        else:
+            others += 1
+            assert own.left == pytest.approx(on_first.left * share) != on_all.left
+            assert dict(own.own) == dict(on_first.own)
+    assert others
