@@ -276,9 +276,9 @@ def _worth_trying(trials: Trials, statistics: Statistics) -> list[tuple[tuple[st
             worthy.append((tensors, plain, tried))
     gains = sorted(min(p.error for p in tried) / plain.error if plain.error else 0.0 for _, plain, tried in worthy)
     most = gains[:MOST_FITTED][-1] if gains else 0.0
-    return [
-        entry for entry in worthy if not entry[1].error or min(p.error for p in entry[2]) <= most * entry[1].error
-    ][:MOST_FITTED]
+    return [entry for entry in worthy if not entry[1].error or min(p.error for p in entry[2]) <= most * entry[1].error][
+        :MOST_FITTED
+    ]
 
 
 def _fitted(ranges: Mapping[str, Range], tensors: Iterable[str], proposal: Proposal) -> dict[str, Range]:

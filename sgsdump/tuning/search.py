@@ -1,6 +1,7 @@
 """Search for the best quant plans, each tried by fake quantisation. Apart: knows a pool of plans, not models or files.
 
-1. Every domain is measured alone, at 8 bits among INT16 and at INT16 among 8 bits (``Surrogate``).
+1. Every domain is measured alone, at 8 bits among INT16 and at INT16 among 8 bits (``Surrogate``); of many domains on
+   some of the pictures (``PlanScores.ranking``), as this ranks plans and judges none.
 2. With more than EXHAUSTIVE domains the plan to take comes first: the smallest that goes ENOUGH of the way to INT16.
 3. For each compression rate integer programs and a descent on the model propose plans; all are verified.
 4. With at most EXHAUSTIVE domains every plan within the highest rate is tried, so the best is the best there is. With
@@ -313,4 +314,4 @@ def _enough(search: Search) -> Target:
 def _unmeasured(search: Search) -> list[str]:
     """The plans that the surrogate did not see, where they are all there is."""
     few = 0 if search.small else search.pool.unmeasured
-    return [f"each convolution alone on {few} of the {len(search.pool.pictures)} pictures"] if few else []
+    return [f"each convolution alone on {few} of the {len(search.pool.ranking)} pictures"] if few else []

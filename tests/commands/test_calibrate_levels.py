@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 
 import numpy as np
 import onnx
@@ -47,7 +48,8 @@ def test_l5_is_the_default_and_its_proposal_is_said(tmp_path, monkeypatch, capsy
     assert out.count("INT16 proposed") == 2 and "10 convolutions, 2 of them INT16" in out
     assert main([*command, "-sth", "100"]) == 0
     out = capsys.readouterr().out
-    assert "no INT16 proposed: the most sensitive, block4/pw" in out and "0 of them INT16" in out
+    assert re.search(r"no INT16 proposed: \d+ at 8 bits together change the outputs by .* not more than 100", out)
+    assert "0 of them INT16" in out
 
 
 def test_processes_change_nothing(folder):

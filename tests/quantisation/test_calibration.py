@@ -450,4 +450,3 @@ def test_runs_are_announced_and_end_where_they_were_announced():
     work.step()
     work.finish()
     assert seen == [(1, 1), (2, 2), (3, 5), (5, 5)]
-

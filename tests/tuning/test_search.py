@@ -20,6 +20,7 @@ from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.trials.plan_trial import PlanTrial, PlanWalk
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.tuning import plan_scores
 from sgsdump.tuning.criteria import parse_target
 from sgsdump.tuning.integer_choice import IntegerScores, chosen
 from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, best_sum, every_plan, neighbours, proposals
@@ -103,6 +104,16 @@ def test_a_walk_gives_what_each_plan_alone_gives(float_model, ranges):
         assert seen.keys() == set(plans)
         for plan, outputs in seen.items():
             np.testing.assert_array_equal(outputs["prob"], trial.run(plan, feed)["prob"])
+
+
+def test_many_domains_are_ranked_on_some_of_the_pictures_and_plans_judged_on_all(setup, monkeypatch):
+    pool, most = setup.pool, len(setup.sizes.domains)
+    assert pool.ranking == [0, 1, 2]
+    monkeypatch.setattr(plan_scores, "RANKED", 2 * most)
+    assert pool.ranking == [0, 2] and pool.unmeasured == 2
+    found = search_rates(pool, setup.sizes, RATES)
+    assert found.complete and pool.unmeasured == 0 and pool._sensitivities.keys() == {0, 2}
+    assert {score.pictures for score in pool.scores.values()} == {3}
 
 
 def test_plans_measured_later_go_on_from_the_last_run(setup, float_model, ranges, monkeypatch):
