@@ -13,8 +13,10 @@ fixed = make_fixed(model, calibration.ranges, calibration.config)
 Which ranges to take and what needs INT16 is measured on a few pictures, by what it does to the model's outputs. Two of
 them find what is promising, and what is taken or raised is verified on all TRIALS: ranges are tried for at most
 MOST_FITTED domains, and convolutions in groups at 8 bits together, of which those that change the outputs little are
-left alone (``group_effects``), so that trials grow with what matters, not with the network. Errors are shares of energy: sum((y - r)^2) / sum(r^2) of an output y against its reference r, averaged over the outputs and
-pictures; 0.002 is a noise 27 dB below the signal. The outputs are ``objective.watched_tensors``: in place of a
+left alone (``group_effects``), so that trials grow with what matters, not with the network.
+
+Errors are shares of energy: sum((y - r)^2) / sum(r^2) of an output y against its reference r, averaged over the outputs
+and pictures; 0.002 is a noise 27 dB below the signal. The outputs are ``objective.watched_tensors``: in place of a
 Softmax's its input.
 """
 
