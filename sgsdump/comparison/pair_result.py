@@ -98,7 +98,8 @@ def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
     odd, benchmark_odd = _odd(sample_statistics), _odd(benchmark_statistics)
     counts = Counts(*odd[:2], *benchmark_odd[:2], odd[2], benchmark_odd[2])
     count = benchmark_statistics.count or sample_statistics.count or 0
-    extras = Extras(vendor=vendor(sample_statistics, benchmark_statistics).values) if vendor else NO_EXTRAS
+    is_bool = any(record.tensor.info.dtype == np.bool_ for record in pair.records)
+    extras = Extras(vendor=vendor(sample_statistics, benchmark_statistics, is_bool).values) if vendor else NO_EXTRAS
     row = row_of(pair, Sums(count, 0, 0, 0, 0, 0, 0, counts), "; ".join(filter(None, [pair.note, *notes])), extras)
     nan = math.nan
     return replace(row, errors=replace(row.errors, mse=nan, cos=nan, rmse=nan, statistics=errors, checksums=checksums))

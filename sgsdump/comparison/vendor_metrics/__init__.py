@@ -1,4 +1,4 @@
-"""The metrics of other tools as those print them, one file each; ``base.py`` is the contract.
+"""The metrics of other tools as those print them, one file each.
 
 The contract of a vendor's set of metrics, printed as that vendor prints it; ``vendor_metrics/`` holds the family.
 
@@ -40,4 +40,4 @@ class Printed:
 
 
 VendorMetrics = Callable[[np.ndarray, np.ndarray], Printed]
-VendorStatistics = Callable[[Statistics, Statistics], Printed]
+VendorStatistics = Callable[[Statistics, Statistics, bool], Printed]  # of booleans?

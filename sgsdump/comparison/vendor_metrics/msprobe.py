@@ -15,10 +15,14 @@ data, 0-d data and one value alone are ``unsupported`` where the metric means no
 against -Inf scores as perfect, and so do complex values that differ in their imaginary part only.
 
 Where only statistics were dumped there are eight columns, of Max, Min, Mean and L2norm: the difference n-b, and
-|n-b| / |b| in percent, ``N/A`` for a benchmark of 0 and for a statistic that one side does not have.
+|n-b| / |b| in percent. Both are ``0`` for equal ones (of two NaN, of two that are not there), ``Diff`` where one side
+has none and for booleans, ``Nan`` beside a NaN, the infinity of n-b beside an Inf; the percentage is ``inf`` for a
+benchmark of 0. So writes msprobe 26.2.0; before, a benchmark of 0 and a statistic that one side lacked were ``N/A``.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -36,6 +40,7 @@ COLUMNS = (
 )
 STATISTICS = {"Max": "max", "Min": "min", "Mean": "mean", "L2norm": "l2norm"}
 UNSUPPORTED, NOT_APPLICABLE, NAN, MISMATCH = "unsupported", "N/A", "Nan", "shape unmatched"
+DIFFERENT = "Diff"  # of statistics that are no numbers
 ZERO_NORM = float(np.finfo(np.float64).eps)
 
 
@@ -114,16 +119,25 @@ def _all(word: str, message: str) -> Printed:
     return Printed(dict.fromkeys(COLUMNS, word), message)
 
 
-def printed_statistics(sample: Statistics, benchmark: Statistics) -> Printed:
-    """The eight strings of two tensors of which only statistics were dumped."""
+def printed_statistics(sample: Statistics, benchmark: Statistics, is_bool: bool = False) -> Printed:
+    """The eight strings of two tensors of which only statistics were dumped; ``is_bool``: of booleans."""
     differences, errors = {}, {}
     for column, name in STATISTICS.items():
-        n, b = getattr(sample, name), getattr(benchmark, name)
-        difference, error = NOT_APPLICABLE, NOT_APPLICABLE
-        if n is not None and b is not None:
-            difference = NAN if np.isnan(n - b) else str(n - b)
-            relative = NAN if difference == NAN else f"{abs((n - b) / b * 100)}%" if b else NOT_APPLICABLE
-            error = relative
+        difference, error = _of_statistic(getattr(sample, name), getattr(benchmark, name), is_bool)
         differences[f"{column} diff"] = difference
         errors[f"{'Norm' if name == 'l2norm' else column}RelativeErr"] = error
     return Printed({**differences, **errors})
+
+
+def _of_statistic(n: float | None, b: float | None, is_bool: bool) -> tuple[str, str]:
+    """The difference of two statistics and its relative error; equal is what prints as equal, so -0.0 is not 0.0."""
+    if str(n) == str(b):
+        return "0", "0"
+    if n is None or b is None or is_bool:
+        return DIFFERENT, DIFFERENT
+    if math.isnan(n) or math.isnan(b):
+        return NAN, NAN
+    if math.isinf(n) or math.isinf(b):
+        infinity = str(n if math.isinf(n) else -b)
+        return infinity, infinity
+    return str(n - b), f"{abs((n - b) / b * 100)}%" if b else "inf"

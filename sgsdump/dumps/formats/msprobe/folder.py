@@ -162,9 +162,9 @@ class Leaf(NamedTuple):
 
 def leaves(operator: str, entry: Any, path: Path) -> Iterator[Leaf]:
     """The arguments of an operator, in the JSON's order."""
-    if not isinstance(entry, Mapping):
-        raise FormatError(f"{path}: {operator[:80]!r} is not an object")
     kind = _without_call(operator).rpartition(".")[2]
+    if kind not in _WHOLE and not isinstance(entry, Mapping):
+        raise FormatError(f"{path}: {operator[:80]!r} is not an object")
     if kind in _WHOLE:
         for slot, (name, facts) in enumerate(_flat(entry, operator, kind == _GRADIENT)):
             yield Leaf(name, "out", slot, facts)
@@ -316,8 +316,16 @@ def _statistics(facts: Mapping[str, Any]) -> Statistics:
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
 
-    checksums = (f"{kind}:{facts[kind]}" for kind in CHECKSUMS if isinstance(facts.get(kind), (str, int)))
-    return Statistics(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"), checksum=next(checksums, None))
+    kind = next((kind for kind in CHECKSUMS if isinstance(facts.get(kind), (str, int, float))), None)
+    if kind is None:
+        return Statistics(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"))
+    value = facts[kind]
+    if isinstance(value, float) and facts["shape"] == []:
+        return Statistics(value, value, value, checksum=f"{kind}:{value}")
+    kind = "xor" if str(value).startswith("0x") else kind
+    return Statistics(
+        figure("Min"), figure("Max"), figure("Mean"), figure("Norm"), checksum=f"{kind}:{value}"
+    )
 
 
 def _run_of(path: Path, place: str) -> Run:
