@@ -13,8 +13,13 @@ Models that the program ran with onnxruntime are judged by onnx's reference eval
 Needs torch for what torch ran (pip install 'sgsdump[torch]'). Exit status: 0 when every judged operator is within its
 bound, 1 when one is outside, 2 on trouble or where nothing can be judged (a dump of statistics).
 
+Dumps of other tools that hold the operators' inputs (msprobe's, of statistics too; ATB's, the SDK's) do not say how an
+operator is computed again. Of them one question is answered: which operator first made NaN or Inf of finite inputs, as
+msprobe overflow_check asks. Exit status 1 where one did, 0 where none, 2 where no operator's inputs are known.
+
 examples:
   sgsdump check dumps/msit_dump_20261127_101500
+  sgsdump check msprobe_dump/step0/rank0
   sgsdump check TREE@step=1
   sgsdump check TREE --json check.json --junit check.xml
 """
@@ -47,7 +52,9 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tree", type=Path, metavar="TREE", help="what sgsdump exec dumped of a program, with tensors")
+    parser.add_argument(
+        "tree", type=Path, metavar="TREE", help="what sgsdump exec dumped of a program, with tensors; or any dump"
+    )
     add_run(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every operator's error and bound as JSON")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case for each operator as JUnit XML")
@@ -65,9 +72,9 @@ def run(args: argparse.Namespace) -> int:
         for path, render in ((options.json, check_json), (options.junit, check_junit)):
             if path is not None:
                 replace_text(path, render(runs))
-    if not any(run.check.judged for run in runs):
+    if not any(run.check.judged or (run.finiteness and run.finiteness.looked_at) for run in runs):
         raise ValuesError(_nothing(options.tree, runs))
-    return 1 if any(run.check.outside for run in runs) else 0
+    return 1 if any(run.check.outside or (run.finiteness and run.finiteness.made) for run in runs) else 0
 
 
 def _checked(options: Options) -> Iterator[CheckedRun]:
@@ -76,7 +83,8 @@ def _checked(options: Options) -> Iterator[CheckedRun]:
     from sgsdump.dumps.runs import Run
     from sgsdump.dumps.trees import list_runs, tree_of
     from sgsdump.progress import each
-    from sgsdump.replay.check import check
+    from sgsdump.replay.check import check, is_of_another_tool
+    from sgsdump.replay.finiteness import finiteness
     from sgsdump.reports.check_report import CheckedRun, check_lines
 
     chosen = list_runs(options.tree, options.reading.step, options.reading.rank)
@@ -85,7 +93,8 @@ def _checked(options: Options) -> Iterator[CheckedRun]:
         with open_dump(tree / run.place) as dump:
             of_model = _of_model(tree, run, dump)
             found = check(dump) if of_model is None else of_model
-            checked = CheckedRun(str(run) if len(chosen) > 1 else "", found, tuple(dump.notes))
+            finite = finiteness(dump) if is_of_another_tool(found) else None
+            checked = CheckedRun(str(run) if len(chosen) > 1 else "", found, tuple(dump.notes), finite)
         print_lines([f"== {checked.name}"] if checked.name else [])
         print_lines(check_lines(checked))
         print_lines(checked.notes, "note: ")
@@ -115,6 +124,8 @@ def _nothing(tree: Path, runs: list[CheckedRun]) -> str:
     from sgsdump.reports.check_report import WHY
 
     why = next((WHY[unjudged.why] for run in runs for unjudged in run.check.unjudged), "it has no operators")
+    if all(run.finiteness is not None for run in runs):
+        why = "no operator of it has inputs and outputs of which values or statistics are known"
     return (
         f"nothing in {tree} can be judged: {why}; dump the program with sgsdump exec --type tensor, with its operators"
     )

@@ -32,9 +32,9 @@ fixed models:
 
 operators of a model (--operators):
   The file is a model: ONNX, a program that torch.export.save wrote (.pt2), the text of a graph (ge_proto_*.txt, which
-  DUMP_GE_GRAPH=3 leaves), or the topology of a running program (a tree of sgsdump exec, or a file in its model/). Its
-  operators are listed by the names that dump_layer takes, with type, inputs and attributes; those of a topology with
-  the ids that -ids takes.
+  DUMP_GE_GRAPH=3 leaves), the topology of a running program (a tree of sgsdump exec, or a file in its model/), or
+  msprobe's dump of the task structure. Its operators are listed by the names that dump_layer takes, with type, inputs
+  and attributes; those of a topology with the ids that -ids takes.
 """
 
 from __future__ import annotations

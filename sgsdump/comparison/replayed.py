@@ -8,14 +8,28 @@ from collections.abc import Iterator
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.replay.check import Check, Judged
+from sgsdump.replay.finiteness import INF, NAN, Finiteness, Made
 
-OVERFLOW, OWN = "overflow", "made of finite inputs"
+OVERFLOW, OWN, CAME_IN = "overflow", "made of finite inputs", "read by an operator, and made by none that was dumped"
 
 
 def check_findings(check: Check) -> tuple[Finding, ...]:
     """The first operator outside its bound, the first NaN or infinity that was made of finite inputs, the first
     overflow, and what was not judged, each reason once with the operators that it is of."""
     return (*_outside(check), *_odd(check), *_not_judged(check))
+
+
+def finiteness_findings(finiteness: Finiteness) -> tuple[Finding, ...]:
+    """The first tensor that was not finite before any operator made one so, and the operators that first made NaN and
+    Inf of finite inputs, in the order in which they ran."""
+    firsts = [made for what in (NAN, INF) if (made := finiteness.first(what)) is not None]
+    made = [_not_finite(made, OWN) for made in sorted(firsts, key=finiteness.made.index)]
+    return tuple(made) if finiteness.came_in is None else (_not_finite(finiteness.came_in, CAME_IN), *made)
+
+
+def _not_finite(made: Made, how: str) -> Finding:
+    facts = {"how": how, "what": made.what, "module": made.place.module, "source": made.source}
+    return Finding("not finite", made.output, made.place.kind, {}, "measured", facts=facts)
 
 
 def outside_finding(judged: Judged, names: tuple[str, ...] = ()) -> Finding:

@@ -1,7 +1,7 @@
-"""The operators of a model, to choose names from. Apart: reads untrusted files of four kinds.
+"""The operators of a model, to choose names from. Apart: reads untrusted files of five kinds.
 
-They are ONNX (and whatever is read as ONNX), an exported torch program, the text of a graph (``ge_proto_*.txt``), or
-the topology that a dump's tree has of its program.
+They are ONNX (and whatever is read as ONNX), an exported torch program, the text of a graph (``ge_proto_*.txt``), the
+topology that a dump's tree has of its program, or msprobe's dump of the task ``structure``.
 
 An exported program (``.pt2``, by ``torch.export.save``) is read without torch and without running anything. It is a zip
 archive; ``…/models/NAME.json`` (older: ``serialized_exported_program.json``) holds the graph as
@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from sgsdump.dumps.formats.msprobe import folder
 from sgsdump.errors import ModelError
 from sgsdump.files.bounded_read import open_file, read_start, reading
 from sgsdump.models.atb import operation
@@ -38,6 +39,8 @@ _FRAME = re.compile(r'File "([^"]*)", line (\d+)')
 def list_operators(path: Path) -> list[Graph]:
     """The graphs of a file and their operators, in its order. Raises FormatError, ModelError, ConfigError."""
     if path.is_dir():
+        if folder.is_structure(path):
+            return folder.structures(path)
         return operation.graphs_of_tree(path)
     with reading(path):
         head = read_start(path, 4096)

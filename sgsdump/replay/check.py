@@ -80,6 +80,11 @@ class Check:
         return next((judged for judged in self.judged if judged.odd in kinds), None)
 
 
+def is_of_another_tool(check: Check) -> bool:
+    """Whether nothing was judged, for no operator is of a library that is known here."""
+    return not check.judged and all(unjudged.why == "custom" for unjudged in check.unjudged)
+
+
 def check(dump: Dump, network: Mapping[int, Operator] | None = None, only: Sequence[int] | None = None) -> Check:
     """Judge the operators of a torch program's run; of those with a number in ``only``, where it is given.
 

@@ -9,9 +9,10 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.replayed import OVERFLOW, check_findings
+from sgsdump.comparison.replayed import CAME_IN, OVERFLOW, check_findings, finiteness_findings
 from sgsdump.files.json_yaml import json_text
 from sgsdump.replay.check import Check, Judged
+from sgsdump.replay.finiteness import Finiteness
 
 FORMAT, VERSION = "sgsdump check", 1
 MOST = 5
@@ -29,21 +30,40 @@ WHY = {
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """``name`` of the run, "" where it is the only one."""
+    """``name`` of the run, "" where it is the only one; ``finiteness``: of the dump of another tool, whose operators
+    cannot be judged."""
 
     name: str
     check: Check
     notes: tuple[str, ...] = ()
+    finiteness: Finiteness | None = None
 
 
 def check_lines(run: CheckedRun) -> Iterator[str]:
     """The first operator outside, first not finite, overflow; counts; what was not judged."""
+    if run.finiteness is not None:
+        yield from _finiteness_lines(run.finiteness)
+        return
     check = run.check
     findings = check_findings(check)
     yield from (line for finding in findings if finding.kind != "not judged" for line in _lines_of(finding))
     operators = len({judged.place.op_index for judged in check.outside})
     yield f"Operators judged: {check.operators}, outside their bound: {operators}, not judged: {len(check.unjudged)}."
     yield from (line for finding in findings if finding.kind == "not judged" for line in _lines_of(finding))
+
+
+def _finiteness_lines(finiteness: Finiteness) -> Iterator[str]:
+    for finding in finiteness_findings(finiteness):
+        yield from _lines_of(finding)
+    operators = list(dict.fromkeys(made.place.name for made in finiteness.made))
+    if len(operators) > 1:
+        more = f" and {len(operators) - MOST} more" if len(operators) > MOST else ""
+        yield f"Made NaN or Inf of finite inputs: {', '.join(operators[:MOST])}{more}."
+    unknown = f", of too little is known: {finiteness.unknown}" if finiteness.unknown else ""
+    yield (
+        f"Operators looked at for NaN and Inf: {finiteness.looked_at}, that made them of finite inputs: "
+        f"{len(operators)}{unknown}."
+    )
 
 
 def _lines_of(finding: Finding) -> Iterator[str]:
@@ -65,8 +85,11 @@ def _lines_of(finding: Finding) -> Iterator[str]:
     elif finding.kind == "not finite":
         if facts["how"] == OVERFLOW:
             yield f"First overflow: {operator}: the exact result is beyond {facts['dtype']}."
+        elif facts["how"] == CAME_IN:
+            yield f"{facts['what']} comes in at {operator}, which no operator that was dumped made."
         else:
-            yield f"First {facts['what']} made of finite inputs: {operator}."
+            source = f", called at {facts['source']}" if facts.get("source") else ""
+            yield f"First {facts['what']} made of finite inputs: {operator}{source}."
     else:
         detail = f"; {facts['detail']}" if facts["detail"] else ""
         yield f"Not judged, {WHY[facts['why']]}: {figures['count']:.0f} ({facts['kinds']}){detail}"
@@ -83,9 +106,13 @@ def check_json(runs: Sequence[CheckedRun]) -> str:
 
 
 def _run_json(run: CheckedRun) -> dict[str, Any]:
+    finiteness = run.finiteness
+    of_another = {} if finiteness is None else {"finiteness": asdict(finiteness)}
+    found = check_findings(run.check) if finiteness is None else finiteness_findings(finiteness)
     return {
         "run": run.name,
-        "findings": [asdict_of(finding) for finding in check_findings(run.check)],
+        "findings": [asdict_of(finding) for finding in found],
+        **of_another,
         "judged": [
             {**asdict(j.place), "slot": j.slot, "dtype": j.dtype, "odd": j.odd, **asdict(j.judgement)}
             for j in run.check.judged
@@ -108,13 +135,20 @@ def check_junit(runs: Sequence[CheckedRun]) -> str:
 def _suite(run: CheckedRun) -> str:
     check = run.check
     cases = [_case(judged) for judged in check.judged]
+    made = run.finiteness.made if run.finiteness else ()
+    cases += [
+        f"  <testcase name={quoteattr(m.output)} classname={quoteattr(m.place.kind)}>"
+        f"<failure message={quoteattr(f'{m.what} made of finite inputs')}/></testcase>"
+        for m in made
+    ]
     cases += [
         f"  <testcase name={quoteattr(u.place.name)} classname={quoteattr(u.place.kind)}>"
         f"<skipped message={quoteattr(WHY[u.why])}/></testcase>"
         for u in check.unjudged
     ]
+    failures = len(check.outside) + len(made)
     head = (
-        f'<testsuite name={quoteattr(run.name or "run")} tests="{len(cases)}" failures="{len(check.outside)}" '
+        f'<testsuite name={quoteattr(run.name or "run")} tests="{len(cases)}" failures="{failures}" '
         f'skipped="{len(check.unjudged)}">'
     )
     return "\n".join([head, *cases, "</testsuite>"])

@@ -19,6 +19,7 @@ FORMATS = Registry(
         "replays": "sgsdump.dumps.formats.replays.tree:FORMAT",
         "dump_info_dir": "sgsdump.dumps.formats.sdaa.dump_info_dir:FORMAT",
         "rounds": "sgsdump.dumps.formats.rounds.tree:FORMAT",
+        "msprobe_single_save": "sgsdump.dumps.formats.msprobe.single_save:FORMAT",
         "msprobe_dir": "sgsdump.dumps.formats.msprobe.folder:FORMAT",
         "atb_tree": "sgsdump.dumps.formats.atb.tree:FORMAT",
         "ascend_dir": "sgsdump.dumps.formats.ascend.ascend_dir:FORMAT",

@@ -8,7 +8,7 @@ import pytest
 
 import sgsdump
 from sgsdump.comparison.metrics import METRICS
-from sgsdump.comparison.vendor_metrics import VENDOR_METRICS
+from sgsdump.comparison.vendor_metrics import VENDOR_METRICS, VENDOR_STATISTICS
 from sgsdump.comparison.vendor_metrics.msaccucmp import printed
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError
@@ -216,13 +216,42 @@ def test_msprobes_eight_columns_of_statistics():
         "Max diff": "1.0",
         "Min diff": "1.0",
         "Mean diff": "0.5",
-        "L2norm diff": "N/A",
+        "L2norm diff": "Diff",
         "MaxRelativeErr": "50.0%",
         "MinRelativeErr": "50.0%",
-        "MeanRelativeErr": "N/A",
-        "NormRelativeErr": "N/A",
+        "MeanRelativeErr": "inf",
+        "NormRelativeErr": "Diff",
     }
     assert not sgsdump.compare(*sides, compatible="msaccucmp").rows[0].vendor
+
+
+@pytest.mark.parametrize(
+    ("sample", "benchmark", "printed"),
+    [
+        (1.5, 1.5, ("0", "0")),
+        (0.0, 0.0, ("0", "0")),
+        (None, None, ("0", "0")),
+        (math.nan, math.nan, ("0", "0")),
+        (0.0, -0.0, ("0.0", "inf")),
+        (2.0, 0.0, ("2.0", "inf")),
+        (math.nan, 1.0, ("Nan", "Nan")),
+        (math.inf, math.nan, ("Nan", "Nan")),
+        (math.inf, 1.0, ("inf", "inf")),
+        (-math.inf, math.inf, ("-inf", "-inf")),
+        (1.0, math.inf, ("-inf", "-inf")),
+        (1.0, -math.inf, ("inf", "inf")),
+        (1.0, None, ("Diff", "Diff")),
+    ],
+)
+def test_msprobes_strings_of_a_statistic(sample, benchmark, printed):
+    values = VENDOR_STATISTICS["msprobe"](Statistics(max=sample), Statistics(max=benchmark), False).values
+    assert (values["Max diff"], values["MaxRelativeErr"]) == printed
+    assert values["Min diff"] == values["MinRelativeErr"] == "0"
+
+
+def test_msprobe_calls_booleans_that_differ_only_that():
+    values = VENDOR_STATISTICS["msprobe"](Statistics(0.0, 1.0), Statistics(1.0, 1.0), True).values
+    assert (values["Min diff"], values["MinRelativeErr"], values["Max diff"]) == ("Diff", "Diff", "0")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,11 @@ values (the task ``statistics``, a missing file) tensors have the statistics Max
 named instead of its folder, or a folder above; with several below it is a tree, ``step3/rank0`` being a run of it. The
 dump's ``variant`` is the JSON's path. ``stack.json`` and ``construct.json`` are not needed; the former tells
 which line of the program called an operator. Arguments that are no tensors are the operator's (``Operator.arguments``).
+
+The task ``structure`` leaves no tensors, only those two: its operators are listed, with the module that each runs in
+and the line that called it. ``debug.json`` has what the program saved: ``null`` (a gradient that never came), a tensor,
+or lists and objects of them. Checksums stand under ``md5`` or ``xor``; xor's begin with ``0x`` under whichever key, and
+of a tensor without axes it is the value itself.
 """
 
 from __future__ import annotations
@@ -52,6 +57,7 @@ from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.bounded_read import open_file, read_all
 from sgsdump.files.folder import inside, leads_out
 from sgsdump.files.json_yaml import json_of
+from sgsdump.sidecars.ge_proto import Graph, GraphOperator
 from sgsdump.tensors.dtypes import KNOWN, name_of
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor, TensorInfo
@@ -244,9 +250,36 @@ def read(path: Path) -> Dump:
                 continue
             records.append(Record(leaf.io, leaf.slot, index, op_type, tensor))  # type: ignore[arg-type]
     if not records:
+        if not data and beside(document, CONSTRUCT):
+            raise FormatError(
+                f"{document} has no tensors, only the structure of a program (task structure); sgsdump show "
+                f"--operators {path} lists it"
+            )
         raise FormatError(f"{document} lists no tensor")
     network = partial(_network, document, list(data), arguments)
     return Dump(records, FORMAT.name, document, path, values.notes(), network)
+
+
+def is_structure(path: Path) -> bool:
+    """Whether a folder holds dumps of the task ``structure``."""
+    documents = _documents(path)
+    return bool(documents) and all(not _data(document) and beside(document, CONSTRUCT) for document in documents)
+
+
+def structures(path: Path) -> list[Graph]:
+    """The operators of each dump in a folder: their module (or the one that they run in) and the line that called them
+    as attributes. Raises FormatError."""
+    return [
+        Graph(run.place, tuple(_structure(path / run.place / NAMES[0])))
+        for run in sorted(runs(path, []), key=lambda run: run.order)
+    ]
+
+
+def _structure(document: Path) -> Iterator[GraphOperator]:
+    parents = beside(document, CONSTRUCT)
+    for operator, (name, facts) in zip(_network(document, list(parents), {}).values(), parents.items()):
+        where = {"module": facts if isinstance(facts, str) else "", "source": operator.source}
+        yield GraphOperator(name, type_of(name), (), tuple((key, text) for key, text in where.items() if text))
 
 
 def _network(
@@ -323,9 +356,7 @@ def _statistics(facts: Mapping[str, Any]) -> Statistics:
     if isinstance(value, float) and facts["shape"] == []:
         return Statistics(value, value, value, checksum=f"{kind}:{value}")
     kind = "xor" if str(value).startswith("0x") else kind
-    return Statistics(
-        figure("Min"), figure("Max"), figure("Mean"), figure("Norm"), checksum=f"{kind}:{value}"
-    )
+    return Statistics(figure("Min"), figure("Max"), figure("Mean"), figure("Norm"), checksum=f"{kind}:{value}")
 
 
 def _run_of(path: Path, place: str) -> Run:

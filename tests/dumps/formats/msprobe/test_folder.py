@@ -16,6 +16,7 @@ from sgsdump import Dump, compare, open_dump
 from sgsdump.comparison.dataflow import first_difference
 from sgsdump.dumps.trees import list_runs
 from sgsdump.errors import ConfigError, FormatError, ValuesError
+from sgsdump.models.operator_list import list_operators
 from sgsdump.reports.sentences import remark
 from sgsdump.tensors.statistics import Statistics
 
@@ -127,6 +128,45 @@ def test_gradients_in_the_spelling_with_a_number(tmp_path: Path) -> None:
         ("Module.net.conv1.Conv2d.parameters_grad.0.bias", "out", 1, "Conv2d"),
     ]
     assert not dump.notes
+
+
+def test_what_a_program_saved_may_be_nothing_or_nested(tmp_path: Path) -> None:
+    saved = {"x_grad.0.debug": None, "l.0.debug": [facts(), {"k": facts((1,))}, {"type": "int", "value": 3}]}
+    dump = opened(tmp_path, saved)
+    assert [(r.name, r.io, r.slot, r.op_index) for r in dump.records] == [
+        ("l.0.debug.0", "out", 0, 1),
+        ("l.0.debug.1.k", "out", 1, 1),
+    ]
+
+
+def test_checksums_are_of_their_own_kinds(tmp_path: Path) -> None:
+    plain = {"dtype": "torch.float32", "type": "torch.Tensor"}
+    sums = [{"shape": [2], "md5": "5083d08e"}, {"shape": [2], "md5": "0x05bb6fc47f18e80d"}, {"shape": [], "md5": 0.5}]
+    dump = opened(tmp_path, {API: {"output": [{**plain, **checksum} for checksum in sums]}})
+    statistics = [record.tensor.statistics for record in dump.records]
+    assert [figures and figures.checksum for figures in statistics] == [
+        "md5:5083d08e",
+        "xor:0x05bb6fc47f18e80d",
+        "md5:0.5",
+    ]
+    assert statistics[2] == Statistics(0.5, 0.5, 0.5, checksum="md5:0.5")
+
+
+def test_a_structure_has_operators_and_no_tensors(tmp_path: Path) -> None:
+    (tmp_path / "dump.json").write_text(text_of({}, "structure"))
+    (tmp_path / "construct.json").write_text(json.dumps({API: MODULE, MODULE: None}))
+    stack = ["File /me/net.py, line 28, in forward, \n x"]
+    (tmp_path / "stack.json").write_text(json.dumps({"0": [[API], stack]}))
+    with pytest.raises(FormatError, match=r"show --operators .* lists it"):
+        open_dump(tmp_path)
+    [graph] = list_operators(tmp_path)
+    assert [(o.name, o.op_type, dict(o.attributes)) for o in graph.operators] == [
+        (API, "conv2d", {"module": MODULE, "source": "net.py:28"}),
+        (MODULE, "Conv2d", {}),
+    ]
+    with pytest.raises(FormatError, match="lists no tensor"):
+        (tmp_path / "construct.json").unlink()
+        open_dump(tmp_path)
 
 
 def test_tensors_under_an_unknown_key_are_not_lost(tmp_path: Path) -> None:
