@@ -81,7 +81,7 @@ def made() -> Iterator[Seed]:
     yield Seed("atb_tree", "dump_path", _tree())
     yield Seed("replays", "runs", {"runs.json": json.dumps(_RUNS).encode()})
     values = {"dump_tensor_data/conv.npy": _npy(np.zeros((2, 3), np.float32)), "stack.json": b"{}"}
-    save = {f"data/{tag}/step0/rank0/{tag}.npy": values["dump_tensor_data/conv.npy"] for tag in ("a", "b")}
+    save = {"data/a/step0/rank0/micro_step0/a.npy": values["dump_tensor_data/conv.npy"]}
     yield Seed("msprobe_single_save", "saves", save)
     yield Seed("msprobe_dir", "step0", {"dump.json": json.dumps(_MSPROBE).encode(), **values})
 
