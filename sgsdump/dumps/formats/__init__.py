@@ -10,6 +10,7 @@ FORMATS = Registry(
         "npy": "sgsdump.dumps.formats.arrays.npy:FILE",
         "npz": "sgsdump.dumps.formats.arrays.npz:FORMAT",
         "safetensors": "sgsdump.dumps.formats.arrays.safetensors:FORMAT",
+        "polygraphy": "sgsdump.dumps.formats.polygraphy.run_results:FORMAT",
         "torch": "sgsdump.dumps.formats.torch.torch_file:FORMAT",
         "atb_bin": "sgsdump.dumps.formats.atb.bin_file:FORMAT",
         "ascend_nano": "sgsdump.dumps.formats.ascend.operator_dump:NANO",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import struct
@@ -64,6 +65,7 @@ def made() -> Iterator[Seed]:
     np.savez_compressed(file, a=np.arange(30.0), b=np.zeros(3, np.int8))
     yield Seed("npz", "x.npz", {"": file.getvalue()})
     yield from torch_files()
+    yield Seed("polygraphy", "x.json", {"": _run_results()})
     header = json.dumps({"x": {"dtype": "BF16", "shape": [2, 2], "data_offsets": [0, 8]}}).encode()
     yield Seed("safetensors", "x.safetensors", {"": struct.pack("<Q", len(header)) + header + bytes(range(8))})
     yield Seed("ascend_dump", _OPERATOR, {"": _operator()})
@@ -90,6 +92,14 @@ def _npy(array: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
+
+
+def _run_results() -> bytes:
+    """One runner, two iterations."""
+    array = base64.b64encode(_npy(np.arange(6, dtype=np.float16))).decode()
+    lazy = {"values": {"array": array, "polygraphy_class": "ndarray"}, "polygraphy_class": "LazyArray"}
+    iteration = {"outputs": {"y": lazy, "z": lazy}, "runtime": 0.5, "runner_name": "r"}
+    return json.dumps({"lst": [["r", [iteration, iteration]]], "polygraphy_class": "RunResults"}).encode()
 
 
 def _operator(overflow: bool = False) -> bytes:

@@ -1,0 +1,1 @@
+"""Results of Polygraphy, as its command line saves them."""
