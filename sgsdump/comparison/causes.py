@@ -23,6 +23,7 @@ from sgsdump.comparison.low_precision import Rounding, TwoRuns, first_outside, l
 from sgsdump.comparison.naming.network import only_moves, plain
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator, Record
+from sgsdump.replay.bounds import COLLECTIVE
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
 if TYPE_CHECKING:
@@ -152,6 +153,15 @@ def source_of(pair: Pair, networks: tuple[Network, Network]) -> str:
     """The line of the program that called a pair's operator, the sample's where it is known: the fault is there."""
     operators = (network.get(record.op_index) for network, record in zip(networks, (pair.sample, pair.benchmark)))
     return next((operator.source for operator in operators if operator is not None and operator.source), "")
+
+
+def with_collectives(findings: Iterable[Finding], rows: Sequence[Row], network: Network) -> Iterator[Finding]:
+    """The findings, the causes marked that a collective brought: the fault is in another rank."""
+    kinds = {row.name: network[row.op_index].kind for row in reversed(rows) if row.op_index in network}
+    for finding in findings:
+        kind = kinds.get(finding.layer, "")
+        brought = finding.kind == "cause" and not finding.names and kind.partition(".")[0] in COLLECTIVE
+        yield replace(finding, facts={**finding.facts, "collective": kind}) if brought else finding
 
 
 def with_sources(

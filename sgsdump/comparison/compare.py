@@ -19,7 +19,15 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.alignment import Pair, Settled, align, compared, has_own_inputs, without, without_unwritten
-from sgsdump.comparison.causes import argument_findings, cancelled, causes, of_low_precision, source_of, with_sources
+from sgsdump.comparison.causes import (
+    argument_findings,
+    cancelled,
+    causes,
+    of_low_precision,
+    source_of,
+    with_collectives,
+    with_sources,
+)
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources, network_outputs, with_rises
@@ -196,7 +204,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         found = causes(rows, found)
     sides = zip((alignment.only_in_sample, alignment.only_in_benchmark), networks)
     unmatched_records = ((side.record, network) for side_of, network in sides for side in side_of)
-    found = tuple(with_sources(found, rows, unmatched_records))
+    found = tuple(with_collectives(with_sources(found, rows, unmatched_records), rows, networks[1]))
     are_other_weights = any(finding.facts.get("what") in ("weight", "input") for finding in found)
     return Comparison(
         tuple(rows),

@@ -35,12 +35,14 @@ class Run:
     rank   of the process among those that ran together: the global rank, or the device's number where there is none.
     step   the iteration, execution or token; None where the tree does not say, as for rank.
     graph  the model that ran and its number, ``model/1``; "" where there is none.
+    own    which of the model's own runs it is, from 0, where several models take turns; else None.
     """
 
     place: str = ""
     rank: int | None = None
     step: int | None = None
     graph: str = ""
+    own: int | None = None
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -160,8 +162,11 @@ def pair_runs(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
 
     Steps are of no meaning where each side has only one, and so are ranks. Times in a graph's name do not count. Graphs
     whose names differ, and runs that a tree holds several times, pair in their order where both sides have as many.
+    Where the same models take turns in both, each of their own runs pairs with that of the same number.
     """
-    facts = [name for name in ("step", "rank") if any(_varies(side, name) for side in (sample, benchmark))]
+    step = "own" if _take_turns(sample, benchmark) else "step"
+    facts = [name for name in (step, "rank") if any(_varies(side, name) for side in (sample, benchmark))]
+    facts += ["graph"] if step == "own" else []
     groups: defaultdict[tuple[object, ...], tuple[list[Run], list[Run]]] = defaultdict(lambda: ([], []))
     for side, runs in enumerate((sample, benchmark)):
         for run in sorted(runs, key=lambda run: run.order):
@@ -179,6 +184,12 @@ def pair_runs(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
         result.only_in_benchmark.extend(only[1])
     result.pairs.sort(key=lambda pair: pair[1].order)
     return result
+
+
+def _take_turns(sample: Sequence[Run], benchmark: Sequence[Run]) -> bool:
+    """Whether several models take turns in both trees, the same ones."""
+    graphs = [{run.graph for run in side} for side in (sample, benchmark)]
+    return graphs[0] == graphs[1] and len(graphs[0]) > 1 and all(run.own is not None for run in (*sample, *benchmark))
 
 
 def paired_dumps(sample: Path, benchmark: Path) -> PairedDumps:

@@ -25,7 +25,7 @@ _MOST_IDS = 100_000
 # A step's lines are together but for what other threads do at the time.
 _OPEN_STEPS = 3
 # Lines that come also where nothing is dumped.
-_NO_WORK = {"begin", "trouble", "stop", "seen", "step", "steps", "operator", "graph", "environment", "unfit"}
+_NO_WORK = {"begin", "trouble", "stop", "seen", "step", "steps", "operator", "graph", "environment", "unfit", "rank"}
 
 
 @dataclass(frozen=True)

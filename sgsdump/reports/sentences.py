@@ -357,6 +357,11 @@ def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     figures = first.facts.get("unlike") or ("" if not _has_error(first) else _figures_of(first) + _how_text(first))
     if first.evidence == "measured" and "bound" in first.figures:
         yield f"The error arises at {_called(first)}, whose own result is outside its bound: {_outside_text(first)}."
+    elif "collective" in first.facts:
+        yield (
+            f"The error comes from another rank, by {_called(first)}, whose own inputs are equal: {figures}; look at "
+            f"the other ranks of this step."
+        )
     elif "only_in" in first.facts and not first.names:
         side = first.facts["only_in"]
         yield f"The error arises at {_called(first)}, which writes into memory and which only the {side} has."

@@ -112,7 +112,8 @@ MOST_TABLES = 4
 class _ComparedRun:
     """A pair of runs and its result: ``differs`` says where and is "" where every value that was compared is equal,
     ``unmatched`` how many layers only one side has, ``blamed`` what explains it, a line each: arguments, weights, an
-    operator; ``fed`` the first input of whole numbers that differs, "" where both were fed the same."""
+    operator; ``fed`` the first input of whole numbers that differs, "" where both were fed the same.
+    ``by_collective``: the first difference came from another rank."""
 
     run: Run
     status: int
@@ -121,6 +122,7 @@ class _ComparedRun:
     unmatched: int = 0
     blamed: tuple[str, ...] = ()
     fed: str = ""
+    by_collective: bool = False
 
 
 def run(args: argparse.Namespace) -> int:
@@ -435,7 +437,7 @@ def _print_summary(results: list[_ComparedRun], is_told_where: bool) -> None:
             )
         )
     if different:
-        first = (real or different)[0]
+        first = _first_of(real or different)
         more = " by more" if real and rounded else ""
         print(for_terminal(f"The first that differs{more} is {shown(str(first.run))}: {first.differs}"))
         print_lines(map(shown, first.blamed), "  ")
@@ -445,6 +447,12 @@ def _print_summary(results: list[_ComparedRun], is_told_where: bool) -> None:
         print(
             for_terminal(f"Runs with layers that only one side has: {len(one_sided)}, {where}; they are listed there.")
         )
+
+
+def _first_of(different: list[_ComparedRun]) -> _ComparedRun:
+    """The first run that differs; of one step a rank that has the error of itself, not by a collective."""
+    of_step = [result for result in different if result.run.step == different[0].run.step]
+    return next((result for result in of_step if not result.by_collective), different[0])
 
 
 def _fed_others(results: list[_ComparedRun]) -> list[_ComparedRun]:
@@ -514,7 +522,8 @@ def _compare_pair(options: Options, run: Run, in_full: bool = True) -> tuple[_Co
 
     unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
     fed, blamed = other_input(comparison), tuple(blamed_lines(comparison))
-    result = _ComparedRun(run, status, *_difference(comparison), unmatched, blamed, fed)
+    by_collective = any("collective" in finding.facts for finding in comparison.causes)
+    result = _ComparedRun(run, status, *_difference(comparison), unmatched, blamed, fed, by_collective)
     return result, comparison
 
 

@@ -124,9 +124,13 @@ class Selection:
 
     def __init__(self, control, rank):
         self._control = control
-        self._rank = rank
+        self.move(rank)
         self._names: set = set()
         self._types: set = set()
+
+    def move(self, rank):
+        """The process is of this rank."""
+        self._rank = rank
         self._last: tuple = (None, None, False)  # the control, a step, and whether it is dumped
 
     def step(self, step):

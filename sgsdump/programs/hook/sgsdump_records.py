@@ -212,6 +212,11 @@ class Lines:
         self._lock = threading.Lock()
         self._era: tuple = (None, None)  # the control and the index that texts were made for
 
+    def move(self, device):
+        """The process's own device is another one than was known."""
+        self._device = device
+        self._era = None, None
+
     def era(self):
         """Stands for the control and the process that texts were made for."""
         if self._era[0] is not self._control.now:

@@ -1,4 +1,4 @@
-"""The two files of each round of a process, ``rounds/{device}_{pid}/{step}.round`` and ``.values`` (``Rounds``).
+"""The two files of each round of a process, ``rounds/{rank}_{pid}/{step}.round`` and ``.values`` (``Rounds``).
 
 ``sgsdump/dumps/formats/rounds/round_file.py`` specifies them. A frame of the index goes to the system as one piece at
 once, and a payload before the frame that names it: whatever ends the process, what the index says is there. A piece
@@ -24,12 +24,17 @@ MOST_OPEN = 64
 class Rounds:
     """The rounds of the process ``pid`` below ``root``. ``stop(why)`` is called when nothing more can be written."""
 
-    def __init__(self, root, device, pid, stop):
-        self._folder = os.path.join(root, "rounds", "{}_{}".format(device, pid))
-        self._place = "{}_{}".format(device, pid)
+    def __init__(self, root, rank, pid, stop):
+        self._root, self._pid = root, pid
+        self.move(rank)
         self._stop = stop
         self._open = {}
         self._lock = threading.RLock()
+
+    def move(self, rank):
+        """The process is of this rank: where the rounds that begin from now on are."""
+        self._place = "{}_{}".format(rank, self._pid)
+        self._folder = os.path.join(self._root, "rounds", self._place)
 
     def of(self, step, files, control):
         """The round of a step, from its first word to its last."""

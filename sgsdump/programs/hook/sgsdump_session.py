@@ -4,7 +4,7 @@ The folder named by ``SGSDUMP_CAPTURE`` is the dump's root; the parent put ``con
 
     {root}/processes/{pid}/index.jsonl     what it dumped, at once; the last line is {"complete": true}
     {root}/processes/{pid}/values/…        the values of tensors, each once
-    {root}/rounds/{device}_{pid}/…         instead of these, and of the lines of tensors and operators, where the
+    {root}/rounds/{rank}_{pid}/…           instead of these, and of the lines of tensors and operators, where the
                                            control asks for rounds: two files for each (``sgsdump_rounds.py``)
     {root}/processes/{pid}/…               what ``write`` is asked for (models, feeds)
 
@@ -15,7 +15,7 @@ For the hooks::
 
     session = sgsdump_session.session()           None where there is nothing to do
     session.control                               the DumpControl in force, a dict: look again for each step
-    session.pid, session.rank, session.device     numbers; the device is LOCAL_RANK, 0 without it
+    session.pid, session.rank, session.device     numbers; the device is LOCAL_RANK, else the rank
     session.root, session.out                     folders (text): of the dump, of this process
     session.trouble(text)                         goes to the user at the program's end; never raise into the program
 
@@ -70,7 +70,9 @@ def session():
 class Session:
     def __init__(self, root):
         self.root = root
-        self.rank, self.device = _number_in(RANKS), _number_in(LOCAL_RANKS)
+        rank, self._told_device = _number_in(RANKS), _number_in(LOCAL_RANKS)
+        self.device = self._told_device or 0
+        self.rank = self.device if rank is None else rank
         self._steps = 0
         self._libraries = []
         self._control = control = Control(os.path.join(root, "control.json"))
@@ -99,6 +101,18 @@ class Session:
     def begin(self, library, version):
         """A library that the program imported is hooked."""
         self.index.begin(library, version)
+
+    def of_rank(self, rank):
+        """The process is of this rank among those that run together, as its library knows."""
+        if rank == self.rank:
+            return
+        self.rank = rank
+        if self._told_device is None:
+            self.device = rank
+            self._lines.move(rank)
+        self._selection.move(rank)
+        self._rounds.move(rank)
+        self.line(event="rank", rank=rank)
 
     def begins(self, step):
         self._steps = max(self._steps, step + 1)
@@ -157,7 +171,7 @@ class Session:
         self.index = Index(self.out, self.rank, self._libraries, self._no_index)
         self._files = Files(self.root, self.pid)
         self._store.begin(self._files)
-        self._rounds = Rounds(self.root, self.device, self.pid, self.stop)
+        self._rounds = Rounds(self.root, self.rank, self.pid, self.stop)
         self._lines.begin(self.pid, self.index, self.index_of, self._take_room)
         self._steps = 0
         self._told: set = set()
@@ -195,10 +209,11 @@ def _process_number(root):
 
 
 def _number_in(names):
+    """The first of these variables that is a number; None where none is."""
     for name in names:
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
-    return 0
+    return None
 
 
 class End:

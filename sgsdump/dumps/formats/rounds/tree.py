@@ -1,15 +1,16 @@
 """The rounds of a program as ``sgsdump exec`` writes them, two files for each of each process (``round_file.py``)::
 
     msit_dump_{time}/
-      rounds/{device}_{pid}/{step}.round       the index
-      rounds/{device}_{pid}/{step}.values      the values, where values were kept
+      rounds/{rank}_{pid}/{step}.round         the index
+      rounds/{rank}_{pid}/{step}.values        the values, where values were kept
       control.json, processes/, index.json     what was asked for, and what became of the processes
 
-Each round is a run of the tree, its step the number in the file's name, its rank the device's number; an index may be
-opened alone. A record per tensor, in the order in which the operators ran, named as in an ATB tree of the same program
-(``1_DecoderLayer/0_Linear/input.0``): ``op_index`` counts the operators, ``op_type`` is the operator's name without its
-id. Where tensors were dumped both before and after, inputs are taken before and outputs after. A round that was broken
-off has the operators that it came to, and a note says so.
+Each round is a run of the tree, its step the number in the file's name; an index may be opened alone. Where several
+networks take turns, the graph of a run is its network's class. A record per tensor, in the order in which the
+operators ran, named as in an ATB tree of the same program (``1_DecoderLayer/0_Linear/input.0``): ``op_index`` counts
+the operators, ``op_type`` is the operator's name without its id. Where tensors were dumped both before and after,
+inputs are taken before and outputs after. A round that was broken off has the operators that it came to, and a note
+says so.
 
 ``save_dump`` writes a folder with one round, whose lines are the records themselves.
 """
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.dumps.dump import Dump, Environment, Operator, Record
-from sgsdump.dumps.format import Format, Lost, checked_shape
+from sgsdump.dumps.format import Format, Lost, checked_shape, json_object
 from sgsdump.dumps.formats.rounds.round_file import (
     INDEX_ENDING,
     MAGIC,
@@ -69,7 +70,22 @@ def runs(path: Path, notes: list[str]) -> list[Run]:
             for file in files
             if match and _STEP.fullmatch(file.stem) and file.is_file() and file.stat().st_size
         )
-    return found
+    networks = {run.place: _network(path / run.place) for run in found}
+    if len({name for name, _ in networks.values()}) < 2:
+        return found
+    return [replace(run, graph=networks[run.place][0], own=networks[run.place][1]) for run in found]
+
+
+def _network(path: Path) -> tuple[str, int | None]:
+    """The class of the network whose round an index is of, and which of its own rounds that is, by the first line."""
+    try:
+        text = next(Index(path).texts(), b"")
+    except FormatError:
+        return "", None
+    line = json_object(text.partition(b"\n")[0]) or {}
+    own = line.get("of_model")
+    is_step = line.get("event") == "step"
+    return (str(line.get("model") or ""), own if isinstance(own, int) else None) if is_step else ("", None)
 
 
 def recognises(path: Path, head: bytes) -> bool:

@@ -22,6 +22,7 @@ import time
 import weakref
 
 import torch
+from sgsdump_torch_collective import finish
 from sgsdump_torch_compiled import Graphs, unseen
 from sgsdump_torch_environment import Environment
 from sgsdump_torch_feed import Unfit, feed_of
@@ -45,6 +46,7 @@ TRAINS = (
 OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
 # torch.jit's functions that run modules; the last is torch.onnx.export's.
 TRACING = ("trace", "trace_module", "_get_trace_graph")
+LOSS = torch.nn.modules.loss._Loss
 # Stands for an operator that is made of others, which are seen instead.
 OF_OTHERS = object()
 
@@ -114,6 +116,9 @@ class Steps:
         self.taking = Taking(session)
         self.thread = Thread()
         self.numbers = itertools.count()
+        self.of_models: dict = {}
+        available = hasattr(torch, "distributed") and torch.distributed.is_available()
+        self.distributed = torch.distributed if available else None
         self.facts = {}
         self.operators = {}
         self.environment = Environment()
@@ -140,7 +145,7 @@ class Steps:
             round = thread.round
             if round is not None:
                 return steps.inner(round, original, self, args, kwargs)
-            if thread.inside or is_no_step() or type(self).__module__ in OBSERVERS:
+            if thread.inside or is_no_step() or type(self).__module__ in OBSERVERS or isinstance(self, LOSS):
                 return original(self, *args, **kwargs)
             return steps.outermost(original, self, type(self).__name__, (self, *args), kwargs)
 
@@ -196,23 +201,27 @@ class Steps:
         """A step, dumped or not."""
         thread = self.thread
         step = next(self.numbers)
+        root = transparent(module) or module
+        model = name if module is None else type(root).__name__
+        of_model = next(self.of_models.setdefault(model, itertools.count()))
         self.session.begins(step)
+        if self.distributed is not None and self.distributed.is_initialized():
+            self.session.of_rank(self.distributed.get_rank())
         if self.feed is not None and not self.feed.module:
             args, kwargs = self.fed_round(step, module, args, kwargs)
-        if not self.session.wants_step(step):
+        if not self.session.wants_step(step) or not self.is_asked_for(root, model):
             return self.aside(original)(*args, **kwargs)
-        root = transparent(module) or module
         try:
             with torch._C.DisableTorchFunction():
-                round = Round(step, root, type(root).__name__ if module is not None else name, self.operators)
+                round = Round((step, of_model), root, model, self.operators)
         except Exception as error:
             self.session.trouble(f"step {step} is not dumped: {type(error).__name__}: {error}")
             return self.aside(original)(*args, **kwargs)
         thread.round = round
         taking = self.taking
         inputs = args if module is None else args[1:]
-        taking.guard(round, self.say_environment)
         taking.guard(round, taking.step_begins, (inputs, kwargs))
+        taking.guard(round, self.say_environment)
         taking.guard(round, self.look_for_training)
         keeps = self.keeps_compiled()
         result, ended = None, False
@@ -228,6 +237,17 @@ class Steps:
             thread.round = None
             taking.guard(round, taking.step_ends, result, ended)
             taking.memories.tidy()
+
+    def is_asked_for(self, root, model):
+        """Whether a network is the one that is to be dumped, or has the module that is."""
+        module = self.session.control["module"]
+        if not module or module == model or not isinstance(root, torch.nn.Module):
+            return not module or module == model
+        try:
+            root.get_submodule(module)
+        except AttributeError:
+            return False
+        return True
 
     def fed_round(self, step, module, args, kwargs):
         """The arguments of an outermost call; the module is the first of its own."""
@@ -411,6 +431,8 @@ class Steps:
         written = facts.written(args, kwargs)
         output = written if result is None else result
         unwritten = taking.memories.unwritten
+        if facts.brings and finish(facts.kind, result):
+            taking.allocated(round, written)
         if facts.resizes:
             taking.grown(round, args[0], running.size)
         elif unwritten:

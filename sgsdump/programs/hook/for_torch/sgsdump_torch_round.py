@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from sgsdump_records import Operator, called_text, param_text
+from sgsdump_torch_collective import brings
 from sgsdump_torch_source import line_of_program
 from sgsdump_torch_taking import TensorLookup
 from sgsdump_torch_tensors import plain, tensors_in
@@ -55,7 +56,8 @@ class Frame:
 
 
 class Round:
-    """``step`` counts from 0; ``root`` is the outermost module (a compiled function has none, but a ``model`` name).
+    """``step`` counts from 0, and so does ``of_model``, of this network alone; ``root`` is the outermost module (a
+    compiled function has none, but a ``model`` name).
 
     lookup     finds the records of its tensors; lines: of the index, that are still to be written.
     mark       stands for this round, for what outlives it.
@@ -64,8 +66,8 @@ class Round:
     operators  those of earlier rounds, by where they stood.
     """
 
-    def __init__(self, step, root, model, operators):
-        self.step = step
+    def __init__(self, steps, root, model, operators):
+        self.step, self.of_model = steps
         self.root = root
         self.model = model
         self.paths: dict = {}
@@ -256,7 +258,7 @@ class Facts:
             self.arguments, self.defaults, self.out, self.writes = [], {}, set(), []
             self.overload = ""
             self.tensors: tuple[int, ...] = ()
-            self.gives = self.resizes = False
+            self.gives = self.resizes = self.brings = False
             self.scratch = ()
             self.body = _body_of(func)
             return
@@ -265,6 +267,7 @@ class Facts:
         self.overload = schema.overload_name
         self.skipped = self.kind in SKIPPED or namespace == "prim"
         self.gives, self.resizes = self.kind in GIVING, self.kind in RESIZING
+        self.brings = brings(self.kind)
         self.scratch = SCRATCH.get(self.kind, ())
         self.arguments = [argument.name for argument in schema.arguments]
         self.defaults = {

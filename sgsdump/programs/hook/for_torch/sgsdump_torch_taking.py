@@ -113,7 +113,7 @@ class Taking:
 
     def step_begins(self, round, inputs):
         self.memories.unwritten.begins()
-        self._say_step(round, inputs=self._numbers(inputs))
+        self._say_step(round, of_model=round.of_model, inputs=self._numbers(inputs))
 
     def _say_step(self, round, **facts):
         line = encode({"event": "step", "step": round.step, "model": round.model, **facts})

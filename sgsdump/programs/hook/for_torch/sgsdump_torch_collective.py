@@ -1,0 +1,34 @@
+"""What other ranks bring (``finish``): a collective returns before its values are there.
+
+All ranks run a collective in the same order, so that waiting for one ends. A message between two ranks need not be
+matched yet when it is posted: what is received counts as unwritten until it shows.
+"""
+
+import torch
+from sgsdump_torch_tensors import tensors_in
+
+MESSAGES = {"c10d.recv_", "c10d.recv_any_source_"}
+NOTHING_COMES = {
+    *("c10d.send", "c10d.barrier", "c10d.monitored_barrier_"),
+    *("_c10d_functional.wait_tensor", "_c10d_functional._wrap_tensor_autograd"),
+}
+NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
+
+
+def brings(kind):
+    """Whether an operator, ``c10d.allreduce_``, brings values of other ranks."""
+    return kind.partition(".")[0] in NAMESPACES and kind not in NOTHING_COMES
+
+
+def finish(kind, result):
+    """Wait until the values are there; returns whether they may not be, nevertheless."""
+    if kind in MESSAGES:
+        return True
+    if not kind.startswith("c10d."):
+        for tensor in tensors_in(result):
+            torch.ops._c10d_functional.wait_tensor(tensor)
+        return False
+    for item in result if isinstance(result, (list, tuple)) else (result,):
+        if isinstance(item, torch.ScriptObject):
+            torch._C._distributed_c10d.Work.unbox(item).wait()
+    return False
