@@ -23,6 +23,7 @@ from sgsdump.comparison.low_precision import Rounding, TwoRuns, first_outside, l
 from sgsdump.comparison.naming.network import only_moves, plain
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator, Record
+from sgsdump.dumps.onnx_network import INITIALIZER
 from sgsdump.replay.bounds import COLLECTIVE
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
@@ -209,11 +210,23 @@ def _arguments(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[F
     # Another tool's words for the operator, Relu and ReLU, come with arguments of that tool's own.
     names = dict.fromkeys([*benchmark.arguments, *sample.arguments]) if sample.kind == benchmark.kind else both
     for name in names:
+        if name.startswith(INITIALIZER):
+            yield from _initializers(call, *(side.arguments.get(name) for side in (sample, benchmark)))
+            continue
         values = [side.arguments.get(name) for side in (sample, benchmark)]
         if name.rpartition(".")[2] in _NO_EFFECT or _are_equal(*values):
             continue
         texts = [NOT_GIVEN if value is None else value for value in values]
         yield _finding(call.layer, ("argument", name), texts[0], texts[1])
+
+
+def _initializers(call: _Call, sample: str | None, benchmark: str | None) -> Iterator[Finding]:
+    """The values of two initializers of one type that differ."""
+    if sample is None or benchmark is None:
+        return
+    (_, sample_type, sample_values), (name, type, values) = json.loads(sample), json.loads(benchmark)
+    if sample_type == type and sample_values != values:
+        yield _finding(call.layer, ("initializer", str(name)), str(sample_values), str(values))
 
 
 def _finding(row: Row, argument: tuple[str, str], sample: str, benchmark: str) -> Finding:

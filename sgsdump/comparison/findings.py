@@ -121,7 +121,9 @@ def _causes(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]
         facts = {"how": "unlike", "inputs": "differ", "unlike": unlike.unlike}
         yield Finding("cause", record.name, record.op_type, {}, "by value", facts=facts)
         return
-    if by_value is not None and (by_value in bad or not bad or by_value.integers is not None):
+    told = {finding.layer for finding in comparison.causes if finding.kind == "argument"}
+    is_told = by_value is not None and by_value.name in told
+    if by_value is not None and not is_told and (by_value in bad or not bad or by_value.integers is not None):
         yield _cause(by_value, "by value", inputs=_inputs_of(by_value, comparison))
     explained = by_value is not None or any(finding.kind == "argument" for finding in comparison.causes[:1])
     yield from (_cause(row, "by figures") for row in ([] if explained else _arising(comparison, bad)[:MOST]))

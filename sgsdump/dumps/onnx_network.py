@@ -12,6 +12,9 @@ from sgsdump.tensors.types import Quant
 
 FUSED = "fused_activation"
 """Attribute of a node: the activation that its operator has inside."""
+INITIALIZER = "initializer "
+"""Beginning of the name of an argument, the slot after it: the initializer that is read there, [name, type, what its
+values are known by] as JSON."""
 SCOPES = "pkg.torch.onnx.name_scopes"
 _QUOTED = re.compile(r"'([^']*)'")
 _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)

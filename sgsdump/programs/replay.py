@@ -20,6 +20,7 @@ import itertools
 import json
 import math
 import shutil
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,7 +34,7 @@ import numpy as np
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.formats.replays.tree import FOLDER, NAME, Entry, Index, text_of
 from sgsdump.dumps.io import save_dump
-from sgsdump.dumps.onnx_network import SCOPES, Node, module_by_scopes
+from sgsdump.dumps.onnx_network import INITIALIZER, SCOPES, Node, module_by_scopes
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import InputError, ModelError, OutputError, SgsdumpError, ValuesError
 from sgsdump.executors.runner import Layer
@@ -51,7 +52,7 @@ from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import NCHW
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import GraphProto, NodeProto, TensorProto
 
     from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 
@@ -159,7 +160,11 @@ class _Work:
                 try:
                     self._run(captured, model, runner, chosen, run)
                 except (InputError, ModelError, ValuesError) as error:
-                    self._lose(f"{where}: step {run.step} is not replayed: {error}")
+                    if run.failed:  # there is nothing of it to be dumped
+                        why = " ".join(run.failed.split())
+                        self.notes.append(f"{where}: step {run.step} raised in the program and has no dump: {why}")
+                    else:
+                        self._lose(f"{where}: step {run.step} is not replayed: {error}")
             yield
         if model.branches is not None:
             self.notes += [f"{where}: {sentence}" for sentence in model.branches.sentences()]
@@ -221,10 +226,31 @@ def _kept_feeds(captured: CapturedModel) -> Iterator[tuple[str, dict[str, np.nda
 
 
 def nodes_of(graph: GraphProto) -> Iterator[Node]:
-    weights = {tensor.name for tensor in graph.initializer}
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
+    facts = {name: facts for name, tensor in initializers.items() if (facts := _initializer(tensor)) is not None}
+    weights = set(initializers)
     for node in graph.node:
         attributes = dict(_attributes(node))
+        attributes |= {
+            f"{INITIALIZER}{slot}": json.dumps([name, *facts[name]])
+            for slot, name in enumerate(node.input)
+            if name in facts
+        }
         yield node.name, node.op_type, list(node.input), list(node.output), _module(node, weights), attributes
+
+
+def _initializer(tensor: TensorProto) -> tuple[str, str] | None:
+    """Its type, and what its values are known by: the norm and a checksum; None where they are outside the model's
+    file."""
+    from onnx import TensorProto, numpy_helper
+
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return None
+    array = np.ascontiguousarray(numpy_helper.to_array(tensor))
+    known_by = f"checksum {zlib.crc32(array.reshape(-1).view(np.uint8)):08x}" if array.size else "no elements"
+    if is_float(array.dtype):
+        known_by += f", norm {np.linalg.norm(array.astype(np.float64).ravel()):.9g}"
+    return name_of(array.dtype), known_by
 
 
 def _attributes(node: NodeProto) -> Iterator[tuple[str, str]]:
@@ -366,7 +392,10 @@ def _counted(record: Record, written: Written) -> Record:
         with np.errstate(all="ignore"):
             if not np.isfinite(array.sum()):
                 nan, inf = np.count_nonzero(np.isnan(array)), np.count_nonzero(np.isinf(array))
-                if nan or inf:
+                minus = np.count_nonzero(np.isneginf(array))
+                if inf and inf == minus and not nan:
+                    written.notes.append(f"{record.name}: {minus} of {array.size} values are -Inf, as masks have")
+                elif nan or inf:
                     written.notes.append(f"not finite: {record.name}: {nan} NaN, {inf} Inf of {array.size} values")
     return record
 

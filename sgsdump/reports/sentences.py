@@ -36,6 +36,7 @@ _CALLED = {
     "argument": "argument {name}",
     "type": "element type",
     "weight": "weight {name}",
+    "initializer": "initializer {name}",
     "input": "input {name}, which no compared operator made,",
 }
 UNWRITTEN = "nothing had been written to its memory yet"

@@ -10,14 +10,17 @@ import onnx
 import pytest
 from hooked_programs import sgsdump
 from ort_programs import PICTURE, SMALL, all_tensors, capture, dumped, net
+from small_nets import model
 
-from sgsdump import Dump, open_dump
+from sgsdump import Dump, Record, Tensor, compare, open_dump
 from sgsdump.dumps.formats.replays.tree import NOT_COMPLETE
+from sgsdump.dumps.onnx_network import of_nodes
 from sgsdump.dumps.trees import list_runs
 from sgsdump.errors import FormatError
 from sgsdump.programs.agreement import agreement
 from sgsdump.programs.control import DISK_FULL, DumpControl, Steps, with_fields
-from sgsdump.programs.replay import replay
+from sgsdump.programs.replay import nodes_of, replay
+from sgsdump.reports.sentences import verdict
 
 RUNS = """
 session = load(sys.argv[1])
@@ -375,6 +378,55 @@ def scoped(kind, reads, makes, *scopes):
     node.metadata_props.add(key="pkg.torch.onnx.class_hierarchy", value="['Net', 'aten.x']")
     node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=str(["", *scopes]))
     return node
+
+
+def test_a_run_that_raised_and_was_caught_leaves_the_tree_complete(tmp_path):
+    program = """
+    session = load(sys.argv[1])
+    for channels in (3, 5, 3):
+        try:
+            session.run(None, {"x": np.ones((1, channels, 4, 4), np.float32)})
+        except Exception:
+            print("caught")
+    """
+    text = "\n".join(line[4:] for line in program.splitlines())
+    _, replayed = dumped(tmp_path, text, net(tmp_path / "net.onnx"))
+    assert replayed.complete and replayed.steps == {0, 2}
+    [note] = replayed.notes
+    assert "step 1 raised in the program and has no dump" in note and "\n" not in note
+
+
+def test_an_initializer_that_was_changed_is_named(tmp_path):
+    def run(proto):
+        onnx.save(proto, tmp_path / "net.onnx")
+        tensors = all_tensors(tmp_path / "net.onnx", {"x": PICTURE})
+        records = [
+            Record("out", 0, number, name, Tensor.of(name, array))
+            for number, (name, array) in enumerate(tensors.items())
+        ]
+        nodes = tuple(nodes_of(proto.graph))
+        return Dump(records, network=lambda: of_nodes(records, nodes))
+
+    proto = onnx.load(net(tmp_path / "net.onnx"))
+    other = onnx.load(net(tmp_path / "net.onnx"))
+    changed = next(tensor for tensor in other.graph.initializer if tensor.name == "conv2.w")
+    values = onnx.numpy_helper.to_array(changed) * np.float32(1.5)
+    changed.CopyFrom(onnx.numpy_helper.from_array(values, changed.name))
+    first = verdict(compare(run(other), run(proto)))[0]
+    assert first.startswith("The initializer conv2.w differs: checksum ") and "at conv2 (conv2)" in first
+    assert compare(run(proto), run(proto)).causes == ()
+
+
+def test_minus_infinity_alone_is_what_masks_have(tmp_path):
+    nodes = [onnx.helper.make_node("Identity", ["x"], ["y"], name="y"), onnx.helper.make_node("Neg", ["y"], ["z"])]
+    onnx.save(model(nodes, {}, {"x": (1, 3, 8, 8)}, ["z"]).proto, tmp_path / "net.onnx")
+    program = "load(sys.argv[1]).run(None, {'x': np.where(picture > 0, picture, np.float32('-inf'))})\n"
+    _, replayed = dumped(tmp_path, program, tmp_path / "net.onnx")
+    count = np.count_nonzero(PICTURE <= 0)
+    assert replayed.entries[0].notes == (
+        f"y: {count} of {PICTURE.size} values are -Inf, as masks have",
+        f"not finite: z: 0 NaN, {count} Inf of {PICTURE.size} values",
+    )
 
 
 def test_modules_that_stand_in_the_metadata_of_nodes(tmp_path):

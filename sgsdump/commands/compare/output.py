@@ -162,9 +162,15 @@ def print_comparison(
     comparison = replace(comparison, environment=())
     indexes = _listing(options.output).places(table.compared)
     rows = tuple(comparison.rows[index] for index in indexes)
+    both = [note for note in comparison.sample_notes if note in comparison.benchmark_notes]
+    own = [
+        [note for note in of_side if note not in both]
+        for of_side in (comparison.sample_notes, comparison.benchmark_notes)
+    ]
     notes = [
-        *note_lines(options.sample, comparison.sample_notes),
-        *note_lines(options.benchmark, comparison.benchmark_notes),
+        *note_lines("both dumps", both),
+        *note_lines(options.sample, own[0]),
+        *note_lines(options.benchmark, own[1]),
     ]
     few = _few(len(rows), len(comparison.rows))
     if window() is not None:

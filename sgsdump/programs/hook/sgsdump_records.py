@@ -210,6 +210,7 @@ class Lines:
         self._index_of = index_of
         self._take_room = take_room
         self._lock = threading.Lock()
+        self._is_beyond_told = False
         self._era: tuple = (None, None)  # the control and the index that texts were made for
 
     def move(self, device):
@@ -294,7 +295,8 @@ class Lines:
             self._index_of(step).left_out(values.why, f"{operator.name}, {side}put {slot}")
         if content == "stats":
             stats = values.stats or "null"
-            if values.beyond:
+            if values.beyond and not self._is_beyond_told:
+                self._is_beyond_told = True
                 self._trouble(f"{operator.name}: the sum of squares of a tensor is beyond a double, its l2norm is inf")
         if content == "structure" or self._control.stopped:
             file = _without("")
