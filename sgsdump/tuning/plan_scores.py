@@ -36,6 +36,8 @@ SAVE_SECONDS = 1.0
 # Domains times pictures that each is measured alone on, 2 n + 2 plans that take as long as n squared: ten pictures of a
 # network of 50 convolutions, FEWEST of one of 250 and more.
 RANKED, FEWEST = 500, 2
+# Of several plans that rival one another so many, the best on the pictures that rank, are judged on all.
+KEPT = 3
 Run = Callable[[Iterable[Question]], Iterator[Judged]]
 
 
@@ -65,6 +67,7 @@ class PlanScores:
         self.domains, self.watched, self.outputs = map(list, (criteria.domains, criteria.watched, criteria.outputs))
         self.pictures = list(criteria.pictures)
         self.scores: dict[Plan, Score] = {}
+        self._passed_over: set[Plan] = set()
         self.runs = 0
         self.resumed = 0
         self.best: dict[str, Any] = {}
@@ -112,6 +115,25 @@ class PlanScores:
             return
         by_picture = [judged.scores for judged in self._judged(range(len(self.pictures)), new)]
         self.scores |= {plan: total(scores[plan] for scores in by_picture) for plan in new}
+        self.save(SAVE_SECONDS)
+
+    def is_tried(self, plan: Plan) -> bool:
+        """Whether a plan was measured, or passed over for rivals."""
+        return plan in self.scores or plan in self._passed_over
+
+    def measure_best(self, plans: Iterable[Plan]) -> None:
+        """As ``measure``; where ``ranking`` is of some pictures, only of the plans that are best on these."""
+        new = [plan for plan in dict.fromkeys(plans) if not self.is_tried(plan)]
+        if len(self.ranking) == len(self.pictures) or len(new) <= KEPT:
+            self.measure(new)
+            return
+        first = {judged.index: judged.scores for judged in self._judged(self.ranking, new)}
+        errors = {plan: self.combined.of(total(scores[plan] for scores in first.values())) for plan in new}
+        best = sorted(new, key=lambda plan: errors[plan])[:KEPT]
+        others = [index for index in range(len(self.pictures)) if index not in first]
+        first |= {judged.index: judged.scores for judged in self._judged(others, best)}
+        self.scores |= {plan: total(first[index][plan] for index in sorted(first)) for plan in best}
+        self._passed_over.update(set(new) - set(best))
         self.save(SAVE_SECONDS)
 
     def surrogate(self, left: Callable[[], float] = lambda: float("inf")) -> Surrogate:

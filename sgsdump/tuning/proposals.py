@@ -73,6 +73,17 @@ class Surrogate:
         at_8 = np.hstack([np.ones((len(plans), 1)), 1.0 - plans])
         return (((at_8 @ self.grams) * at_8).sum(axis=2) + self.base[:, None]).max(axis=0)
 
+    def one_away(self, plan: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Errors [n] of a plan with one domain changed, and [n, n] with two: what ``predict`` gives, from what the
+        changes add to the plan's own form."""
+        at_8, signs = np.concatenate([[1.0], 1.0 - plan]), np.where(plan, 1.0, -1.0)
+        rows = self.grams @ at_8
+        own = rows @ at_8 + self.base
+        inner = self.grams[:, 1:, 1:]
+        added = 2 * signs * rows[:, 1:] + np.einsum("kii->ki", inner)
+        both = added[:, :, None] + added[:, None, :] + 2 * inner * (signs[:, None] * signs)
+        return (own[:, None] + added).max(axis=0), (own[:, None, None] + both).max(axis=0)
+
     def gains(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The error that raising each domain removes, [n]: as measured near all-INT16, near all-INT8, and the mean
         of both, scaled so that all domains together lead from one end to the other."""
@@ -125,32 +136,42 @@ def best_sum(gains: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray
 
 def best_by_model(model: Surrogate, weights: np.ndarray, limit: float, start: np.ndarray) -> np.ndarray:
     """Downhill from ``start`` by drops, additions and swaps, as the model predicts; no run of the network."""
-    plan, error = start, float(model.predict(start[None])[0])
+    plan, error = start.copy(), float(model.predict(start[None])[0])
     for _ in range(4 * len(start)):
-        near = neighbours(plan, weights, limit)
-        if not len(near):
+        drops, adds, (out, into) = _changes(plan, weights, limit)
+        one, two = model.one_away(plan)
+        predicted = np.concatenate([one[drops], one[adds], two[out, into]])
+        if not len(predicted):
             break
-        predicted = model.predict(near)
         best = int(predicted.argmin())
         if not predicted[best] < error * (1 - 1e-12):
             break
-        plan, error = near[best], float(predicted[best])
+        error, swap = float(predicted[best]), best - len(drops) - len(adds)
+        changed = [out[swap], into[swap]] if swap >= 0 else [np.concatenate([drops, adds])[best]]
+        plan[changed] = ~plan[changed]
     return plan
+
+
+def _changes(
+    plan: np.ndarray, weights: np.ndarray, limit: float
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """The domains that may be dropped, added, and swapped one for another within the limit."""
+    raised, free = np.flatnonzero(plan), np.flatnonzero(~plan)
+    room = limit - weights[plan].sum()
+    out, into = np.nonzero(weights[free][None] - weights[raised][:, None] <= room)
+    return raised, free[weights[free] <= room], (raised[out], free[into])
 
 
 def neighbours(plan: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray:
     """All plans [k, n] within the limit that are one drop, one addition or one swap away."""
-    raised, free = np.flatnonzero(plan), np.flatnonzero(~plan)
-    room = limit - weights[plan].sum()
-    added = free[weights[free] <= room]
-    out, into = np.nonzero(weights[free][None] - weights[raised][:, None] <= room)
-    plans = np.tile(plan, (len(raised) + len(added) + len(out), 1))
+    dropped, added, (out, into) = _changes(plan, weights, limit)
+    plans = np.tile(plan, (len(dropped) + len(added) + len(out), 1))
     rows = np.arange(len(plans))
-    drops, adds, swaps = np.split(rows, [len(raised), len(raised) + len(added)])
-    plans[drops, raised] = False
+    drops, adds, swaps = np.split(rows, [len(dropped), len(dropped) + len(added)])
+    plans[drops, dropped] = False
     plans[adds, added] = True
-    plans[swaps, raised[out]] = False
-    plans[swaps, free[into]] = True
+    plans[swaps, out] = False
+    plans[swaps, into] = True
     return plans
 
 

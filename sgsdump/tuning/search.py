@@ -7,6 +7,9 @@
 4. With at most EXHAUSTIVE domains every plan within the highest rate is tried, so the best is the best there is. With
    more, the verified best of each rate is improved by the neighbours (drop, add, swap) that the model ranks first.
 
+Of plans that rival one another in 2 and 4 those are verified that are best on the pictures that ranked, where these are
+not all.
+
 All plans ever verified are one pool; a rate gets the best of the pool that fits, so a higher rate is never worse.
 """
 
@@ -169,7 +172,7 @@ class Search:
 
     def untried(self, masks: Iterable[np.ndarray]) -> list[Plan]:
         """The first few plans of these that the pool does not have."""
-        return [plan for plan in map(self.sizes.plan, masks) if plan not in self.pool.scores][:AT_ONCE]
+        return [plan for plan in map(self.sizes.plan, masks) if not self.pool.is_tried(plan)][:AT_ONCE]
 
     def ranked(self, near: np.ndarray) -> np.ndarray:
         """Plans by the error that the model predicts."""
@@ -245,7 +248,7 @@ def improve(search: Search, rate: float, rates: Sequence[float]) -> bool:
             return True
         if search.left() <= 0:
             return False
-        pool.measure(new)
+        pool.measure_best(new)
         search.record_best(rates)
         idle = 0 if search.best_within(limit) != best else idle + 1
         if idle == PATIENCE:
@@ -267,8 +270,8 @@ def halve(search: Search, target: Target) -> bool:
             return False
         limit = (low + high) / 2
         plans = [sizes.plan(mask) for mask in proposals(model, sizes.weights, limit)]
-        pool.measure(plans)
-        reached = [sizes.wide(p) for p in plans if search.reaches(p, target)]
+        pool.measure_best(plans)
+        reached = [sizes.wide(p) for p in plans if p in pool.scores and search.reaches(p, target)]
         low, high = (low, float(min(reached))) if reached else (limit, high)
     return True
 
@@ -292,7 +295,7 @@ def shrink(search: Search, target: Target) -> bool:
         if search.left() <= 0:
             return False
         downhill = best_by_model(model, sizes.weights, size - 1, sizes.mask(new[0]))
-        pool.measure([*new, sizes.plan(downhill)])
+        pool.measure_best([*new, sizes.plan(downhill)])
         idle = 0 if search.reaching(target)[0] != best else idle + 1
         if idle == PATIENCE:
             return True

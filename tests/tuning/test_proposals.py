@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sgsdump.tuning.proposals import Sizes
+from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, neighbours
 
 SIZES = Sizes(("a", "b", "c"), np.array([100, 300, 500]), 100)
 
@@ -20,3 +20,21 @@ def test_a_rate_is_the_bytes_over_those_of_all_at_16_bits(plan, wide, rate):
 @pytest.mark.parametrize(("rate", "weights"), [(0.5, 0), (0.65, 300), (0.8, 600), (0.95, 900), (1.0, 1000)])
 def test_a_limit_lets_exactly_that_many_weights_through(rate, weights):
     assert weights <= SIZES.limit(rate) < weights + 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_changes_of_a_plan_are_foreseen_as_the_plans_themselves_are(seed):
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((2, 8, 20)) * rng.lognormal(0, 1, (2, 8, 1))
+    model = Surrogate(vectors @ vectors.transpose(0, 2, 1), rng.uniform(0, 1, 2), np.zeros(7), 0.0)
+    plan = rng.integers(0, 2, 7).astype(bool)
+    one, two = model.one_away(plan)
+    flipped = plan ^ np.eye(7, dtype=bool)
+    np.testing.assert_allclose(one, model.predict(flipped), rtol=1e-9)
+    for i in range(7):
+        both = np.delete(flipped[i] ^ np.eye(7, dtype=bool), i, axis=0)
+        np.testing.assert_allclose(np.delete(two[i], i), model.predict(both), rtol=1e-9)
+    weights = rng.integers(1, 9, 7)
+    best = best_by_model(model, weights, 20, plan & (np.cumsum(weights * plan) <= 20))
+    near = neighbours(best, weights, 20)
+    assert weights[best].sum() <= 20 and model.predict(near).min() >= model.predict(best[None])[0] * (1 - 1e-9)

@@ -114,6 +114,15 @@ def test_many_domains_are_ranked_on_some_of_the_pictures_and_plans_judged_on_all
     found = search_rates(pool, setup.sizes, RATES)
     assert found.complete and pool.unmeasured == 0 and pool._sensitivities.keys() == {0, 2}
     assert {score.pictures for score in pool.scores.values()} == {3}
+    plans = [frozenset(setup.sizes.domains[i : i + 3]) for i in range(most - 2)]
+    pool.scores = {plan: score for plan, score in pool.scores.items() if plan not in plans}
+    before = set(pool.scores)
+    few = pool.measure_best(plans) or set(pool.scores) - before
+    assert len(few) == min(plan_scores.KEPT, len(plans)) and all(map(pool.is_tried, plans))
+    found = {plan: pool.scores[plan] for plan in few}
+    pool.scores = {plan: pool.scores[plan] for plan in before}
+    pool.measure(few)
+    assert found == {plan: pool.scores[plan] for plan in few}, "in the pictures' order, so to the last bit"
 
 
 def test_plans_measured_later_go_on_from_the_last_run(setup, float_model, ranges, monkeypatch):
