@@ -37,6 +37,7 @@ from sgsdump.comparison.low_precision import Rounding, TwoRuns
 from sgsdump.comparison.masks import without_masked
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import Settings
+from sgsdump.comparison.naming.fused_parts import split_fused
 from sgsdump.comparison.naming.name_sources import NameSources
 from sgsdump.comparison.naming.network import nodes_of
 from sgsdump.comparison.naming.pairs_by_map import pairs_by_map
@@ -69,7 +70,8 @@ SHARES = 4  # batches that a thread would have to go if all were as large as the
 
 @dataclass(frozen=True)
 class Options:
-    """The keywords of ``compare``, which documents them; ``measures`` are four of them."""
+    """The keywords of ``compare``, which documents them; ``measures`` are four of them. ``parts``: the pairs that were
+    made by taking modules apart."""
 
     inputs: bool
     name_map: Mapping[str, str] | NameSources | None
@@ -80,6 +82,7 @@ class Options:
     threads: int
     measured_by: MeasuredBy | None
     progress: Progress
+    parts: tuple[Pair, ...] = ()
 
 
 def compare(
@@ -156,7 +159,9 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
     ):
         networks = sample.network(), benchmark.network()
         sample, benchmark = within_module((sample, benchmark), networks)
-        places = _settled(sample, benchmark, options, networks, pool.map)
+        wholes = sample, benchmark
+        (sample, benchmark), parts = _taken_apart(wholes, networks, options)
+        places = _settled(sample, benchmark, replace(options, parts=parts), networks, pool.map)
         alignment = align(sample, benchmark, options.inputs, places.settled)
         whole = alignment
         alignment, excluded = without(alignment, options.exclude)
@@ -198,7 +203,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
     found = argument_findings(rows, pairs, *networks, places.maker_of, rounding)
     if rounding is not None and rounding.is_low and all(networks):
         unmatched = alignment.only_in_sample, alignment.only_in_benchmark
-        runs = TwoRuns((sample, benchmark), networks, pairs, unmatched, places.maker_of)
+        runs = TwoRuns(wholes, networks, pairs, unmatched, places.maker_of)
         found = of_low_precision(rows, found, runs, rounding)
     else:
         found = causes(rows, found)
@@ -240,15 +245,30 @@ def _mark_rearranged(
             results[i] = row.replaced(rearranged=True)
 
 
+def _taken_apart(
+    dumps: tuple[Dump, Dump], networks: tuple[Network, Network], options: Options
+) -> tuple[tuple[Dump, Dump], tuple[Pair, ...]]:
+    """The dumps with fused modules in pieces, where the user's names say so. Raises ConfigError."""
+    if not isinstance(options.name_map, NameSources) or not options.name_map.fused:
+        return dumps, ()
+    if options.measured_by is not None:
+        raise ConfigError("a name map that takes modules apart needs both dumps here; compare without --scheduler")
+    return split_fused(dumps, networks, options.name_map.fused)
+
+
 def _settled(sample: Dump, benchmark: Dump, options: Options, networks: tuple[Network, Network], run: Mapper) -> Placed:
     """The pairs that maps, values, the network, quantisation and stages make before names are compared, and where
     tensors stand."""
     settled = Settled()
-    if options.name_map:
+    has_names = bool(options.name_map) and not (
+        isinstance(options.name_map, NameSources) and not options.name_map.names_pairs
+    )
+    if options.name_map and has_names:
         settled = pairs_by_map(sample, benchmark, options.name_map, options.inputs)
+    settled = replace(settled, pairs=(*options.parts, *settled.pairs))
     if options.match_by_value:
         settled = pairs_by_value(sample, benchmark, options.inputs, settled, run)
-    by_names = bool(options.name_map or options.match_by_value)
+    by_names = has_names or options.match_by_value
     same_names = {record.name for record in sample.records} == {record.name for record in benchmark.records}
     if not same_names and (found := pairs_by_quantisation(sample, benchmark, networks, options.inputs, settled)):
         settled, by_names = found, True

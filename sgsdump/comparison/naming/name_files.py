@@ -7,6 +7,9 @@ YAML    ``benchmark name: sample name``, a line each (the extra ``yaml``)
 CSV     two columns between ``,``, ``;`` or tabs, benchmark first; a first row ``sample,benchmark`` or
         ``benchmark,sample`` says so itself
 
+An entry of JSON or YAML whose value is ``{"parts": ["path", …], "axis": -1}`` takes a fused module apart
+(``fused_parts.py``).
+
 Names stand exactly as in the dumps; a name that is not UTF-8 is escaped (JSON). Each name stands once on its side.
 Tensors that are not in the map are paired by their names.
 
@@ -45,6 +48,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sgsdump.comparison.naming.fused_parts import Fused, fused_of
 from sgsdump.errors import ConfigError, FormatError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.bounded_read import decode, read_bytes
@@ -83,14 +87,25 @@ def kind_of(text: str) -> str:
     return "csv" if any(mark in line for mark in ",;\t") else "json"
 
 
+def fused_of_map(document: Any) -> tuple[Fused, ...]:
+    """The modules that a parsed document takes apart."""
+    entries = document.items() if isinstance(document, dict) else ()
+    found = (fused_of(str(name), entry) for name, entry in entries if isinstance(entry, dict))
+    return tuple(fused for fused in found if fused is not None)
+
+
 def names_of_map(document: Any, path: Path) -> dict[str, str]:
-    """Benchmark name -> sample name of a parsed document. Raises FormatError for any other, and for names twice."""
+    """Benchmark name -> sample name of a parsed document, without what it takes apart. Raises FormatError for any
+    other, and for names twice."""
     if not isinstance(document, dict):
         raise FormatError(f"{path}: {FORM}, not a {type(document).__name__}")
+    apart = {fused.name for fused in fused_of_map(document)}
+    document = {name: entry for name, entry in document.items() if name not in apart}
     owners: dict[str, str] = {}
     for benchmark, sample in document.items():
         if not isinstance(sample, str):
-            raise FormatError(f"{path}: {quoted(benchmark)} must map to one name of the sample; {FORM}")
+            what = "must map to one name of the sample, or to its parts and their axis"
+            raise FormatError(f"{path}: {quoted(benchmark)} {what}; {FORM}")
         if sample in owners:
             raise FormatError(
                 f"{path}: the sample's {quoted(sample)} is given to {quoted(owners[sample])} and to {quoted(benchmark)}"

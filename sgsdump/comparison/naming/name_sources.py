@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.comparison.naming import operator_maps
+from sgsdump.comparison.naming.fused_parts import Fused
 from sgsdump.comparison.naming.name_files import (
     Layers,
     Rule,
     document_of,
+    fused_of_map,
     is_layer_mapping,
     kind_of,
     layers_of,
@@ -33,12 +35,19 @@ class NameSources:
     links    outputs of operators, as vendors' files say them.
     layers   msprobe's layer mapping.
     rules    what makes benchmark names of sample names.
+    fused    modules that are several in the other dump.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     links: tuple[Link, ...] = ()
     layers: Layers | None = None
     rules: tuple[Rule, ...] = ()
+    fused: tuple[Fused, ...] = ()
+
+    @property
+    def names_pairs(self) -> bool:
+        """Whether it says of names which belong together, beside what it takes apart."""
+        return bool(self.names or self.links or self.layers is not None or self.rules)
 
 
 def read_name_sources(files: Iterable[Path | str] = (), rules: Iterable[str] = ()) -> NameSources:
@@ -52,6 +61,7 @@ def read_name_sources(files: Iterable[Path | str] = (), rules: Iterable[str] = (
     links: list[Link] = []
     layers: Layers | None = None
     read_rules: list[Rule] = []
+    fused: list[Fused] = []
     for file in files:
         path = Path(file)
         text = decode(read_bytes(path, operator_maps.MOST_BYTES), path)
@@ -68,11 +78,12 @@ def read_name_sources(files: Iterable[Path | str] = (), rules: Iterable[str] = (
                 raise ConfigError(f"{path} is a second layer mapping; put both into one file")
             layers = layers_of(document, path)
         else:
+            fused += fused_of_map(document)
             _add(names, names_of_map(document, path), path)
     if mindie:
         links += operator_maps.links_of_mindie_map(mindie)
     read_rules += [rule_of(rule) for rule in rules]
-    return NameSources(names, tuple(links), layers, tuple(read_rules))
+    return NameSources(names, tuple(links), layers, tuple(read_rules), tuple(fused))
 
 
 def _add(names: dict[str, str], more: Mapping[str, str], path: Path) -> None:
