@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,8 +49,16 @@ if TYPE_CHECKING:
     from sgsdump.models.graph import Graph
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range
+    from sgsdump.tuning.advice import Advice
     from sgsdump.tuning.causes import Exact
-    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
+    from sgsdump.tuning.rules_of_thumb import Convolution
+    from sgsdump.tuning.sensitivity_analysis import (
+        Contributions,
+        LabelledPictureFeed,
+        Measurement,
+        SensitivityAnalysis,
+        Totals,
+    )
 
 MODELS = (".onnx", ".tflite", ".xml")
 
@@ -86,6 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.dumps.io import open_dump
+    from sgsdump.executors.onnx_runtime.session import release_unused
     from sgsdump.files.atomic_write import check_outputs, replace_text
     from sgsdump.models.graph import Graph
     from sgsdump.quantisation.analysis import analyse
@@ -96,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.cause_sentences import first_lines
     from sgsdump.sidecars.tensor_min_max import read_ranges
     from sgsdump.tuning import advice, rules_of_thumb
-    from sgsdump.tuning.causes import findings_of, ranked
+    from sgsdump.tuning.causes import findings_of
     from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
     options = record(Options, args, network=network_of(args), limits=Thresholds(args.min_cos, args.max_rmse))
@@ -129,26 +138,26 @@ def run(args: argparse.Namespace) -> int:
     comparison = _compared(fixed_dump, float_dump, all_ranges) if fixed_dump and float_dump else None
     signs = rules_of_thumb.read_signs(analysis, convolutions, ranges, float_dump, comparison, fixed_dump)
     limits = options.limits or DOCUMENTED
-    measurement = None
+
+    def judged(measurement: Measurement) -> tuple[Advice, ...]:
+        return advice.advise(convolutions, signs, measurement, limits, good=False)
+
+    measured: Measured | None = None
     exact: Exact | None = None
     if feeds is not None and not all(conv.reads_picture for conv in convolutions):
         trial = SensitivityAnalysis(model, ranges, config, per_channel=options.quant_level != "L1")
-        measurement = _measure(trial, feeds)
-        verdicts = advice.advise(convolutions, signs, measurement, limits, good=False)
-        names = advice.tensor_arrays(verdicts, convolutions)
-        words = rules_of_thumb.config_names(names, convolutions)
-        exact = _exact(options, opened, ranges, feeds, RaisedInputs(analysis).inputs_of(words))
+        measured = _measure(trial, feeds, judged, convolutions)
+        del trial  # its sessions take much memory
+        release_unused()
+        exact = _exact(options, opened, ranges, feeds, RaisedInputs(analysis).inputs_of(measured.words))
+    measurement = measured.measurement if measured else None
     verdicts = advice.advise(convolutions, signs, measurement, limits, exact.all_8.good(limits) if exact else None)
     names = advice.tensor_arrays(verdicts, convolutions)
     written = rules_of_thumb.config_names(names, convolutions)
-    if feeds is not None and exact and names:
-        exact = replace(exact, foreseen=trial.try_plan(names, _both(feeds)))
     found: tuple[Finding, ...] = ()
-    if feeds is not None and exact and measurement is not None:
-        first = next(iter(ranked(verdicts, measurement)), None)
-        by_picture = first is None or first.facts["reason"] == "picture"
-        apart = None if first is None or by_picture else trial.contributions(first.layer, _both(feeds))
-        found = findings_of(verdicts, measurement, exact, limits, apart)
+    if measured and exact:
+        exact = replace(exact, foreseen=measured.foreseen if names else None)
+        found = findings_of(verdicts, measurement, exact, limits, measured.contributions)
     if options.json:
         replace_text(options.json, advice_json(verdicts, written, measurement, exact, found))
     all_wide = config.conv_format == "ALL_INT16"
@@ -233,11 +242,38 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: dict[str, Range]) -> Compar
     return comparison
 
 
-def _measure(trial: SensitivityAnalysis, feeds: Feeds) -> Measurement:
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured in the float approximation, the words of tensor_arrays that follow from it, what is foreseen
+    with these raised, and what the input and the weights bring of the first cause."""
+
+    measurement: Measurement
+    words: tuple[str, ...]
+    foreseen: Totals | None
+    contributions: Contributions | None
+
+
+def _measure(
+    trial: SensitivityAnalysis,
+    feeds: Feeds,
+    judged: Callable[[Measurement], tuple[Advice, ...]],
+    convolutions: Sequence[Convolution],
+) -> Measured:
+    """All that is asked of ``trial``; ``judged``: the advice that follows."""
     from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.tuning.advice import tensor_arrays
+    from sgsdump.tuning.causes import ranked
+    from sgsdump.tuning.rules_of_thumb import config_names
 
     with TERMINAL.bar("advise", "run", trial.most_runs(len(feeds))) as advance:
-        return trial.measure(_both(feeds), advance)
+        measurement = trial.measure(_both(feeds), advance)
+    verdicts = judged(measurement)
+    names = tensor_arrays(verdicts, convolutions)
+    foreseen = trial.try_plan(names, _both(feeds)) if names else None
+    first = next(iter(ranked(verdicts, measurement)), None)
+    by_picture = first is None or first.facts["reason"] == "picture"
+    contributions = None if first is None or by_picture else trial.contributions(first.layer, _both(feeds))
+    return Measured(measurement, tuple(config_names(names, convolutions)), foreseen, contributions)
 
 
 def _exact(
