@@ -205,7 +205,8 @@ def open_model(
             if model.native and not native:
                 raise ModelError(
                     f"{path} is a model of {model.native.kind}, which sgsdump dumps and compares as it is but does not "
-                    f"take apart: dump, pipeline, diagnose -m and --fixed take it; for the others convert it to ONNX"
+                    f"take apart: dump and pipeline take it, and diagnose beside its quantised copy (-m FLOAT --fixed "
+                    f"QUANTISED); for all else convert it to ONNX"
                 )
             return part.of(model)
     raise ModelError(f"{path} is not a model of a known framework ({', '.join(MODELS)})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import tflite_models
 from sgsdump import open_dump
 from sgsdump.cli import main
 from sgsdump.errors import ConfigError, InputError, ModelError
+from sgsdump.executors.native.litert import LiteRt
 from sgsdump.executors.native.runner import NativeRunner
 from sgsdump.executors.table import open_runner
 from sgsdump.models.model import open_model
@@ -55,6 +57,17 @@ def test_codes_go_in_as_they_are(tmp_path: Path) -> None:
         np.testing.assert_array_equal(mine.array, theirs.array)
     with pytest.raises(InputError, match="int16"):
         next(runner.run({"x_int8": codes.astype(np.int16)}))
+
+
+def test_a_tensor_without_axes_is_a_number() -> None:
+    """LiteRT gives numpy's scalars for these; text is refused."""
+    runtime = object.__new__(LiteRt)
+    runtime._interpreter = SimpleNamespace(get_tensor=[np.float32(3.5), np.bool_(True), np.bytes_(b"text")].__getitem__)
+    value = runtime.value((0,))
+    assert isinstance(value, np.ndarray) and (value.shape, value.dtype, float(value)) == ((), np.float32, 3.5)
+    assert runtime.value((1,)).dtype == bool
+    with pytest.raises(ModelError, match="not numbers"):
+        runtime.value((2,))
 
 
 def test_a_process_that_ends_is_one_line(tmp_path: Path) -> None:

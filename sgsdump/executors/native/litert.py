@@ -36,7 +36,7 @@ class LiteRt(Runtime):
         run.invoke()
 
     def value(self, key: Key) -> np.ndarray:
-        array = self._interpreter.get_tensor(int(key[0]))
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufcV":
+        array = np.asarray(self._interpreter.get_tensor(int(key[0])))  # LiteRT gives a number for a tensor without axes
+        if array.dtype.kind not in "biufcV":
             raise ModelError("its values are not numbers")
         return array
