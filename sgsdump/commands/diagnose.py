@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_not_around, replacing_folder
     from sgsdump.models.model import runtime_of
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs, over_all
-    from sgsdump.quantisation.fixed_model import check_that_it_runs
+    from sgsdump.quantisation.fixed_model import check_that_it_runs, rehearse
     from sgsdump.quantisation.pictures import disagreements
     from sgsdump.reports.command_reports import diagnosed, report_of_diagnosis
     from sgsdump.reports.report import Context
@@ -144,11 +144,14 @@ def run(args: argparse.Namespace) -> int:
     if options.given.fixed is not None and is_quantised_by_others(options.given.fixed):
         return diagnose_quantised(_quantised_task(options, options.given.fixed))
     setting = _setting(options)
-    # Made before anything is printed: data that does not fit, and a folder that cannot be written, need no assumptions.
+    # Before anything is printed: data that does not fit, a folder that cannot be written, and a network that does not
+    # run on the first picture, or cannot be quantised, need no assumptions.
     feeds = feeds_of(options.network.source(setting.config), setting.specs)
     first = feeds[0]
     asides: list[Path] = []
     with replacing_folder(options.output, asides.append) as folder:
+        if setting.fixed is None and options.given.ranges is None:
+            rehearse(setting.model, first, setting.config)
         warnings = [*setting.warnings, *disagreements(setting.model, feeds)]
         assumptions = [f"assumed: {sentence}" for sentence in setting.assumed]
         assumptions += [f"warning: {sentence}" for sentence in warnings]

@@ -148,6 +148,18 @@ def test_nothing_is_said_before_the_folder_is_known_to_be_writable(digits, capsy
     assert capsys.readouterr().out == ""
 
 
+def test_a_network_that_does_not_take_the_first_picture_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    nodes = [conv("c1", "data"), node("Reshape", ["c1", "shape"], "flat"), conv("out", "flat")]
+    constants = {**weights("c1", (2, 3, 1, 1)), "shape": np.array([1, 2, 48, -1]), **weights("out", (2, 2, 1, 1))}
+    onnx.save(model(nodes, constants, {"data": (1, 3, "h", "w")}, ["out"]).proto, "net.onnx")
+    Image.fromarray(np.zeros((32, 40, 3), np.uint8)).save("picture.png")
+    assert main(["diagnose", "-m", "net.onnx", "-i", "picture.png"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and "Reshape" in said.err
+    assert not Path("diagnosis").exists()
+
+
 def test_both_spellings_and_exit_status_by_a_limit(digits):
     spelled = [word.replace("--input-config", "--input_config") for word in DIAGNOSE]
     assert main([*spelled, "--pictures", "2", "--quant-level", "L1", "--max-rmse", "0.0001"]) == 1

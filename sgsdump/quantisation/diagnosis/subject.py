@@ -17,7 +17,7 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.calibration import Calibration, calibrate
 from sgsdump.quantisation.calibration_log import read_log
 from sgsdump.quantisation.fixed_facts import read_facts
-from sgsdump.quantisation.fixed_model import make_fixed, mask_notes, rehearse
+from sgsdump.quantisation.fixed_model import make_fixed, mask_notes
 from sgsdump.quantisation.quant_file import import_params, read_quant_file
 from sgsdump.quantisation.quant_plan import QuantPlan
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, side_ranges
@@ -55,8 +55,7 @@ def calibrated(
     progress: Progress = SILENT,
     workers: Workers = ALONE,
 ) -> Subject:
-    """As ``sgsdump calibrate`` makes the fixed model."""
-    rehearse(model, feeds[0], config)
+    """As ``sgsdump calibrate`` makes the fixed model; call ``rehearse`` first."""
     calibration = calibrate(model, feeds, config, level, workers=workers, progress=progress)
     side = side_ranges(calibration.statistics)
     fixed = make_fixed(model, calibration.ranges, calibration.config, side=side)
