@@ -186,11 +186,26 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
         )
     if found:
         yield from cause_lines(found)
-    elif diagnosis.advice is not None and not diagnosis.misread:
+    elif diagnosis.misread:
+        return
+    elif diagnosis.advice is not None and comparison.jumps and not _in_8_bits(diagnosis.advice, diagnosis.limits):
+        row = comparison.jumps[0]
+        yield (
+            f"It does not come from the 8 bits of convolutions: 16 do not repair it. By figures RMSE rises most at "
+            f"{row.name} ({row.op_type}), to {row.rmse:.4f}."
+        )
+    elif diagnosis.advice is not None:
         yield "No convolution by itself brings a twentieth of the outputs' error: it adds up from many."
     elif comparison.jumps:
         row = comparison.jumps[0]
         yield f"By figures alone, as nothing could be measured: RMSE rises most at {row.name} ({row.op_type})."
+
+
+def _in_8_bits(advice: MeasuredAdvice, limits: Thresholds) -> bool:
+    """Whether the outputs are within the limits with every convolution at 16 bits, as far as that is known."""
+    if advice.all_16 is not None:
+        return advice.all_16.outputs.good(limits)
+    return bool(set(advice.measured.every) - set(advice.names))
 
 
 def _on_layers(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
@@ -302,7 +317,7 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
             return
     if advice.all_16 is not None and not advice.all_16.outputs.good(limits):
         yield Step(f"{int16_is_not_enough(limits, always_8, look)} It is {advice.all_16.error:.4f} then.")
-    elif advice.all_16 is None and not (set(advice.measured.every) - set(advice.names)):
+    elif advice.all_16 is None and not _in_8_bits(advice, limits):
         yield Step(int16_is_not_enough(limits, always_8, look))
     elif advice.all_16 is not None:
         yield Step(

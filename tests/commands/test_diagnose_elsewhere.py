@@ -1,4 +1,4 @@
-"""A Softmax whose readers take its values for others is named as the cause, with what to do."""
+"""Where an error comes of no convolution's 8 bits, what it comes of is named."""
 
 import json
 from pathlib import Path
@@ -33,3 +33,24 @@ def test_a_softmax_that_is_misread_is_the_cause(tmp_path, monkeypatch, capsys):
     assert f"What reads the Softmax shares takes its values for {factor} times what they are, as in the SDK" in said
     assert "Cut the network before the Softmax shares" in said and "give --model-outputs scores" in said
     assert "adds up from many" not in said and "look at the ranges" not in said
+
+
+def test_where_16_bits_do_not_help_the_layer_is_named(tmp_path, monkeypatch, capsys):
+    """Small values beside a large one are lost in its steps, and a root makes much of them."""
+    monkeypatch.chdir(tmp_path)
+    constants = {"fc.w": np.eye(64, dtype=np.float32), "fc.b": np.zeros(64, np.float32)}
+    nodes = [
+        node("Gemm", ["x", "fc.w", "fc.b"], "h", transB=1),
+        node("Gemm", ["h", "fc.w", "fc.b"], "again", transB=1),
+        node("Sqrt", ["again"], "y"),
+    ]
+    onnx.save(model(nodes, constants, {"x": (1, 64)}, ["y"]).proto, "net.onnx")
+    x = np.random.default_rng(0).uniform(0.02, 0.1, (1, 64)).astype(np.float32)
+    x[0, 7] = 1e4
+    np.save("x.npy", x)
+    assert main(["diagnose", "-m", "net.onnx", "-i", "x.npy", "-o", "d", "--max-rmse", "0.02"]) == 1
+    said = capsys.readouterr().out
+    assert (
+        "It does not come from the 8 bits of convolutions: 16 do not repair it. By figures RMSE rises most at y" in said
+    )
+    assert "adds up from many" not in said
