@@ -8,6 +8,7 @@ The map of the package, top down: a room imports rooms below it in this list, ne
     torchair        TorchAir's names for dumping a compiled torch program
     reports         results -> sentences, text, csv, json, png, html
     tuning          which convolutions deserve INT16: advice, repair, search
+    curing          a float model rewritten so that 8 bits lose less: one file per cure
     quantisation    ranges -> fixed model -> simulation; levels, plans, fusion
     pipeline        dump a model by any executor; bisection; test cases
     programs        dump a program that runs: control, hooks, result trees
@@ -33,6 +34,7 @@ from sgsdump import notebook
 if TYPE_CHECKING:
     from sgsdump.comparison.compare import compare
     from sgsdump.comparison.comparison import Comparison
+    from sgsdump.curing.cure import cure
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.dumps.io import open_dump, save_dump
     from sgsdump.dumps.trees import list_runs
@@ -61,6 +63,7 @@ _PUBLIC = {
     "LossWarning": "sgsdump.errors",
     "capture": "sgsdump.programs.capture",
     "DumpControl": "sgsdump.programs.control",
+    "cure": "sgsdump.curing.cure",
     "quant_params": "sgsdump.quantisation.quant_file",
 }
 __all__ = [
@@ -76,6 +79,7 @@ __all__ = [
     "TensorInfo",
     "capture",
     "compare",
+    "cure",
     "list_runs",
     "open_dump",
     "quant_params",

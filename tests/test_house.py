@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "sgsdump"
 ELSEWHERE = ("tests", "tools", "benchmarks", "docs")
 ROOMS = (  # top down, as the map in sgsdump/__init__.py has them
-    *("__main__", "cli", "commands", "msit", "torchair", "reports", "tuning", "quantisation", "pipeline", "programs"),
+    *("__main__", "cli", "commands", "msit", "torchair", "reports", "tuning", "curing", "quantisation"),
+    *("pipeline", "programs"),
     *("executors", "models"),
     *("comparison", "replay", "dumps", "sidecars", "tensors", "files", "notebook", "progress", "registry", "errors"),
 )

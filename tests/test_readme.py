@@ -160,6 +160,7 @@ def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
     made = {
         "any_data": ["arrays_3.bin", "arrays_by_ort/3/dump_info.json", "net_of_arrays.onnx", "fresh/input_config.ini"],
         "debug_a_layer": ["layers.csv", "layers.json", "other/DebugConfig.txt"],
+        "cure": ["cured.onnx", "cured.quant.json", "net_cured_fixed.onnx", "scaled.onnx"],
         "tune_int16": ["tuned/pareto.png", "net_tuned.onnx"],
         "caffe": ["sigma_outtensor_dump.bin", "dumpData/caffe_NHWC_outtensor_dump.bin"],
         "compare_two_tools": ["r1_case", "layers.csv"],

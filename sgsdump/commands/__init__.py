@@ -15,6 +15,7 @@ GROUPS = {
     },
     "make the fixed model": {
         "calibrate": "pictures + float model -> fixed model and tensor ranges",
+        "cure": "rewrite the float model so that 8 bits lose less",
         "advise": "which convolutions need INT16 inputs, and why",
         "repair": "raise convolutions to INT16 until the outputs are good",
         "tune": "find and verify the smallest set of INT16 convolutions",

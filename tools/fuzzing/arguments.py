@@ -17,6 +17,7 @@ LINES = (
     "pipeline range -m digits.onnx -b 3 -e 6 -o out --shape image=1x1x8x8",
     "pipeline list -m digits.onnx --name conv0 -i image:x.npy -o out",
     f"calibrate {MODEL} -i pictures -o out.onnx --quant-level L1",
+    f"cure {MODEL} -i pictures -o out.onnx --quant-level L1 --cures fold,ranges",
     "simulate -m fixed.onnx -t Fixed -i digit.png",
     "simulate -m digits.onnx -t Float -i digit.png --input-config input_config.ini",
     "compare fixed.bin float.bin --csv out.csv --json out.json --metrics psnr,sqnr --limit conv0/relu:psnr=1",

@@ -1,0 +1,69 @@
+"""What the channels of a float model's tensors hold on the pictures: their ends, their power, their mean."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+
+if TYPE_CHECKING:
+    from sgsdump.models.model import Model
+
+
+@dataclass(frozen=True)
+class ChannelFigures:
+    """float64 [C] each; ``power`` is the mean square, ``mean`` the mean over pictures and places."""
+
+    low: np.ndarray
+    high: np.ndarray
+    power: np.ndarray
+    mean: np.ndarray
+
+    @property
+    def top(self) -> np.ndarray:
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    def times(self, factors: np.ndarray) -> ChannelFigures:
+        """Of the channels times positive factors."""
+        return ChannelFigures(self.low * factors, self.high * factors, self.power * factors**2, self.mean * factors)
+
+
+def channel_figures(
+    model: Model, feeds: Iterable[tuple[str, Mapping[str, np.ndarray]]], names: Collection[str]
+) -> dict[str, ChannelFigures]:
+    """Of each named tensor with a channel axis (the second) over all feeds, one tensor at a time in memory."""
+    runner = SegmentRunner(model, keep_sessions=True)
+    names = frozenset(names)
+    found: dict[str, _Total] = {}
+    for _, feed in feeds:
+        for layer in runner.run(feed, only=names):
+            array = layer.array
+            if array.ndim >= 2 and array.dtype.kind == "f" and array.size:
+                found.setdefault(layer.name, _Total()).add(array)
+    return {name: total.figures() for name, total in found.items()}
+
+
+class _Total:
+    def __init__(self) -> None:
+        self.low, self.high = np.float64(np.inf), np.float64(-np.inf)
+        self.power, self.mean, self.count = np.float64(0), np.float64(0), 0
+
+    def add(self, array: np.ndarray) -> None:
+        flat = np.moveaxis(array, 1, 0).reshape(array.shape[1], -1)
+        self.low = np.minimum(self.low, flat.min(axis=1))
+        self.high = np.maximum(self.high, flat.max(axis=1))
+        self.power = self.power + np.einsum("ij,ij->i", flat, flat, dtype=np.float64)
+        self.mean = self.mean + flat.sum(axis=1, dtype=np.float64)
+        self.count += flat.shape[1]
+
+    def figures(self) -> ChannelFigures:
+        return ChannelFigures(
+            np.asarray(self.low, np.float64),
+            np.asarray(self.high, np.float64),
+            np.asarray(self.power) / self.count,
+            np.asarray(self.mean) / self.count,
+        )

@@ -1,0 +1,268 @@
+"""Equalisation: factors of the channels that make the noise of 8 bits least.
+
+A convolution reads a tensor of one step for all channels, and its weights have a step for each output channel (at L1
+one for all). With factors a of its input channels and b of its output channels the noise that it adds, in units of the
+unscaled output channel o (W its weights, summed over the taps where a channel has several):
+
+    inputs    (Δ² / 12) Σ_i W²_oi / a_i²          Δ   = (max a_i h_i - min a_i l_i) / 255
+    weights   (δ_o² / 12) Σ_i taps a_i² P_i        δ_o = max_i |W_oi| / a_i / 127, at L1 max_o (b_o ·) / b_o
+    sums      (2^K Δ δ_o)² / 12                    2^K ≥ max_o R_o / (Δ δ_o) / 2^13, where K > 0
+
+l, h the ends of channel i on the pictures and 0, P its power, R_o the largest of the bias and of what is added to it:
+sums of products lose K bits, as many as the channel of the finest weights needs (``integer/convolution.py``). What is
+minimised is the sum over all convolutions, each channel's noise counted by what it does to the network's
+outputs (``sensitivity.py``): domain by domain (classes that stand in one tensor, a residual's as one) over
+
+    a_i = M_i^-q V_i^p       M = max(h, -l), V_i² = Σ_o W²_oi
+
+with exponents p and q from a grid, then once more from where that led. q = 1, p = 0 fills every channel's range; p = q
+= 1/2 is the geometric mean of data-free quantisation. Source of the scheme: Nagel et al. (ICCV 2019), section 4.1; the
+exponents as in SmoothQuant (Xiao et al., ICML 2023), section 4.2; the noise is that of uniform rounding, step² / 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.curing.channels import ChannelFigures
+from sgsdump.curing.editing import Editing
+from sgsdump.curing.scaling import Scaled, Scaling
+from sgsdump.models.graph import Graph, attribute
+from sgsdump.quantisation.analysis import output_axis
+from sgsdump.quantisation.integer.convolution import BIAS_BITS
+from sgsdump.quantisation.integer.emitter import log2_ceiling
+from sgsdump.quantisation.quant_plan import EMPTY_TOP, WIDEST_RATIO
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+DATA_EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+WEIGHT_EXPONENTS = (0.0, 0.25, 0.5)
+ROUNDS = 3
+# Further apart than this the channels of one tensor are not drawn: the multipliers of a convolution have 15 bits.
+WIDEST = 256.0
+UINT8_STEPS, INT8_STEPS = 255.0, 127.0
+FLOOR = 1 / 8
+EMPTY, TINIEST = 1.5e-6, 1e-300
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution as its noise sees it. squares  [O, I] sum of squared weights over the taps, ``largest`` [O, I] the
+    largest magnitude among them, 0 where a group does not read a channel; ``taps`` their number.
+    reach    [O] of the bias, and of what the channel's values are away from it.
+    counts   [O] what a channel's squared noise counts, at first 1 over the power of the layer's output.
+    """
+
+    node: NodeProto
+    before: np.ndarray
+    after: np.ndarray
+    squares: np.ndarray
+    largest: np.ndarray
+    taps: int
+    reach: np.ndarray
+    counts: np.ndarray
+
+
+def layers_of(proto: ModelProto, scaling: Scaling, figures: Mapping[str, ChannelFigures]) -> list[Layer]:
+    """The convolutions whose input and output were seen."""
+    editing = Editing(proto)
+    graph, found = editing.graph, []
+    for each in scaling.nodes:
+        source, output = each.node.input[0], each.node.output[0]
+        if source in figures and output in figures and figures[source].low.size == each.before.size:
+            squares, largest, taps = by_channel(graph, each)
+            bias, seen = editing.bias(each.node, each.after.size), figures[output]
+            reach = np.max(np.abs([bias, seen.low - bias, seen.high - bias]), axis=0)
+            energy = float(seen.power.sum())
+            counts = np.full(bias.size, 1 / energy if energy > 0 else 0.0)
+            found.append(Layer(each.node, each.before, each.after, squares, largest, taps, reach, counts))
+    return [layer for layer in found if layer.counts.any()]
+
+
+def weighted(layers: Sequence[Layer], noise: Noise, sensitivity: Mapping[str, np.ndarray]) -> list[Layer]:
+    """The layers with noise that counts by what it does to the network's outputs, each output the same: as parts of
+    its error without any factors.
+
+    sensitivity  by layer [outputs] of noise in it (``sensitivity.py``).
+    """
+    ones = np.ones(1 + max(int(max(layer.before.max(), layer.after.max())) for layer in layers))
+    moved = [sensitivity[layer.node.output[0]] / max(noise.added(layer).sum(), TINIEST) for layer in layers]
+    shares = [np.repeat(each[:, None], layer.counts.size, axis=1) for layer, each in zip(layers, moved)]
+    own = [noise.by_channel(layer, ones).sum(axis=0) for layer in layers]
+    whole = np.sum([share @ each for share, each in zip(shares, own)], axis=0)
+    some = whole > 0
+    return [
+        replace(layer, counts=(share[some] / whole[some, None]).sum(axis=0)) for layer, share in zip(layers, shares)
+    ]
+
+
+def by_channel(graph: Graph, each: Scaled) -> tuple[np.ndarray, np.ndarray, int]:
+    """[O, I] of a convolution: sum of squared weights over the taps and the largest magnitude, and the taps."""
+    node, weight = each.node, graph.value(each.node.input[1]).astype(np.float64)
+    groups = attribute(node, "group", 1) if node.op_type in ("Conv", "ConvTranspose") else 1
+    if node.op_type == "ConvTranspose":
+        parts = np.split(weight, groups, axis=0)
+        parts = [np.moveaxis(part, 1, 0) for part in parts]
+    else:
+        rows = np.moveaxis(weight, output_axis(graph, node), 0)
+        parts = np.split(rows, groups, axis=0)
+    parts = [part.reshape(part.shape[0], part.shape[1], -1) for part in parts]
+    squares = np.zeros((each.after.size, each.before.size))
+    largest = np.zeros_like(squares)
+    row = column = 0
+    for part in parts:
+        place = slice(row, row + part.shape[0]), slice(column, column + part.shape[1])
+        squares[place], largest[place] = (part**2).sum(axis=2), np.abs(part).max(axis=2)
+        row, column = row + part.shape[0], column + part.shape[1]
+    return squares, largest, parts[0].shape[2]
+
+
+class Noise:
+    """The noise of convolutions as a function of the factors, an array of them by class. ``per_channel``: a weight
+    scale for each output channel (above L1)."""
+
+    def __init__(self, figures: Mapping[str, ChannelFigures], per_channel: bool = True):
+        self.figures, self.per_channel = figures, per_channel
+
+    def of(self, layer: Layer, factors: np.ndarray) -> float:
+        return float(self.by_channel(layer, factors).sum(axis=0) @ layer.counts)
+
+    def parts(self, layer: Layer, factors: np.ndarray) -> tuple[float, ...]:
+        """What rounding a layer's input, its weights, and its sums counts."""
+        return tuple(float(part @ layer.counts) for part in self.by_channel(layer, factors))
+
+    def added(self, layer: Layer) -> np.ndarray:
+        """[O] the noise that noise in the weights, of each channel's own size, adds to the channel."""
+        size = layer.squares.sum(axis=1) / ((layer.largest > 0).sum(axis=1) * layer.taps).clip(1)
+        return size * ((layer.largest > 0) @ self.figures[layer.node.input[0]].power) * layer.taps
+
+    def by_channel(self, layer: Layer, factors: np.ndarray) -> np.ndarray:
+        """[3, O] the noise of the input, the weights and the sums in each output channel, in its unscaled units."""
+        a, b = factors[layer.before], factors[layer.after]
+        read = self.figures[layer.node.input[0]]
+        step = (max((a * read.high).max(), 0.0) - min((a * read.low).min(), 0.0)) / UINT8_STEPS
+        reads = (layer.largest > 0) @ (a**2 * read.power) * layer.taps
+        scales = weight_scales((layer.largest / a).max(axis=1) * b, self.per_channel) / b
+        rounded = sums_step(scales * step, layer.reach) * scales * step
+        return np.stack([step**2 * (layer.squares @ a**-2.0), scales**2 * reads, rounded**2]) / 12
+
+
+def weight_scales(tops: np.ndarray, per_channel: bool) -> np.ndarray:
+    """The steps of the weights of each output channel by its largest magnitude (``quant_plan.weight_quant``)."""
+    tops = tops if per_channel else np.full_like(tops, tops.max())
+    empty = tops <= EMPTY
+    tops = np.where(empty, EMPTY_TOP, tops)
+    if tops.max() > WIDEST_RATIO * tops.min():
+        tops = np.full_like(tops, tops.max())
+    return tops / INT8_STEPS
+
+
+def sums_step(steps: np.ndarray, reach: np.ndarray) -> float:
+    """What a layer's sums are rounded to, in units of the product of both steps: 0 where they are exact."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        largest = np.nanmax(np.where(reach > 0, reach / steps, 0.0))
+    bits = log2_ceiling(float(largest)) - BIAS_BITS if largest > 0 else 0
+    return 2.0**bits if bits > 0 else 0.0
+
+
+def equalising_factors(scaling: Scaling, layers: list[Layer], noise: Noise) -> np.ndarray:
+    """The factor of each class, an array by class."""
+    factors, figures = np.ones(scaling.size), noise.figures
+    domains = domains_of(scaling)
+    tops, strengths = _tops(scaling, figures, factors.size), _strengths(layers, factors.size)
+    touching = {
+        index: [layer for layer in layers if np.isin(domain, layer.before).any() or np.isin(domain, layer.after).any()]
+        for index, domain in enumerate(domains)
+    }
+    for _ in range(ROUNDS):
+        before = factors.copy()
+        for index, domain in enumerate(domains):
+            if touching[index]:
+                _improve(scaling, factors, noise, touching[index], domain, (tops[domain], strengths[domain]))
+        if np.allclose(factors, before):
+            break
+    return factors
+
+
+def domains_of(scaling: Scaling) -> list[np.ndarray]:
+    """The free classes by the tensors that they stand in together, in the order of the network."""
+    parent: dict[int, int] = {}
+
+    def root(c: int) -> int:
+        while parent.setdefault(c, c) != c:
+            c = parent[c]
+        return c
+
+    for ids in scaling.classes.values():
+        free = [c for c in ids.tolist() if c not in scaling.fixed]
+        for c in free[1:]:
+            parent[root(c)] = root(free[0])
+        for c in free[:1]:
+            root(c)
+    members: dict[int, list[int]] = {}
+    for c in parent:
+        members.setdefault(root(c), []).append(c)
+    return [np.array(sorted(each)) for each in members.values()]
+
+
+def _improve(
+    scaling: Scaling,
+    factors: np.ndarray,
+    noise: Noise,
+    layers: list[Layer],
+    domain: np.ndarray,
+    figures: tuple[np.ndarray, np.ndarray],
+) -> None:
+    """Take for the domain what makes the noise of the layers that it touches least."""
+    tops, strengths = figures
+
+    def total(values: np.ndarray) -> float:
+        factors[domain] = values
+        return sum(noise.of(layer, factors) for layer in layers)
+
+    best = factors[domain].copy()
+    least = total(best)
+    limits = np.array([scaling.limits.get(int(c), np.inf) for c in domain])
+    for q, p in product(DATA_EXPONENTS, WEIGHT_EXPONENTS):
+        values = bounded(tops**-q * strengths**p, limits)
+        if (error := total(values)) < least * (1 - 1e-6):
+            best, least = values, error
+    factors[domain] = best
+
+
+def bounded(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Factors about 1 within what a multiplier can hold, and above 1 and below its limit where a Clip bounds them."""
+    values = values / np.exp(np.mean(np.log(values)))
+    values = np.clip(values, values.max() / WIDEST, None)
+    clipped = np.isfinite(limits)
+    if clipped.any():
+        values = values / values.min() if clipped.all() else values
+        values = np.where(clipped, np.clip(values, 1.0, limits), values)
+    return values
+
+
+def _tops(scaling: Scaling, figures: Mapping[str, ChannelFigures], size: int) -> np.ndarray:
+    """By class the largest magnitude seen of it; a class of zeros has its tensor's."""
+    tops = np.zeros(size)
+    whole = np.zeros(size)
+    for name, seen in figures.items():
+        if name in scaling.classes and scaling.classes[name].size == seen.low.size:
+            np.maximum.at(tops, scaling.classes[name], seen.top)
+            np.maximum.at(whole, scaling.classes[name], seen.top.max())
+    tops = np.maximum(tops, whole * FLOOR)
+    return np.where(tops > 0, tops, 1.0)
+
+
+def _strengths(layers: Iterable[Layer], size: int) -> np.ndarray:
+    """By class the root of the squared weights that read it, over what their layers put out."""
+    squares = np.zeros(size)
+    for layer in layers:
+        np.add.at(squares, layer.before, layer.counts @ layer.squares)
+    least = squares[squares > 0].min() if (squares > 0).any() else 1.0
+    return np.sqrt(np.maximum(squares, least))

@@ -1,0 +1,178 @@
+"""Weights rounded and biases corrected, layer after layer in the order of the network, by what the integers make.
+Apart: the walk of two cures.
+
+The network goes in WAVES: before each the fixed model is made anew of what was changed so far, and the inputs that the
+convolutions of the wave get in it are read beside those of the float model. So the time grows with the layers, not with
+their square. What the layers before a wave have added is taken off by the first layers of it, those that no other layer
+of the wave leads to; the others answer for their own weights alone, or all would take off the same.
+
+A layer's rounding is taken where it lessens the layer's error on both halves of the pictures, each rounded by the other
+half; its bias is corrected in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.curing.biases import correction
+from sgsdump.curing.editing import Editing
+from sgsdump.curing.patches import as_weight, columns_of, has_patches, matrices, positions, rows
+from sgsdump.curing.rounding import Products, enough_rows, nearest, rounded
+from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.models.graph import Graph, needs
+from sgsdump.models.passes.rewrites import mark_outputs
+from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.scales import INT8
+from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
+from sgsdump.tensors.tensor import Quant
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+    from sgsdump.models.model import Model
+    from sgsdump.quantisation.fixed_model import FixedModel
+
+WAVES = 8
+# Of each picture so many rows of a layer.
+ROWS = 1024
+# Of more columns the products take too long.
+MOST_COLUMNS = 1200
+
+Picture = tuple[str, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which of both is done."""
+
+    rounding: bool
+    biases: bool
+
+
+@dataclass(frozen=True)
+class Reconstructed:
+    """``rounded``: the layers whose rounding was taken; ``corrected``: those whose bias was."""
+
+    proto: ModelProto
+    rounded: tuple[str, ...]
+    corrected: tuple[str, ...]
+
+
+def reconstructed(
+    proto: ModelProto,
+    opened: Callable[[ModelProto], Model],
+    fixed_of: Callable[[Model], FixedModel],
+    pictures: Sequence[Picture],
+    wanted: Wanted,
+) -> Reconstructed:
+    """The float model ``proto`` with other weights and biases.
+
+    opened    makes of such a model the simplified one that quantisation works on; ``fixed_of`` its fixed model.
+    pictures  (label, feed, raw feed): an even number of them, or one more, is split into two halves.
+    """
+    editing = Editing(proto)
+    reference = opened(proto)
+    names = {node.output[0] for node in editing.graph.nodes if editing.is_plain(node)}
+    layers = [node.output[0] for node in editing.graph.nodes if node.output and node.output[0] in names]
+    taken: list[str] = []
+    corrected: list[str] = []
+    for wave in np.array_split(np.arange(len(layers)), min(WAVES, len(layers) or 1)):
+        model = opened(editing.proto)
+        fixed = fixed_of(model)
+        nodes = {node.output[0]: node for node in editing.graph.nodes if node.output}
+        some = [
+            nodes[layers[i]]
+            for i in wave
+            if layers[i] in fixed.plan.weights and has_patches(editing.graph, nodes[layers[i]])
+        ]
+        some = [node for node in some if columns_of(editing.graph, node)[1] <= MOST_COLUMNS]
+        if not some:
+            continue
+        halves = _products(editing.graph, some, reference, (model, fixed), pictures)
+        after = _led_to(editing.graph, [node.output[0] for node in some])
+        for node in some:
+            quant, both = fixed.plan.weights[node.output[0]], halves[node.output[0]]
+            if quant.dtype == INT8:
+                if node.output[0] in after:
+                    both = tuple([each.local() for each in half] for half in both)
+                did = _rewrite(editing, node, quant, both, wanted)
+                taken += [node.output[0]] if did else []
+                corrected += [node.output[0]] if wanted.biases else []
+    return Reconstructed(editing.proto, tuple(taken), tuple(corrected))
+
+
+def _led_to(graph: Graph, outputs: Sequence[str]) -> set[str]:
+    """Those of these tensors that others of them lead to."""
+    reached: set[str] = set()
+    marked: set[str] = set()
+    for node in graph.nodes:
+        begins = marked.intersection(needs(node))
+        if begins:
+            reached.update(name for name in node.output if name in outputs)
+        if begins or any(name in outputs for name in node.output):
+            marked.update(node.output)
+    return reached
+
+
+def _products(
+    graph: Graph,
+    nodes: Sequence[NodeProto],
+    reference: Model,
+    quantised: tuple[Model, FixedModel],
+    pictures: Sequence[Picture],
+) -> dict[str, tuple[list[Products], ...]]:
+    """By layer, for each half of the pictures, those of each group."""
+    model, fixed = quantised
+    names = list(dict.fromkeys(node.input[0] for node in nodes))
+    inner = [name for name in names if name not in graph.inputs]
+    real = WholeGraph(mark_outputs(deployed(reference), inner), threads=1)
+    integer = FixedOutputs(model, fixed.proto, inner)
+    random = np.random.default_rng(0)
+    found: dict[str, tuple[list[Products], ...]] = {}
+    for node in nodes:
+        groups, columns = columns_of(graph, node)
+        found[node.output[0]] = tuple([Products.zeros(columns) for _ in range(groups)] for _ in range(2))
+    for number, (_, feed, raw) in enumerate(pictures):
+        floats = {**feed, **real.run(feed, inner)}
+        integers = {**feed, **integer.run(feed, raw)}
+        for node in nodes:
+            source = node.input[0]
+            if source not in integers or integers[source].shape != floats[source].shape:
+                continue
+            places = positions(graph, node, floats[source].shape, ROWS, random)
+            both = (rows(graph, node, side[source], places) for side in (integers, floats))
+            for products, x, y in zip(found[node.output[0]][number % 2], *both):
+                products.add(x, y)
+    return found
+
+
+def _rewrite(
+    editing: Editing, node: NodeProto, quant: Quant, halves: tuple[list[Products], ...], wanted: Wanted
+) -> bool:
+    """Whether the layer's rounding was taken."""
+    weight = editing.weight(node)
+    parts = matrices(editing.graph, node, weight)
+    outputs = parts.shape[0] * parts.shape[2]
+    steps = np.broadcast_to(np.asarray(quant.scale, np.float64), (outputs,)).reshape(parts.shape[0], 1, -1)
+    plain = np.stack([nearest(part, step) for part, step in zip(parts, steps)])
+    whole = [a.merged(b) for a, b in zip(*halves)]
+    new, did = plain, False
+    if wanted.rounding and all(enough_rows(each) for half in halves for each in half):
+        crossed = [np.stack([rounded(*each) for each in zip(half, parts, steps)]) for half in halves]
+        helps = True
+        for half, candidate in zip(halves, crossed[::-1]):
+            before = sum(each.error(w, q).sum() for each, w, q in zip(half, parts, plain))
+            after = sum(each.error(w, q).sum() for each, w, q in zip(half, parts, candidate))
+            helps = helps and after < before
+        if helps:
+            new, did = np.stack([rounded(*each) for each in zip(whole, parts, steps)]), True
+    if wanted.biases and whole[0].rows:
+        added = np.concatenate([correction(each, w, q) for each, w, q in zip(whole, parts, new)])
+        editing.set_bias(node, editing.bias(node, outputs) + added)
+    if did:
+        editing.set_weight(node, as_weight(editing.graph, node, new))
+    return did

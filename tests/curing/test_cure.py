@@ -1,0 +1,193 @@
+"""The whole cure on a small network with one loud channel in each tensor, through the command and calibrate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from picture_folder import write_pictures
+from small_nets import conv, model, node, run_all, weights
+
+from sgsdump.cli import main
+from sgsdump.curing.channels import ChannelFigures
+from sgsdump.curing.cure import CURES, CureOptions, cure
+from sgsdump.curing.equalisation import Noise, equalising_factors, layers_of, sums_step, weight_scales
+from sgsdump.curing.ranges import HEADROOM, margins, widened
+from sgsdump.curing.scaling import scaling_of
+from sgsdump.errors import ConfigError
+from sgsdump.models.feeds.feeds import PictureFeeds
+from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.sidecars import input_config, quant_param
+from sgsdump.tensors.types import Range
+
+
+def loud_net(factor: float = 60.0) -> Model:
+    """data -> c1 -> r1 -> c2 -> r2 -> c3, one channel of r1 and of r2 ``factor`` times as loud as its neighbours, which
+    the next layer makes up for: 8 bits of one range leave the neighbours nothing."""
+    constants = {**weights("c1", (8, 3, 3, 3), 1), **weights("c2", (8, 8, 1, 1), 2), **weights("c3", (4, 8, 1, 1), 3)}
+    for before, after in (("c1", "c2"), ("c2", "c3")):
+        constants[f"{before}.w"][0] *= factor
+        constants[f"{before}.b"][0] *= factor
+        constants[f"{after}.w"][:, 0] /= factor
+    nodes = [
+        conv("c1", "data", pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], "r1"),
+        conv("c2", "r1"),
+        node("Relu", ["c2"], "r2"),
+        conv("c3", "r2"),
+    ]
+    return model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c3"])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cure")
+    write_pictures(path, 7)
+    onnx.save(loud_net().proto, path / "net.onnx")
+    return path
+
+
+def opened(folder: Path) -> tuple[Model, PictureFeeds, input_config.InputConfig]:
+    source = open_model(folder / "net.onnx")
+    config = input_config.read(folder / "input_config.ini")
+    return source, PictureFeeds(str(folder / "pictures"), None, tuple(graph_inputs(source.proto)), config), config
+
+
+def test_equalising_takes_the_loud_channels_noise_away(folder: Path) -> None:
+    cured = cure(*opened(folder), CureOptions("L2", ("equalise",)))
+    (step,) = cured.steps
+    assert step.taken and step.kept is not None and step.kept < 1e-5
+    assert cured.errors["c3"] < 0.05 * cured.as_it_is["c3"]
+    assert cured.params is None and cured.changed["c3"] < 1e-10
+    feed = {"data": np.random.default_rng(9).normal(size=(1, 3, 8, 8)).astype(np.float32)}
+    before, after = run_all(open_model(folder / "net.onnx").proto, feed), run_all(cured.proto, feed)
+    np.testing.assert_allclose(after["c3"], before["c3"], rtol=1e-4, atol=1e-4)
+
+
+def test_the_command_writes_what_calibrate_takes(folder: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(folder)
+    words = "cure -m net.onnx -i pictures --input-config input_config.ini -o cured.onnx"
+    assert main(words.split()) == 0
+    said = capsys.readouterr().out
+    assert "2 pictures that nothing was fitted to" in said and "cured.onnx: cured" in said
+    calibrate = "calibrate -m cured.onnx -i pictures --input-config input_config.ini --quant-level L2"
+    assert main([*calibrate.split(), "--quant-file", "cured.quant.json", "-o", "fixed.onnx"]) == 0
+    assert main([*calibrate.split(), "-o", "plain.onnx"]) == 0
+    entries = {param.name: param for param in quant_param.read(folder / "cured.quant.json")}
+    same = quant_param.read(folder / "cured.quant.pkl")
+    assert [(p.name, p.bit) for p in same] == [(p.name, p.bit) for p in entries.values()]
+    fixed, plain = (read_facts(open_model(folder / f"{name}.onnx")) for name in ("fixed", "plain"))
+    assert fixed is not None and plain is not None
+    scales = [facts.tensors["c3"].quant.scale for facts in (fixed, plain)]
+    assert scales[0] == pytest.approx(HEADROOM * scales[1], rel=1e-6)
+    assert "data" in entries and not any(name.endswith(".w") for name in entries)
+
+
+def test_rounded_weights_lie_on_the_grid_that_calibrating_finds(folder: Path) -> None:
+    cured = cure(*opened(folder), CureOptions("L2", ("round", "bias")))
+    names = {step.cure for step in cured.steps if step.taken}
+    assert names, "on a network like this one of them helps"
+    if "round" in names:
+        values = {t.name: numpy_helper.to_array(t).astype(np.float64) for t in cured.proto.graph.initializer}
+        steps = [values[n] / (np.abs(values[n]).max(axis=(1, 2, 3), keepdims=True) / 127) for n in ("c2.w", "c3.w")]
+        assert any(np.allclose(each, np.rint(each), atol=1e-3) for each in steps)
+
+
+def test_what_does_not_help_is_left_out_and_said(folder: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    write_pictures(tmp_path, 6)
+    onnx.save(loud_net(1.0).proto, tmp_path / "net.onnx")
+    monkeypatch.chdir(tmp_path)
+    words = "cure -m net.onnx -i pictures --input-config input_config.ini --cures fold"
+    assert main(words.split()) == 0
+    assert "no cure helps; this is the model as it is" in capsys.readouterr().out
+    feed = {"data": np.ones((1, 3, 8, 8), np.float32)}
+    before, after = (run_all(onnx.load(tmp_path / f), feed)["c3"] for f in ("net.onnx", "net_cured.onnx"))
+    np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("--cures equalize", "there is no cure 'equalize'; did you mean 'equalise'?; the cures are"),
+        ("--validate pictures/0.png", "--validate has 0.png, which -i has too"),
+        ("-o cured.prototxt", "the cured model is ONNX"),
+        ("-o net.onnx", "net.onnx"),
+    ],
+)
+def test_refusals_are_one_line_and_leave_nothing(folder: Path, monkeypatch, capsys, words: str, message: str) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(path.name for path in folder.iterdir())
+    line = f"cure -m net.onnx -i pictures --input-config input_config.ini {words}"
+    assert main(line.split()) == 2
+    said = capsys.readouterr().err.strip()
+    assert message in said and "\n" not in said
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_there_is_no_other_cure() -> None:
+    with pytest.raises(ConfigError):
+        CureOptions("L2", ("absorb", *CURES))
+
+
+def noise_of(proto: onnx.ModelProto, per_channel: bool = True):
+    figures = {}
+    feed = {"data": np.random.default_rng(9).normal(size=(1, 3, 8, 8)).astype(np.float32)}
+    for name, array in {**run_all(proto, feed), **feed}.items():
+        flat = np.moveaxis(array, 1, 0).reshape(array.shape[1], -1).astype(np.float64)
+        figures[name] = ChannelFigures(flat.min(axis=1), flat.max(axis=1), (flat**2).mean(axis=1), flat.mean(axis=1))
+    scaling = scaling_of(proto, {})
+    noise = Noise(figures, per_channel)
+    return scaling, layers_of(proto, scaling, figures), noise, figures
+
+
+def test_the_noise_is_that_of_uniform_rounding() -> None:
+    """c2's input moved by uniform noise of a step of its range; its weights by the formula."""
+    proto = loud_net(2.0).proto
+    scaling, layers, noise, figures = noise_of(proto)
+    (layer,) = (each for each in layers if each.node.output[0] == "c2")
+    inputs, weighted, _ = noise.by_channel(layer, np.ones(scaling.size))
+    rng, read = np.random.default_rng(0), figures["r1"]
+    weight = numpy_helper.to_array(next(t for t in proto.graph.initializer if t.name == "c2.w"))[:, :, 0, 0]
+    weight = weight.astype(np.float64)
+    step = read.high.max() / 255
+    moved = rng.uniform(-step / 2, step / 2, (200_000, 8)) @ weight.T
+    np.testing.assert_allclose(inputs, (moved**2).mean(axis=0), rtol=0.02)
+    steps = np.abs(weight).max(axis=1) / 127
+    np.testing.assert_allclose(weighted, steps**2 / 12 * read.power.sum(), rtol=1e-6)
+
+
+def test_equalising_lowers_the_noise_and_room_costs_its_share() -> None:
+    scaling, layers, noise, _ = noise_of(loud_net().proto)
+    ones = np.ones(scaling.size)
+    factors = equalising_factors(scaling, layers, noise)
+    before, after = (sum(noise.of(layer, f) for layer in layers) for f in (ones, factors))
+    assert after < 0.1 * before
+    wider = margins(layers, noise, factors)
+    assert all(1 <= factor <= 2 for factor in wider.values()) and max(wider.values()) > 1
+
+
+def test_scales_of_weights_follow_the_hardwares_rules() -> None:
+    tops = np.array([1.0, 0.5, 0.25])
+    np.testing.assert_allclose(weight_scales(tops, True), tops / 127)
+    np.testing.assert_allclose(weight_scales(tops, False), 1 / 127)
+    np.testing.assert_allclose(
+        weight_scales(np.array([1.0, 1 / 2000]), True), 1 / 127
+    )  # too far apart for a multiplier
+    np.testing.assert_allclose(weight_scales(np.array([1.0, 0.0]), True), [1 / 127, 0.5 / 127])
+    assert sums_step(np.array([1.0, 1e-3]), np.array([8192.0, 8.192])) == 0  # fits 13 bits
+    assert sums_step(np.array([1.0, 1e-3]), np.array([1.0, 16.0])) == 2  # 16000 needs 14
+
+
+def test_only_what_is_computed_gets_room(folder: Path) -> None:
+    source = open_model(folder / "net.onnx")
+    measured = Range.of(-1.0, 2.0)
+    found = widened(source, {"data": measured, "c1.w": measured, "r1": measured, "c3": measured}, {"r1": 1.2})
+    assert found["data"] is measured and found["c1.w"] is measured
+    assert (found["r1"].low, found["r1"].high) == (-1.2, 2.4)
+    assert found["c3"].high == 2.0 and replace(found["c3"]).wide is not None
+    assert found["c3"].wide is not None and found["c3"].wide.high == 2.0 * HEADROOM

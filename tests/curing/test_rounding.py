@@ -1,0 +1,119 @@
+"""Rounding and bias correction against plain numpy, and patches against onnxruntime's convolution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_nets import conv, model, run_all, weights
+
+from sgsdump.curing.biases import correction
+from sgsdump.curing.patches import as_weight, matrices, positions, rows
+from sgsdump.curing.rounding import Products, enough_rows, nearest, rounded
+from sgsdump.models.graph import Graph
+
+
+def draw(seed: int = 0, columns: int = 12, outputs: int = 5, count: int = 400):
+    """Correlated inputs, those of the fixed model a little off and biased, and weights."""
+    rng = np.random.default_rng(seed)
+    real = rng.normal(size=(count, 3)) @ rng.normal(size=(3, columns)) + 0.05 * rng.normal(size=(count, columns)) + 1
+    fixed = real + rng.normal(0, 0.002, real.shape) + 0.02
+    weight = rng.normal(0, 0.3, (columns, outputs))
+    products = Products.zeros(columns)
+    products.add(fixed[: count // 2], real[: count // 2])
+    products.add(fixed[count // 2 :], real[count // 2 :])
+    return products, fixed, real, weight, np.abs(weight).max(axis=0) / 127
+
+
+def test_the_error_is_that_of_the_outputs_less_their_mean() -> None:
+    products, fixed, real, weight, steps = draw()
+    plain = nearest(weight, steps)
+    away = real.astype(np.float64) @ weight - fixed @ plain
+    expected = ((away - away.mean(axis=0)) ** 2).sum(axis=0)
+    np.testing.assert_allclose(products.error(weight, plain), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rounding_keeps_the_outputs_better_than_the_nearest(seed: int) -> None:
+    products, _, _, weight, steps = draw(seed)
+    new = rounded(products, weight, steps)
+    assert products.error(weight, new).sum() < 0.8 * products.error(weight, nearest(weight, steps)).sum()
+    np.testing.assert_allclose(new / steps, np.rint(new / steps), atol=1e-9)
+    assert (np.abs(new) <= 127.0001 * steps).all()
+    # What fixes each output's scale stays, so that the calibrator finds the same grid.
+    np.testing.assert_allclose(np.abs(new).max(axis=0) / 127, steps)
+
+
+def test_with_uncorrelated_equal_inputs_it_is_the_nearest() -> None:
+    rng = np.random.default_rng(3)
+    weight = rng.normal(size=(6, 4))
+    products = Products(np.eye(6) * 100, np.eye(6) * 100, np.eye(6) * 100, np.zeros(6), np.zeros(6), 100)
+    steps = np.abs(weight).max(axis=0) / 127
+    np.testing.assert_allclose(rounded(products, weight, steps), nearest(weight, steps))
+
+
+def test_column_by_column_is_the_plain_formula() -> None:
+    """Optimal brain surgeon, one column after another, with the inverse of what is left made anew each time."""
+    products, _, _, weight, steps = draw(1, columns=6)
+    local = products.local()
+    ridge = 0.01 * np.mean(np.diag(local.g))
+    h, order = local.g + ridge * np.eye(6), np.argsort(-np.diag(local.g), kind="stable")
+    ends = np.abs(weight) >= 126.5 * steps
+    rest, result = weight[order].copy(), np.empty_like(weight)
+    h = h[np.ix_(order, order)]
+    for j in range(6):
+        inverse = np.linalg.inv(h[j:, j:])
+        result[j] = nearest(np.where(ends[order][j], weight[order][j], rest[j]), steps)
+        rest[j:] -= np.outer(inverse[:, 0] / inverse[0, 0], rest[j] - result[j])
+    expected = np.empty_like(result)
+    expected[order] = result
+    np.testing.assert_allclose(rounded(local, weight, steps), expected, atol=1e-9)
+
+
+def test_dead_inputs_are_rounded_to_the_nearest() -> None:
+    weight, steps = np.ones((3, 2)) * 0.24, np.array([0.1, 0.1])
+    products = Products.zeros(3)
+    products.add(np.zeros((9, 3)), np.zeros((9, 3)))
+    np.testing.assert_allclose(rounded(products, weight, steps), 0.2)
+
+
+def test_too_few_rows_are_told() -> None:
+    products = Products.zeros(4)
+    products.add(np.ones((7, 4)), np.ones((7, 4)))
+    assert not enough_rows(products)
+    products.add(np.ones((1, 4)), np.ones((1, 4)))
+    assert enough_rows(products)
+
+
+def test_the_correction_takes_the_mean_off() -> None:
+    products, fixed, real, weight, steps = draw()
+    plain = nearest(weight, steps)
+    np.testing.assert_allclose(
+        correction(products, weight, plain), (real @ weight - fixed @ plain).mean(axis=0), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "shape, attributes",
+    [
+        ((6, 4, 3, 3), {"pads": [1, 1, 1, 1]}),
+        ((6, 4, 3, 2), {"pads": [0, 1, 2, 0], "strides": [2, 1]}),
+        ((6, 2, 3, 3), {"group": 2, "dilations": [2, 2]}),
+        ((4, 1, 3, 3), {"group": 4, "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+        ((4, 1, 4, 4), {"group": 4, "auto_pad": "SAME_LOWER"}),
+        ((5, 4, 1, 1), {"auto_pad": "VALID"}),
+    ],
+)
+def test_patches_times_weights_are_the_convolution(shape, attributes) -> None:
+    net = model([conv("c", "data", **attributes)], weights("c", shape), {"data": (2, 4, 9, 7)}, ["c"])
+    graph = Graph(net.proto)
+    node, data = graph.nodes[0], np.random.default_rng(0).normal(size=(2, 4, 9, 7)).astype(np.float32)
+    expected = run_all(net.proto, {"data": data})["c"]
+    expected = np.moveaxis(expected, 1, -1).reshape(-1, shape[0])
+    places = positions(graph, node, data.shape, 10**9, np.random.default_rng(0))
+    parts = matrices(graph, node, graph.value("c.w"))
+    products = rows(graph, node, data, places) @ parts
+    found = np.concatenate(list(products), axis=1) + graph.value("c.b")
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(as_weight(graph, node, parts), graph.value("c.w"))
+    some = positions(graph, node, data.shape, 5, np.random.default_rng(0))
+    np.testing.assert_array_equal(rows(graph, node, data, some), rows(graph, node, data, places)[:, some])
