@@ -15,10 +15,11 @@ from setuptools import Extension, find_packages, setup
 STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
-def compiled(source: str) -> Extension:
+def compiled(source: str, *more: str) -> Extension:
     return Extension(
         source.removesuffix(".c").replace("/", "."),
-        [source],
+        [source, *more],
+        depends=[path.removesuffix(".c") + ".h" for path in [source] if more],
         # No fused multiply-add: every processor, and numpy, gives the same digits.
         extra_compile_args=[] if os.name == "nt" else ["-O3", "-g0", "-ffp-contract=off"],
         define_macros=[("Py_LIMITED_API", "0x030A0000")] if STABLE_ABI else [],
@@ -29,13 +30,13 @@ def compiled(source: str) -> Extension:
 
 # What a program is hooked with stands in no package: its own Python loads it from the folder of the hook.
 KERNELS = (
-    "sgsdump/comparison/sums/kernel.c",
-    "sgsdump/tensors/one_pass/kernel.c",
-    "sgsdump/programs/hook/sgsdump_kernel.c",
+    ("sgsdump/comparison/sums/kernel.c",),
+    ("sgsdump/tensors/one_pass/kernel.c",),
+    ("sgsdump/programs/hook/sgsdump_kernel.c", "sgsdump/programs/hook/sgsdump_operators.c"),
 )
 
 setup(
-    ext_modules=[compiled(source) for source in KERNELS],
+    ext_modules=[compiled(*sources) for sources in KERNELS],
     options={"bdist_wheel": {"py_limited_api": "cp310"}} if STABLE_ABI else {},
     packages=[*find_packages(include=["sgsdump", "sgsdump.*"]), "sgsdump.cfg"],
     package_dir={"sgsdump.cfg": "cfg"},

@@ -246,7 +246,7 @@ def check(path: Path) -> int:
 def dump(options: ExecOptions, control_of: Callable[[CaptureOptions], DumpControl]) -> int:
     """Run the program and dump it; ``control_of`` reads the options as one vendor's command does.
 
-    Raises ConfigError, OutputError before the program is started.
+    Raises ConfigError, OutputError before the program is started; where the disk has no room it runs undumped.
     """
     from sgsdump.commands.terminal import Terminal
     from sgsdump.errors import SgsdumpError
@@ -254,7 +254,7 @@ def dump(options: ExecOptions, control_of: Callable[[CaptureOptions], DumpContro
     from sgsdump.programs.msit_tree import new_tree, write_beside
     from sgsdump.programs.operator_names import check_names, told_types
     from sgsdump.programs.options import folder_of, idle_options, types_of, with_config
-    from sgsdump.programs.program import LiveConfig, check_disk, run_program
+    from sgsdump.programs.program import LiveConfig, disk_full, run_program, run_undumped
     from sgsdump.programs.replay import replay
 
     argv = _command(options)
@@ -276,8 +276,12 @@ def dump(options: ExecOptions, control_of: Callable[[CaptureOptions], DumpContro
     live = None if config is None else LiveConfig(config, control, lambda text: say("warning", text))
     feed = None if options.feed is None else feed_of(options.feed, capture.module)
     root = new_tree(output)
+    full = disk_full(root, first)
+    if full:
+        say("error", full)
+        shutil.rmtree(root, ignore_errors=True)
+        return run_undumped(argv) or NOT_AS_ASKED
     try:
-        check_disk(root, first)
         captured = run_program(argv, first, root, live=live, feed=feed)
     except SgsdumpError:
         shutil.rmtree(root, ignore_errors=True)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgsdump.errors import ConfigError, OutputError, SgsdumpError
+from sgsdump.errors import ConfigError, SgsdumpError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.files.process import Terminated
 from sgsdump.programs.control import DISK_FULL, DumpControl, to_json
@@ -77,10 +77,7 @@ def run_program(
     put_control(control, out)
     if feed is not None:
         feed.write(out)
-    try:
-        program = subprocess.Popen(list(argv), env=environment(os.environ, control, out))
-    except OSError as error:
-        raise ConfigError(f"the program {argv[0][:200]!r} cannot be started: {error.strerror or error}") from None
+    program = _started(argv, environment(os.environ, control, out))
     tree = TensorTree(out)
     with TreeThread(tree):
         status = _wait(program, out, live)
@@ -173,11 +170,24 @@ def check_command(argv: Sequence[str]) -> None:
         raise ConfigError(f"the program {argv[0][:200]!r} {state}{hint}")
 
 
-def check_disk(folder: Path, control: DumpControl) -> None:
-    """Raises OutputError where the disk has no room for a dump to begin with."""
+def disk_full(folder: Path, control: DumpControl) -> str:
+    """What is said where the disk has no room for a dump to begin with; "" where it has."""
     free = shutil.disk_usage(folder).free
-    if free < control.storage.min_free:
-        raise OutputError(f"{DISK_FULL} {free >> 20}")
+    return f"{DISK_FULL} {free >> 20}" if free < control.storage.min_free else ""
+
+
+def run_undumped(argv: Sequence[str]) -> int:
+    """Run ``argv`` to its end as it is; its exit status. Raises ConfigError for a program that cannot be started."""
+    check_command(argv)
+    status = _wait(_started(argv, None))
+    return status if status >= 0 else 128 - status
+
+
+def _started(argv: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen:
+    try:
+        return subprocess.Popen(list(argv), env=environment)
+    except OSError as error:
+        raise ConfigError(f"the program {argv[0][:200]!r} cannot be started: {error.strerror or error}") from None
 
 
 def _programs() -> list[str]:
@@ -201,7 +211,9 @@ def environment(base: Mapping[str, str], control: DumpControl, out: Path) -> dic
     return {**base, **seed, "PYTHONPATH": os.pathsep.join(paths), "SGSDUMP_CAPTURE": str(out.resolve())}
 
 
-def _wait(program: subprocess.Popen, out: Path, live: Callable[[], DumpControl | None] | None) -> int:
+def _wait(
+    program: subprocess.Popen, out: Path | None = None, live: Callable[[], DumpControl | None] | None = None
+) -> int:
     """The program's return code. Ctrl-C reaches it from the terminal by itself; SIGTERM is passed on to it, and a
     second one kills it."""
     while True:
@@ -214,12 +226,12 @@ def _wait(program: subprocess.Popen, out: Path, live: Callable[[], DumpControl |
             continue
 
 
-def _ended(program: subprocess.Popen, out: Path, live: Callable[[], DumpControl | None] | None) -> int:
+def _ended(program: subprocess.Popen, out: Path | None, live: Callable[[], DumpControl | None] | None) -> int:
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return program.wait(LOOK_EVERY if live else None)
         control = live() if live else None
-        if control is not None:
+        if control is not None and out is not None:
             put_control(control, out)
 
 

@@ -12,9 +12,10 @@ import pytest
 from hooked_programs import MAIN, environment, program
 from in_process import SGSDUMP
 
-from sgsdump.errors import ConfigError, OutputError
+from sgsdump.cli import main
+from sgsdump.errors import ConfigError
 from sgsdump.programs.control import EVERY, DumpControl, dump_control
-from sgsdump.programs.program import check_command, check_disk, run_program, split_command
+from sgsdump.programs.program import check_command, disk_full, run_program, split_command
 
 
 @pytest.mark.parametrize(
@@ -107,14 +108,18 @@ def test_a_full_disk_is_told_after_the_program_ended_as_ever(tmp_path, out, capf
     assert not captured.complete and any("it's must more than 2G" in note for note in captured.notes)
 
 
-def test_a_full_disk_is_told_before_the_program_starts_in_msits_words(tmp_path, monkeypatch, two_gib_are_left):
+@pytest.mark.parametrize("status", [0, 3])
+def test_on_a_full_disk_the_program_runs_and_is_not_dumped(tmp_path, monkeypatch, capfd, two_gib_are_left, status):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=5 << 20))
-    with pytest.raises(OutputError) as caught:
-        check_disk(tmp_path, DumpControl())
-    assert str(caught.value) == "Disk space is not enough, it's must more than 2G, free size(MB) is: 5"
+    code = f"print('result 42'); raise SystemExit({status})"
+    command = ["exec", "-o", str(tmp_path / "out"), "--", sys.executable, "-c", code]
+    assert main(command) == (status or 2)
+    told = capfd.readouterr()
+    assert told.out == "result 42\n" and not list((tmp_path / "out").iterdir())
+    assert "Disk space is not enough, it's must more than 2G, free size(MB) is: 5" in told.err
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=2 << 30))
-    check_disk(tmp_path, DumpControl())
+    assert disk_full(tmp_path, DumpControl()) == ""
 
 
 def test_the_environment_keeps_what_was_there(tmp_path, out, monkeypatch, capfd):

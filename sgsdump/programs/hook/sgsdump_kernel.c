@@ -1,6 +1,6 @@
 /* The statistics of a tensor's elements in one pass: least, most, sum and sum of squares. And a checksum of its memory.
  *
- * sgsdump_torch_statistics.py and sgsdump_torch_checksum.py, the callers, answer for the address and hold the tensor;
+ * sgsdump_torch_statistics.py and sgsdump_operators.c, the callers, answer for the address and hold the tensor;
  * without this, where it was not built or does not load, torch does the same in more passes. It lies beside the hook and
  * is of the stable ABI, so that the program's own Python loads it. The GIL is released.
  *
@@ -12,11 +12,9 @@
  * the hook's Python runs they wait for it anyway, and a pool of our own would only stand in their way.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "sgsdump_kernel.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +22,7 @@
 #define CHUNK (1 << 13)
 #define BLOCK (1 << 15) /* elements */
 #define MOST_THREADS 1024
-#define INTERFACE 3 /* raised when a function's arguments change, as in sgsdump_torch_kernel.py */
+#define INTERFACE 4 /* raised when a function's arguments change, as in sgsdump_torch_statistics.py */
 #define AHEAD 1024 /* elements, to be on their way from memory before their turn */
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -34,13 +32,6 @@
 #define INLINE static __forceinline
 #define PREFETCH(address) ((void)0)
 #endif
-
-enum { FLOAT32, FLOAT16, BFLOAT16, KINDS };
-
-typedef struct {
-    double sum, squares;
-    float least, most;
-} figures_t;
 
 INLINE float float_of(uint32_t bits)
 {
@@ -251,6 +242,26 @@ static int figures_of_all(const char *data, size_t count, int kind, parallel_t p
     return 1;
 }
 
+int sums_of_elements(const char *data, size_t count, int kind, figures_t *figures)
+{
+    return figures_of_all(data, count, kind, NULL, 1, figures);
+}
+
+#define SMALL 256        /* bytes: a tensor of so many is its own checksum */
+#define WHOLE (1 << 13)  /* bytes: more are sampled */
+
+PyObject *sample_of_memory(const char *data, size_t size)
+{
+    uint32_t sums[WORDS] = {0};
+    if (size <= SMALL)
+        return PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
+    if (size <= WHOLE)
+        used_checksum(data, size, sums);
+    else
+        sample_of(data, size, sums);
+    return PyBytes_FromStringAndSize((const char *)sums, sizeof sums);
+}
+
 static PyObject *py_statistics(PyObject *module, PyObject *args)
 {
     unsigned long long address, parallel = 0;
@@ -322,7 +333,7 @@ PyMODINIT_FUNC PyInit_sgsdump_kernel(void)
 {
     PyObject *module = PyModule_Create(&definition);
     use_the_widest();
-    if (module && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE)) {
+    if (module && (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) || add_ordinary(module))) {
         Py_DECREF(module);
         return NULL;
     }

@@ -10,7 +10,7 @@ import struct
 import threading
 import zlib
 
-from sgsdump_files import Full, in_blocks
+from sgsdump_files import AT_ONCE, Full, in_blocks
 from sgsdump_records import encode
 
 MAGIC, VALUES_MAGIC, VERSION = b"SGSROUND", b"SGSVALUE", 1
@@ -170,6 +170,8 @@ class File:
         size = len(chunks[0]) if is_one else sum(memoryview(chunk).nbytes for chunk in chunks)
         if self.size + size > self._held:
             more = in_blocks(self.size + size - self._held)
+            if not control["max_bytes"]:  # the disk has room for more at once
+                more = max(more, AT_ONCE)
             self._files.take_room(control, more)
             self._held += more
         try:

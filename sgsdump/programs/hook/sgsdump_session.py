@@ -129,6 +129,16 @@ class Session:
         control = self._control
         return self.index if control.now["layout"] == "files" else self._rounds.of(step, self._files, control.fields)
 
+    def statistics_of(self, step):
+        """The control, what texts were made for (``era``), the index and the device of a step whose rounds get the
+        statistics of inputs before and outputs after, of all devices and without times; None for any other."""
+        now, moments = self._control.fields(), [self.moments(side) for side in ("in", "out")]
+        if now["layout"] != "rounds" or now["content"] != "stats" or moments != [("before",), ("after",)]:
+            return None
+        if now["devices"] or now.get("timing") or self.stopped:
+            return None
+        return self._control, self.era(), self.index_of(step), self.device
+
     def line(self, **fields):
         self.index.line(**fields)
 

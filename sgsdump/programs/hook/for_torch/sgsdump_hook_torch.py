@@ -26,8 +26,9 @@ from sgsdump_torch_collective import finish
 from sgsdump_torch_compiled import Graphs, unseen
 from sgsdump_torch_environment import Environment
 from sgsdump_torch_feed import Unfit, feed_of
+from sgsdump_torch_ordinary import ordinary_of
 from sgsdump_torch_round import Dispatch, Facts, Round, is_no_step, transparent
-from sgsdump_torch_taking import Taking
+from sgsdump_torch_taking import Running, Taking
 from sgsdump_torch_tensors import plain, tensors_in
 
 COMPILED = (
@@ -120,6 +121,7 @@ class Steps:
         available = hasattr(torch, "distributed") and torch.distributed.is_available()
         self.distributed = torch.distributed if available else None
         self.facts = {}
+        self.ordinary: dict = {}  # what the compiled kernel knows of operators, by the number of each
         self.operators = {}
         self.environment = Environment()
         self.feed = feed_of(session)
@@ -129,6 +131,8 @@ class Steps:
         self.first = None  # the first step that was dumped of layers alone
 
     def after_fork(self):
+        if self.thread.round is not None:
+            self.thread.round.ordinary = None  # it writes to the files of the process that was forked
         self.taking.memories.after_fork()
         self.numbers = itertools.count()
 
@@ -222,6 +226,7 @@ class Steps:
         inputs = args if module is None else args[1:]
         taking.guard(round, taking.step_begins, (inputs, kwargs))
         taking.guard(round, self.say_environment)
+        round.ordinary = taking.guard(round, ordinary_of, taking, self.ordinary)
         taking.guard(round, self.look_for_training)
         keeps = self.keeps_compiled()
         result, ended = None, False
@@ -331,10 +336,11 @@ class Steps:
             return self.compiled(round, type(transparent(module)).__name__, original, (module, *args), kwargs)
         if transparent(module) or module is round.root:
             return original(module, *args, **kwargs)
-        taking = self.taking
+        taking, ordinary = self.taking, round.ordinary
         if self.feed is not None and self.feed.module:
             args, kwargs = self.fed_module(round, module, args, kwargs)
-        running = taking.guard(round, self.begin_module, module, args, kwargs)
+        operator = None if ordinary is None else ordinary.enter(module, args, kwargs)
+        running = operator or taking.guard(round, self.begin_module, module, args, kwargs)
         if running is None:
             return original(module, *args, **kwargs)
         result, ended, begun = None, False, time.perf_counter_ns()
@@ -351,7 +357,8 @@ class Steps:
         finally:
             taken = time.perf_counter_ns() - begun
             round.end_module()
-            if ended:
+            if ended and not (operator and round.ordinary is ordinary and ordinary.leave(operator, result)):
+                running = running if operator is None else Running(operator, (), True)
                 taking.guard(round, taking.after, running, result, (None, None), taken, ())
 
     def is_seen_inside(self, round):
@@ -375,7 +382,13 @@ class Steps:
 
     def dispatched(self, round, func, types, args, kwargs):
         """One of torch's operators."""
-        facts = self.facts.get(func) or self.facts.setdefault(func, Facts(func))
+        ordinary = round.ordinary
+        if ordinary is not None and ordinary.begin(func, types, args, kwargs):
+            result = func(*args, **kwargs)
+            if not ordinary.end(result):
+                self.taking.guard(round, self.end_ordinary, ordinary, func, args, kwargs, result)
+            return result
+        facts = self.facts.get(func) or self.known(func)
         args = facts.with_tensors(args)
         if round.quiet:
             return func(*args, **kwargs)
@@ -402,6 +415,12 @@ class Steps:
         taken = time.perf_counter_ns() - begun
         taking.guard(round, self.end_operator, running, args, kwargs, result, taken)
         return result
+
+    def known(self, func):
+        """The facts of an operator that was not met before."""
+        facts = self.facts.setdefault(func, Facts(func))
+        self.ordinary[id(func)] = facts.ordinary()
+        return facts
 
     def begin_operator(self, round, facts, args, kwargs):
         """``Running``; ``OF_OTHERS`` where other operators run in its place; None for one that is not the program's."""
@@ -440,6 +459,13 @@ class Steps:
         for slot in facts.scratch:
             taking.allocated(round, result[slot])
         taking.after(round, running, output, (facts.called(running.key, args, kwargs), None), taken, written)
+
+    def end_ordinary(self, round, ordinary, func, args, kwargs, result):
+        """The compiled kernel told of the operator's inputs, and its outputs are unusual."""
+        operator, key = ordinary.running()
+        running = Running(operator, (), True)
+        running.facts, running.key = self.facts[func], key
+        self.end_operator(round, running, args, kwargs, result, None)
 
 
 def is_compiled(module):

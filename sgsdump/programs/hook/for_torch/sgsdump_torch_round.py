@@ -15,7 +15,7 @@ from sgsdump_records import Operator, called_text, param_text
 from sgsdump_torch_collective import brings
 from sgsdump_torch_source import line_of_program
 from sgsdump_torch_taking import TensorLookup
-from sgsdump_torch_tensors import plain, tensors_in
+from sgsdump_torch_tensors import CONSTANTS, PLAIN, plain, tensors_in
 from sgsdump_torch_unwritten import GIVING, RESIZING, SCRATCH
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -31,6 +31,8 @@ SKIPPED = {
     *GIVING,
 }
 SIMPLE = frozenset((bool, int, float, str, type(None)))
+# What stands in the key of arguments by itself.
+KEYED = SIMPLE | CONSTANTS
 MOST_IN_LIST = 100
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -60,6 +62,7 @@ class Round:
     compiled function has none, but a ``model`` name).
 
     lookup     finds the records of its tensors; lines: of the index, that are still to be written.
+    ordinary   the compiled kernel, where it tells of ordinary operators (``sgsdump_torch_ordinary.py``); else None.
     mark       stands for this round, for what outlives it.
     graded     whether a weight has a gradient as it begins.
     compiled   how deep it is in calls of what ``torch.compile`` made; graphs: how many compiled graphs ran so far.
@@ -81,9 +84,10 @@ class Round:
         self.quiet = False
         self.compiled = self.graphs = 0
         self.lookup = TensorLookup()
+        self.ordinary: Any = None
         self.mark = object()
         self.lines: list = []
-        self._operators = operators
+        self.operators = operators
 
     def begin_module(self, module):
         """A module is called: its ``Operator``, whose inner ones come until ``end_module``."""
@@ -140,11 +144,11 @@ class Round:
         self.names[name] = again + 1
         key = (frame.operator or self.model, frame.children, name, again, kind, path)
         frame.children += 1
-        operator = self._operators.get(key)
+        operator = self.operators.get(key)
         if operator is None:
-            if len(self._operators) >= MOST_OPERATORS:
-                self._operators.clear()
-            operator = self._operators[key] = self._new_operator(frame, *key[1:])
+            if len(self.operators) >= MOST_OPERATORS:
+                self.operators.clear()
+            operator = self.operators[key] = self._new_operator(frame, *key[1:])
         return operator
 
     def _new_operator(self, frame, number, name, again, kind, path):
@@ -258,7 +262,7 @@ class Facts:
             self.arguments, self.defaults, self.out, self.writes = [], {}, set(), []
             self.overload = ""
             self.tensors: tuple[int, ...] = ()
-            self.gives = self.resizes = self.brings = False
+            self.gives = self.resizes = self.brings = self.is_view = False
             self.scratch = ()
             self.body = _body_of(func)
             return
@@ -275,6 +279,7 @@ class Facts:
         }
         self.tensors = () if takes_numbers(name) else _tensors_of(schema)
         self.out = {argument.name for argument in schema.arguments if getattr(argument, "is_out", False)}
+        self.is_view = any(returned.alias_info is not None for returned in schema.returns)
         self.writes = [
             (index, argument.name)
             for index, argument in enumerate(schema.arguments)
@@ -311,23 +316,38 @@ class Facts:
 
     def read(self, args, kwargs):
         """The tensors that it reads, and a key that is the same for arguments of the same description; None where
-        they are of an unusual kind."""
-        if kwargs:
-            return self.inputs(args, kwargs), None
+        they are of an unusual kind. The compiled kernel makes the same key."""
         tensors: list = []
         key: list = []
         for value in args:
             kind = type(value)
-            if kind is torch.Tensor or kind is torch.nn.Parameter:
+            if kind in PLAIN:
                 tensors.append(value)
                 key.append(torch.Tensor)
-            elif kind in SIMPLE:
+            elif kind in KEYED:
                 key.append((kind, value))
             elif kind is list and all(type(item) is int for item in value):
                 key.append(tuple(value))
+            elif kind is list and all(type(item) in PLAIN for item in value):
+                tensors += value
+                key.append((torch.Tensor, len(value)))
             else:
                 return self.inputs(args, kwargs), None
+        for name, value in kwargs.items():
+            if type(value) not in KEYED:
+                return self.inputs(args, kwargs), None
+            key.append((name, type(value), value))
         return tensors, tuple(key)
+
+    def ordinary(self):
+        """What the compiled kernel has to know to tell of it: type, name below a module, texts, which arguments are a
+        tensor (a bit each), whether its results are views, and its name; None where it does not tell of it."""
+        name = self.kind.partition(".")[2]
+        unusual = self.skipped or self.body or self.writes or self.out or self.resizes or self.scratch or self.brings
+        if unusual or not name or self.kind == "aten.equal" or self.is_made_of_others(()):
+            return None
+        tensors = sum(1 << index for index in self.tensors if index < 64)
+        return self.kind, "." + name, self.texts, tensors, self.is_view, name
 
     def inputs(self, args, kwargs):
         """The tensors that it reads."""

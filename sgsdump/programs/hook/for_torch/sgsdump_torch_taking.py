@@ -108,7 +108,9 @@ class Taking:
     def say(self, round):
         """Write the lines that are waiting for the next operator to begin: if that ends the program, they are there."""
         lines, round.lines = round.lines, []
-        if lines:
+        if round.ordinary is not None:
+            lines.insert(0, round.ordinary.waiting())
+        if any(lines):
             self.session.say(lines, round.step)
 
     def step_begins(self, round, inputs):
@@ -121,6 +123,8 @@ class Taking:
 
     def step_ends(self, round, result, ended):
         self.say(round)
+        round.ordinary = None
+        self.memories.flush()
         self.memories.unwritten.ends()
         outputs = self._numbers(result)
         self._say_step(round, outputs=outputs, ended=ended)
@@ -134,8 +138,12 @@ class Taking:
         if not tensors or moment not in session.moments(side):
             return
         content = session.content
-        if round.lookup.content != content:
-            round.lookup = self._last = TensorLookup(content, self._last)
+        self.look_up(round, content)
+        if round.ordinary is not None:
+            words = round.ordinary.told(tensors)
+            if words is not None:
+                round.lines.append(session.tensors(round.step, operator, side, moment, words))
+                return
         step, told = round.step, []
         met, era = round.lookup.met, session.era()
         for slot, tensor in enumerate(tensors):
@@ -151,6 +159,11 @@ class Taking:
             except Exception as error:
                 told.append(self._left_out(port, tensor, f"{type(error).__name__}: {error}"[:MOST_WHY]))
         round.lines.append(session.tensors(step, operator, side, moment, told))
+
+    def look_up(self, round, content):
+        """Let the round's lookup be one of tensors of which this is dumped."""
+        if round.lookup.content != content:
+            round.lookup = self._last = TensorLookup(content, self._last)
 
     def _of_tensor(self, round, content, port, tensor):
         """The index's text on a tensor."""
@@ -325,10 +338,17 @@ class ValueRecord(Values):
 
 
 class Memories:
+    """What is known of the memory of tensors.
+
+    pending  entries (``TensorLookup``) of tensors whose memory is not known yet: what the compiled kernel tells of has
+             memory of its own, until something is seen to share it.
+    """
+
     def __init__(self):
-        self._numbers = itertools.count()
+        self.numbers = itertools.count()
         self.unwritten = Unwritten()
-        self._of_storage: dict = {}
+        self.storages: dict = {}
+        self.pending: list = []
         self._enough = LEAST
         self.after_fork()
 
@@ -340,37 +360,66 @@ class Memories:
         storage = tensor.untyped_storage()
         number = storage._cdata
         view = _view_of(tensor)
-        memory = self._of_storage.get(number)
+        memory = self.storages.get(number)
+        if memory is None and self.pending:
+            self.flush()
+            memory = self.storages.get(number)
         record = None if memory is None else memory.records.get(view)
         if record is not None and record.unwritten and not self.unwritten.holds(tensor):
             self.written(tensor)  # by what torch knows nothing of
             record = None
         if record is None:
             with self._lock:
-                memory = self._of_storage.get(number)
+                memory = self.storages.get(number)
                 if memory is None:
-                    memory = self._of_storage[number] = Memory(storage)
-                record = memory.records.setdefault(view, ValueRecord(tensor, next(self._numbers), number))
+                    memory = self.storages[number] = Memory(storage)
+                record = memory.records.setdefault(view, ValueRecord(tensor, next(self.numbers), number))
                 record.parts = tuple(memory.writers)
                 record.unwritten = self.unwritten.holds(tensor)
         return record
 
     def of_storage(self, number):
         """What is known of a memory that a record is in."""
-        return self._of_storage[number]
+        return self.storages[number]
 
     def renew(self, tensor, record):
         """Other values are where these were, and no operator told of it."""
         with self._lock:
-            new = ValueRecord(tensor, next(self._numbers), record.storage)
+            new = ValueRecord(tensor, next(self.numbers), record.storage)
             new.belong(record.weight)
-            self._of_storage[record.storage].records[_view_of(tensor)] = new
+            self.storages[record.storage].records[_view_of(tensor)] = new
             record.current = False
         return new
 
+    def flush(self):
+        """Let the memory of all tensors that still live be known."""
+        pending, self.pending[:] = self.pending[:], []
+        for reference, _, address, shape, record in pending:
+            tensor = reference()
+            if tensor is None or record.storage is not None:
+                continue
+            if tensor.data_ptr() == address and tensor.shape == shape:
+                self.register(tensor, record)
+            else:
+                record.current = False  # the program has given the tensor other memory
+
+    def register(self, tensor, record):
+        """The record's values are in this tensor's memory."""
+        storage = tensor.untyped_storage()
+        record.storage = number = storage._cdata
+        with self._lock:
+            memory = self.storages.get(number)
+            if memory is None:
+                memory = self.storages[number] = Memory(storage)
+            memory.records.setdefault(_view_of(tensor), record)
+            span = span_of(tensor)
+            if span is not None:
+                memory.figures.setdefault(span, (record.round, record.version, record.figures))
+
     def written(self, tensor):
         """An operator wrote to a tensor's memory."""
-        memory = self._of_storage.get(tensor.untyped_storage()._cdata)
+        self.flush()
+        memory = self.storages.get(tensor.untyped_storage()._cdata)
         if memory is not None:
             for record in memory.records.values():
                 record.current = False
@@ -382,17 +431,17 @@ class Memories:
     def wrote(self, tensor):
         """An operator wrote these values: whatever is read of their memory from now on is made of them too."""
         record = self.values(tensor)
-        memory = self._of_storage[record.storage]
+        memory = self.storages[record.storage]
         memory.writers = [*memory.writers, record.number][-MOST_WRITERS:]
 
     def tidy(self):
         """Forget memory that was freed, now and then."""
-        if len(self._of_storage) < self._enough:
+        if len(self.storages) < self._enough:
             return
         with self._lock:
-            for number in [number for number, memory in self._of_storage.items() if memory.reference.expired()]:
-                del self._of_storage[number]
-            self._enough = 2 * len(self._of_storage) + LEAST
+            for number in [number for number, memory in self.storages.items() if memory.reference.expired()]:
+                del self.storages[number]
+            self._enough = 2 * len(self.storages) + LEAST
 
 
 class Memory:

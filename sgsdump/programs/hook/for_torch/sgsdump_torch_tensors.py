@@ -6,8 +6,9 @@ import functools
 
 import torch
 
-_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
-_ATOMS = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format))
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+CONSTANTS = frozenset((torch.dtype, torch.device, torch.layout, torch.memory_format))
+_ATOMS = frozenset((int, float, bool, str, type(None))) | CONSTANTS
 # A view with more bytes than this, and so many times those of its memory, is not read.
 MOST_REPEATED, REPEATED = 1 << 32, 64
 _functorch = getattr(torch._C, "_functorch", None)
@@ -24,7 +25,7 @@ def plain(value):
 def why_not_plain(value):
     """Why a value has no elements in memory of its own; "" where it has."""
     kind = type(value)
-    if kind not in _PLAIN and not _is_kept_in_memory(value, kind):
+    if kind not in PLAIN and not _is_kept_in_memory(value, kind):
         return f"{kind.__name__} has no memory of its own" if isinstance(value, torch.Tensor) else "it is not a tensor"
     if _is_wrapped(value):
         return "a tensor within torch.func has no memory of its own"
@@ -93,7 +94,7 @@ def shape_of(tensor):
 
 def tensors_in(value):
     """The tensors in lists, tuples, dicts and dataclasses, in order."""
-    if type(value) in _PLAIN or isinstance(value, torch.Tensor):
+    if type(value) in PLAIN or isinstance(value, torch.Tensor):
         return [value]
     tensors: list = []
     _collect(value, tensors, 0)
@@ -113,7 +114,7 @@ def _collect(value, tensors, depth):
         kind = type(item)
         if kind in _ATOMS:
             continue
-        if kind in _PLAIN or isinstance(item, torch.Tensor):
+        if kind in PLAIN or isinstance(item, torch.Tensor):
             tensors.append(item)
         elif depth < 7:
             _collect(item, tensors, depth + 1)

@@ -29,16 +29,16 @@ SAMPLES = 256
 
 class Unwritten:
     def __init__(self):
-        self._of_storage = {}
+        self.storages = {}
 
     def __bool__(self):
-        return bool(self._of_storage)
+        return bool(self.storages)
 
     def allocated(self, tensor):
         """An operator gave the memory of a plain tensor, and wrote nothing to it."""
         if tensor.numel():
             storage = tensor.untyped_storage()
-            self._of_storage[storage._cdata] = Blank(tensor, storage)
+            self.storages[storage._cdata] = Blank(tensor, storage)
 
     def holds(self, tensor):
         """Whether an element of a plain tensor is unwritten."""
@@ -47,7 +47,7 @@ class Unwritten:
 
     def ran(self, kind, func, args, kwargs, result, written):
         """An operator ran, which wrote to the tensors ``written``."""
-        if not self._of_storage or kind in _NO_WRITING or kind in RESIZING:
+        if not self.storages or kind in _NO_WRITING or kind in RESIZING:
             return
         if not written:
             if kind in _MOVING and isinstance(result, torch.Tensor):
@@ -65,34 +65,34 @@ class Unwritten:
     def grown(self, tensor, before):
         """A tensor's memory, which had so many bytes, was resized."""
         storage = tensor.untyped_storage()
-        blank = self._of_storage.pop(storage._cdata, None)
+        blank = self.storages.pop(storage._cdata, None)
         if storage.nbytes() <= before and blank is None:
             return
         new = Blank(tensor, storage)
         if before:
             new.resized(before, blank)
-        self._of_storage[storage._cdata] = new
+        self.storages[storage._cdata] = new
 
     def begins(self):
         """A step begins: what torch has written since the last one ended is written."""
-        for number, blank in list(self._of_storage.items()):
+        for number, blank in list(self.storages.items()):
             if blank.reference.expired() or blank.is_other_version():
-                del self._of_storage[number]
+                del self.storages[number]
 
     def ends(self):
-        for blank in self._of_storage.values():
+        for blank in self.storages.values():
             blank.note_version()
 
     def _blank(self, tensor, looking=True):
         """Of a tensor's memory, where something of it is unwritten; ``looking`` whether it has changed."""
-        if not self._of_storage:
+        if not self.storages:
             return None
         storage = tensor.untyped_storage()
-        blank = self._of_storage.get(storage._cdata)
+        blank = self.storages.get(storage._cdata)
         if blank is None:
             return None
         if looking and blank.sample != _sample(storage):
-            del self._of_storage[storage._cdata]
+            del self.storages[storage._cdata]
             return None
         return blank
 
@@ -100,7 +100,7 @@ class Unwritten:
         storage = tensor.untyped_storage()
         writer = _WRITING.get(kind)
         if writer is None and tensor.numel() * tensor.element_size() == storage.nbytes():
-            del self._of_storage[storage._cdata]
+            del self.storages[storage._cdata]
             return
         blank.write(tensor, writer, args)
         blank.sample = _sample(storage)
@@ -108,9 +108,9 @@ class Unwritten:
     def _copied(self, tensor, unwritten):
         """Elements of which some are unwritten were copied to a tensor."""
         storage = tensor.untyped_storage()
-        blank = self._of_storage.get(storage._cdata)
+        blank = self.storages.get(storage._cdata)
         if blank is None:
-            blank = self._of_storage[storage._cdata] = Blank(tensor, storage)
+            blank = self.storages[storage._cdata] = Blank(tensor, storage)
             blank.fill(False)
         blank.places(tensor).copy_(unwritten.to(tensor.device).unsqueeze(-1))
         blank.sample = _sample(storage)

@@ -1,0 +1,33 @@
+"""Ordinary operators are told of by the compiled kernel (``ordinary_of``). Apart: what it is made of, in its order.
+
+``sgsdump_operators.c`` does for them what ``sgsdump_torch_taking.py`` and ``sgsdump_torch_round.py`` do, on the same
+objects and to the same bytes; whatever is unusual it leaves to these. Where it is not built they do all.
+"""
+
+import torch
+from sgsdump_torch_statistics import KINDS, kernel, statistics
+from sgsdump_torch_taking import ValueRecord
+from sgsdump_torch_tensors import CONSTANTS, type_word
+
+_FUNCTION_MODES = getattr(torch._C, "_len_torch_function_stack", None)
+_TRANSFORMS = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
+_KINDS = {dtype: (kind, type_word(dtype)) for dtype, kind in KINDS.items()}
+
+
+def ordinary_of(round, taking, facts):
+    """The kernel's ``Ordinary`` for a round; None where it is not built, or more than statistics is dumped. ``facts``:
+    ``Facts.ordinary`` by the number of each operator."""
+    if kernel is None or _FUNCTION_MODES is None or _TRANSFORMS is None:
+        return None
+    told = taking.session.statistics_of(round.step)
+    if told is None:
+        return None
+    control, era, index, device = told
+    taking.look_up(round, control.now["content"])
+    memories = taking.memories
+    types = facts, torch.Tensor, torch.nn.Parameter, torch.strided, _KINDS, ValueRecord
+    memory = memories.numbers, memories.storages, memories.unwritten.storages, memories.pending
+    calls = memories.register, memories.flush, statistics, _FUNCTION_MODES, _TRANSFORMS, (str, *CONSTANTS)
+    frames = control, round, round.frames, type(round.frames[0]), round.paths, round.names, round.operators
+    here = round.owners, round.mark, round.model, round.step, era, index, device
+    return kernel.Ordinary(*types, *memory, *calls, *frames, *here)
