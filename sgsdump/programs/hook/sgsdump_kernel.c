@@ -22,7 +22,7 @@
 #define CHUNK (1 << 13)
 #define BLOCK (1 << 15) /* elements */
 #define MOST_THREADS 1024
-#define INTERFACE 4 /* raised when a function's arguments change, as in sgsdump_torch_statistics.py */
+#define INTERFACE 3 /* raised when a function's arguments change, as in sgsdump_torch_statistics.py */
 #define AHEAD 1024 /* elements, to be on their way from memory before their turn */
 
 #if defined(__GNUC__) || defined(__clang__)

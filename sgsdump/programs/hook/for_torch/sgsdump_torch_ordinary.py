@@ -17,7 +17,7 @@ _KINDS = {dtype: (kind, type_word(dtype)) for dtype, kind in KINDS.items()}
 def ordinary_of(round, taking, facts):
     """The kernel's ``Ordinary`` for a round; None where it is not built, or more than statistics is dumped. ``facts``:
     ``Facts.ordinary`` by the number of each operator."""
-    if kernel is None or _FUNCTION_MODES is None or _TRANSFORMS is None:
+    if not hasattr(kernel, "Ordinary") or _FUNCTION_MODES is None or _TRANSFORMS is None:
         return None
     told = taking.session.statistics_of(round.step)
     if told is None:

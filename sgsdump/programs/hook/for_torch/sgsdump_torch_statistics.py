@@ -14,7 +14,7 @@ import torch
 from sgsdump_torch_tensors import fills_its_memory, in_memory_order
 
 # that of sgsdump_kernel.c
-INTERFACE = 4
+INTERFACE = 3
 # Fewer elements are not worth the threads.
 MANY = 1 << 16
 # So many elements stay in the cache as float64.
