@@ -95,7 +95,8 @@ def without_numbers(lines):
     for line in lines:
         line = json.loads(json.dumps(line))
         line["step"] -= first
-        line.pop("nanoseconds", None)
+        for key in ("nanoseconds", "of_model"):
+            line.pop(key, None)
         for key in ("value", "parts", "inputs", "outputs"):
             if isinstance(line.get(key), list):
                 line[key] = [numbers.setdefault(number, len(numbers)) for number in line[key]]
