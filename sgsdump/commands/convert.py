@@ -20,6 +20,7 @@ examples:
   sgsdump convert layers.npz old_outtensor_dump.bin --to sigmastar_bin_old --select 'conv*' --select 'fc?'
   sgsdump convert padded.bin floats.npz --parse-net parse_net.txt --dtype float32
   sgsdump convert atb_dump/ tensors.safetensors
+  sgsdump convert output/Result_0 layers.npz --raw-dtype float32 --raw-shape net.onnx
   sgsdump convert layer.json layer.onnx --level 1
 
 a cluster (--scheduler):
@@ -30,13 +31,22 @@ a cluster (--scheduler):
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgsdump.commands.options import Modes, Reading, add_dump_scheduler, add_parse_net, add_run, opened, record
+from sgsdump.commands.options import (
+    Modes,
+    Reading,
+    add_dump_scheduler,
+    add_parse_net,
+    add_raw,
+    add_run,
+    opened,
+    pattern_and_shape,
+    record,
+)
 from sgsdump.commands.shared_files import absolute, on_this_worker, record_at, shared
 from sgsdump.commands.terminal import TERMINAL, Terminal, print_lines
 from sgsdump.errors import SgsdumpError
@@ -53,7 +63,10 @@ DUMP, TOPOLOGY = "a dump", "a topology"
 MODES = Modes(
     honoured={
         **dict.fromkeys(["dump", "output"], (DUMP, TOPOLOGY)),
-        **dict.fromkeys("to strict select step rank parse_net layout original_shape dtype scheduler".split(), (DUMP,)),
+        **dict.fromkeys(
+            "to strict select step rank parse_net raw_dtype raw_shape layout original_shape dtype scheduler".split(),
+            (DUMP,),
+        ),
         **dict.fromkeys(["level", "csv"], (TOPOLOGY,)),
     },
     refusals={
@@ -119,6 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_run(source)
     add_parse_net(source)
+    add_raw(source)
     form = parser.add_argument_group("their form")
     form.add_argument(
         "--layout",
@@ -127,7 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     form.add_argument(
         "--original-shape",
-        type=_original_shape,
+        type=pattern_and_shape,
         action="append",
         default=[],
         metavar="PATTERN=SHAPE",
@@ -145,9 +159,10 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import check_not_around, check_outputs
 
-    reading = Reading(args.step, args.rank, parse_net=args.parse_net)
+    reading = record(Reading, args, tensor_min_max=None)
     options = record(Options, args, conversion=record(Conversion, args, reading=reading), given=MODES.given(args))
-    read = [tree_of(args.dump), args.parse_net, args.csv]
+    models = [shape for shape in args.raw_shape if isinstance(shape, Path)]
+    read = [tree_of(args.dump), args.parse_net, args.csv, *models]
     check_outputs([args.output], read)
     check_not_around(args.output, read)
     mode = TOPOLOGY if _is_topology(args.dump, args.output) else DUMP
@@ -227,15 +242,6 @@ def _with_net(dump: Dump, path: Path | None) -> Dump:
         return dump
     net = parse_net.read(path)
     return with_net_scales(unpadded(dump, net), net)
-
-
-def _original_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """``conv*=1,3,8,8``: a pattern of names and a shape."""
-    pattern, sign, shape = text.rpartition("=")
-    sizes = shape.replace("x", ",").split(",")
-    if not sign or not pattern or not all(re.fullmatch("[1-9][0-9]{0,11}", size) for size in sizes):
-        raise argparse.ArgumentTypeError(f"{text!r} is not PATTERN=SHAPE, such as 'conv*=1,3,8,8'")
-    return pattern, tuple(map(int, sizes))
 
 
 def _is_topology(source: Path, target: Path) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,7 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sgsdump.errors import ConfigError, listed
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.raw_files import RawFacts
     from sgsdump.models.feeds.feeds import Feed, Feeds
     from sgsdump.models.input_spec import InputSpec
     from sgsdump.models.model import Model, Part
@@ -270,12 +274,15 @@ def check_branches(model: Model, feeds: Iterable[tuple[str, Feed]]) -> None:
 
 @dataclass(frozen=True)
 class Reading:
-    """How dumps are read: which run of a tree, and the side files that unpad and dequantise integers."""
+    """How dumps are read: which run of a tree, the side files that unpad and dequantise integers, and of raw files the
+    types and shapes: each with the pattern of names that it is for, or the model whose tensors they are."""
 
     step: int | None = None
     rank: int | None = None
     tensor_min_max: Path | None = None
     parse_net: Path | None = None
+    raw_dtype: Sequence[tuple[str, np.dtype]] = ()
+    raw_shape: Sequence[tuple[str, tuple[int, ...]] | Path] = ()
 
 
 def add_model(
@@ -499,12 +506,88 @@ def described(reading: Reading, *paths: Path) -> list[Dump]:
 def opened(reading: Reading, *paths: Path) -> list[Dump]:
     """The dumps at paths; ``step`` and ``rank`` are for those that are trees. Raises ConfigError where none is."""
     from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.raw_files import open_raw
     from sgsdump.dumps.trees import list_runs
 
     step, rank = reading.step, reading.rank
-    if step is None and rank is None:
-        return [open_dump(path) for path in paths]
-    is_tree = [bool(list_runs(path)) for path in paths]
-    if not any(is_tree):
-        return [open_dump(path, step, rank) for path in paths]
-    return [open_dump(path, step, rank) if tree else open_dump(path) for path, tree in zip(paths, is_tree)]
+    raw = {path for path in paths if reads_raw(reading, path)}
+    is_tree = {path: bool(list_runs(path)) for path in paths if path not in raw and (step, rank) != (None, None)}
+    to_choose = not raw and not any(is_tree.values())
+    facts = _raw_facts(reading) if raw else None
+    dumps = []
+    for path in paths:
+        if facts is not None and path in raw:
+            dumps.append(open_raw(path, facts, step))
+        elif is_tree.get(path) or to_choose:
+            dumps.append(open_dump(path, step, rank))
+        else:
+            dumps.append(open_dump(path))
+    return dumps
+
+
+def reads_raw(reading: Reading, path: Path) -> bool:
+    """Whether what is at a path is read as raw values, whose type was given."""
+    from sgsdump.dumps.raw_files import is_raw
+
+    return bool(reading.raw_dtype) and is_raw(path)
+
+
+def _raw_facts(reading: Reading) -> RawFacts:
+    """Raises ConfigError and ModelError for a model that cannot be read."""
+    from sgsdump.dumps.raw_files import RawFacts
+    from sgsdump.models.graph import Graph
+    from sgsdump.models.model import open_model
+
+    shapes = [shape for shape in reading.raw_shape if not isinstance(shape, Path)]
+    model: dict[str, tuple[int, ...]] = {}
+    for path in reading.raw_shape:
+        if isinstance(path, Path):
+            of_model = Graph(open_model(path).proto).shapes
+            model |= {name: tuple(filter(None, sizes)) for name, sizes in of_model.items() if None not in sizes}
+    return RawFacts(reading.raw_dtype, shapes, model)
+
+
+def add_raw(parser: argparse._ActionsContainer, shapes: bool = True) -> None:
+    """``--raw-dtype`` and, where ``shapes``, ``--raw-shape``: what files without a header hold."""
+    parser.add_argument(
+        "--raw-dtype",
+        type=_raw_dtype,
+        action="append",
+        default=[],
+        metavar="TYPE",
+        help="read bare values without a header (QNN's and SNPE's Result_0/*.raw, any .bin) as float32, uint8 …; "
+        "PATTERN=TYPE for the tensors matching a pattern; may be repeated",
+    )
+    if shapes:
+        parser.add_argument(
+            "--raw-shape",
+            type=_raw_shape,
+            action="append",
+            default=[],
+            metavar="PATTERN=SHAPE",
+            help="and the shape of such tensors (1,8,5,7), or the model whose tensors they are, NET.onnx; may be "
+            "repeated",
+        )
+
+
+def _raw_dtype(text: str) -> tuple[str, np.dtype]:
+    from sgsdump.tensors.dtypes import dtype_named
+
+    pattern, _, name = text.rpartition("=")
+    try:
+        return pattern or "*", dtype_named(name)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _raw_shape(text: str) -> tuple[str, tuple[int, ...]] | Path:
+    return pattern_and_shape(text) if "=" in text else Path(text)
+
+
+def pattern_and_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """``conv*=1,3,8,8``: a pattern of names and a shape."""
+    pattern, sign, shape = text.rpartition("=")
+    sizes = shape.replace("x", ",").split(",")
+    if not sign or not pattern or not all(re.fullmatch("[1-9][0-9]{0,11}", size) for size in sizes):
+        raise argparse.ArgumentTypeError(f"{text!r} is not PATTERN=SHAPE, such as 'conv*=1,3,8,8'")
+    return pattern, tuple(map(int, sizes))

@@ -20,6 +20,7 @@ examples:
   sgsdump show --operators ge_proto_00000001_graph_1.txt --select '*relu*'
   sgsdump show fixed.bin conv1 --against float.bin --worst 20
   sgsdump show fixed.onnx --select '*relu*' --csv plan.csv
+  sgsdump show output/Result_0 --raw-dtype float32
   sgsdump show layers.npz conv1 --operations '(0,2,3,1);[0,...,3]' --output part.npy
 
 two dumps (--against):
@@ -48,7 +49,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgsdump.commands.options import Modes, Reading, add_run, opened, record
+from sgsdump.commands.options import Modes, Reading, add_raw, add_run, opened, reads_raw, record
 from sgsdump.commands.terminal import TERMINAL, print_lines
 from sgsdump.errors import ConfigError
 
@@ -67,7 +68,7 @@ MODES = Modes(
         "dump": (OPERATORS, PLAN, TENSORS, VALUES, WORST),
         "operators": (OPERATORS,),
         "select": (OPERATORS, PLAN, TENSORS),
-        **dict.fromkeys(["step", "rank"], (TENSORS, VALUES, WORST)),
+        **dict.fromkeys(["step", "rank", "raw_dtype", "raw_shape"], (TENSORS, VALUES, WORST)),
         "json": (OPERATORS, PLAN, TENSORS, VALUES, WORST),
         "csv": (PLAN, TENSORS, VALUES, WORST),
         "name": (VALUES, WORST),
@@ -106,6 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="print the values of this tensor")
     parser.add_argument("part", nargs="?", metavar="OPERATIONS", help="a part of it, or another order of its axes")
     add_run(parser.add_argument_group("which run"))
+    add_raw(parser.add_argument_group("files without a header"))
     listing = parser.add_argument_group("the list")
     listing.add_argument(
         "--select", action="append", default=[], metavar="PATTERN", help="only names matching this pattern (* ? [ab])"
@@ -135,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
     given = MODES.given(args)
     if "part" in given and "operations" in given:
         raise ConfigError("give OPERATIONS once, after NAME or with --operations")
-    reading = Reading(args.step, args.rank)
+    reading = record(Reading, args, tensor_min_max=None, parse_net=None)
     options = record(Options, args, part=args.part or args.operations, reading=reading)
     with together():
         if args.operators:
@@ -149,7 +151,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show_dump(options: Options, given: tuple[str, ...]) -> int:
-    from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.trees import list_runs, tree_of
     from sgsdump.files.atomic_write import check_outputs
 
@@ -167,13 +168,14 @@ def _show_dump(options: Options, given: tuple[str, ...]) -> int:
         return _show_worst(options, options.against, options.name)
     if options.name is not None:
         MODES.check(VALUES, given)
-        return _show_values(open_dump(options.dump, step, rank), options, options.name)
+        return _show_values(opened(options.reading, options.dump)[0], options, options.name)
     MODES.check(TENSORS, given)
     notes: list[str] = []
-    runs = list_runs(options.dump, step, rank, notes)
+    is_raw = reads_raw(options.reading, options.dump)
+    runs = [] if is_raw else list_runs(options.dump, step, rank, notes)
     if len(runs) > 1 and not (options.csv or options.json or options.select):
         return _show_runs(runs, notes, options)
-    return _show_tensors(open_dump(options.dump, step, rank), options)
+    return _show_tensors(opened(options.reading, options.dump)[0], options)
 
 
 def _facts(path: Path) -> FixedFacts | None:

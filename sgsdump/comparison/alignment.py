@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
+from sgsdump.dumps import raw_files
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, hint
@@ -128,7 +129,7 @@ def has_own_inputs(dump: Dump) -> bool:
     The latter is recognised by inputs of several operators none of which has the name of an output. Dumps that record
     the data flow repeat the outputs' names as inputs; others have the network's inputs only.
     """
-    if dump.format and FORMATS[dump.format].own_inputs:
+    if dump.format in FORMATS and FORMATS[dump.format].own_inputs:
         return True
     fed = [record for record in dump.records if record.io == "in" and not record.constant]
     several = len({record.op_index for record in fed}) > 1
@@ -184,10 +185,17 @@ def _only_pair(sample: Dump, benchmark: Dump) -> Pair | None:
     """The tensors of two files of one tensor each, which are named as the files are."""
     if len(sample.records) != 1 or len(benchmark.records) != 1:
         return None
-    if not all(dump.format and FORMATS[dump.format].one_tensor for dump in (sample, benchmark)):
+    if not all(map(_is_one_tensor, (sample, benchmark))):
         return None
     (a,), (b,) = sample.records, benchmark.records
     return Pair(a, b, "name" if a.name == b.name else ONLY)
+
+
+def _is_one_tensor(dump: Dump) -> bool:
+    """Whether a dump is a file that holds one tensor, named as the file is."""
+    if dump.format == raw_files.FORMAT:
+        return dump.path is not None and dump.path.is_file()
+    return dump.format in FORMATS and FORMATS[dump.format].one_tensor
 
 
 def without(alignment: Alignment, patterns: Sequence[str]) -> tuple[Alignment, tuple[str, ...]]:

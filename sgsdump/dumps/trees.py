@@ -94,6 +94,8 @@ def format_of(path: Path) -> Any:
             f"{path} is a model, not a dump; dump it first: sgsdump dump -m {typed} -i INPUT -o {made} (see sgsdump "
             f"dump --help)"
         )
+    if path.suffix == ".raw":
+        raise FormatError(f"{path} holds bare values, and their type is not in it; give it: --raw-dtype float32")
     raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)})")
 
 

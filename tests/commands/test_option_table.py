@@ -26,6 +26,8 @@ PARSERS = build_parser()._subparsers._group_actions[0].choices  # type: ignore[u
 WITH_MODES = [name for name in COMMANDS if hasattr(COMMANDS[name], "MODES")]
 # What is typed for an option that takes a value; a path for every other.
 VALUES = {
+    "raw_dtype": "float32",
+    "raw_shape": "*=1",
     **dict.fromkeys(["step", "rank", "level", "top", "worst", "depth"], "1"),
     **dict.fromkeys(
         ["min_cos", "max_rmse", "max_mse", "max_channel_rmse", "th1", "th2", "input_tag", "threshold"], "0.5"
@@ -109,6 +111,7 @@ def dumps(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_dump({"a": np.float32([[1, 2, 3], [4, 5, 7]]), "b": np.float32([1, 2])}, "one.npz")
     save_dump({"a": np.float32([[1, 2, 3], [4, 5, 6]]), "b": np.float32([1, 2])}, "two.npz")
+    np.float32([1, 2]).tofile("b.raw")
     for folder, name in (("runs1", "one"), ("runs2", "two")):
         (tmp_path / folder).mkdir()
         for run in ("x", "y"):
@@ -206,6 +209,10 @@ RECORDS = {
 READ_BY_RUN = {"operators", "operations", "kind"}
 # Calls that together read all that a mode honours, where the least call does not.
 READ_ALL = {
+    ("show", "tensors"): ["one.npz", "b.raw --raw-dtype float32"],
+    ("show", "values"): ["one.npz a", "b.raw b --raw-dtype float32"],
+    ("show", "worst values"): ["one.npz a --against two.npz", "b.raw b --raw-dtype float32 --against two.npz"],
+    ("convert", "a dump"): ["one.npz out.npz", "b.raw raw.npz --raw-dtype float32"],
     ("show", "operators"): ["net.onnx --operators"],
     ("pipeline", "a dump"): ["full -m net.onnx", "once -m net.onnx --name c1", "full -m net.onnx -o two -cd ort_dump"],
 }

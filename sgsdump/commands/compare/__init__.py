@@ -31,6 +31,7 @@ examples:
   sgsdump compare fixed.bin float.bin --metric angle.py:angle --limit angle=0.99
   sgsdump compare fixed.bin float.bin --compatible msaccucmp
   sgsdump compare fixed/ float/ --runs --metrics sqnr
+  sgsdump compare output/Result_0 float.npz --raw-dtype float32
   sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
   sgsdump compare board_prob.bin fixed.bin
   sgsdump compare /shared/fixed.bin /shared/float.bin --scheduler tcp://host:8786
@@ -89,7 +90,7 @@ from sgsdump.commands.compare.options import (
     options_of,
 )
 from sgsdump.commands.compare.output import check_files, print_comparison, print_golden, write_files, write_tables
-from sgsdump.commands.options import described, stages_of
+from sgsdump.commands.options import described, reads_raw, stages_of
 from sgsdump.commands.terminal import TERMINAL, print_lines
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.files.escaping import for_terminal, shown
@@ -129,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import together
 
     paths = [path for path in (args.sample, args.benchmark, *args.further) if path is not None]
-    if len(paths) > 1 and is_board(paths):
+    if len(paths) > 1 and not args.raw_dtype and is_board(paths):
         MODES.check(BOARD, MODES.given(args))
         return compare_board(paths[:-1], paths[-1])
     if args.benchmark is None:
@@ -327,6 +328,8 @@ def _pairs_of_trees(options: Options) -> RunPairs | None:
     from sgsdump.dumps.trees import list_runs
 
     reading, paths = options.reading, (options.sample, options.benchmark)
+    if any(reads_raw(reading, path) for path in paths):
+        return None
     try:
         sides = [list_runs(path, reading.step, reading.rank) for path in paths]
     except FormatError:

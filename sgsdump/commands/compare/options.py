@@ -14,6 +14,7 @@ from sgsdump.commands.options import (
     Reading,
     add_dump_scheduler,
     add_parse_net,
+    add_raw,
     add_run,
     add_stages,
     names,
@@ -39,6 +40,7 @@ MODES = Modes(
         **dict.fromkeys("sort top only_bad csv json junit markdown annotate".split(), _COMPARED),
         **dict.fromkeys("match_by_value stages name_map name_rule scheduler html plots".split(), _MEASURED),
         **dict.fromkeys("min_cos max_rmse max_mse max_channel_rmse metrics metric limit exclude".split(), _MEASURED),
+        "raw_dtype": (TWO, RUNS, GOLDEN),
         "allow_missing": _COMPARED,
         "compatible": (TWO, TREES),
         "write_name_map": (TWO,),
@@ -52,6 +54,7 @@ MODES = Modes(
         WATCHER: "is for two dumps; name the benchmark too, or leave it out for a watcher's dump",
         BOARD: "is for dumps, and the first file is a board's raw buffer; leave it out",
         "further": "is for a board's raw buffers, the fixed dump last; these are dumps",
+        "raw_dtype": "is for files without a header, and these are dumps of other kinds; leave it out",
         "input_tag": "belongs to --golden; name the golden dump too",
     },
     spelled={"further": "a third path"},
@@ -145,7 +148,7 @@ def options_of(args: argparse.Namespace) -> Options:
         Options,
         args,
         input_tag=INPUT_TAG if args.input_tag is None else args.input_tag,
-        reading=record(Reading, args),
+        reading=record(Reading, args, raw_shape=()),
         pairing=record(Pairing, args),
         measuring=record(Measuring, args, th1=TH1 if args.th1 is None else args.th1),
         output=record(Output, args, annotate=args.annotate and tuple(args.annotate)),
@@ -177,6 +180,7 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
     )
     dumps = parser.add_argument_group("the dumps")
     add_run(dumps)
+    add_raw(dumps, shapes=False)
     dumps.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
     dumps.add_argument(
         "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"

@@ -5,6 +5,8 @@ from sgsdump.registry import Registry
 FORMATS = Registry(
     "format",
     {
+        # By its name alone, which says more than the bare values in it.
+        "msaccucmp_bin": "sgsdump.dumps.formats.ascend.converted:FORMAT",
         "sigmastar_bin": "sgsdump.dumps.formats.sigmastar.binary:FORMAT",
         "sigmastar_text": "sgsdump.dumps.formats.sigmastar.text_dump:FORMAT",
         "npy": "sgsdump.dumps.formats.arrays.npy:FILE",

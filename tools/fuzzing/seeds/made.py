@@ -70,6 +70,7 @@ def made() -> Iterator[Seed]:
     yield Seed("safetensors", "x.safetensors", {"": struct.pack("<Q", len(header)) + header + bytes(range(8))})
     yield Seed("ascend_dump", _OPERATOR, {"": _operator()})
     yield Seed("ascend_dump", _STATUS, {"": _operator(overflow=True)})
+    yield Seed("msaccucmp_bin", f"{_OPERATOR}.output.0.2_3.float16.ND.bin", {"": bytes(range(12))})
     yield Seed("ascend_nano", "Add.net_add.3.7.12", {"": _nano()})
     yield Seed("ascend_stats", f"{_OPERATOR}.csv", {"": _STATISTICS})
     folder = {
