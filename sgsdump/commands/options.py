@@ -511,18 +511,15 @@ def opened(reading: Reading, *paths: Path) -> list[Dump]:
 
     step, rank = reading.step, reading.rank
     raw = {path for path in paths if reads_raw(reading, path)}
-    is_tree = {path: bool(list_runs(path)) for path in paths if path not in raw and (step, rank) != (None, None)}
-    to_choose = not raw and not any(is_tree.values())
     facts = _raw_facts(reading) if raw else None
-    dumps = []
-    for path in paths:
-        if facts is not None and path in raw:
-            dumps.append(open_raw(path, facts, step))
-        elif is_tree.get(path) or to_choose:
-            dumps.append(open_dump(path, step, rank))
-        else:
-            dumps.append(open_dump(path))
-    return dumps
+    is_tree = {path: bool(list_runs(path)) for path in paths if path not in raw and (step, rank) != (None, None)}
+    choosing = [path for path in is_tree if is_tree[path] or not (raw or any(is_tree.values()))]
+    return [
+        open_raw(path, facts, step)
+        if facts is not None and path in raw
+        else (open_dump(path, step, rank) if path in choosing else open_dump(path))
+        for path in paths
+    ]
 
 
 def reads_raw(reading: Reading, path: Path) -> bool:

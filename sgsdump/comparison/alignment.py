@@ -15,8 +15,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from sgsdump.dumps import raw_files
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.format import RAW
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, hint
 from sgsdump.files.names import normalised
@@ -193,7 +193,7 @@ def _only_pair(sample: Dump, benchmark: Dump) -> Pair | None:
 
 def _is_one_tensor(dump: Dump) -> bool:
     """Whether a dump is a file that holds one tensor, named as the file is."""
-    if dump.format == raw_files.FORMAT:
+    if dump.format == RAW:
         return dump.path is not None and dump.path.is_file()
     return dump.format in FORMATS and FORMATS[dump.format].one_tensor
 

@@ -1,4 +1,4 @@
-"""Raw tensors: files of bare values without a header, whose element type only the user knows.
+"""Files of bare values without a header, whose type only the user knows. Apart: untrusted files of no known format.
 
 ::
 
@@ -28,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.format import RAW
 from sgsdump.dumps.trees import format_of
 from sgsdump.errors import ConfigError, FormatError
 from sgsdump.files.folder import files_below, has_file, in_order
@@ -35,8 +36,7 @@ from sgsdump.files.mapped import Source, source_of, view
 from sgsdump.tensors.dtypes import bits, name_of
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
-RAW, BIN = ".raw", ".bin"
-FORMAT = "raw"
+ENDING, BIN = ".raw", ".bin"
 _RESULT = re.compile(r"Result_(\d{1,9})", re.ASCII)
 _NO_WORD = re.compile(r"\W", re.ASCII)
 _READ_BYTES = 1 << 20
@@ -58,10 +58,10 @@ class RawFacts:
 def is_raw(path: Path) -> bool:
     """Whether a path is raw files: ``.raw`` ones, or any that no format recognises."""
     if path.is_dir():
-        if has_file(path, RAW):
+        if has_file(path, ENDING):
             return True
         return has_file(path, BIN) and not _is_known(path)
-    return path.is_file() and (path.suffix == RAW or not _is_known(path))
+    return path.is_file() and (path.suffix == ENDING or not _is_known(path))
 
 
 def open_raw(path: Path, facts: RawFacts, step: int | None = None) -> Dump:
@@ -73,12 +73,12 @@ def open_raw(path: Path, facts: RawFacts, step: int | None = None) -> Dump:
     notes: list[str] = []
     if path.is_dir():
         folder = _result(path, step)
-        names = files_below(folder, RAW, notes) or files_below(folder, BIN, notes)
+        names = files_below(folder, ENDING, notes) or files_below(folder, BIN, notes)
         files = {name.rpartition(".")[0]: folder / name for name in sorted(names, key=in_order)}
     else:
         files = {path.stem: path}
     if not files:
-        raise FormatError(f"{path} holds no {RAW} or {BIN} file")
+        raise FormatError(f"{path} holds no {ENDING} or {BIN} file")
     _check_patterns([pattern for pattern, _ in (*facts.dtypes, *facts.shapes)], list(files))
     by_word = {_NO_WORD.sub("_", name): name for name in facts.model}
     tensors = [_tensor(file, name, facts, by_word, notes) for name, file in files.items()]
@@ -88,9 +88,7 @@ def open_raw(path: Path, facts: RawFacts, step: int | None = None) -> Dump:
             f"tensors have the model's shapes ({len(ordered)}), as if they lay as in the model: "
             f"{', '.join(ordered[:3])}; where the tool put out NHWC, give --raw-shape PATTERN=SHAPE"
         )
-    return Dump(
-        [Record("out", 0, index, "", tensor) for index, tensor in enumerate(tensors)], FORMAT, None, path, notes
-    )
+    return Dump([Record("out", 0, index, "", tensor) for index, tensor in enumerate(tensors)], RAW, None, path, notes)
 
 
 def _tensor(file: Path, name: str, facts: RawFacts, by_word: Mapping[str, str], notes: list[str]) -> Tensor:
