@@ -1,9 +1,23 @@
 """Find the layer that loses accuracy when a network is quantised.
 
+    import sgsdump
+
+    found = sgsdump.diagnose("net.onnx", "pictures", preprocess="preprocess.py")
+    print(found)                  # where accuracy is lost, and what to write into input_config.ini
+    found.save("diagnosis")       # report.html, the fixed model, every layer's figures
+
+    fixed = sgsdump.calibrate("net.onnx", "pictures", preprocess="preprocess.py", input_config="input_config.ini")
+    sample = sgsdump.simulate(fixed, "cat.jpg", preprocess="preprocess.py")
+    benchmark = sgsdump.simulate("net.onnx", "cat.jpg", preprocess="preprocess.py")
+    sgsdump.compare(sample, benchmark).to_pandas()
+
+Each function does what the command of its name does.
+
 The map of the package, top down: a room imports rooms below it in this list, never above (``tests/test_house.py``).
 
     __main__ cli    start, dispatch, one line and an exit status for an error
     commands        a thin file or folder per subcommand; the only room that prints
+    verbs           what users call from Python, a function per command, and what the command calls
     msit            msit's helpers under their own names
     torchair        TorchAir's names for dumping a compiled torch program
     reports         results -> sentences, text, csv, json, png, html
@@ -44,6 +58,11 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.quant_file import quant_params
     from sgsdump.tensors.statistics import Statistics
     from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+    from sgsdump.verbs.calibrate import FixedModel, calibrate
+    from sgsdump.verbs.diagnose import diagnose
+    from sgsdump.verbs.diagnosed import Diagnosed
+    from sgsdump.verbs.dump import dump
+    from sgsdump.verbs.simulate import simulate
 
 __version__ = "0.1.0"
 
@@ -65,11 +84,19 @@ _PUBLIC = {
     "DumpControl": "sgsdump.programs.control",
     "cure": "sgsdump.curing.cure",
     "quant_params": "sgsdump.quantisation.quant_file",
+    "dump": "sgsdump.verbs.dump",
+    "calibrate": "sgsdump.verbs.calibrate",
+    "FixedModel": "sgsdump.verbs.calibrate",
+    "simulate": "sgsdump.verbs.simulate",
+    "diagnose": "sgsdump.verbs.diagnose",
+    "Diagnosed": "sgsdump.verbs.diagnosed",
 }
 __all__ = [
     "Comparison",
+    "Diagnosed",
     "Dump",
     "DumpControl",
+    "FixedModel",
     "LossWarning",
     "Quant",
     "Record",
@@ -77,18 +104,23 @@ __all__ = [
     "Statistics",
     "Tensor",
     "TensorInfo",
+    "calibrate",
     "capture",
     "compare",
     "cure",
+    "diagnose",
+    "dump",
     "list_runs",
     "open_dump",
     "quant_params",
     "save_dump",
+    "simulate",
 ]
 
 # What shows a result in a notebook; the results' own rooms do not know reports.
 notebook.show_by(
     {
+        "diagnosed": "sgsdump.reports.notebook:show_diagnosed",
         "comparison": "sgsdump.reports.notebook:show_comparison",
         "table": "sgsdump.reports.notebook:show_table",
         "tensor": "sgsdump.reports.notebook:show_tensor",

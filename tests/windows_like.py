@@ -21,7 +21,7 @@ LIBRARIES = """concurrent.futures.process hypothesis jinja2 matplotlib.pyplot ml
 
 ABSENT = {
     os: """copy_file_range fchmod fchown fork forkpty getpgid killpg lchown mkfifo mknod
-        nice posix_fadvise posix_fallocate pread preadv pwrite pwritev readv register_at_fork sched_getaffinity
+        nice posix_fadvise posix_fallocate pread preadv pwrite pwritev readv sched_getaffinity
         sched_setaffinity sendfile setsid statvfs fstatvfs waitid writev O_CLOEXEC O_DIRECTORY O_NOFOLLOW
         O_NONBLOCK O_PATH""",
     signal: """SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGUSR1 SIGUSR2 SIG_BLOCK SIG_SETMASK

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from sgsdump.comparison.metrics import Sums
     from sgsdump.models.model import Model
     from sgsdump.quantisation.calibration import Calibration
+    from sgsdump.quantisation.objective import Totals
     from sgsdump.quantisation.trials.plan_trial import Domain
-    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, LayerSensitivity, SensitivityAnalysis, Totals
+    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, LayerSensitivity, SensitivityAnalysis
 
 MEASURED = 16
 # The demo's trained net, with another channel of another tensor made loud in each.
@@ -189,7 +190,7 @@ def _run(
 
 def _errors(truth: Sequence[Sequence[dict[str, Sums]]], chosen: Sequence[int]) -> np.ndarray:
     from sgsdump.comparison.metrics import merged_sums
-    from sgsdump.tuning.sensitivity_analysis import output_error
+    from sgsdump.quantisation.objective import output_error
 
     names = list(truth[0][0])
     return np.array([output_error({n: merged_sums([of[i][n] for i in chosen]) for n in names}) for of in truth])

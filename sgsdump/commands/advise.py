@@ -25,8 +25,6 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import (
     INPUTS,
-    Network,
-    OpenNetwork,
     add_feeds,
     add_input_config,
     add_limits,
@@ -34,11 +32,11 @@ from sgsdump.commands.options import (
     add_quant_level,
     add_strict_sdk,
     network_of,
-    open_network,
     record,
 )
-from sgsdump.commands.terminal import print_cut
+from sgsdump.commands.terminal import print_cut, print_warnings
 from sgsdump.errors import ConfigError, ModelError, ValuesError
+from sgsdump.verbs.network import Network, OpenNetwork, open_network
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
@@ -121,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
     proto = deployed(model)
     _check_inputs(Graph(proto), config)
     feeds = opened.feeds() if network.data else None
-    opened.print_warnings()
+    print_warnings(opened)
     all_ranges = read_ranges(options.ranges)
     ranges = rules_of_thumb.ranges_of_model(Graph(proto), all_ranges, str(options.ranges))
     for entry in config.inputs:

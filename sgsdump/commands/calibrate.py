@@ -55,13 +55,11 @@ a cluster (--scheduler):
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import (
-    WITHOUT_BITS,
-    Network,
     add_feeds,
     add_input_config,
     add_model,
@@ -70,12 +68,13 @@ from sgsdump.commands.options import (
     add_strict_sdk,
     network_of,
     not_negative,
-    open_network,
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import print_cut
+from sgsdump.commands.terminal import print_cut, print_warnings
 from sgsdump.errors import listed
+from sgsdump.verbs.calibrate import BY_PARTS, THRESHOLD, How, calibrated, level_of
+from sgsdump.verbs.network import Network, open_network
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.calibration import Calibration
@@ -102,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_strict_sdk(network)
     quantising = parser.add_argument_group("quantising")
     add_quant_level(quantising, "see below")
-    quantising.add_argument("-sth", "--sensitivity-threshold", type=not_negative, default=0.002, metavar="X",
+    quantising.add_argument("-sth", "--sensitivity-threshold", type=not_negative, default=THRESHOLD, metavar="X",
                             help="L4, L5: raise what changes the outputs by more (default: %(default)s)")  # fmt: skip
     quantising.add_argument("--quant-file", metavar="FILE", help="ranges, bits and weights you decided: JSON or pickle "
                             "list of {name, min, max, bit, data}, or a tensor_min_max.txt; see below")  # fmt: skip
@@ -121,33 +120,31 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
-    from sgsdump.quantisation.calibration import CalibrationOptions, calibrate, is_long
-    from sgsdump.quantisation.calibration_log import FILES, LogOptions, read_log, write_log
+    from sgsdump.quantisation.calibration_log import FILES
     from sgsdump.quantisation.diagnosis.share import integer_share
     from sgsdump.quantisation.fixed_facts import read_facts
-    from sgsdump.quantisation.fixed_model import check_that_it_runs, clipped_ranges, make_fixed, rehearse
-    from sgsdump.quantisation.float_model import deployed, save_model
+    from sgsdump.quantisation.fixed_model import clipped_ranges
+    from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.objective import left_out_outputs, watched_tensors
     from sgsdump.quantisation.pictures import disagreements
-    from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
-    from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
+    from sgsdump.quantisation.quant_file import read_quant_file
     from sgsdump.reports.integer_share import share_text
     from sgsdump.sidecars import debug_config
 
     told = getattr(args, "quant_level_told", False)
     options = record(Options, args, network=network_of(args), level_told=told)
-    network, quant_file = options.network, options.quant_file
+    network, quant_file = options.network, Path(options.quant_file) if options.quant_file else None
     debug = debug_config.read(dumps_fixed=False) or debug_config.DebugConfig()
-    fuse = not debug.disable_domain_fuse_ops
-    params = read_quant_file(quant_file) if quant_file else None
+    if quant_file is not None:
+        read_quant_file(quant_file)  # one that is none needs no model
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
-    level = _level(options)
+    how = How(_level(options), quant_file, options.sensitivity_threshold, not debug.disable_domain_fuse_ops)
     check_outputs([target], [*network.files, quant_file])
-    by_parts = level in ("L1", "L2") and not options.scheduler
+    by_parts = how.level in BY_PARTS and not options.scheduler
     opened = open_network(network, options.quant_level, outside=by_parts)
-    model, config, feeds = opened.model, opened.config, opened.feeds()
-    first = feeds[0]
-    opened.print_warnings()
+    model, feeds = opened.model, opened.feeds()
+    _ = feeds[0]  # data that does not fit needs no warnings
+    print_warnings(opened)
     if not by_parts:
         _print_weights(network.model)
     for sentence in disagreements(model, feeds):
@@ -155,26 +152,13 @@ def run(args: argparse.Namespace) -> int:
     # Opened first: a long calibration must not end with "no such folder".
     log = replacing_folder(Path("log"), keep=lambda name: name not in FILES)
     with together(), replacing(target) as file, log as folder:
-        imported, side = Imported(model, config), SideRanges()
-        if params is not None and quant_file:
-            beside, side = read_log(Path(quant_file), model, weights=level != "L1")
-            imported = import_params(model, [*params, *beside], config, fuse, quant_file, level == "L1")
         workers = Workers(options.num_process, options.scheduler)
-        how = CalibrationOptions(level, fuse, options.sensitivity_threshold)
-        if is_long(level, len(feeds)):
-            rehearse(imported.model, first, imported.config, fuse)
-        calibration = calibrate(imported.model, feeds, imported.config, how, workers, Terminal("stderr"))
-        calibration = replace(calibration, ranges={**calibration.ranges, **imported.ranges})
-        side = updated(side_ranges(calibration.statistics), side)
-        fixed = make_fixed(imported.model, calibration.ranges, calibration.config, fuse, side=side)
-        check_that_it_runs(imported.model, fixed.proto, config, first[1])
-        save_model(fixed.proto, target, file)
-        form = "json" if options.json else "text"
-        weights = level != "L1" or bool(imported.changed)
-        log_options = LogOptions(fuse, form, weights, imported.changed)
-        ranges_file = write_log(folder, imported.model, calibration, fixed.plan, log_options)
-    if params is not None:
-        print(f"{quant_file}: {len(imported.ranges)} ranges taken; all else is of level {level}")
+        made = calibrated(opened, feeds, how, workers, Terminal("stderr"))
+        made.write(target, file)
+        ranges_file = made.write_log(folder, "json" if options.json else "text")
+    calibration, imported, fixed = made.calibration, made.imported, made.fixed
+    if quant_file is not None:
+        print(f"{quant_file}: {len(imported.ranges)} ranges taken; all else is of level {how.level}")
     if imported.unknown:
         print(f"{quant_file}: not in this model: {listed(imported.unknown)}")
     _print_choices(calibration, options.sensitivity_threshold)
@@ -192,9 +176,9 @@ def run(args: argparse.Namespace) -> int:
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
     for note in fixed.notes:
         print(note)
-    if text := share_text(integer_share(imported.model, read_facts(replace(model, proto=fixed.proto)))):
+    if text := share_text(integer_share(imported.model, read_facts(made.model))):
         print(text)
-    print_cut(model, config)
+    print_cut(model, opened.config)
     return 0
 
 
@@ -213,22 +197,20 @@ def _print_weights(path: Path) -> None:
 
 
 def _level(options: Options) -> str:
-    """The level that is wanted; of a quant file the one that its log was made at, unless the user says another."""
+    """The level that is wanted, with a word on that of the quant file's log."""
     from sgsdump.quantisation.calibration_log import has_weight_ranges
 
-    if not options.quant_file:
-        return options.quant_level
-    is_fine = has_weight_ranges(Path(options.quant_file))
-    found = "above L1" if is_fine else "L1"
-    level = "L1" if is_fine is False and not options.level_told else WITHOUT_BITS[options.quant_level]
+    quant_file = Path(options.quant_file) if options.quant_file else None
+    level = level_of(options.quant_level if options.level_told else None, quant_file)
+    is_fine = has_weight_ranges(quant_file) if quant_file else None
     if is_fine is None:
         return level
     if (level != "L1") == is_fine:
-        print(f"{options.quant_file}: of level {found}, by the weights beside it")
+        print(f"{quant_file}: of level {'above L1' if is_fine else 'L1'}, by the weights beside it")
     else:
         print(
-            f"warning: {options.quant_file} was made at level {found}, by the weights beside it, but --quant-level is "
-            f"{options.quant_level}; leave that out, or integers differ from the SDK's"
+            f"warning: {quant_file} was made at level {'above L1' if is_fine else 'L1'}, by the weights beside it, but "
+            f"--quant-level is {options.quant_level}; leave that out, or integers differ from the SDK's"
         )
     return level
 

@@ -35,15 +35,14 @@ from typing import TYPE_CHECKING
 from sgsdump.commands.options import (
     INPUTS,
     QUANT_LEVELS,
-    Network,
     add_feeds,
     add_input_config,
     add_model,
     add_strict_sdk,
     network_of,
-    open_network,
     record,
 )
+from sgsdump.verbs.network import Network, open_network
 
 if TYPE_CHECKING:
     from sgsdump.curing.cure import Cured, Step
@@ -86,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.terminal import Terminal
+    from sgsdump.commands.terminal import Terminal, print_warnings
     from sgsdump.curing.cure import CURES, CureOptions, cure
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_outputs, replacing, together
@@ -114,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
             f"give other files"
         )
     rehearse(opened.model, feeds[0], opened.config)
-    opened.print_warnings()
+    print_warnings(opened)
     outputs = [entry.name for entry in opened.config.outputs]
     model = network.part.of(open_model(network.model, network.weight_file, staged_outputs=outputs))
     with together(), replacing(target) as file:

@@ -25,24 +25,24 @@ examples:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Source, add_feeds, add_model, add_provider, part_of, record
+from sgsdump.commands.options import add_feeds, add_model, add_provider, part_of, record
 from sgsdump.commands.terminal import print_branches, print_cut
 from sgsdump.files.names import named, output_paths
+from sgsdump.verbs.dump import ModelFacts, Summary, facts_of, records_of
+from sgsdump.verbs.network import Source
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from sgsdump.dumps.dump import Record
     from sgsdump.executors.runner import Layer, Runner
     from sgsdump.models.feeds.feeds import Feed
     from sgsdump.models.model import Model, Part
     from sgsdump.progress import Advance
-    from sgsdump.tensors.types import Quant
 
 DEFAULT_OUTPUT = Path("dumpData/onnx_NHWC_outtensor_dump.bin")
 CAFFE_OUTPUT = Path("dumpData/caffe_NHWC_outtensor_dump.bin")
@@ -79,30 +79,6 @@ class Form:
     own_outputs_first: bool = False
     every_layer: bool = False
     keeps_graph: bool = False
-
-
-@dataclass(frozen=True)
-class ModelFacts:
-    """By a tensor's name.
-
-    slots    which output of its node it is; 0 when it is not in it.
-    quants   the scale that a quantised model has for it.
-    dynamic  the names of its scale and zero point, where the model finds these as it runs.
-    layout   the order of the axes of 4-D tensors, of all of them.
-    """
-
-    slots: Mapping[str, int] = field(default_factory=dict)
-    quants: Mapping[str, Quant] = field(default_factory=dict)
-    dynamic: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    layout: str = "NCHW"
-
-
-@dataclass
-class Summary:
-    """Counts taken while a dump was written: tensors, and those with NaN or Inf."""
-
-    tensors: int = 0
-    not_finite: dict[str, str] = field(default_factory=dict)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -175,7 +151,7 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
     from sgsdump.executors.table import open_runner
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.files.escaping import for_terminal
-    from sgsdump.models.quantised_model import dynamic_of, graph_for_dump, quants_of
+    from sgsdump.models.quantised_model import graph_for_dump
 
     model = with_branches(model, lambda: ((label, feed) for _, label, feed in _runs(model, source, output)[1]))
     several, runs = _runs(model, source, output)
@@ -186,7 +162,7 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
     slots: dict[str, int] = {}
     if not (form.own_outputs_first or form.caffe):
         slots = {name: slot for node in graph.node for slot, name in enumerate(node.output) if name}
-    facts = ModelFacts(slots, quants_of(model), dynamic_of(model.proto), model.layout)
+    facts = replace(facts_of(model), slots=slots)
     shown = model.blobs | model.overwritten if model.blobs and form.every_layer else model.blobs
     guard = BranchGuard(model)
     for target, label, feed in runs:
@@ -237,11 +213,11 @@ def _write_run(
 
     caffe, summary = form.caffe, Summary()
     fed = [Layer(name, name, "", array) for name, array in feed.items()]
-    inputs = list(_records(fed[:1] if caffe else fed, ModelFacts(layout=facts.layout), Summary()))
+    inputs = list(records_of(fed[:1] if caffe else fed, ModelFacts(layout=facts.layout), Summary()))
     if caffe:
         # Caffe's nodes have no names of their own, and its further inputs are blobs like any other.
         layers = (replace(layer, node=layer.name) for layer in chain(fed[1:], layers))
-    stream = _records(layers, facts, summary)
+    stream = records_of(layers, facts, summary)
     if form.text:
         folders = (target.with_name(f"NHWC{suffix}"), target.with_name(f"NCHW{suffix}"))
         write_text(stream, target, inputs, caffe, folders)
@@ -250,42 +226,6 @@ def _write_run(
     if caffe:
         write_shapes([*inputs, *open_dump(target).records], target.with_name(f"shape{suffix}.txt"))
     return summary
-
-
-def _records(layers: Iterable[Layer], facts: ModelFacts, summary: Summary) -> Iterator[Record]:
-    """The records of a framework model's dump: all tensors outputs, numbered as they come, labelled by their nodes; the
-    integers of a quantised model as the floats that they mean."""
-    from sgsdump.dumps.dump import Record
-    from sgsdump.dumps.formats.sigmastar.record_header import word_of
-    from sgsdump.executors.runner import with_found_scales
-    from sgsdump.tensors.tensor import Tensor
-
-    for index, layer in enumerate(with_found_scales(layers, facts.dynamic)):
-        layout = facts.layout if layer.array.ndim == 4 else None
-        quant = facts.quants.get(layer.name)
-        tensor = Tensor.of(layer.name, layer.array, layout=layout, quant=quant, op_type=layer.op_type)
-        if quant is not None and (quant.dtype is None or word_of(quant.dtype) is None):
-            tensor = Tensor.of(layer.name, tensor.real(), layout=layout, op_type=layer.op_type)
-        yield Record("out", facts.slots.get(layer.name, 0), index, layer.node or layer.op_type, tensor)
-        summary.tensors += 1
-        if counts := not_finite(layer.array):
-            summary.not_finite[layer.name] = counts
-
-
-def not_finite(array: np.ndarray) -> str:
-    """``3 NaN, 1 Inf of 100 values``; an empty string when all are finite."""
-    import numpy as np
-
-    from sgsdump.tensors.dtypes import is_float
-
-    if not is_float(array.dtype):
-        return ""
-    # The sum is finite whenever nothing is wrong, short of an overflow, and it is several times faster than a count.
-    with np.errstate(all="ignore"):
-        if np.isfinite(array.sum()):
-            return ""
-    nan, inf = np.count_nonzero(np.isnan(array)), np.count_nonzero(np.isinf(array))
-    return f"{nan} NaN, {inf} Inf of {array.size} values" if nan or inf else ""
 
 
 def _own_outputs_first(

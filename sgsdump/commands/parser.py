@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from sgsdump import __version__
@@ -48,17 +48,17 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            command = self._called(parsed)
+            command = self._called(vars(parsed))
             options = [word.partition("=")[0] for word in unknown if word.startswith("--")]
             near = "".join(did_you_mean(option, command._long_options()) for option in options)
             command.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed
 
-    def _called(self, parsed: argparse.Namespace) -> Parser:
+    def _called(self, parsed: Mapping[str, object]) -> Parser:
         """The parser of the command that was called, however deep it lies."""
         for action in self._actions:
-            if action.nargs == argparse.PARSER and getattr(parsed, action.dest, None) in (action.choices or ()):
-                return action.choices[getattr(parsed, action.dest)]._called(parsed)  # type: ignore[index, union-attr]
+            if action.nargs == argparse.PARSER and parsed.get(action.dest) in (action.choices or ()):
+                return action.choices[parsed[action.dest]]._called(parsed)  # type: ignore[index, call-overload]
         return self
 
     def _long_options(self) -> list[str]:

@@ -32,8 +32,6 @@ from typing import TYPE_CHECKING, Any
 
 from sgsdump.commands.options import (
     INPUTS,
-    WITHOUT_BITS,
-    Network,
     add_feeds,
     add_input_config,
     add_limits,
@@ -41,12 +39,13 @@ from sgsdump.commands.options import (
     add_quant_level,
     add_strict_sdk,
     network_of,
-    open_network,
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import print_cut
+from sgsdump.commands.terminal import print_cut, print_warnings
 from sgsdump.errors import listed
+from sgsdump.verbs.calibrate import WITHOUT_BITS
+from sgsdump.verbs.network import Network, open_network
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
@@ -108,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     model, config, ini = opened.model, opened.config, opened.ini
     feeds = opened.feeds()
     pictures = _debug_pictures(opened.feeds(options.debug_image) if options.debug_image else feeds, options)
-    opened.print_warnings()
+    print_warnings(opened)
     labels = [label for label, _, _ in pictures]
     # Opened first: a long repair must not end with "no such folder".
     asides: list[Path] = []

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Source, add_feeds, add_model, add_provider, feeds_of, part_of, record
+from sgsdump.commands.options import add_feeds, add_model, add_provider, part_of, record
 from sgsdump.commands.terminal import print_branches, print_cut
+from sgsdump.verbs.network import Source, feeds_of
 
 if TYPE_CHECKING:
     import numpy as np

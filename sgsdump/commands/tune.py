@@ -54,9 +54,6 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import (
     INPUTS,
-    WITHOUT_BITS,
-    Network,
-    OpenNetwork,
     add_feeds,
     add_input_config,
     add_model,
@@ -64,12 +61,13 @@ from sgsdump.commands.options import (
     add_scheduler,
     add_strict_sdk,
     network_of,
-    open_network,
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import print_cut
+from sgsdump.commands.terminal import print_cut, print_warnings
 from sgsdump.errors import ConfigError, OutputError
+from sgsdump.verbs.calibrate import WITHOUT_BITS
+from sgsdump.verbs.network import Network, OpenNetwork, open_network
 
 if TYPE_CHECKING:
     from sgsdump.executors.workers.task_pool import Workers
@@ -200,7 +198,7 @@ def run(args: argparse.Namespace) -> int:
         feeds = opened.feeds()
         judges = opened.feeds(options.search.evaluate) if options.search.evaluate else feeds
         _ = feeds[0]  # data that does not fit needs no warnings
-        opened.print_warnings()
+        print_warnings(opened)
         ranges, side = _calibrated(options, opened, feeds, workers)
     with _stopped_by_ctrl_c(begun + goal.seconds) as left:
         judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from sgsdump.comparison.alignment import Unpaired
@@ -24,11 +24,22 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import METRICS, Sums, cos, mean, merged_sums, mse, rmse
 from sgsdump.comparison.row import DIFFER, EQUAL, Errors, Extras, Failed, OverRuns, Row
 from sgsdump.comparison.stored_integers import merged_integers
+from sgsdump.dumps.dump import Dump
 from sgsdump.errors import ConfigError, listed
 
 Item = TypeVar("Item")
 _Layer = tuple[str, str, int, int]
 SHOWN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """``comparison`` is over all pictures; ``sample`` and ``benchmark`` are dumps of one of them, for facts: their
+    values are gone."""
+
+    comparison: Comparison
+    sample: Dump
+    benchmark: Dump
 
 
 def merge(comparisons: Mapping[str, Comparison]) -> Comparison:

@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from sgsdump.errors import ConfigError, listed
 from sgsdump.models.graph import Graph
-from sgsdump.models.model import read_stages
 from sgsdump.quantisation.analysis import (
     GROUP_WEIGHTS,
     is_convolution,
@@ -38,12 +36,9 @@ from sgsdump.quantisation.ranges.statistics import SideRanges
 from sgsdump.sidecars import tensor_chn, tensor_weight
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges
-from sgsdump.tensors.stages import last_of_table, of_layers
 from sgsdump.tensors.types import Range, to_nhwc
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-
     from sgsdump.models.model import Model
     from sgsdump.quantisation.calibration import Calibration
     from sgsdump.quantisation.quant_plan import QuantPlan
@@ -204,25 +199,6 @@ def model_name(name: str, model_names: Collection[str]) -> str | None:
         if name in model_names:
             return name
     return None
-
-
-def check_names(names: Iterable[str], proto: ModelProto, source: str) -> None:
-    """Raise ConfigError for a file that an earlier version of sgsdump wrote of a Caffe net with layers in place. That
-    called a blob's last value by the blob's name, and those before by their layer's name or ``BLOB@LAYER``."""
-    table = read_stages(proto)
-    if not table:
-        return
-    graph = Graph(proto)
-    model_names = {*graph.inputs, *graph.producer, *graph.constants}
-    last = set(last_of_table(table).values())
-    older = {*last_of_table(table), *of_layers(stage for stage in table if stage.name not in last)}
-    older |= {f"{name}#bias" for name in model_names}  # of a convolution with its BatchNorm folded
-    outdated = sorted(older.intersection(names) - model_names)
-    if outdated:
-        raise ConfigError(
-            f"{source} has names of an earlier version of sgsdump ({listed(outdated, 3)}), which called the stages of "
-            f"a Caffe blob otherwise than the SDK does; calibrate again to make it anew"
-        )
 
 
 def with_model_names(params: Iterable[QuantParam], model_names: Collection[str]) -> list[QuantParam]:

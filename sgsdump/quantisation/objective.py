@@ -9,6 +9,7 @@ flips.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ import numpy as np
 
 from sgsdump.comparison.metrics import Sums, cos, merged_sums, ratio, rmse
 from sgsdump.comparison.sums.summation import pair_sums
+from sgsdump.errors import ValuesError
 from sgsdump.models.graph import REARRANGING, Graph, needs
 from sgsdump.tensors.tensor import Values
 
@@ -32,6 +34,7 @@ INDEX_OPERATORS = frozenset(("ArgMax", "ArgMin", "NonMaxSuppression", "NonZero",
 _COMPARING = frozenset("And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Xor".split())
 # A tensor made by these alone says of a quant plan what its source says.
 _TAKING_PARTS = REARRANGING | {"Cast", "Gather", "Slice"}
+ALL_ZERO = "the model's outputs are zero or empty on every picture, so no error can be measured on them"
 _WHOLE = (2, 3, 4, 5, 6, 7, 9, 12, 13)  # of TensorProto: integers and booleans
 
 
@@ -173,3 +176,24 @@ def total(scores: Iterable[Score]) -> Score:
     scores = list(scores)
     sums = {name: merged_sums(s.sums[name] for s in scores) for name in scores[0].sums}
     return Score(sum(s.pictures for s in scores), sums, sum(s.metric for s in scores))
+
+
+Totals = Mapping[str, Sums]
+
+
+def error_of(sums: Sums) -> float:
+    """Σ|a-b| / Σ|b|, 0 for equal values even when they are all zero."""
+    return 0.0 if sums.d1 == 0 else rmse(sums)
+
+
+def output_error(totals: Totals) -> float:
+    """The mean error of the tensors that are not zero throughout. Raises ValuesError when there is none, or NaN."""
+    if not totals:
+        raise ValuesError("the model has no output of numbers that its operators compute, so no error can be measured")
+    errors = [error_of(sums) for sums in totals.values() if sums.b1 != 0]
+    if not errors:
+        raise ValuesError(ALL_ZERO)
+    if not all(map(math.isfinite, errors)):
+        name = next(name for name, sums in totals.items() if not math.isfinite(error_of(sums)))
+        raise ValuesError(f"tensor {name!r} holds NaN or infinity, so no error can be measured on it")
+    return math.fsum(errors) / len(errors)

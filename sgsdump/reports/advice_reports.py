@@ -14,12 +14,13 @@ from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
 from sgsdump.files.json_yaml import json_text
+from sgsdump.quantisation.objective import error_of, output_error
 from sgsdump.reports.cause_sentences import conv_config, int16_is_not_enough
 from sgsdump.reports.tables import aligned
 from sgsdump.reports.text import counted
 from sgsdump.tuning.advice import MAYBE, Advice, Measured
 from sgsdump.tuning.causes import Exact
-from sgsdump.tuning.sensitivity_analysis import Measurement, error_of, output_error
+from sgsdump.tuning.sensitivity_analysis import Measurement
 
 MOST_NAMES = 8
 # input_config.ini separates by commas, ends a value with a semicolon and strips quotes and blanks.

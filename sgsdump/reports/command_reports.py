@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.merge import Compared
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, read_stages
-from sgsdump.quantisation.diagnosis.compared_pictures import Compared
 from sgsdump.quantisation.diagnosis.share import integer_share
 from sgsdump.quantisation.diagnosis.subject import Subject
 from sgsdump.quantisation.fixed_facts import read_facts
@@ -29,7 +29,9 @@ from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
 from sgsdump.tuning.measured_advice import MeasuredAdvice
 from sgsdump.tuning.pareto import Pareto, Row
-from sgsdump.tuning.repair import Repair, Round
+
+if TYPE_CHECKING:
+    from sgsdump.tuning.repair import Repair, Round
 
 LONGEST_ATTRIBUTE = 60
 WITHIN = "the error is what 8 bits leave of what it reaches"

@@ -16,6 +16,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text
+from sgsdump.quantisation.objective import output_error
 from sgsdump.quantisation.tensor_arrays import wider
 from sgsdump.reports.cause_sentences import (
     cause_lines,
@@ -31,7 +32,6 @@ from sgsdump.reports.tables import csv_text
 from sgsdump.reports.text import counted
 from sgsdump.tuning.advice import MAYBE
 from sgsdump.tuning.causes import layers_finding, output_findings
-from sgsdump.tuning.sensitivity_analysis import output_error
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.share import IntegerShare

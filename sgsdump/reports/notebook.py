@@ -22,6 +22,7 @@ from sgsdump.reports.charts.bins import joined
 from sgsdump.reports.charts.canvas import Panel, draw_counts, draw_limits, view
 from sgsdump.reports.charts.depth import COLOURS
 from sgsdump.reports.layers.table import Entry, Listing, bar_shares, figure_names, table_of, title_of
+from sgsdump.reports.report import Report
 from sgsdump.reports.sentences import by_reason, left_out_title
 from sgsdump.reports.text import middle_cut, number, shown
 from sgsdump.tensors.dtypes import name_of
@@ -68,6 +69,22 @@ def show_comparison(comparison: Comparison) -> str:
         _worst(worst) if worst else "",
         _paragraph(f"the {WORST} worst of {len(entries)} layers; to_pandas() has all", small=True) if more else "",
         *_left_out(layers.left_out),
+    )
+
+
+def show_diagnosed(found: tuple[Report, Comparison]) -> str:
+    """What was found, what to do, the error over depth and the worst layers."""
+    report, comparison = found
+    entries = table_of(comparison).compared
+    steps = [
+        _paragraph(step.text) + (f"<pre>{html.escape(step.copy)}</pre>" if step.copy else "")
+        for step in report.next_steps
+    ]
+    return _card(
+        *map(_paragraph, report.verdict),
+        *steps,
+        _depth(entries) if entries else "",
+        _worst(Listing("worst", WORST).listed(entries)) if entries else "",
     )
 
 

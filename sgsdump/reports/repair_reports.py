@@ -12,10 +12,10 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.files.escaping import shown
 from sgsdump.files.json_yaml import json_text
+from sgsdump.quantisation.objective import Totals, error_of
 from sgsdump.reports.sentences import error_before
 from sgsdump.tuning.advice import holds
 from sgsdump.tuning.repair import Change, Repair, Round
-from sgsdump.tuning.sensitivity_analysis import Totals, error_of
 
 MOST_JUMPS = 3
 

@@ -14,11 +14,12 @@ from sgsdump.comparison.distribution import LEVELS, WIDE
 from sgsdump.comparison.metrics import cos, mse, rmse
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.tables import data_frame
+from sgsdump.quantisation.objective import output_error
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER, Convolution, Signs
-from sgsdump.tuning.sensitivity_analysis import LayerSensitivity, Measurement, output_error
 
 if TYPE_CHECKING:
     from sgsdump.comparison.metrics import Sums
+    from sgsdump.tuning.sensitivity_analysis import LayerSensitivity, Measurement
 
 YES, MAYBE, NO = "yes", "maybe", "no"
 VERDICTS = (YES, MAYBE, NO)

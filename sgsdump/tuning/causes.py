@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import cos, mse, rmse
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.quantisation.objective import Totals, output_error
 from sgsdump.quantisation.trials.integer_outputs import OutputFigures, PlanOutputs
 from sgsdump.tuning.advice import SOME, Advice, holds
-from sgsdump.tuning.sensitivity_analysis import Contributions, Measurement, Totals, output_error
+from sgsdump.tuning.sensitivity_analysis import Contributions, Measurement
 
 
 @dataclass(frozen=True, eq=False)

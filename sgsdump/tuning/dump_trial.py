@@ -33,10 +33,11 @@ from sgsdump.quantisation.simulation import simulate
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.models.model import Model
+    from sgsdump.quantisation.objective import Totals
     from sgsdump.quantisation.quant_plan import QuantPlan
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range
-    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Totals
+    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed
 
 
 @dataclass(frozen=True, eq=False)

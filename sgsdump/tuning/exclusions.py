@@ -16,10 +16,10 @@ from sgsdump.comparison.metrics import Sums, cos, merged_sums, mse, rmse
 from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.progress import SILENT, Progress
+from sgsdump.quantisation.objective import output_error
 from sgsdump.quantisation.others.link import QuantisedTensor, QuantisedWeight, Unit
 from sgsdump.quantisation.others.trial import SwitchedNetwork
 from sgsdump.tensors.tensor import Values
-from sgsdump.tuning.sensitivity_analysis import output_error
 
 Feed = Mapping[str, np.ndarray]
 Totals = dict[str, Sums]

@@ -18,7 +18,7 @@ from sgsdump.quantisation.analysis import Analysis, analyse
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.objective import watched_tensors
+from sgsdump.quantisation.objective import output_error, watched_tensors
 from sgsdump.quantisation.pictures import uint8_inputs
 from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
@@ -26,13 +26,7 @@ from sgsdump.quantisation.trials.integer_outputs import FloatOutputs, PlanOutput
 from sgsdump.tuning.advice import MAYBE, YES, Advice, advise, holds, tensor_arrays
 from sgsdump.tuning.causes import causes, largest_part, ranked, with_contributions
 from sgsdump.tuning.rules_of_thumb import Convolution, config_names, convolutions, read_signs
-from sgsdump.tuning.sensitivity_analysis import (
-    Contributions,
-    LabelledPictureFeed,
-    Measurement,
-    SensitivityAnalysis,
-    output_error,
-)
+from sgsdump.tuning.sensitivity_analysis import Contributions, LabelledPictureFeed, Measurement, SensitivityAnalysis
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -21,12 +21,13 @@ from sgsdump.files.atomic_write import make_folder
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.analysis import Analysis, analyse
 from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.objective import output_error
 from sgsdump.quantisation.pictures import uint8_inputs
 from sgsdump.sidecars.input_config import with_tensor_arrays
 from sgsdump.tuning.advice import MAYBE, NO, YES, Advice, advise, holds, rules_text
 from sgsdump.tuning.dump_trial import Calibrated, DumpRun, DumpTrial
 from sgsdump.tuning.rules_of_thumb import Convolution, config_names, convolutions, read_signs
-from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis, output_error
+from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 
 # A round that takes less off the output error is not worth its bytes.
 WORTH_KEEPING = 0.01

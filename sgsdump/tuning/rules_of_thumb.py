@@ -20,8 +20,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.files.names import normalised
 from sgsdump.models.graph import RESHAPED
 from sgsdump.quantisation.analysis import Analysis, is_convolution, sdk_name
-from sgsdump.quantisation.calibration_log import check_names
-from sgsdump.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.quantisation.tensor_arrays import RaisedInputs, check_names
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison

@@ -23,14 +23,22 @@ from functools import partial
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sgsdump.comparison.metrics import Sums, rmse
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.models.model import Model
 from sgsdump.progress import Advance, unwatched
 from sgsdump.quantisation.analysis import Analysis, is_convolution, output_rows
-from sgsdump.quantisation.objective import Score, score, total, watched_tensors
+from sgsdump.quantisation.objective import (
+    ALL_ZERO,
+    Score,
+    Totals,
+    error_of,
+    output_error,
+    score,
+    total,
+    watched_tensors,
+)
 from sgsdump.quantisation.pictures import pictures_of
 from sgsdump.quantisation.quant_plan import DECIMALS
 from sgsdump.quantisation.scales import INT16
@@ -49,9 +57,7 @@ PART_BYTES = 64 << 20
 RANKED = 200
 # Domains by what they bring, and by what they give back, that are measured on all pictures.
 HEAD = 8
-_ZERO = "the model's outputs are zero or empty on every picture, so no error can be measured on them"
 Arrays = Mapping[str, np.ndarray]
-Totals = Mapping[str, Sums]
 LabelledPictureFeed = tuple[str, Arrays, Arrays]
 """(label, feed of the float model, the same with pictures as raw bytes)"""
 
@@ -216,7 +222,7 @@ class SensitivityAnalysis:
         """Raises ValuesError where the ranges say already that no error can be measured: before anything long."""
         ends = [(r.low, r.high) for name in self.judged if (r := self.trial.ranges.get(name)) is not None]
         if len(ends) == len(self.judged) > 0 and not np.round(ends, DECIMALS).any():
-            raise ValuesError(_ZERO)
+            raise ValuesError(ALL_ZERO)
 
     def _divided(self) -> list[list[Domain]]:
         """The domains in parts whose layers take at most PART_BYTES, or are one domain's."""
@@ -465,24 +471,6 @@ def stored_layers(analysis: Analysis) -> dict[str, str]:
         for node in op.nodes
         if is_convolution(analysis.graph, node)
     }
-
-
-def error_of(sums: Sums) -> float:
-    """Σ|a-b| / Σ|b|, 0 for equal values even when they are all zero."""
-    return 0.0 if sums.d1 == 0 else rmse(sums)
-
-
-def output_error(totals: Totals) -> float:
-    """The mean error of the tensors that are not zero throughout. Raises ValuesError when there is none, or NaN."""
-    if not totals:
-        raise ValuesError("the model has no output of numbers that its operators compute, so no error can be measured")
-    errors = [error_of(sums) for sums in totals.values() if sums.b1 != 0]
-    if not errors:
-        raise ValuesError(_ZERO)
-    if not all(map(math.isfinite, errors)):
-        name = next(name for name, sums in totals.items() if not math.isfinite(error_of(sums)))
-        raise ValuesError(f"tensor {name!r} holds NaN or infinity, so no error can be measured on it")
-    return math.fsum(errors) / len(errors)
 
 
 def _score(values: Arrays, against: Arrays, names: Collection[str]) -> Score:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from sgsdump.commands import COMMANDS
-from sgsdump.commands.options import WITHOUT_BITS
 from sgsdump.commands.parser import build_parser
 from sgsdump.commands.repair import DEBUG_PICTURES
 from sgsdump.commands.tune import parse_rates, parse_seconds
@@ -21,6 +20,7 @@ from sgsdump.quantisation.calibration_log import WEIGHTS_LIMIT
 from sgsdump.tuning import repair, search, setup
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER
 from sgsdump.tuning.search import most_evaluations
+from sgsdump.verbs.calibrate import WITHOUT_BITS
 
 COMMON = ["-m", "net.onnx", "--input-config", "input_config.ini"]
 LEAST = {

@@ -10,12 +10,13 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 from sgsdump.comparison.metrics import Sums
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.objective import error_of, output_error
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.types import Range, to_nhwc
 from sgsdump.tuning import sensitivity_analysis
-from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis, error_of, output_error
+from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
 EVERY = {"r1", "pool", "flat"}

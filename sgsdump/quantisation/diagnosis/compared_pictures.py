@@ -18,7 +18,7 @@ from onnx import ModelProto
 
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.merge import merge_each
+from sgsdump.comparison.merge import Compared, merge_each
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.spooled import spooled
 from sgsdump.errors import ValuesError
@@ -107,16 +107,6 @@ class PicturePairs:
             made = both[0], both[1]
             self.held.keep(run, made)
         return PicturePair(self.labels[index], *made)
-
-
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """``comparison`` is over all pictures; ``sample`` and ``benchmark`` are dumps of one of them, for facts: their
-    values are gone."""
-
-    comparison: Comparison
-    sample: Dump
-    benchmark: Dump
 
 
 class PictureComparer:

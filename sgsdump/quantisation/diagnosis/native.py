@@ -18,7 +18,7 @@ import numpy as np
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.merge import merge_each
+from sgsdump.comparison.merge import Compared, merge_each
 from sgsdump.comparison.naming.pairs_by_quantisation import ACTIVATIONS
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.onnx_network import FUSED, of_nodes
@@ -32,7 +32,6 @@ from sgsdump.models.model import Model, graph_inputs
 from sgsdump.models.quantised_model import nodes_of, quants_of
 from sgsdump.models.tflite import constant
 from sgsdump.progress import SILENT, Progress, each
-from sgsdump.quantisation.diagnosis.compared_pictures import Compared
 from sgsdump.tensors.tensor import Tensor, checked_scale, real_values, scale_fits
 from sgsdump.tensors.types import Quant, TensorInfo
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.merge import merge_each
+from sgsdump.comparison.merge import Compared, merge_each
 from sgsdump.comparison.metrics import Sums, merged_sums, rmse
 from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.dumps.dump import Dump, Record
@@ -27,7 +27,6 @@ from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import with_found_scales
 from sgsdump.models.quantised_model import QuantisedModel, nodes_of
 from sgsdump.progress import SILENT, Progress, each
-from sgsdump.quantisation.diagnosis.compared_pictures import Compared
 from sgsdump.quantisation.others.link import QuantisedPair, decibels
 from sgsdump.quantisation.trials.integer_outputs import FEWEST_FOR_MEAN, HELD_BYTES, OutputFigures
 from sgsdump.tensors.tensor import Tensor, Values

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from sgsdump.commands.terminal import print_folder, print_lines, print_verdict
+from sgsdump.progress import Progress
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.models.model import Model
     from sgsdump.quantisation.diagnosis.native import ComparedModels
+    from sgsdump.reports.report import Report
     from sgsdump.reports.sentences import Step
+
+    Found: TypeAlias = tuple[Report, Comparison, bool, dict[str, str]]
 
 _DEBUGGER = """options = tf.lite.experimental.QuantizationDebugOptions(denylisted_nodes={})
 debugger = tf.lite.experimental.QuantizationDebugger(
@@ -25,59 +29,43 @@ open('net_int8.tflite', 'wb').write(debugger.get_nondebug_quantized_model())"""
 
 @dataclass(frozen=True, eq=False)
 class NativeTask:
-    """What to diagnose: the models, the float one's inputs, the folder to write and how many inputs are compared on.
-
-    limits  None where the user gave none.
-    """
+    """What to diagnose: the models, the float one's inputs and how many of these are compared on."""
 
     model: Model
     quantised: Model
     feeds: Sequence[tuple[str, Mapping[str, np.ndarray]]]
-    output: Path
     most: int
-    limits: Thresholds | None
+    limits: Thresholds
     assumptions: tuple[str, ...] = ()
 
 
-def diagnose_native(task: NativeTask) -> int:
-    """Write the folder, print the verdict; the exit status."""
-    from sgsdump.commands.terminal import Terminal
-    from sgsdump.comparison.thresholds import DOCUMENTED
+def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found:
+    """What a ``Diagnosed`` is made of. ``folder`` is for what is written while layers are compared."""
     from sgsdump.errors import ValuesError
-    from sgsdump.files.atomic_write import replace_text, replacing_folder
     from sgsdump.models.feeds.image_list import evenly
     from sgsdump.quantisation.diagnosis.native import compared_models
     from sgsdump.reports.comparison import REPORTS
-    from sgsdump.reports.html.document import render
     from sgsdump.reports.report import Context, report_of
 
-    limits = task.limits or DOCUMENTED
-    chosen = evenly(list(range(len(task.feeds))), task.most)
-    print_lines([f"assumed: {sentence}" for sentence in task.assumptions], flush=True)
-    asides: list[Path] = []
-    with replacing_folder(task.output, asides.append) as folder:
-        feeds = [task.feeds[index] for index in chosen]
-        found = compared_models((task.model, task.quantised), feeds, folder, Terminal("stderr"))
-        comparison = found.compared.comparison
-        if not comparison.rows:
-            raise ValuesError(f"no layer of {task.model.path} could be compared; was {task.quantised.path} made of it?")
-        facts = [("float model", str(task.model.path)), ("quantised model", str(task.quantised.path))]
-        facts.append(("compared on", f"{len(feeds)} of {len(task.feeds)} inputs"))
-        context = Context(
-            f"{task.quantised.path.name} quantised",
-            facts=facts,
-            assumptions=[*task.assumptions],
-            sample=found.compared.sample,
-            benchmark=found.compared.benchmark,
-        )
-        report = report_of(comparison, limits, context, _steps(task.quantised, found, limits))
-        report = replace(report, verdict=(*report.verdict, *_not_measured(task.quantised, found)))
-        replace_text(folder / "report.html", render(report))
-        replace_text(folder / "layers.csv", REPORTS["csv"](comparison, limits))
-        replace_text(folder / "layers.json", REPORTS["json"](comparison, limits))
-    print_verdict(report)
-    print_folder(task.output, asides)
-    return 1 if task.limits and not comparison.passes(limits) else 0
+    limits = task.limits
+    feeds = [task.feeds[index] for index in evenly(list(range(len(task.feeds))), task.most)]
+    found = compared_models((task.model, task.quantised), feeds, folder, progress)
+    comparison = found.compared.comparison
+    if not comparison.rows:
+        raise ValuesError(f"no layer of {task.model.path} could be compared; was {task.quantised.path} made of it?")
+    facts = [("float model", str(task.model.path)), ("quantised model", str(task.quantised.path))]
+    facts.append(("compared on", f"{len(feeds)} of {len(task.feeds)} inputs"))
+    context = Context(
+        f"{task.quantised.path.name} quantised",
+        facts=facts,
+        assumptions=[*task.assumptions],
+        sample=found.compared.sample,
+        benchmark=found.compared.benchmark,
+    )
+    report = report_of(comparison, limits, context, _steps(task.quantised, found, limits))
+    report = replace(report, verdict=(*report.verdict, *_not_measured(task.quantised, found)))
+    texts = {name: REPORTS[name.removeprefix("layers.")](comparison, limits) for name in ("layers.csv", "layers.json")}
+    return report, comparison, comparison.passes(limits), texts
 
 
 def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[Step]:

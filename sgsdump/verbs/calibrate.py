@@ -1,0 +1,192 @@
+"""``calibrate``: the fixed model of a float model, pictures and input_config.ini, and the range of every tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from sgsdump.verbs.network import OpenNetwork, feeds_of, named_network, open_network
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.model import Model
+    from sgsdump.progress import Progress
+    from sgsdump.quantisation import fixed_model
+    from sgsdump.quantisation.calibration import Calibration
+    from sgsdump.quantisation.quant_file import Imported
+    from sgsdump.tensors.types import Range
+    from sgsdump.verbs.network import Beside, Data
+
+# What a level does where its bits are not wanted: a quant file or a search decides them.
+WITHOUT_BITS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
+DEFAULT = "L5"
+THRESHOLD = 0.002
+# At these levels large weights stay in their file.
+BY_PARTS = "L1", "L2"
+
+
+@dataclass(frozen=True)
+class How:
+    """How the fixed model is made.
+
+    level       L1 to L5.
+    quant_file  ranges, bits and weights that a user decided.
+    threshold   L4, L5: what changes the outputs by more is raised to 16 bits.
+    fuse        operators that the hardware computes as one do not show.
+    """
+
+    level: str
+    quant_file: Path | None = None
+    threshold: float = THRESHOLD
+    fuse: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class FixedModel:
+    """A fixed model, as it was calibrated: ONNX that computes in the hardware's integers.
+
+    model        the fixed model; ``simulate`` and ``compare`` take it.
+    calibration  what was measured on the feeds.
+    imported     the float model that was calibrated, and what the quant file said of it.
+    fixed        the plan of types, and what was noticed while it was made.
+    how          how it was made.
+    warnings     what was assumed, and what SDK 1.1.5 says of the model.
+    """
+
+    model: Model
+    calibration: Calibration
+    imported: Imported
+    fixed: fixed_model.FixedModel
+    how: How
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ranges(self) -> Mapping[str, Range]:
+        """Every float tensor's range by name, in the model's order."""
+        return self.calibration.ranges
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is only approximate in it, a sentence each."""
+        return self.fixed.notes
+
+    @property
+    def convolutions(self) -> dict[str, int]:
+        """The bits of each convolution's weights."""
+        return {name: 8 * quant.dtype.itemsize for name, quant in self.fixed.plan.weights.items() if quant.dtype}
+
+    def save(self, path: str | Path, log: str | Path | None = None) -> Path:
+        """Write the fixed model; into the folder ``log``, where one is given, the ranges as the SDK's calibrator does
+        (``tensor_min_max.txt`` and what lies beside it). Raises OutputError."""
+        from contextlib import nullcontext
+
+        from sgsdump.files.atomic_write import replacing, replacing_folder, together
+        from sgsdump.quantisation.calibration_log import FILES
+
+        path = Path(path)
+        ranges = replacing_folder(Path(log), keep=lambda name: name not in FILES) if log else nullcontext(None)
+        with together(), replacing(path) as file, ranges as folder:
+            self.write(path, file)
+            if folder is not None:
+                self.write_log(folder)
+        return path
+
+    def write(self, path: Path, file: IO[bytes]) -> None:
+        """Into a file that becomes ``path``. Raises ModelError, OutputError."""
+        from sgsdump.quantisation.float_model import save_model
+
+        save_model(self.fixed.proto, path, file)
+
+    def write_log(self, folder: Path, form: Literal["text", "json"] = "text") -> Path:
+        """Fill an empty folder; returns the file of the ranges. Raises OutputError."""
+        from sgsdump.quantisation.calibration_log import LogOptions, write_log
+
+        weights = self.how.level != "L1" or bool(self.imported.changed)
+        options = LogOptions(self.how.fuse, form, weights, self.imported.changed)
+        return write_log(folder, self.imported.model, self.calibration, self.fixed.plan, options)
+
+    def to_pandas(self) -> Any:
+        """The ranges as a DataFrame: ``name``, ``low`` and ``high``. Raises MissingExtra without pandas."""
+        from sgsdump.dumps.tables import data_frame
+
+        rows = [(name, float(each.low), float(each.high)) for name, each in self.ranges.items()]
+        return data_frame(rows, ["name", "low", "high"])
+
+    def __repr__(self) -> str:
+        wide = sum(bits == 16 for bits in self.convolutions.values())
+        return f"FixedModel({self.model.path.name}: {len(self.convolutions)} convolutions, {wide} of them INT16)"
+
+
+def calibrate(
+    model: str | Path,
+    data: Data,
+    *,
+    quant_level: str | None = None,
+    quant_file: str | Path | None = None,
+    processes: int = 1,
+    **beside: Unpack[Beside],
+) -> FixedModel:
+    """The fixed model of a float model; as ``sgsdump calibrate``.
+
+    model        ONNX, or Caffe's ``.prototxt`` (with ``weight_file``).
+    data         pictures, a folder, a list file, ``.npy``, ``.npz`` or ``random``; a data loader ``FILE.py[:NAME]``; an
+                 array, a dictionary of arrays by input name, or an iterable of these.
+    quant_level  L1 to L5 (L5; of a quant file's ranges that of its log): weights per channel from L2 on, ranges fitted
+                 at L3 and L5, 16 bits proposed at L4 and L5.
+    quant_file   ranges, bits and weights of your own.
+    processes    that run the feeds; the result is the same.
+    beside       ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``, ``model_outputs``, ``strict_sdk``.
+
+    Raises SgsdumpError: what cannot be read, fed or quantised.
+    """
+    from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.verbs.bars import bars
+
+    network = named_network(model, data, beside)
+    file = Path(quant_file) if quant_file else None
+    how = How(level_of(quant_level, file), file)
+    opened = open_network(network, quant_level or DEFAULT, outside=how.level in BY_PARTS)
+    feeds = feeds_of(opened.source, opened.specs)
+    return calibrated(opened, feeds, how, Workers(processes), bars())
+
+
+def level_of(told: str | None, quant_file: Path | None) -> str:
+    """The level that is wanted; of a quant file the one that its log was made at, unless the user told another."""
+    from sgsdump.quantisation.calibration_log import has_weight_ranges
+
+    if quant_file is None:
+        return told or DEFAULT
+    if told is None and has_weight_ranges(quant_file) is False:
+        return "L1"
+    return WITHOUT_BITS[told or DEFAULT]
+
+
+def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, progress: Progress) -> FixedModel:
+    """The fixed model of a network that is open. Raises what calibrating and making it raise."""
+    from sgsdump.quantisation.calibration import CalibrationOptions, calibrate, is_long
+    from sgsdump.quantisation.calibration_log import read_log
+    from sgsdump.quantisation.fixed_model import check_that_it_runs, make_fixed, rehearse
+    from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
+    from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
+
+    model, config, first = opened.model, opened.config, feeds[0]
+    imported, side = Imported(model, config), SideRanges()
+    if how.quant_file is not None:
+        params = read_quant_file(how.quant_file)
+        beside, side = read_log(how.quant_file, model, weights=how.level != "L1")
+        imported = import_params(model, [*params, *beside], config, how.fuse, str(how.quant_file), how.level == "L1")
+    options = CalibrationOptions(how.level, how.fuse, how.threshold)
+    if is_long(how.level, len(feeds)):
+        rehearse(imported.model, first, imported.config, how.fuse)
+    calibration = calibrate(imported.model, feeds, imported.config, options, workers, progress)
+    calibration = replace(calibration, ranges={**calibration.ranges, **imported.ranges})
+    side = updated(side_ranges(calibration.statistics), side)
+    fixed = make_fixed(imported.model, calibration.ranges, calibration.config, how.fuse, side=side)
+    check_that_it_runs(imported.model, fixed.proto, config, first[1])
+    warnings = (*opened.assumed, *opened.warnings)
+    return FixedModel(replace(model, proto=fixed.proto), calibration, imported, fixed, how, warnings)

@@ -1,0 +1,360 @@
+"""``diagnose``: where a network loses accuracy in fixed point, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from sgsdump.verbs.diagnose_native import NativeTask, diagnose_native
+from sgsdump.verbs.diagnosed import Diagnosed
+from sgsdump.verbs.network import Network, assumed_source, feeds_of, named_network, open_network
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sgsdump.comparison.merge import Compared
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
+    from sgsdump.models.input_spec import InputSpec
+    from sgsdump.models.model import Model
+    from sgsdump.progress import Progress
+    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.subject import Subject
+    from sgsdump.reports.quantised_diagnosis import QuantisedDiagnosis
+    from sgsdump.reports.report import Context
+    from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.tuning.measured_advice import MeasuredAdvice
+    from sgsdump.verbs.network import Beside, Data
+
+PICTURES = 10
+# Sensitivities are measured on this many of them, and what each tensor that others quantised does to the outputs.
+MEASURED, MEASURED_OF_OTHERS = 4, 2
+
+Tell = Callable[[Iterable[str]], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to diagnose.
+
+    fixed      the fixed model, of calibrate or of others; None: it is made.
+    ranges     what it is made of in place of a calibration.
+    pictures   layers are compared on at most so many, those whose outputs are furthest off.
+    scheduler  of a Dask cluster that calibrates and compares.
+    """
+
+    network: Network
+    fixed: Path | None
+    ranges: Path | None
+    quant_level: str
+    pictures: int
+    limits: Thresholds
+    scheduler: str | None = None
+
+
+def diagnose(
+    model: str | Path,
+    data: Data,
+    *,
+    fixed: str | Path | None = None,
+    ranges: str | Path | None = None,
+    quant_level: str = "L5",
+    pictures: int = PICTURES,
+    **beside: Unpack[Beside],
+) -> Diagnosed:
+    """Where a network loses accuracy in fixed point, and what to do about it; as ``sgsdump diagnose``.
+
+    model, data, beside  as of ``calibrate``; without ``input_config`` one is assumed, and ``found.report`` says so.
+    fixed        a fixed model, of ``calibrate`` or quantised by others (ONNX: QDQ, QOperator; TFLite, OpenVINO).
+    ranges       a ``tensor_min_max.txt`` or a quant file, in place of calibrating.
+    pictures     compare layers on at most so many, those whose outputs are furthest off.
+
+    Raises SgsdumpError: what cannot be read, fed, run or compared.
+    """
+    from sgsdump.comparison.thresholds import DOCUMENTED
+    from sgsdump.verbs.bars import bars
+
+    network = named_network(model, data, beside)
+    fixed, ranges = Path(fixed) if fixed else None, Path(ranges) if ranges else None
+    task = Task(network, fixed, ranges, quant_level, pictures, DOCUMENTED)
+    with TemporaryDirectory(prefix="sgsdump_") as folder:
+        return diagnosed_in(Path(folder), task, bars(), _untold)
+
+
+def _untold(lines: Iterable[str]) -> None:
+    """In Python the report says it."""
+
+
+def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diagnosed:
+    """``folder`` is for what is written while layers are compared; ``tell`` gets what is assumed, before the work."""
+    from sgsdump.models.model import runtime_of
+
+    if task.fixed is not None and runtime_of(task.fixed):
+        native = _native_task(task)
+        tell(f"assumed: {sentence}" for sentence in native.assumptions)
+        return Diagnosed(*diagnose_native(native, folder, progress))
+    if task.fixed is not None and is_quantised_by_others(task.fixed):
+        return _diagnosed_quantised(_quantised_task(task, task.fixed), folder, progress)
+    return _diagnosed(folder, task, progress, tell)
+
+
+def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diagnosed:
+    from sgsdump.errors import ValuesError
+    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs, over_all
+    from sgsdump.quantisation.fixed_model import check_that_it_runs, rehearse
+    from sgsdump.quantisation.pictures import disagreements
+    from sgsdump.reports.command_reports import diagnosed, report_of_diagnosis
+    from sgsdump.reports.comparison import REPORTS
+    from sgsdump.reports.diagnosis import with_columns, with_findings
+    from sgsdump.reports.post_processing import to_paste
+    from sgsdump.reports.report import Context
+    from sgsdump.tuning.measured_advice import judge, measure
+
+    setting = _setting(task)
+    # Before anything is told: data that does not fit, and a network that does not run on the first picture, or cannot
+    # be quantised, need no assumptions.
+    feeds = feeds_of(task.network.source(setting.config), setting.specs)
+    first = feeds[0]
+    if setting.fixed is None and task.ranges is None:
+        rehearse(setting.model, first, setting.config)
+    warnings = [*setting.warnings, *disagreements(setting.model, feeds)]
+    tell(f"assumed: {sentence}" for sentence in setting.assumed)
+    tell(f"warning: {sentence}" for sentence in warnings)
+    tell(f"note: {sentence}" for sentence in setting.cut_note)
+    subject = _subject(task, setting, feeds, progress)
+    tell(subject.notes)
+    check_that_it_runs(setting.model, subject.fixed_model.proto, setting.config, first[1])
+    every = PicturePairs(feeds)
+    few = replace(every, most=MEASURED)
+    outputs, advice = judge(subject, measure(subject, few, progress), every, task.limits, progress)
+    pairs = replace(every, chosen=worst_of(list(outputs.pictures.values()), task.pictures))
+    compared = over_all(_each_compared(task, subject, pairs, folder, progress), pairs.labels, progress)
+    comparison = compared.comparison
+    if not comparison.rows:
+        why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made of this net?"
+        raise ValuesError(f"no layer of {task.network.model} could be compared{why}")
+    diagnosis = diagnosed(subject, outputs, advice, compared, task.limits)
+    context = Context(
+        f"{task.network.model.name} in fixed point",
+        facts=_facts(task, feeds, pairs),
+        assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
+    )
+    report = report_of_diagnosis(subject, compared, diagnosis, context)
+    add = {"csv": with_columns, "json": with_findings}
+    texts = {f"layers.{kind}": add[kind](REPORTS[kind](comparison, diagnosis.limits), diagnosis) for kind in add}
+    passes = diagnosis.passes and not comparison.failed
+    given = setting.config if task.network.input_config else None
+    paste = () if setting.model.cut is None else tuple(to_paste(setting.model.cut, given))
+    return Diagnosed(report, comparison, passes, texts, paste, partial(_write_model, subject, setting.ini, advice))
+
+
+def _quantised_task(task: Task, quantised: Path) -> QuantisedTask:
+    from sgsdump.models.model import graph_inputs, open_model
+    from sgsdump.sidecars import input_config
+
+    network = task.network
+    config = input_config.read(network.input_config) if network.input_config else None
+    specs = tuple(graph_inputs(open_model(network.model, network.weight_file).proto))
+    feeds = feeds_of(network.source(config), specs)
+    return QuantisedTask(network.model, quantised, feeds, task.pictures, task.limits)
+
+
+def _native_task(task: Task) -> NativeTask:
+    from sgsdump.errors import ConfigError
+    from sgsdump.models.model import graph_inputs, open_model
+
+    assert task.fixed is not None, "asked of a given model"
+    if task.scheduler:
+        raise ConfigError(f"--scheduler: {task.fixed} is run here; leave it out")
+    network = task.network
+    quantised = network.part.of(open_model(task.fixed, native=True))
+    model = open_model(network.model, network.weight_file, native=True)
+    source, assumed = assumed_source(network, model)
+    feeds = feeds_of(source, graph_inputs(model.proto))
+    return NativeTask(model, quantised, feeds, task.pictures, task.limits, assumed)
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The facts before any picture is run. ``fixed``: of --fixed."""
+
+    model: Model
+    config: InputConfig
+    ini: bytes
+    assumed: tuple[str, ...] = ()
+    fixed: Subject | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def specs(self) -> tuple[InputSpec, ...]:
+        from sgsdump.models.model import graph_inputs
+
+        return tuple(graph_inputs(self.model.proto))
+
+    @property
+    def cut_note(self) -> tuple[str, ...]:
+        """The notes on a network cut before its post-processing, and on its branches."""
+        from sgsdump.reports.post_processing import cut_sentence
+
+        cut = () if self.model.cut is None else (cut_sentence(self.model.cut),)
+        return (*cut, *(self.model.branches.sentences() if self.model.branches else ()))
+
+
+def _setting(task: Task) -> Setting:
+    """Raises what reading the model and the files beside it raises."""
+    from sgsdump.quantisation.assumed_config import ini_text
+    from sgsdump.quantisation.diagnosis.subject import given_fixed
+
+    network, path = task.network, task.fixed
+    opened = open_network(network, task.quant_level, guesses=True)
+    config, ini, assumed = opened.config, opened.ini, opened.assumed
+    fixed = given_fixed(opened.model, path, config if network.input_config else None) if path else None
+    if fixed is not None:
+        config = fixed.config
+        if not network.input_config:
+            ini, assumed = ini_text(config).encode(), ()
+    return Setting(opened.model, config, ini, assumed, fixed, opened.warnings)
+
+
+def _subject(task: Task, setting: Setting, feeds: Feeds, progress: Progress) -> Subject:
+    from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.quantisation.diagnosis.subject import calibrated, of_ranges
+
+    if setting.fixed is not None:
+        return setting.fixed
+    if task.ranges:
+        return of_ranges(setting.model, task.ranges, setting.config)
+    workers = Workers(scheduler=task.scheduler)
+    return calibrated(setting.model, feeds, setting.config, task.quant_level, progress, workers)
+
+
+def _each_compared(
+    task: Task, subject: Subject, pairs: PicturePairs, folder: Path, progress: Progress
+) -> Iterator[Compared]:
+    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, compared_on_cluster, each_compared
+
+    models = subject.float_model, subject.fixed_model
+    if task.scheduler:
+        return compared_on_cluster(*models, pairs, task.scheduler, progress)
+    return each_compared(PictureComparer(*models, folder), pairs)
+
+
+def _facts(task: Task, feeds: Feeds, pairs: PicturePairs) -> list[tuple[str, str]]:
+    facts = [("float model", str(task.network.model))]
+    if task.fixed:
+        facts.append(("fixed model", str(task.fixed)))
+    elif task.ranges:
+        facts.append(("ranges", str(task.ranges)))
+    else:
+        facts.append(("calibrated on", f"{len(feeds)} of {task.network.data}, level {task.quant_level}"))
+    which = "" if len(pairs) == len(feeds) else ", those whose outputs are furthest off"
+    return [*facts, ("layers compared on", f"{len(pairs)}{which}: {', '.join(pairs.labels)}")]
+
+
+def worst_of(errors: list[float], most: int) -> tuple[int, ...]:
+    """The indices of the pictures whose outputs are furthest off, in the pictures' order."""
+    ranked = sorted(range(len(errors)), key=lambda index: -errors[index])
+    return tuple(sorted(ranked[:most]))
+
+
+def _write_model(subject: Subject, ini: bytes, advice: MeasuredAdvice | None, folder: Path) -> None:
+    """input_config.ini as it should be; the fixed model and its ranges where they were made here."""
+    from sgsdump.files.atomic_write import make_folder
+    from sgsdump.quantisation.calibration_log import LogOptions, write_log
+    from sgsdump.quantisation.float_model import serialise
+    from sgsdump.sidecars.input_config import with_tensor_arrays
+
+    names = advice.config_names if advice is not None else subject.config.tensor_arrays
+    (folder / "input_config.ini").write_bytes(with_tensor_arrays(ini, names))
+    if subject.made is not None:
+        (folder / "fixed.onnx").write_bytes(serialise(subject.fixed_model.proto))
+        log_options = LogOptions(weights=subject.per_channel)
+        write_log(make_folder(folder / "log"), subject.float_model, *subject.made, log_options)
+
+
+@dataclass(frozen=True)
+class QuantisedTask:
+    """What to diagnose: the models' paths, the inputs and how many of these layers are compared on."""
+
+    model: Path
+    quantised: Path
+    feeds: Sequence[LabelledFeed]
+    most: int
+    limits: Thresholds
+
+
+def is_quantised_by_others(path: Path) -> bool:
+    """Whether a file is an ONNX model with operators that quantise, and not made by ``sgsdump calibrate``. Raises what
+    opening the model raises."""
+    from sgsdump.models.model import open_model
+    from sgsdump.models.quantised_model import QuantisedModel
+    from sgsdump.quantisation.fixed_facts import is_fixed
+
+    model = open_model(path)
+    return not is_fixed(model) and QuantisedModel(model.proto).is_quantised
+
+
+def _diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) -> Diagnosed:
+    """Of a network that others quantised: no ranges, no chip."""
+    from sgsdump.models.feeds.image_list import evenly
+    from sgsdump.models.model import open_model
+    from sgsdump.quantisation.others.compared import compared_networks
+    from sgsdump.quantisation.others.link import QuantisedPair, float_proto
+    from sgsdump.quantisation.others.quantisers import quantiser_of
+    from sgsdump.quantisation.others.trial import SwitchedNetwork
+    from sgsdump.reports.comparison import REPORTS
+    from sgsdump.reports.quantised_diagnosis import (
+        QuantisedDiagnosis,
+        quantised_csv,
+        report_of_quantised,
+        with_findings,
+    )
+    from sgsdump.tuning.exclusions import ExclusionTrial
+
+    limits = task.limits
+    models = open_model(task.model), open_model(task.quantised)
+    _check_inputs(models, task)
+    pair = QuantisedPair(float_proto(models[0]), models[1].proto)
+    chosen = [task.feeds[index] for index in evenly(list(range(len(task.feeds))), task.most)]
+    network = SwitchedNetwork(pair)
+    networks = compared_networks(pair, models, chosen, folder, progress)
+    worst = sorted(range(len(chosen)), key=lambda index: -networks.errors[index])[:MEASURED_OF_OTHERS]
+    trial = ExclusionTrial(network, [chosen[index][1] for index in sorted(worst)])
+    good = all(figures.good(limits) for figures in networks.outputs.values())
+    measured = trial.measure(limits, good, progress)
+    quantiser = quantiser_of(models[1].proto)
+    diagnosis = QuantisedDiagnosis(pair, networks, measured, limits, quantiser, network.left_out, inputs=len(chosen))
+    comparison = networks.compared.comparison
+    texts = {
+        "layers.csv": REPORTS["csv"](comparison, limits),
+        "layers.json": with_findings(REPORTS["json"](comparison, limits), diagnosis),
+        "quantised.csv": quantised_csv(diagnosis),
+    }
+    report = report_of_quantised(diagnosis, _context_of_others(task, diagnosis))
+    return Diagnosed(report, comparison, diagnosis.good, texts)
+
+
+def _check_inputs(models: tuple[Model, Model], task: QuantisedTask) -> None:
+    from sgsdump.errors import ModelError
+    from sgsdump.models.model import graph_inputs
+
+    own, others = ({spec.name for spec in graph_inputs(model.proto)} for model in models)
+    if own != others:
+        raise ModelError(
+            f"{task.quantised} was made of another net: its inputs are {', '.join(sorted(others))}, those of "
+            f"{task.model} {', '.join(sorted(own))}"
+        )
+
+
+def _context_of_others(task: QuantisedTask, diagnosis: QuantisedDiagnosis) -> Context:
+    from sgsdump.reports.quantised_diagnosis import attributes_of_units
+    from sgsdump.reports.report import Context
+
+    facts = [("float model", str(task.model)), ("quantised model", str(task.quantised))]
+    facts.append(("quantised by", diagnosis.quantiser or "unknown"))
+    facts.append(("compared on", f"{diagnosis.inputs} of {len(task.feeds)} inputs"))
+    return Context(f"{task.quantised.name} quantised", facts=facts, attributes=attributes_of_units(diagnosis.pair))
