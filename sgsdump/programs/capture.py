@@ -55,7 +55,8 @@ def capture(
     disk refuses.
     """
     root = Path(folder)
-    control = replace(control or DumpControl(), **({"content": "stats"} if statistics else {}))
+    control = control or DumpControl()
+    control = replace(control, content="stats") if statistics else control
     if os.environ.get("SGSDUMP_CAPTURE"):
         raise ConfigError("capture: this program runs under sgsdump exec, which dumps it already; use one of the two")
     if _running:

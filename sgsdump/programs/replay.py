@@ -247,7 +247,7 @@ def _initializer(tensor: TensorProto) -> tuple[str, str] | None:
     if tensor.data_location == TensorProto.EXTERNAL:
         return None
     array = np.ascontiguousarray(numpy_helper.to_array(tensor))
-    known_by = f"checksum {zlib.crc32(array.reshape(-1).view(np.uint8)):08x}" if array.size else "no elements"
+    known_by = f"checksum {zlib.crc32(array.reshape(-1).view(np.uint8).data):08x}" if array.size else "no elements"
     if is_float(array.dtype):
         known_by += f", norm {np.linalg.norm(array.astype(np.float64).ravel()):.9g}"
     return name_of(array.dtype), known_by

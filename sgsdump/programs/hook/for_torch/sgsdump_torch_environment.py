@@ -10,7 +10,6 @@ A line of the index, as the round begins::
 warnings it has shown.
 """
 
-import contextlib
 import ctypes
 import os
 import sys
@@ -26,6 +25,7 @@ VARIABLES = (
     *("ONEDNN_", "DNNL_", "OPENBLAS_", "TRITON_", "XLA_", "HIP", "MIOPEN", "ROCBLAS", "NCCL_", "HCCL_", "LCCL_"),
     *("ASCEND", "ATB_", "ASDOPS_", "CLOSE_MATMUL", "INF_NAN", "PYTHONHASHSEED", "VLLM_", "TRANSFORMERS_", "FLASH_"),
 )
+KINDS = ("cpu", "cuda", *(("npu",) if hasattr(torch, "npu") else ()))
 MOST_VARIABLES, MOST_VERSIONS, MOST_TEXT = 200, 300, 200
 
 
@@ -33,25 +33,34 @@ class Environment:
     """``versions`` and ``variables`` as they were in the first round; settings that take longer to ask for, too."""
 
     def __init__(self):
-        self._first = None
+        self._first = self._last = None
+        self._text = ""
 
     def line(self, round, selection):
         """The line of a round that begins. ``selection``: the module that is dumped alone, and what is fed."""
+        quick, random = asked(QUICK), asked(RANDOM)
         if self._first is None:
-            slow = asked(SLOW)
-            self._first = {"versions": versions(), "variables": variables()}, slow
+            self._first = encode({"versions": versions(), "variables": variables()})[1:-1], asked(SLOW)
         fixed, slow = self._first
-        facts = {"selection": selection, **fixed, "settings": {**asked(QUICK), **slow}, "random": asked(RANDOM)}
-        return encode({"step": round.step, "event": "environment", **facts}) + "\n"
+        known = selection, quick
+        if known != self._last:
+            self._last, self._text = known, encode({"selection": selection, "settings": {**quick, **slow}})[1:-1]
+        return '{{"step": {}, "event": "environment", {}, {}, "random": {}}}\n'.format(
+            round.step, self._text, fixed, encode(random)
+        )
 
 
 def asked(questions):
     """The answers, without those that this torch does not have."""
-    answers = {}
-    for name, question in questions.items():
-        with contextlib.suppress(Exception):
-            answers[name] = question()
-    return {name: answer for name, answer in answers.items() if answer is not None}
+    answers = ((name, _answer(question)) for name, question in questions.items())
+    return {name: answer for name, answer in answers if answer is not None}
+
+
+def _answer(question):
+    try:
+        return question()
+    except Exception:
+        return None
 
 
 def versions():
@@ -78,16 +87,9 @@ def variables():
 
 
 def _autocast():
-    """Of the processor and the first accelerator: the type, where it is switched on."""
-    on = [kind for kind in ("cpu", "cuda", "npu") if _is_autocast(kind)]
+    """Of the processor and the accelerators that torch knows: the type, where it is switched on."""
+    on = [kind for kind in KINDS if torch.is_autocast_enabled(kind)]
     return ", ".join("{} {}".format(kind, torch.get_autocast_dtype(kind)) for kind in on) or "off"
-
-
-def _is_autocast(kind):
-    try:
-        return torch.is_autocast_enabled(kind)
-    except Exception:
-        return False
 
 
 def _state():

@@ -7,6 +7,7 @@ the program holds itself is written to. ``sgsdump/programs/feed.py`` has the fil
 import copy
 import json
 import os
+from typing import Any
 
 import torch
 from sgsdump_torch_tensors import plain, tensors_in
@@ -63,7 +64,7 @@ class Feed:
         return ranks[rank] if rank in ranks else next(iter(ranks.values()))
 
     def _tensor(self, where, slot, own, facts):
-        dtype = getattr(torch, str(facts["dtype"]), None)
+        dtype: Any = getattr(torch, str(facts["dtype"]), None)
         both_float = isinstance(dtype, torch.dtype) and dtype.is_floating_point and own.dtype.is_floating_point
         if list(own.shape) != list(facts["shape"]) or not (dtype is own.dtype or both_float):
             raise Unfit(
@@ -101,20 +102,22 @@ def _with(value, places, depth):
             return value
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, dict):
-        items = {key: _with(item, places, depth + 1) for key, item in value.items()}
-        if all(items[key] is value[key] for key in items):
-            return value
-        other = copy.copy(value)
-        for key, item in items.items():
-            other[key] = item
-        return other
-    if hasattr(type(value), "__dataclass_fields__") and not isinstance(value, type):
-        items = {name: getattr(value, name, None) for name in type(value).__dataclass_fields__}
-        fed = {name: _with(item, places, depth + 1) for name, item in items.items()}
-        if all(fed[name] is items[name] for name in items):
-            return value
-        other = copy.copy(value)
-        for name, item in fed.items():
-            object.__setattr__(other, name, item)
-        return other
+        return _changed(value, dict(value), places, depth)
+    if hasattr(type(value), "__dataclass_fields__"):
+        names = type(value).__dataclass_fields__
+        return _changed(value, {name: getattr(value, name, None) for name in names}, places, depth)
     return value
+
+
+def _changed(value, parts, places, depth):
+    """A copy of a dict or of a dataclass with other tensors in its parts; itself where none of them is fed."""
+    fed = {name: _with(part, places, depth + 1) for name, part in parts.items()}
+    if all(fed[name] is parts[name] for name in parts):
+        return value
+    other = copy.copy(value)
+    for name, part in fed.items():
+        if isinstance(other, dict):
+            other[name] = part
+        else:
+            object.__setattr__(other, name, part)
+    return other

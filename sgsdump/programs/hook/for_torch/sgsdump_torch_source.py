@@ -6,6 +6,7 @@ file is its path below the folder that it is imported from: ``net.py:28``, ``tra
 
 import os
 import sys
+from typing import Any
 
 import torch
 
@@ -19,7 +20,7 @@ _names: dict = {}
 
 def line_of_program():
     """``net.py:28``; "" where no code of the program is on the stack."""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     for _ in range(MOST_FRAMES):
         code = frame.f_code
         name = _names.get(code)
