@@ -22,7 +22,7 @@ from sgsdump.programs.control import DumpControl
 from sgsdump.programs.feed import feed_of
 from sgsdump.programs.msit_tree import write_beside
 from sgsdump.programs.process_index import PROCESSES, processes_of
-from sgsdump.programs.program import CONTROL, HOOK, check_disk, notes_of, put_control
+from sgsdump.programs.program import CONTROL, HOOK, disk_full, notes_of, put_control
 from sgsdump.programs.tensor_tree import TensorTree, TreeThread
 
 _FOLDERS = (str(HOOK), str(HOOK / "for_torch"))
@@ -64,7 +64,8 @@ def capture(
     _torch()
     fed = None if feed is None else feed_of(Path(feed), control.operators.module)
     _make_room(root)
-    check_disk(root, control)
+    if full := disk_full(root, control):
+        raise OutputError(full)
     put_control(control, root)
     if fed is not None:
         fed.write(root)
