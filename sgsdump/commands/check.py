@@ -13,15 +13,16 @@ Models that the program ran with onnxruntime are judged by onnx's reference eval
 Needs torch for what torch ran (pip install 'sgsdump[torch]'). Exit status: 0 when every judged operator is within its
 bound, 1 when one is outside, 2 on trouble or where nothing can be judged (a dump of statistics).
 
-Dumps of other tools that hold the operators' inputs (msprobe's, of statistics too; ATB's, the SDK's) do not say how an
-operator is computed again. Of them one question is answered: which operator first made NaN or Inf of finite inputs, as
-msprobe overflow_check asks. Exit status 1 where one did, 0 where none, 2 where no operator's inputs are known.
-
 examples:
   sgsdump check dumps/msit_dump_20261127_101500
   sgsdump check msprobe_dump/step0/rank0
   sgsdump check TREE@step=1
   sgsdump check TREE --json check.json --junit check.xml
+
+dumps of other tools:
+  A dump that holds the operators' inputs (msprobe's, of statistics too; ATB's; the SDK's) does not say how an operator
+  is computed again. Of it one question is answered, that of msprobe overflow_check: which operator first made NaN or
+  Inf of finite inputs. Exit status: 1 where one did, 0 where none, 2 where no operator's inputs are known.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Every string that the vendors' own tools printed for the genuine inputs, and what the honest metrics say there."""
 
+import csv
 import json
 import math
 
@@ -247,6 +248,18 @@ def test_msprobes_strings_of_a_statistic(sample, benchmark, printed):
     values = VENDOR_STATISTICS["msprobe"](Statistics(max=sample), Statistics(max=benchmark), False).values
     assert (values["Max diff"], values["MaxRelativeErr"]) == printed
     assert values["Min diff"] == values["MinRelativeErr"] == "0"
+
+
+def test_every_cell_of_statistics_is_msprobes(shared):
+    """Of its own dumps, by its own compare (26.2.0)."""
+    folder = shared / "msprobe"
+    compared = sgsdump.compare(folder / "sample", folder / "benchmark", compatible="msprobe")
+    with (folder / "compared.csv").open(newline="") as file:
+        theirs = {row["NPU Name"]: row for row in csv.DictReader(file) if row["NPU Dtype"].startswith("torch.")}
+    assert {row.name for row in compared} == set(theirs) and len(theirs) == 16
+    assert sum(len(row.vendor) for row in compared) == 128
+    for row in compared:
+        assert row.vendor == {column: theirs[row.name][column] for column in row.vendor}, row.name
 
 
 def test_msprobe_calls_booleans_that_differ_only_that():

@@ -137,12 +137,12 @@ def _tensor(data: MappedFile, place: Place, name: str, path: Path) -> Tensor:
 
 def _load(source: Source, place: Place, header: npy_file.Header, where: str) -> np.ndarray:
     """Raises FileChanged when the file has changed since, FormatError for what is not base64."""
-    values = np.frombuffer(_decoded(source.read(place.offset, place.size), where), np.uint8)
+    values = np.frombuffer(_decoded(source.read(place.offset, place.size).data, where), np.uint8)
     flat = values[header.offset : header.end].view(header.dtype)
     return npy_file.shaped(flat, header, header.dtype)
 
 
-def _decoded(text: bytes | np.ndarray, where: str) -> bytes:
+def _decoded(text: bytes | memoryview, where: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError as error:
