@@ -36,14 +36,17 @@ _GRADIENT = "parameters_grad"
 _ENDS = [sign * float(ml_dtypes.finfo(name).max) for name in ("float16", "bfloat16", "float32") for sign in (1, -1)]
 _LEFT = 1e-4  # of the other gradients of a module, what rounding leaves of one whose terms cancel
 # Where something is computed or kept, not what.
+_AXES = frozenset("dim dims axis dim0 dim1".split())
 _NO_EFFECT = frozenset("device layout pin_memory memory_format non_blocking requires_grad".split())
 
 
 class _Call(NamedTuple):
-    """An operator of the benchmark with its rows; ``place`` is that of its last one, when it had run."""
+    """An operator of the benchmark with its rows; ``place`` is that of its last one, when it had run, ``rank`` how many
+    axes its arguments count."""
 
     place: int
     rows: Sequence[Row]
+    rank: int = 0
 
     @property
     def outputs(self) -> list[Row]:
@@ -75,7 +78,8 @@ def argument_findings(
     of_operator: defaultdict[int, list[tuple[int, Row]]] = defaultdict(list)
     for place, row in enumerate(rows):
         of_operator[row.op_index].append((place, row))
-    calls = {index: _Call(own[-1][0], [row for _, row in own]) for index, own in of_operator.items()}
+    ranks = _ranks(pairs, benchmark)
+    calls = {i: _Call(own[-1][0], [row for _, row in own], ranks.get(i, 0)) for i, own in of_operator.items()}
     are_recorded = all(any(op.arguments for op in network.values()) for network in (sample, benchmark))
     found: list[tuple[int, Finding]] = []
     for index, call in calls.items():
@@ -92,6 +96,17 @@ def argument_findings(
     if outside is not None and all(f.layer != outside.layer and f.names != outside.names for _, f in found):
         return (outside, *_each_weight_once(finding for _, finding in found))
     return tuple(_each_weight_once(finding for _, finding in found))
+
+
+def _ranks(pairs: Iterable[Pair], network: Network) -> dict[int, int]:
+    """How many axes an operator's arguments count: those of its first input, or of an output that has one more."""
+    ranks: dict[int, int] = {}
+    for record in (pair.benchmark for pair in pairs):
+        operator = network.get(record.op_index)
+        of = "out" if operator is not None and plain(operator.kind) in ("stack", "unsqueeze") else "in"
+        if record.io == of and record.slot == 0 and record.tensor.shape is not None:
+            ranks[record.op_index] = len(record.tensor.shape)
+    return ranks
 
 
 def _each_weight_once(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -214,7 +229,7 @@ def _arguments(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[F
             yield from _initializers(call, *(side.arguments.get(name) for side in (sample, benchmark)))
             continue
         values = [side.arguments.get(name) for side in (sample, benchmark)]
-        if name.rpartition(".")[2] in _NO_EFFECT or _are_equal(*values):
+        if name.rpartition(".")[2] in _NO_EFFECT or _are_equal(*values) or _is_same_axis(name, values, call.rank):
             continue
         texts = [NOT_GIVEN if value is None else value for value in values]
         yield _finding(call.layer, ("argument", name), texts[0], texts[1])
@@ -242,6 +257,16 @@ def _are_equal(one: str | None, other: str | None) -> bool:
         return True
     values = json.loads(one), json.loads(other)
     return bool(values[0] == values[1]) or all(value in _ENDS for value in values)
+
+
+def _is_same_axis(name: str, values: Sequence[str | None], rank: int) -> bool:
+    """Whether one side counts axes from the end, the other from the begin, of a tensor of this rank."""
+    if name not in _AXES or None in values:
+        return False
+    one, other = (value if isinstance(value, list) else [value] for value in map(json.loads, values))  # type: ignore[arg-type]
+    if len(one) != len(other) or not all(type(axis) is int for axis in (*one, *other)):
+        return False
+    return all(abs(a - b) in (0, rank) for a, b in zip(one, other))
 
 
 def _reader(index: int, network: Network) -> int:

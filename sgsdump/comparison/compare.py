@@ -33,7 +33,7 @@ from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources, network_outputs, with_rises
 from sgsdump.comparison.environment import environment_findings, other_inputs, within_module
 from sgsdump.comparison.layout_match import RETRY_BELOW
-from sgsdump.comparison.low_precision import Rounding, TwoRuns
+from sgsdump.comparison.low_precision import Rounding, TwoRuns, is_quantised
 from sgsdump.comparison.masks import without_masked
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import Settings
@@ -199,7 +199,8 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
             known |= {"module": module, "origin": places.origin_of(pair)}
         rows.append(result.replaced(**known) if known else result)
     rows = cancelled(with_rises(rows, sample, benchmark, sources), pairs)
-    rounding = Rounding(rows, pairs) if all(networks) or any(row.dtype_note for row in rows) else None
+    in_8_bits = all(networks) and is_quantised((sample, benchmark), networks)
+    rounding = Rounding(rows, pairs, in_8_bits) if all(networks) or any(row.dtype_note for row in rows) else None
     found = argument_findings(rows, pairs, *networks, places.maker_of, rounding)
     if rounding is not None and rounding.is_low and all(networks):
         unmatched = alignment.only_in_sample, alignment.only_in_benchmark

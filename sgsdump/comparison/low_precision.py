@@ -20,7 +20,7 @@ from sgsdump.comparison.alignment import Pair, Unpaired
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.naming.network import kind_of, plain
 from sgsdump.comparison.replayed import outside_finding
-from sgsdump.comparison.row import Row, differs
+from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Dump, Network
 from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.replay.check import Judged, each, is_recorded
@@ -33,7 +33,9 @@ OUTSIDE, ROUNDING, NO_TORCH = "outside its bound", "rounding", "no torch"
 _PRODUCTS = ("matmul", "conv")
 _MOST = 0.5  # of the products (or of all outputs): that many in another type, and the program runs in that type
 _TIMES, _MORE = 4.0, 0.05  # what was made before: an input whose error is so much larger is another tensor
+_LITTLE = 0.02  # what rounding to 16 bits makes of a module without a writer
 _MOST_TRIED = 64
+_HALF_A_STEP = 0.51 / 127  # of the largest value
 _Key = tuple[str, int, int, str]
 
 
@@ -51,17 +53,21 @@ class TwoRuns:
 class Rounding:
     """What conversion to a narrow type explains of two runs.
 
-    is_low        a side computes in a type narrower than float32.
+    is_low        a side computes in a type narrower than float32, or with weights that are quantised.
     is_converted  the sides compute in different types throughout, so that another type is no finding.
+    is_quantised  one side alone has weights of 8 bits.
     """
 
-    def __init__(self, rows: Iterable[Row], pairs: Iterable[Pair]):
+    def __init__(self, rows: Iterable[Row], pairs: Iterable[Pair], is_quantised: bool = False):
         outputs = [row for row in rows if row.io == "out" and _are_floats(row)]
         self.is_low = any(_is_narrow(row.sample_dtype) or _is_narrow(row.benchmark_dtype) for row in outputs)
         products = [row for row in outputs if kind_of(row.op_type) in _PRODUCTS]
         self.is_converted = any(
             len(some) > 1 and sum(map(_have_other_types, some)) > _MOST * len(some) for some in (products, outputs)
         )
+        self.is_quantised = is_quantised
+        if is_quantised:
+            self.is_low = self.is_converted = True
         self._narrow = [KNOWN[word] for word in _types(outputs)]
         self._pairs: dict[_Key, Pair] = {_key(pair): pair for pair in pairs} if self.is_low else {}
         self._known: dict[_Key, bool] = {}
@@ -77,7 +83,7 @@ class Rounding:
         key = row.io, row.op_index, row.slot, row.name
         if key not in self._known:
             pair = self._pairs.get(key)
-            self._known[key] = pair is not None and _is_converted(pair, self._narrow)
+            self._known[key] = pair is not None and _is_converted(pair, self._narrow, self.is_quantised)
         return self._known[key]
 
 
@@ -99,7 +105,8 @@ def low_precision_causes(
     if arguments:
         return tuple(arguments)
     why = {} if find_spec("torch") else {"why": NO_TORCH}
-    return (Finding("rounding", facts={"types": ", ".join(_types(rows)), **why}),)
+    types = [*_types(rows), *(("8 bits",) if rounding.is_quantised else ())]
+    return (Finding("rounding", facts={"types": ", ".join(types), **why}),)
 
 
 def rejected_by_replay(finding: Finding, rows: Sequence[Row], runs: TwoRuns) -> Finding | None:
@@ -115,7 +122,8 @@ def rejected_by_replay(finding: Finding, rows: Sequence[Row], runs: TwoRuns) -> 
         return _as_cause(outside, row)
     of_benchmark = _judged(runs, 1, [row.op_index])
     both = bool(of_sample) and bool(of_benchmark) and not any(judged.judgement.outside for judged in of_benchmark)
-    return None if both and finding.facts.get("inputs") == "equal" else finding
+    reads = [other for other in rows if other.op_index == row.op_index and other.io == "in" and differs(other)]
+    return None if both and all(map(is_rounding, reads)) else finding
 
 
 def first_outside(rows: Sequence[Row], runs: TwoRuns) -> Finding | None:
@@ -158,10 +166,22 @@ def _writers(rows: Sequence[Row], runs: TwoRuns) -> Iterator[tuple[int, Finding]
             if operator is None or record.io != "out" or not operator.kind.endswith("_"):
                 continue
             key = operator.module, plain(operator.kind)
-            if counts[side][key] > counts[other][key] and operator.module in modules[other]:
+            if (
+                counts[side][key] > counts[other][key]
+                and operator.module in modules[other]
+                and _adds_error(rows, runs, operator.module)
+            ):
                 facts = {"module": operator.module, "only_in": name, "inputs": "differ"}
                 finding = Finding("cause", record.name, operator.kind, {}, "by value", facts=facts)
                 yield _place_of(rows, operator.module), finding
+
+
+def _adds_error(rows: Sequence[Row], runs: TwoRuns, module: str) -> bool:
+    """Whether something in a module differs by more than rounding makes of what the module reads: memory may be written
+    otherwise and hold the same."""
+    inside = [row for row in rows if row.module == module and row.finite and _are_floats(row)]
+    read = [row.error for row in inside if row.io == "in" and _is_module(runs.networks[1], row.op_index)]
+    return max((row.error for row in inside), default=0.0) > _TIMES * max(read, default=0.0) + _LITTLE
 
 
 def _place_of(rows: Sequence[Row], module: str) -> int:
@@ -259,7 +279,24 @@ def _have_other_types(row: Row) -> bool:
     return bool(row.sample_dtype != row.benchmark_dtype)
 
 
-def _is_converted(pair: Pair, types: Sequence[np.dtype[Any]]) -> bool:
+def is_quantised(dumps: Sequence[Dump], networks: Sequence[Network]) -> bool:
+    """Whether one side alone of two torch programs reads weights of 8 bits."""
+    if not all(map(is_recorded, networks)):
+        return False
+    one, other = (
+        any(
+            record.io == "in"
+            and record.tensor.dtype.name in ("int8", "uint8")
+            and (operator := network.get(record.op_index)) is not None
+            and (record.io, record.slot) in operator.weights
+            for record in dump.records
+        )
+        for dump, network in zip(dumps, networks)
+    )
+    return one != other
+
+
+def _is_converted(pair: Pair, types: Sequence[np.dtype[Any]], is_quantised: bool) -> bool:
     try:
         sides = [record.tensor.stored_view() for record in (pair.sample, pair.benchmark)]
     except FileChanged:
@@ -271,9 +308,23 @@ def _is_converted(pair: Pair, types: Sequence[np.dtype[Any]]) -> bool:
         return False
     if narrow.dtype != wide.dtype:
         return _is_rounded(narrow, wide, narrow.dtype)
+    if is_quantised and _is_in_8_bits(narrow, wide):
+        return True
     return any(_is_rounded(*couple, dtype) for dtype in types for couple in ((narrow, wide), (wide, narrow)))
 
 
 def _is_rounded(narrow: np.ndarray, wide: np.ndarray, dtype: np.dtype[Any]) -> bool:
     with np.errstate(all="ignore"):
         return bool(np.array_equal(wide.astype(dtype).astype(np.float64), narrow.astype(np.float64), True))
+
+
+def _is_in_8_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays differ by no more than half a step of 8 bits, of all or of each row or column."""
+    sides = [values.astype(np.float64) for values in (one, other)]
+    apart = np.abs(sides[0] - sides[1])
+    for axis in (0, apart.ndim - 1, None) if apart.ndim > 1 else (None,):
+        others = tuple(other for other in range(apart.ndim) if other != axis)
+        largest = np.minimum(*(np.abs(side).max(others, keepdims=True, initial=0.0) for side in sides))
+        if np.all(apart <= _HALF_A_STEP * largest):
+            return True
+    return False

@@ -10,6 +10,7 @@ Inputs of paired operators pair by slot where one library ran both, else by what
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -364,11 +365,9 @@ def pairs_by_module(sample: Nodes, benchmark: Nodes, skipped: Collection[Node] =
     for path, modules in calls[0].items():
         pairs += zip(modules, calls[1].get(path, ()))
     paired = {*skipped, *(node for pair in pairs for node in pair)}
-    of_sample, of_benchmark = (
-        _by_module(node for node in side.inner if node not in paired) for side in (sample, benchmark)
-    )
-    for path, nodes in of_sample.items():
-        pairs += _called_alike([*in_order(nodes, of_benchmark.get(path, ()))], nodes, of_benchmark.get(path, ()))
+    of_sample, of_benchmark = (_by_call(side, paired) for side in (sample, benchmark))
+    for call, nodes in of_sample.items():
+        pairs += _called_alike([*in_order(nodes, of_benchmark.get(call, ()))], nodes, of_benchmark.get(call, ()))
     return pairs
 
 
@@ -427,6 +426,20 @@ def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     for node in nodes:
         groups[node.module].append(node)
     return dict(groups)
+
+
+def _by_call(side: Nodes, paired: Collection[Node]) -> dict[tuple[str, int], list[Node]]:
+    """The operators that are not ``paired`` by module and by call of it: a decoder runs its layers for each token."""
+    calls = {path: [node.place for node in modules] for path, modules in _by_module(filter(_is_module, side)).items()}
+    groups: defaultdict[tuple[str, int], list[Node]] = defaultdict(list)
+    for node in side.inner:
+        if node not in paired:
+            groups[node.module, bisect_right(calls.get(node.module, ()), node.place)].append(node)
+    return dict(groups)
+
+
+def _is_module(node: Node) -> bool:
+    return node.is_module
 
 
 def pairs_by_place(
