@@ -365,7 +365,12 @@ def pairs_by_module(sample: Nodes, benchmark: Nodes, skipped: Collection[Node] =
     for path, modules in calls[0].items():
         pairs += zip(modules, calls[1].get(path, ()))
     paired = {*skipped, *(node for pair in pairs for node in pair)}
-    of_sample, of_benchmark = (_by_call(side, paired) for side in (sample, benchmark))
+    places = [_calls(side) for side in (sample, benchmark)]
+    several = {path for path, own in places[0].items() if 1 < len(own) == len(places[1].get(path, ()))}
+    of_sample, of_benchmark = (
+        _by_call([node for node in side.inner if node not in paired], {path: own[path] for path in several})
+        for side, own in zip((sample, benchmark), places)
+    )
     for call, nodes in of_sample.items():
         pairs += _called_alike([*in_order(nodes, of_benchmark.get(call, ()))], nodes, of_benchmark.get(call, ()))
     return pairs
@@ -428,18 +433,17 @@ def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     return dict(groups)
 
 
-def _by_call(side: Nodes, paired: Collection[Node]) -> dict[tuple[str, int], list[Node]]:
-    """The operators that are not ``paired`` by module and by call of it: a decoder runs its layers for each token."""
-    calls = {path: [node.place for node in modules] for path, modules in _by_module(filter(_is_module, side)).items()}
+def _calls(side: Nodes) -> dict[str, list[int]]:
+    """Where in the order of execution the calls of each module with operators inside are."""
+    return {path: [node.place for node in own] for path, own in _by_module(n for n in side if n.is_outer).items()}
+
+
+def _by_call(nodes: Iterable[Node], calls: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], list[Node]]:
+    """Operators by module, and by call of it where it has several: a decoder runs its layers for each token."""
     groups: defaultdict[tuple[str, int], list[Node]] = defaultdict(list)
-    for node in side.inner:
-        if node not in paired:
-            groups[node.module, bisect_right(calls.get(node.module, ()), node.place)].append(node)
+    for node in nodes:
+        groups[node.module, bisect_right(calls.get(node.module, ()), node.place)].append(node)
     return dict(groups)
-
-
-def _is_module(node: Node) -> bool:
-    return node.is_module
 
 
 def pairs_by_place(
