@@ -16,6 +16,7 @@ from sgsdump.errors import SgsdumpError
 from sgsdump.files.process import INTERRUPTED, TERMINATED, Terminated, no_views, one_line_warnings, stopping_for_certain
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
 # Set by the function of a shell that ``sgsdump completion`` printed.
@@ -43,10 +44,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             complete()
         words = with_help(given)
         args = build_parser(called(words)).parse_args(words)
-        status: int = args.run(args)
+        status: int = _with_json_alone(args) if str(getattr(args, "json", "")) == "-" else args.run(args)
         return status
 
     return exit_status("sgsdump", run)
+
+
+def _with_json_alone(args: argparse.Namespace) -> int:
+    """Run with ``--json -``: the JSON on standard output, and nothing else there."""
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="sgsdump_") as folder:
+        args.json = Path(folder, "result.json")
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            status: int = args.run(args)
+        if args.json.exists():
+            sys.stdout.write(args.json.read_text(encoding="utf-8"))
+    return status
 
 
 def msit() -> int:

@@ -99,3 +99,18 @@ def test_a_missing_library_is_told_with_the_command_that_installs_it(
     assert cli.exit_status("sgsdump", run) == 2
     command = said.format(python=sys.executable, root=root)
     assert capsys.readouterr().err == f"sgsdump: error: tqdm is not installed; {command}\n"
+
+
+@pytest.mark.parametrize("command", ["compare a.bin b.bin", "show a.bin"])
+def test_json_alone_goes_to_standard_output(dumps, capsys, command):
+    assert main([*command.split(), "--json", "there.json"]) == 0
+    assert capsys.readouterr().out
+    assert main([*command.split(), "--json", "-"]) == 0
+    assert capsys.readouterr().out == Path("there.json").read_text()
+    assert not Path("-").exists()
+
+
+def test_a_command_that_fails_prints_no_json(dumps, capsys):
+    assert main(["compare", "a.bin", "absent.bin", "--json", "-"]) == 2
+    out = capsys.readouterr()
+    assert not out.out and "absent.bin" in out.err

@@ -27,6 +27,7 @@ from sgsdump.commands.options import (
     INPUTS,
     add_feeds,
     add_input_config,
+    add_json,
     add_limits,
     add_model,
     add_quant_level,
@@ -86,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_quant_level(measuring, "weights when measuring: L1 one scale per tensor, above it one per output channel")
     add_limits(measuring, "the outputs")
     results = parser.add_argument_group("results")
-    results.add_argument("--json", type=Path, metavar="FILE", help="write the advice as JSON too")
+    add_json(results, "write the advice as JSON too")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Reading, add_run, record
+from sgsdump.commands.options import Reading, add_json, add_run, record
 from sgsdump.commands.terminal import TERMINAL, print_lines
 from sgsdump.errors import ValuesError
 
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tree", type=Path, metavar="TREE", help="what sgsdump exec dumped of a program, with tensors; or any dump"
     )
     add_run(parser)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every operator's error and bound as JSON")
+    add_json(parser, "write every operator's error and bound as JSON")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case for each operator as JUnit XML")
 
 

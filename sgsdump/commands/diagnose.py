@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING
 from sgsdump.commands.options import (
     add_feeds,
     add_input_config,
+    add_json,
     add_limits,
     add_model,
     add_quant_level,
@@ -76,6 +77,7 @@ class Options:
     pictures: int
     quant_level: str
     scheduler: str | None
+    json: Path | None
     limits: Thresholds
 
 
@@ -97,19 +99,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     report.add_argument("--pictures", type=whole_number, default=PICTURES, metavar="N",
                         help="compare layers on at most N pictures, those whose outputs are furthest off (default: "
                              "%(default)s)")  # fmt: skip
+    add_json(report, "write layers.json here too")
     add_limits(report, "a layer")
 
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-    from sgsdump.files.atomic_write import check_not_around, replacing_folder
+    from sgsdump.files.atomic_write import check_file, check_not_around, replace_text, replacing_folder
     from sgsdump.verbs.diagnose import Task, diagnosed_in
 
     options = record(Options, args, network=network_of(args), given=record(Given, args),
                      limits=Thresholds(args.min_cos, args.max_rmse))  # fmt: skip
     given, output = options.given, options.output
     check_not_around(output, [*options.network.files, given.fixed, given.ranges])
+    if options.json:
+        check_file(options.json)
     limits = options.limits or DOCUMENTED
     level, most = options.quant_level, options.pictures
     task = Task(options.network, given.fixed, given.ranges, level, most, limits, options.scheduler)
@@ -117,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
     with replacing_folder(output, asides.append) as folder:
         found = diagnosed_in(folder, task, Terminal("stderr"), partial(print_lines, flush=True))
         found.write(folder)
+    if options.json:
+        replace_text(options.json, found.texts["layers.json"])
     print_verdict(found.report)
     print_lines(found.paste)
     print_folder(output, asides)

@@ -172,6 +172,11 @@ def add_run(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def add_json(parser: argparse._ActionsContainer, text: str) -> None:
+    """``--json``; of ``-`` the command line makes a file of its own."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help=f"{text}; - prints it alone")
+
+
 def add_stages(parser: argparse._ActionsContainer) -> None:
     """``--stages``: a model that tells which stages the blobs of a Caffe network have."""
     parser.add_argument(

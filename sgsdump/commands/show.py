@@ -49,7 +49,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgsdump.commands.options import Modes, Reading, add_raw, add_run, opened, reads_raw, record
+from sgsdump.commands.options import Modes, Reading, add_json, add_raw, add_run, opened, reads_raw, record
 from sgsdump.commands.terminal import TERMINAL, print_lines
 from sgsdump.errors import ConfigError
 
@@ -128,7 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     files = parser.add_argument_group("files")
     files.add_argument("--csv", type=Path, metavar="FILE", help="write the list, or the values, as CSV")
-    files.add_argument("--json", type=Path, metavar="FILE", help="write the list, or the values, as JSON")
+    add_json(files, "write the list, or the values, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -56,6 +56,7 @@ from sgsdump.commands.options import (
     INPUTS,
     add_feeds,
     add_input_config,
+    add_json,
     add_model,
     add_quant_level,
     add_scheduler,
@@ -163,7 +164,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_scheduler(many, "calibrate and run plans")
     results = parser.add_argument_group("results")
     results.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the results")
-    results.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON here too")
+    add_json(results, "write the table as JSON here too")
     results.add_argument("--fixed-model", action="store_true", help="write optimized_i_RATE.onnx, the fixed models")
     results.add_argument("--pickle", action="store_true", help="write quant parameters as pickle (protocol 3) too")
 

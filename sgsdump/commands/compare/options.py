@@ -13,6 +13,7 @@ from sgsdump.commands.options import (
     Modes,
     Reading,
     add_dump_scheduler,
+    add_json,
     add_parse_net,
     add_raw,
     add_run,
@@ -296,7 +297,7 @@ def _add_listing(parser: argparse._ActionsContainer) -> None:
 
 def _add_files(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the same as JSON; NaN and Inf are strings")
+    add_json(parser, "the same as JSON; NaN and Inf are strings")
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="the same as an HTML page, as sgsdump report writes it"
     )
