@@ -23,8 +23,9 @@ HERE = Path(__file__).parent
 
 
 BENCHMARKS = (
-    "calibrate capture_decoder capture_in_program capture_onnxruntime capture_torch cluster_on_paper compare convert "
-    "diagnose dump executors fixed histogram large layers model_layers pipeline report second_look startup text tune"
+    "calibrate capture_decoder capture_in_program capture_onnxruntime capture_torch cluster_on_paper compare "
+    "convert convolutions diagnose dump executors fixed histogram large layers model_layers pipeline report "
+    "second_look startup text tune"
 ).split()
 # What benchmarks share, and what takes files of the user's.
 OTHERS = "external_weights resnet_like resnet_torch rows table tune_ways tuned_net ultraface_boxes".split()
