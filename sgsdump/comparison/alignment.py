@@ -19,7 +19,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import RAW
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, hint
-from sgsdump.files.names import normalised
+from sgsdump.files.names import normalised, word
 from sgsdump.tensors.device import is_device
 from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.tensor import values_of
@@ -150,6 +150,8 @@ def align(sample: Dump, benchmark: Dump, inputs: bool = False, settled: Settled 
     if state.sample and state.benchmark:
         state.pair_by("normalised name", lambda r: (r.io, _slot(r), normalised(r.name)))
         state.pair_cut()
+    if state.sample and state.benchmark and RAW in (sample.format, benchmark.format):
+        state.pair_by("normalised name", lambda r: (r.io, _slot(r), word(r.name)))
     order = {id(r): i for dump in (sample, benchmark) for i, r in enumerate(dump.records)}
     partners = {id(r): pair for pair in settled.pairs for r in pair.records}
 

@@ -9,7 +9,8 @@
 Values are little-endian, in C order. A tensor is an output named as its file without the ending, with the folders below
 the one that was named. A folder of several ``Result_N`` needs a choice of ``step`` N. Without a shape a tensor is flat,
 and a comparison takes the shape from the other side (``comparison/layout_match.py``): these tools put out NHWC where
-the model was NCHW, which it finds. A shape is given by a pattern of names, or by the model: a tensor of it has the
+the model was NCHW, which it finds. It pairs names that these tools wrote with ``_`` for all that is no letter or digit,
+too. A shape is given by a pattern of names, or by the model: a tensor of it has the
 file's name, or has it with ``_`` for all that is no letter or digit, and is named as the model names it then.
 
 Source: the documentation of qnn-net-run (--output_dir, --use_native_output_files) and snpe-net-run (--output_dir).
@@ -33,12 +34,12 @@ from sgsdump.dumps.trees import format_of
 from sgsdump.errors import ConfigError, FormatError
 from sgsdump.files.folder import files_below, has_file, in_order
 from sgsdump.files.mapped import Source, source_of, view
+from sgsdump.files.names import word
 from sgsdump.tensors.dtypes import bits, name_of
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 ENDING, BIN = ".raw", ".bin"
 _RESULT = re.compile(r"Result_(\d{1,9})", re.ASCII)
-_NO_WORD = re.compile(r"\W", re.ASCII)
 _READ_BYTES = 1 << 20
 
 
@@ -80,7 +81,7 @@ def open_raw(path: Path, facts: RawFacts, step: int | None = None) -> Dump:
     if not files:
         raise FormatError(f"{path} holds no {ENDING} or {BIN} file")
     _check_patterns([pattern for pattern, _ in (*facts.dtypes, *facts.shapes)], list(files))
-    by_word = {_NO_WORD.sub("_", name): name for name in facts.model}
+    by_word = {word(name): name for name in facts.model}
     tensors = [_tensor(file, name, facts, by_word, notes) for name, file in files.items()]
     ordered = [tensor.info.name for tensor in tensors if _is_ordered(facts.model.get(tensor.info.name, ()))]
     if ordered:
@@ -105,7 +106,7 @@ def _tensor(file: Path, name: str, facts: RawFacts, by_word: Mapping[str, str], 
     shape = next((shape for pattern, shape in reversed(facts.shapes) if fnmatchcase(name, pattern)), None)
     if shape is not None and math.prod(shape) != count:
         raise FormatError(f"{file} has {count} values of {name_of(dtype)}, not those of the shape {list(shape)}")
-    meant = name if name in facts.model else by_word.get(_NO_WORD.sub("_", name))
+    meant = name if name in facts.model else by_word.get(word(name))
     if meant is not None:
         info = replace(info, name=meant)
         if math.prod(facts.model[meant]) != count:

@@ -96,7 +96,8 @@ def format_of(path: Path) -> Any:
         )
     if path.suffix == ".raw":
         raise FormatError(f"{path} holds bare values, and their type is not in it; give it: --raw-dtype float32")
-    raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)})")
+    bare = "; if it holds bare values, give their type: --raw-dtype float32" if path.suffix == ".bin" else ""
+    raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)}){bare}")
 
 
 def _head(path: Path) -> bytes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 NAME_BYTES = 240  # file systems end at 255; the rest takes a counter or a writer's ``.partial`` ending
 UNSAFE = str.maketrans({**dict.fromkeys("/:*?<>|", "_"), **dict.fromkeys(map(chr, (*range(32), 127)), "_")})
+_NO_WORD = re.compile(r"\W", re.ASCII)
 
 
 def safe(name: str) -> str:
@@ -45,6 +47,11 @@ class Taken:
 def normalised(name: str) -> str:
     """The SDK's folder name of a tensor: up to the first white space, ``/`` to ``_``, ``:`` removed."""
     return (name.split(maxsplit=1) or [""])[0].replace("/", "_").replace(":", "")
+
+
+def word(name: str) -> str:
+    """A name as tools write it that allow letters, digits and ``_`` only: ``_net_conv_0`` for ``/net/conv.0``."""
+    return _NO_WORD.sub("_", name)
 
 
 def file_stem(name: str) -> str:
