@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -80,7 +80,7 @@ def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[
     if comparison.passes(limits):
         return [Step("Nothing has to stay float: every layer is within the thresholds.")]
     layers = [finding.layer for finding in findings_of(comparison, limits) if finding.kind == "cause"]
-    own = [name for name in (comparison[layer].sample_name for layer in layers) if name]
+    own = _made_by_operators(quantised, [name for name in (comparison[layer].sample_name for layer in layers) if name])
     steps = [
         Step(
             "Look at the ranges: calibrate on more inputs, and on such as are used here. Weights quantised per "
@@ -94,6 +94,14 @@ def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[
         scope = f"nncf.quantize(model, dataset, ignored_scope=nncf.IgnoredScope(names={[makers[n] for n in own]}))"
         steps.append(Step("Leave what the error arises in float, and see what that gives back.", scope))
     return steps
+
+
+def _made_by_operators(quantised: Model, names: Iterable[str]) -> list[str]:
+    """The tensors that the quantiser knows: of codes that a QUANTIZE gave another scale, those before it."""
+    from sgsdump.models.quantised_model import QuantisedModel
+
+    groups = QuantisedModel(quantised.proto).groups
+    return list(dict.fromkeys(map(groups.root, names)))
 
 
 def _not_measured(quantised: Model, found: ComparedModels) -> list[str]:

@@ -16,8 +16,9 @@ from onnx import helper, numpy_helper
 
 from sgsdump import compare, open_dump
 from sgsdump.cli import main
-from sgsdump.models.model import open_model
-from sgsdump.models.tflite import constant
+from sgsdump.commands.diagnose_native import _made_by_operators
+from sgsdump.models.model import Model, open_model
+from sgsdump.models.tflite import DOMAIN, constant
 
 LAYER = {"first/w": tflite_models.NAMES[0], "second/w": tflite_models.NAMES[1], "dense/w": tflite_models.NAMES[3]}
 
@@ -204,3 +205,14 @@ def test_fake_quantised_ir_pairs_and_is_diagnosed(folder: Path, capsys: pytest.C
     capsys.readouterr()
     assert diagnose("-m", "float.xml", "--fixed", "int8.xml") == 0
     assert "By figures and values alone: OpenVINO runs its model as a whole" in capsys.readouterr().out
+
+
+def test_what_is_to_stay_float_is_called_by_its_operator(tmp_path: Path) -> None:
+    """``conv1`` is ``conv`` in the scale of a concatenation after it; TFLite's debugger knows ``conv``."""
+    nodes = [
+        helper.make_node("CONV_2D", ["x"], ["conv"], domain=DOMAIN),
+        helper.make_node("QUANTIZE", ["conv"], ["conv1"], domain=DOMAIN),
+        helper.make_node("CONCATENATION", ["conv1", "x"], ["y"], domain=DOMAIN),
+    ]
+    proto = helper.make_model(helper.make_graph(nodes, "net", [], []))
+    assert _made_by_operators(Model(proto, tmp_path / "net.tflite"), ["conv1", "y", "conv"]) == ["conv", "y"]
