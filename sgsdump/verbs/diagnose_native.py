@@ -80,7 +80,7 @@ def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[
     if comparison.passes(limits):
         return [Step("Nothing has to stay float: every layer is within the thresholds.")]
     layers = [finding.layer for finding in findings_of(comparison, limits) if finding.kind == "cause"]
-    own = _made_by_operators(quantised, [name for name in (comparison[layer].sample_name for layer in layers) if name])
+    own = [name for name in (comparison[layer].sample_name for layer in layers) if name]
     steps = [
         Step(
             "Look at the ranges: calibrate on more inputs, and on such as are used here. Weights quantised per "
@@ -88,6 +88,7 @@ def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[
         )
     ]
     if own and quantised.native.runtime == "tflite":
+        own = _made_by_operators(quantised, own)
         steps.append(Step("Leave what the error arises in float, and see what that gives back.", _DEBUGGER.format(own)))
     if own and quantised.native.runtime == "openvino":
         makers = {name: node.name for node in quantised.proto.graph.node for name in node.output}
@@ -97,11 +98,11 @@ def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[
 
 
 def _made_by_operators(quantised: Model, names: Iterable[str]) -> list[str]:
-    """The tensors that the quantiser knows: of codes that a QUANTIZE gave another scale, those before it."""
-    from sgsdump.models.quantised_model import QuantisedModel
+    """The tensors that TFLite's debugger knows: of codes that a QUANTIZE gave another scale, those before it."""
+    from sgsdump.dumps.quantised_graph import QuantisedGraph
 
-    groups = QuantisedModel(quantised.proto).groups
-    return list(dict.fromkeys(map(groups.root, names)))
+    nodes = ((node.name, node.op_type, [*node.input], [*node.output], "", {}) for node in quantised.proto.graph.node)
+    return list(dict.fromkeys(map(QuantisedGraph(nodes).root, names)))
 
 
 def _not_measured(quantised: Model, found: ComparedModels) -> list[str]:
