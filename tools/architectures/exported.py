@@ -126,6 +126,9 @@ def _waves() -> Made:
 def _text(config: str, model: str, **sizes: Any) -> Callable[[], Made]:
     def make() -> Made:
         import torch
+
+        with contextlib.suppress(ImportError):
+            _torchvision()  # which transformers imports where it is there
         import transformers
 
         class Net(torch.nn.Module):
