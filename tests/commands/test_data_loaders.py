@@ -184,7 +184,8 @@ def test_a_loader_that_gives_something_else_is_said_in_one_line(command, functio
     data_nets.write(Path(), "audio")
     Path("bad.py").write_text(BAD)
     before = sorted(path.name for path in Path().iterdir())
-    assert says in refused(command, "-m", "audio.onnx", "--data-loader-script", f"bad.py:{function}", capsys=capsys)
+    line = refused(command, "-m", "audio.onnx", "--data-loader-script", f"bad.py:{function}", capsys=capsys)
+    assert says in line and ("the data loader failed" in line) == (" failed " in says)
     assert sorted(path.name for path in Path().iterdir() if path.name != "__pycache__") == before
 
 

@@ -20,6 +20,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -187,23 +188,24 @@ def _numbered(iterator: Iterator[Any], loader: str, file: Path, inputs: Sequence
                 f"{loader} has given {MOST_FEEDS:,} feeds and does not end; let it end, as with "
                 f"itertools.islice(feeds, 100)"
             )
-        with blaming(file, "data loader", f" on feed {number}"):
-            arrays = _arrays(feed, f"{file}: feed {number}")
-        check_inputs(arrays, inputs, f"{file}: feed {number}")
+        what = f"{file}: feed {number}"
+        arrays = _arrays(feed, what, blaming(file, "data loader", f" on feed {number}"))
+        check_inputs(arrays, inputs, what)
         yield str(number), arrays
         number += 1
     if not number:
         raise InputError(f"{loader} gives no feeds")
 
 
-def _arrays(feed: Any, what: str) -> Feed:
+def _arrays(feed: Any, what: str, blamed: AbstractContextManager[None] | None = None) -> Feed:
+    """``blamed``: what fails while the values become arrays is said to be of."""
     if not isinstance(feed, Mapping):
         raise InputError(f"{what} is a {_kind(feed)}, not a dictionary of arrays by input name")
-    arrays = {}
-    for name, value in feed.items():
-        arrays[str(name)] = array = np.asarray(value)
+    with blamed or nullcontext():
+        arrays = {str(name): np.asarray(value) for name, value in feed.items()}
+    for name, array in arrays.items():
         if array.dtype.kind in "OSUMm":
-            raise InputError(f"{what} has no array of numbers for the input {str(name)!r}")
+            raise InputError(f"{what} has no array of numbers for the input {name!r}")
     return arrays
 
 
