@@ -13,10 +13,10 @@ pytest.importorskip("ai_edge_litert", reason="LiteRT (the extra tflite) is not i
 
 import tflite_models
 from onnx import helper, numpy_helper
+from sgsdump.commands.diagnose_native import _made_by_operators
 
 from sgsdump import compare, open_dump
 from sgsdump.cli import main
-from sgsdump.commands.diagnose_native import _made_by_operators
 from sgsdump.models.model import Model, open_model
 from sgsdump.models.tflite import DOMAIN, constant
 
