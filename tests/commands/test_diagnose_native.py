@@ -13,12 +13,12 @@ pytest.importorskip("ai_edge_litert", reason="LiteRT (the extra tflite) is not i
 
 import tflite_models
 from onnx import helper, numpy_helper
-from sgsdump.commands.diagnose_native import _made_by_operators
 
 from sgsdump import compare, open_dump
 from sgsdump.cli import main
 from sgsdump.models.model import Model, open_model
 from sgsdump.models.tflite import DOMAIN, constant
+from sgsdump.verbs.diagnose_native import _made_by_operators
 
 LAYER = {"first/w": tflite_models.NAMES[0], "second/w": tflite_models.NAMES[1], "dense/w": tflite_models.NAMES[3]}
 
