@@ -32,7 +32,7 @@ from sgsdump.files.folder import in_order, inside, leads_out
 
 DATA, ENDING = "data", ".npy"
 MOST_FOLDERS = 100_000
-_PLACE = re.compile(rf"(.*/{DATA})/[^/]+/(step\d{{1,9}}/rank\d{{1,9}}(?:/micro_step\d{{1,9}})?)$", re.ASCII)
+_PLACE = re.compile(rf"(.*/{DATA})/([^/]+)/(step\d{{1,9}}/rank\d{{1,9}}(?:/micro_step\d{{1,9}})?)$", re.ASCII)
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -40,8 +40,12 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def owns(path: Path) -> bool:
-    """Whether a folder is that of a tag in a save."""
-    return _PLACE.search(path.resolve().as_posix()) is not None and path.is_dir()
+    """Whether a folder is that of a tag in a save, by its name and by files of the tag's."""
+    match = _PLACE.search(path.resolve().as_posix())
+    if match is None or not path.is_dir():
+        return False
+    tag = match[2]
+    return any(file.name.startswith(f"{tag}.") for file in islice(path.glob(f"*{ENDING}"), MOST_FOLDERS))
 
 
 def runs(path: Path, notes: list[str]) -> list[Run]:
@@ -54,12 +58,12 @@ def read(path: Path) -> Dump:
     """The tensors of one save; ``path`` is a folder that has only one, or that of a tag in it. Raises FormatError."""
     notes: list[str] = []
     records: list[Record] = []
-    match = _PLACE.search(path.resolve().as_posix())
+    match = _PLACE.search(path.resolve().as_posix()) if owns(path) else None
     if match is None:
         folders = [folder for _, folder in _saves(path)]
     else:
         data = Path(match[1])
-        folders = [folder for tag in data.iterdir() if (folder := tag / match[2]).is_dir()]
+        folders = [folder for tag in data.iterdir() if (folder := tag / match[3]).is_dir()]
         folders = [folder for folder in folders if not leads_out(folder, data)]
     files = [file for folder in folders for file in islice(folder.glob(f"*{ENDING}"), MOST_FOLDERS)]
     for file in sorted(files, key=lambda file: in_order(file.name)):
@@ -81,7 +85,7 @@ def _saves(path: Path) -> Iterator[tuple[str, Path]]:
         for folder in ([rank] if any(rank.glob(f"*{ENDING}")) else []) + inner:
             match = _PLACE.search(folder.resolve().as_posix())
             if match and folder.is_dir() and not leads_out(folder, path):
-                yield match[2], folder
+                yield match[3], folder
 
 
 def _run_of(place: str, folder: str) -> Run:

@@ -68,6 +68,18 @@ def test_what_is_no_tensor_is_left_out(tmp_path: Path) -> None:
         open_dump(tree, step=1)
 
 
+def test_other_dumps_below_a_folder_called_data_are_what_they_are(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "mine" / "step0" / "rank0"
+    folder.mkdir(parents=True)
+    np.save(folder / "x.npy", np.ones(2))
+    (folder / "dump.json").write_text(
+        '{"dump_data_dir": "", "data": {"x.0.debug": {"type": "torch.Tensor", "dtype": "torch.int8", "shape": []}}}'
+    )
+    assert open_dump(folder).format == "msprobe_dir"
+    inner = saved(folder / "inner" / "data" / "tag" / "step0" / "rank0")
+    assert len(list_runs(inner)) == 5 and next(iter(open_dump(inner, step=1))) == "logits"
+
+
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     outside = saved(tmp_path / "outside") / "data/logits/step1/rank0"
     tree = saved(tmp_path / "tree")
