@@ -102,7 +102,8 @@ def test_the_ranks_of_processes_that_the_program_starts_and_the_one_that_is_wron
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     (tmp_path / "ranks.py").write_text(RANKS.replace("{port}", str(port)))
-    done = sgsdump("exec", "-er", "all", "-o", "dump", "--", "python", "ranks.py", cwd=tmp_path)
+    words = ("-er", "all", "--type", "model", "tensor", "stats", "-o", "dump")
+    done = sgsdump("exec", *words, "--", "python", "ranks.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     tree = trees(tmp_path / "dump")[0]
     assert [(run.step, run.rank) for run in list_runs(tree)] == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -448,11 +448,14 @@ class Steps:
     def end_operator(self, round, running, args, kwargs, result, taken):
         taking, facts = self.taking, running.facts
         written = facts.written(args, kwargs)
-        output = written if result is None else result
+        brought, is_late = finish(facts.kind, args, result) if facts.brings else ((), False)
+        if brought:
+            written = brought
+        output = written if result is None or brought else result
         unwritten = taking.memories.unwritten
-        if facts.brings and finish(facts.kind, result):
-            taking.allocated(round, written)
-        if facts.resizes:
+        if is_late:
+            taking.allocated(round, brought)
+        elif facts.resizes:
             taking.grown(round, args[0], running.size)
         elif unwritten:
             unwritten.ran(facts.kind, facts.func, args, kwargs, result, written)

@@ -5,7 +5,7 @@ matched yet when it is posted: what is received counts as unwritten until it sho
 """
 
 import torch
-from sgsdump_torch_tensors import tensors_in
+from sgsdump_torch_tensors import plain, tensors_in
 
 MESSAGES = {"c10d.recv_", "c10d.recv_any_source_"}
 NOTHING_COMES = {
@@ -20,15 +20,16 @@ def brings(kind):
     return kind.partition(".")[0] in NAMESPACES and kind not in NOTHING_COMES
 
 
-def finish(kind, result):
-    """Wait until the values are there; returns whether they may not be, nevertheless."""
-    if kind in MESSAGES:
-        return True
+def finish(kind, args, result):
+    """Wait until the values are there. The tensors that they were written to, which the schemas do not tell; and
+    whether they may not be there, nevertheless."""
     if not kind.startswith("c10d."):
         for tensor in tensors_in(result):
             torch.ops._c10d_functional.wait_tensor(tensor)
-        return False
-    for item in result if isinstance(result, (list, tuple)) else (result,):
-        if isinstance(item, torch.ScriptObject):
-            torch._C._distributed_c10d.Work.unbox(item).wait()
-    return False
+        return [], False
+    if kind not in MESSAGES:
+        for item in result if isinstance(result, (list, tuple)) else (result,):
+            if isinstance(item, torch.ScriptObject):
+                torch._C._distributed_c10d.Work.unbox(item).wait()
+    written = tensors_in(result) or tensors_in(args[:1])
+    return [tensor for tensor in written if plain(tensor)], kind in MESSAGES
