@@ -41,6 +41,11 @@ def faces(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     centres = PRIORS[:, :2] + CENTRE_VARIANCE * offsets[:, :2] * PRIORS[:, 2:]
     sizes = PRIORS[:, 2:] * np.exp(SIZE_VARIANCE * offsets[:, 2:])
     corners = np.hstack([centres - sizes / 2, centres + sizes / 2])
+    return apart(corners, scores)
+
+
+def apart(corners: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """[n, 4] of corners [m, 4] with scores above THRESHOLD, overlaps suppressed, the surest first."""
     kept: list[np.ndarray] = []
     sure = np.flatnonzero(scores > THRESHOLD)
     rest = corners[sure[np.argsort(-scores[sure], kind="stable")]]
@@ -59,10 +64,15 @@ def overlaps(box: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 def matches(outputs: Mapping[str, np.ndarray], floats: Mapping[str, np.ndarray]) -> float:
     """How many of the float model's faces the quantised model finds, each once and with IoU >= SAME."""
-    found, count = faces(outputs), 0
-    for face in faces(floats):
+    return float(same(faces(outputs), faces(floats)))
+
+
+def same(found: np.ndarray, wanted: np.ndarray) -> int:
+    """How many of the faces wanted [n, 4] are among those found [m, 4]."""
+    count = 0
+    for face in wanted:
         shares = overlaps(face, found)
         if len(shares) and shares.max() >= SAME:
             count += 1
             found = np.delete(found, shares.argmax(), axis=0)
-    return float(count)
+    return count

@@ -30,7 +30,7 @@ import numpy as np
 from sgsdump.curing.channels import channel_figures
 from sgsdump.curing.equalisation import Layer, Noise, equalising_factors, layers_of, weighted
 from sgsdump.curing.folding import folded
-from sgsdump.curing.ranges import margins, params_of, widened
+from sgsdump.curing.ranges import SHARE, margins, params_of, widened
 from sgsdump.curing.reconstruction import Wanted, reconstructed
 from sgsdump.curing.scaling import Scaling, scaled, scaling_of
 from sgsdump.curing.sensitivity import Sensitivity
@@ -82,7 +82,9 @@ class CureOptions:
     def __post_init__(self) -> None:
         for name in self.cures:
             if name not in CURES:
-                raise ConfigError(f"there is no cure {name!r}{hint(name, CURES)}; the cures are {', '.join(CURES)}")
+                raise ConfigError(
+                    f"there is no cure {name!r}{hint(name, list(CURES))}; the cures are {', '.join(CURES)}"
+                )
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Step:
 @dataclass(frozen=True, eq=False)
 class Cured:
     """proto      the cured float model, to be converted, or ``calibrate``d with the same options.
-    params     the entries of its quant file: ranges with room. None where ``ranges`` was not taken.
+    params     the entries of its quant file: ranges with room, where that was taken. None without ``ranges``.
     as_it_is   by output the error of the model as it is, ``errors`` of the cured one, both on ``judged`` pictures that
                nothing was fitted to (or, of a few pictures, all of them: ``held_out`` False).
     changed    by output how far the cured float model is from the original one: sum((y - r)^2) / sum(r^2).
@@ -129,12 +131,13 @@ class Cured:
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """A model on the way. ``factors``: of the basis' classes, None where it is not equalised; ``room``: whether its
-    ranges have room; ``plain``: the model before its weights and biases were rebuilt, where they were."""
+    """A model on the way. ``factors``: of the basis' classes, None where it is not equalised; ``room``: the share that
+    room in UINT8 ranges may cost, 0 for room in INT16 alone, None without any; ``plain``: the model before its weights
+    and biases were rebuilt, where they were."""
 
     proto: ModelProto
     factors: np.ndarray | None = None
-    room: bool = False
+    room: float | None = None
     plain: ModelProto | None = None
 
 
@@ -179,9 +182,10 @@ def cure(
     final = search
     if validate is None and held_out and search.taken:
         final = _Search(source, config, options, every, judges, progress)
+        final.share = search.share
         state = final.again(search.taken)
     proto, params = state.proto, None
-    if RANGES in search.taken:
+    if RANGES in options.cures:
         made = replace(search.opened(proto), proto=final.fixed(state, every).proto)
         params = tuple(params_of(made))
     return Cured(
@@ -222,6 +226,7 @@ class _Search:
         self.names = outputs or [o.name for o in source.proto.graph.output]
         self.floats = FloatOutputs(self.original, self.names)
         self.taken: list[str] = []
+        self.share = SHARE
         self.trusting = judges.feeds is pairs.feeds
 
     @cached_property
@@ -262,6 +267,16 @@ class _Search:
 
     def _try(self, name: str, state: _State) -> tuple[Step, _State] | None:
         """None where the cure has nothing to change."""
+        if name != RANGES:
+            return self._tried(name, state)
+        for share in (SHARE, 0.0):
+            self.share = share
+            tried = self._tried(name, state)
+            if tried is None or tried[0].taken:
+                break
+        return tried
+
+    def _tried(self, name: str, state: _State) -> tuple[Step, _State] | None:
         self.progress.say(f"trying: {name}")
         candidate, count = self.with_cure(name, state)
         if not count:
@@ -269,8 +284,8 @@ class _Search:
         kept = self._kept(candidate.proto) if name in (FOLD, EQUALISE) else None
         errors = self.judge(candidate)
         ratio = _mean_ratio(errors, self.errors)
-        if name == RANGES and self.trusting:
-            taken = ratio <= TOLERATED
+        if name == RANGES:
+            taken = ratio <= (TOLERATED if self.trusting else 1.0)
         else:
             taken = (kept is None or kept <= KEPT) and self._better(errors)
         return Step(name, taken, self.errors, errors, count, kept), candidate
@@ -286,7 +301,7 @@ class _Search:
     def with_cure(self, name: str, state: _State) -> tuple[_State, int]:
         """The state with a cure, and how much it changed."""
         if name == RANGES:
-            return replace(state, room=True), max(len(self._wider(state)), 1)
+            return replace(state, room=self.share), max(len(self._wider(replace(state, room=self.share))), 1)
         if name == FOLD:
             basis = self.basis
             return replace(state, proto=basis.proto), len(basis.folded)
@@ -326,10 +341,10 @@ class _Search:
         return _Basis(proto, names, scaling, layers, noise)
 
     def _wider(self, state: _State) -> Mapping[str, float]:
-        if self._wide:
+        if self._wide or not state.room:
             return {}
         factors = np.ones(self.basis.scaling.size) if state.factors is None else state.factors
-        return margins(self.basis.layers, self.basis.noise, factors)
+        return margins(self.basis.layers, self.basis.noise, factors, state.room)
 
     def judge(self, state: _State) -> dict[str, float]:
         """By output the error of a state, fitted here, against the original model."""
@@ -373,7 +388,7 @@ class _Search:
 
     def _fixed(self, model: Model, state: _State, calibration: Calibration) -> FixedModel:
         ranges = calibration.ranges
-        if state.room:
+        if state.room is not None:
             ranges = widened(model, ranges, self._wider(state))
         return make_fixed(model, ranges, calibration.config, side=side_ranges(calibration.statistics))
 

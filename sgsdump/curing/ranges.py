@@ -32,8 +32,9 @@ HEADROOM = 1.5
 SHARE, MOST = 0.3, 2.0
 
 
-def margins(layers: Sequence[Layer], noise: Noise, factors: np.ndarray) -> dict[str, float]:
-    """By tensor that convolutions read, how much wider its range becomes. ``factors``: of the classes, as scaled."""
+def margins(layers: Sequence[Layer], noise: Noise, factors: np.ndarray, share: float = SHARE) -> dict[str, float]:
+    """By tensor that convolutions read, how much wider its range becomes. ``factors``: of the classes, as scaled;
+    ``share``: in place of SHARE."""
     rounding: dict[str, float] = {}
     whole = 0.0
     for layer in layers:
@@ -43,9 +44,9 @@ def margins(layers: Sequence[Layer], noise: Noise, factors: np.ndarray) -> dict[
         whole += inputs + sum(others)
     if not whole > 0:
         return {}
-    allowed = SHARE * whole / len(rounding)
+    allowed = share * whole / len(rounding)
     return {
-        name: float(np.sqrt(min(1 + allowed / added, MOST**2))) if added > 0 else MOST
+        name: float(np.sqrt(min(1 + allowed / added, MOST**2))) if added > 0 else MOST if share else 1.0
         for name, added in rounding.items()
     }
 

@@ -56,7 +56,7 @@ class Products:
     def merged(self, other: Products) -> Products:
         pairs = ((self.g, other.g), (self.c, other.c), (self.d, other.d))
         sums = ((self.fixed, other.fixed), (self.real, other.real))
-        return Products(*(a + b for a, b in (*pairs, *sums)), rows=self.rows + other.rows)
+        return Products(*(a + b for a, b in (*pairs, *sums)), self.rows + other.rows)
 
     def local(self) -> Products:
         """As if the float model had the fixed model's inputs."""
