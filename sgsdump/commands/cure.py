@@ -27,7 +27,6 @@ the files:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,17 +44,9 @@ from sgsdump.commands.options import (
 from sgsdump.verbs.network import Network, open_network
 
 if TYPE_CHECKING:
-    from sgsdump.curing.cure import Cured, Step
+    from sgsdump.models.feeds.feeds import Feeds
 
 SUFFIXES = (".quant.json", ".quant.pkl")
-# What the count of a step counts.
-COUNTED = {
-    "ranges": "ranges",
-    "fold": "BatchNormalizations",
-    "equalise": "channels",
-    "bias": "layers' biases",
-    "round": "layers",
-}
 
 
 @dataclass(frozen=True)
@@ -85,13 +76,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.terminal import Terminal, print_warnings
+    from sgsdump.commands.terminal import Terminal, print_lines, print_warnings
     from sgsdump.curing.cure import CURES, CureOptions, cure
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_outputs, replacing, together
     from sgsdump.models.model import open_model
     from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.float_model import save_model
+    from sgsdump.reports.cured import lines, summary
     from sgsdump.sidecars import quant_param
 
     options = record(Options, args, network=network_of(args))
@@ -107,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     opened = open_network(network, options.quant_level)
     feeds = opened.feeds()
     validate = opened.feeds(options.validate) if options.validate else None
-    if validate is not None and (same := sorted(set(validate.labels) & set(feeds.labels))):
+    if validate is not None and (same := sorted(_files(validate) & _files(feeds))):
         raise ConfigError(
             f"--validate has {same[0]}, which -i has too: judged on what it is fitted to, every cure looks good; "
             f"give other files"
@@ -124,41 +116,16 @@ def run(args: argparse.Namespace) -> int:
             quant_param.write(cured.params, path, form)
         else:
             path.unlink(missing_ok=True)
-    print_steps(cured)
+    print_lines(lines(cured))
     if cured.params is not None:
         print(f"{beside[0]}: {len(cured.params)} ranges, for --quant-file; {beside[1].name} for the SDK's --quant_file")
-    print(f"{target}: {_summary(cured)}")
+    print(f"{target}: {summary(cured)}")
     return 0
 
 
-def print_steps(cured: Cured) -> None:
-    where = f"{cured.judged} pictures that nothing was fitted to"
-    if not cured.held_out:
-        where = f"the {cured.judged} pictures it is fitted to, too few to hold any out"
-    print(f"errors against the model as it is in float, on {where}:")
-    print(f"  as it is: {_errors(cured.as_it_is)}")
-    for step in cured.steps:
-        print(f"  {step.cure} ({step.count} {COUNTED[step.cure]}): {_errors(step.errors)}{_verdict(step)}")
-    for name, share in cured.changed.items():
-        if share > 1e-10:
-            print(f"as a float model {name} differs by {share:.2g} of its energy from yours")
+def _files(feeds: Feeds) -> set[Path]:
+    """The files that runs are made of, where they are."""
+    from sgsdump.models.feeds.feeds import PictureFeeds
 
-
-def _verdict(step: Step) -> str:
-    from sgsdump.curing.cure import KEPT
-
-    if step.taken:
-        return ""
-    if step.kept is not None and step.kept > KEPT:
-        return f"; left out: it changes the float model by {step.kept:.2g}"
-    return "; left out: it does not help"
-
-
-def _summary(cured: Cured) -> str:
-    if not cured.helps:
-        return "no cure helps; this is the model as it is"
-    return f"cured; its error is {cured.gain:.3g} of what it was, in the geometric mean over the outputs"
-
-
-def _errors(errors: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
+    runs = feeds.runs if isinstance(feeds, PictureFeeds) else ()
+    return {Path(file).resolve() for run in runs for file in run}

@@ -20,6 +20,7 @@ the folder -o:
   layers.csv layers.json  every layer's figures
   fixed.onnx log/         the fixed model and the ranges, where they were made here (see calibrate)
   input_config.ini        yours, or the assumed one, with the tensor_arrays advised
+  cured.onnx              with --cure: the model rewritten so that 8 bits lose less, its ranges beside it (docs/cure.md)
 
 a network that others quantised (--fixed QUANTISED.onnx, docs/debug_a_quantised_onnx.md):
   Each quantised tensor and weight is put into the float network alone, and the worst are taken out; what to leave
@@ -35,7 +36,7 @@ a cluster (--scheduler):
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,6 +60,8 @@ from sgsdump.verbs.network import Network
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.progress import Progress
+    from sgsdump.reports.sentences import Step
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class Options:
     scheduler: str | None
     json: Path | None
     limits: Thresholds
+    cure: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,6 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
     source.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")
     add_quant_level(quantising)
+    quantising.add_argument("--cure", action="store_true",
+                            help="say first what curing brings in 8 bits (see cure); takes minutes")  # fmt: skip
     add_scheduler(parser.add_argument_group("processes"), "calibrate and compare")
     report = parser.add_argument_group("the report")
     report.add_argument("-o", "--output", type=Path, default=Path("diagnosis"), metavar="DIR",
@@ -106,6 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+    from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_file, check_not_around, replace_text, replacing_folder
     from sgsdump.verbs.diagnose import Task, diagnosed_in
 
@@ -115,12 +122,17 @@ def run(args: argparse.Namespace) -> int:
     check_not_around(output, [*options.network.files, given.fixed, given.ranges])
     if options.json:
         check_file(options.json)
+    if options.cure and (given.fixed or given.ranges):
+        raise ConfigError("--cure rewrites the float model and calibrates it anew; leave --fixed and --ranges out")
     limits = options.limits or DOCUMENTED
     level, most = options.quant_level, options.pictures
     task = Task(options.network, given.fixed, given.ranges, level, most, limits, options.scheduler)
     asides: list[Path] = []
     with replacing_folder(output, asides.append) as folder:
         found = diagnosed_in(folder, task, Terminal("stderr"), partial(print_lines, flush=True))
+        if options.cure:
+            step = _cured(options, folder, Terminal("stderr"))
+            found = replace(found, report=replace(found.report, next_steps=(step, *found.report.next_steps)))
         found.write(folder)
     if options.json:
         replace_text(options.json, found.texts["layers.json"])
@@ -128,3 +140,25 @@ def run(args: argparse.Namespace) -> int:
     print_lines(found.paste)
     print_folder(output, asides)
     return 1 if options.limits and not found.passes else 0
+
+
+def _cured(options: Options, folder: Path, progress: Progress) -> Step:
+    """Cures the network into the folder; what there is to do with it."""
+    from sgsdump.curing.cure import CureOptions, cure
+    from sgsdump.models.model import open_model
+    from sgsdump.quantisation.float_model import serialise
+    from sgsdump.reports.cured import cured_step
+    from sgsdump.sidecars import quant_param
+    from sgsdump.verbs.network import open_network
+
+    network = options.network
+    level = "L1" if options.quant_level == "L1" else "L2"
+    opened = open_network(network, level, guesses=True)
+    outputs = [entry.name for entry in opened.config.outputs]
+    model = network.part.of(open_model(network.model, network.weight_file, staged_outputs=outputs))
+    cured = cure(model, opened.feeds(), opened.config, CureOptions(level), progress=progress)
+    if cured.helps:
+        (folder / "cured.onnx").write_bytes(serialise(cured.proto))
+        for name, form in (("cured.quant.json", "json"), ("cured.quant.pkl", "pickle")):
+            quant_param.write(cured.params or (), folder / name, form)
+    return cured_step(cured, level, str(options.output))

@@ -56,7 +56,9 @@ class Products:
     def merged(self, other: Products) -> Products:
         pairs = ((self.g, other.g), (self.c, other.c), (self.d, other.d))
         sums = ((self.fixed, other.fixed), (self.real, other.real))
-        return Products(*(a + b for a, b in (*pairs, *sums)), self.rows + other.rows)
+        g, c, d = (a + b for a, b in pairs)
+        fixed, real = (a + b for a, b in sums)
+        return Products(g, c, d, fixed, real, self.rows + other.rows)
 
     def local(self) -> Products:
         """As if the float model had the fixed model's inputs."""

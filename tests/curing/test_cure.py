@@ -88,6 +88,19 @@ def test_the_command_writes_what_calibrate_takes(folder: Path, monkeypatch, caps
     assert "data" in entries and not any(name.endswith(".w") for name in entries)
 
 
+def test_diagnose_proposes_the_cure_first(folder: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(folder)
+    words = "diagnose -m net.onnx -i pictures --input-config input_config.ini --quant-level L2 --cure -o d --pictures 1"
+    assert main(words.split()) == 0
+    said = capsys.readouterr().out
+    assert said.index("Before raising anything take the cured model") < said.index("INT16")
+    assert "--quant-level L2 --quant-file d/cured.quant.json" in said
+    assert (folder / "d" / "cured.onnx").is_file() and (folder / "d" / "cured.quant.pkl").is_file()
+    assert "Before raising anything" in (folder / "d" / "report.html").read_text()
+    assert main([*words.split(), "--ranges", "d/cured.quant.json"]) == 2
+    assert "leave --fixed and --ranges out" in capsys.readouterr().err
+
+
 def test_rounded_weights_lie_on_the_grid_that_calibrating_finds(folder: Path) -> None:
     cured = cure(*opened(folder), CureOptions("L2", ("round", "bias")))
     names = {step.cure for step in cured.steps if step.taken}
@@ -114,7 +127,7 @@ def test_what_does_not_help_is_left_out_and_said(folder: Path, tmp_path: Path, m
     "words, message",
     [
         ("--cures equalize", "there is no cure 'equalize'; did you mean 'equalise'?; the cures are"),
-        ("--validate pictures/0.png", "--validate has 0.png, which -i has too"),
+        ("--validate pictures/0.png", "pictures/0.png, which -i has too"),
         ("-o cured.prototxt", "the cured model is ONNX"),
         ("-o net.onnx", "net.onnx"),
     ],
