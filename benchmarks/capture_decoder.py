@@ -13,8 +13,6 @@ memory the program takes, and the time of comparing two such dumps, for 1,000 te
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import json
 import os
 import resource
@@ -25,7 +23,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from rows import Row, show
+from rows import Row, is_short_with_torch, show
 
 WAYS: dict[str, list[str] | None] = {
     "plain": None,
@@ -138,6 +136,7 @@ peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with open(out, "w") as file:
     json.dump({"seconds": seconds, "whole": time.process_time(), "peak": peak}, file)
 """
+FEW = 4  # tokens of the dumps that are compared
 SGSDUMP = "import sys; from sgsdump.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -172,7 +171,7 @@ def run(way: str, folder: Path, sizes: list[str]) -> dict[str, Any]:
 
 
 def comparing(tree: Path) -> float:
-    """Seconds to compare a dump with itself, for 1,000 tensors of a token."""
+    """Seconds to compare a dump of a few tokens with itself, for 1,000 tensors of a token."""
     from sgsdump import list_runs, open_dump
 
     (root,) = tree.glob("msit_dump_*")
@@ -200,6 +199,7 @@ def measure(layers: int, hidden: int, tokens: int, turns: int) -> list[Row]:
         }
         peaks = {way: min(result["peak"] for result in of_way) / 1024 for way, of_way in results.items()}
         files = sum(path.is_file() for path in (folder / "statistics").rglob("*"))
+        few = run("statistics", folder, [str(layers), str(hidden), str(min(tokens, FEW))])
         title = f"decoder, {layers} layers of {hidden}, {tokens} tokens"
         return [
             Row(f"{title}: empty mode", seconds["mode"], seconds["plain"]),
@@ -207,16 +207,13 @@ def measure(layers: int, hidden: int, tokens: int, turns: int) -> list[Row]:
             Row(f"{title}: layers alone", seconds["layers"], seconds["plain"], 1.3),
             Row(f"{title}: files", files, 200, 1, "files"),
             Row(f"{title}: more memory", peaks["statistics"] - peaks["plain"], 200, 1, "MiB"),
-            Row(f"{title}: comparing 1,000", comparing(folder / "statistics"), 2, 1),
+            Row(f"{title}: comparing 1,000", comparing(few["tree"]), 2, 1),
         ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true")
-    short = parser.parse_args().short
-    if importlib.util.find_spec("torch") is None:
-        print("torch is not installed (pip install torch): nothing to measure")
+    short = is_short_with_torch(__doc__ or "")
+    if short is None:
         return
     os.environ.pop("SGSDUMP_NO_KERNEL", None)
     show(measure(*((4, 256, 8, 1) if short else (24, 1024, 64, 2))))

@@ -12,9 +12,7 @@ bytes a second of the tensors stand those of a plain copy: as many files of the 
 
 from __future__ import annotations
 
-import argparse
 import copy
-import importlib.util
 import statistics
 import tempfile
 import time
@@ -23,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from capture_torch import copying
-from rows import Row, show
+from rows import Row, is_short_with_torch, show
 
 Forward = Callable[[Any], Any]
 AIMS = {"idle": 1.01, "statistics": 2.0}

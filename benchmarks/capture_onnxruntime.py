@@ -12,6 +12,7 @@ with the hooks installed and switched off. Last comes a whole run of a program, 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import statistics
 import subprocess
@@ -23,7 +24,7 @@ from pathlib import Path
 from rows import Row, show
 
 from sgsdump.programs.control import DumpControl
-from sgsdump.programs.program import run_program
+from sgsdump.programs.program import HOOK, run_program
 
 TURNS = """
 import json, sys, time
@@ -102,6 +103,7 @@ def turns(model: Path, loads: int, runs: int, folder: Path) -> list[Row]:
 
 
 def whole(model: Path, runs: int, rounds: int, folder: Path) -> Row:
+    compileall.compile_dir(HOOK, quiet=1)  # as installing does
     words = [PLAIN, str(model), str(runs)]
     pairs = []
     for number in range(rounds):

@@ -15,8 +15,6 @@ as many files of the same sizes, written one after the other to the same disk.
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import json
 import os
 import shutil
@@ -27,7 +25,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from rows import Row, show
+from rows import Row, is_short_with_torch, show
 
 from sgsdump.programs.control import DumpControl, Steps
 from sgsdump.programs.program import run_program
@@ -148,11 +146,8 @@ def measure(batch: int, forwards: int, rounds: int) -> list[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true")
-    short = parser.parse_args().short
-    if importlib.util.find_spec("torch") is None:
-        print("torch is not installed (pip install torch): nothing to measure")
+    short = is_short_with_torch(__doc__ or "")
+    if short is None:
         return
     batches, forwards, rounds = ((1,), 3, 1) if short else ((1, 8), 10, 5)
     show(row for batch in batches for row in measure(batch, forwards, rounds))

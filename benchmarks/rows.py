@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import json
 import os
 from collections.abc import Iterable
@@ -38,3 +40,15 @@ def show(rows: Iterable[Row]) -> None:
     if collect := os.environ.get(COLLECT):
         with Path(collect).open("a") as file:
             file.writelines(json.dumps(asdict(row)) + "\n" for row in rows)
+
+
+def is_short_with_torch(text: str) -> bool | None:
+    """Whether the command line asks for the short setting of a benchmark that needs torch; None, and a word to the
+    user, where that is not installed. ``text``: what ``--help`` says."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true")
+    short: bool = parser.parse_args().short
+    if importlib.util.find_spec("torch") is None:
+        print("torch is not installed (pip install torch): nothing to measure")
+        return None
+    return short

@@ -7,7 +7,6 @@ With ``links`` other than "none" values that are equal to earlier ones share the
 """
 
 import errno
-import hashlib
 import itertools
 import os
 import threading
@@ -204,6 +203,8 @@ class Store:
 
 
 def _digest(header, payload):
+    import hashlib  # not before it is needed: with it comes the whole of OpenSSL
+
     state = hashlib.blake2b(header, digest_size=16)
     state.update(payload)
     return state.digest()
