@@ -111,12 +111,10 @@ def taken_away(files: set[Path]) -> list[int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true")
-    size, forwards = (112, 4) if parser.parse_args().short else (224, 10)
-    if importlib.util.find_spec("torch") is None:
-        print("torch is not installed (pip install torch): nothing to measure")
+    short = is_short_with_torch(__doc__ or "")
+    if short is None:
         return
+    size, forwards = (112, 4) if short else (224, 10)
     import torch
     from resnet_torch import Net
 
