@@ -23,6 +23,7 @@
 #define MOST_DIMS 16
 #define MANY (1 << 16)   /* elements: statistics of more are taken by torch's threads, which Python knows */
 #define MOST_COPIED (1 << 20) /* elements of a view that are brought into the order of memory */
+#define MOST_PENDING 4096
 #define OFTEN 256        /* operators after which Python looks at the control file again */
 #define MOST_TEXT (1 << 20)
 
@@ -348,7 +349,9 @@ static PyObject *figures_of(ordinary_t *self, PyObject *tensor, const form_t *fo
     unsigned long long address;
     figures_t figures;
     int done, width = kind == FLOAT32 ? 4 : 2;
-    if (form->fills ? form->count >= MANY : form->count > MOST_COPIED)
+    if (!form->fills && form->count > MOST_COPIED)
+        return NULL; /* operators of torch's bring it into order, which nobody may see */
+    if (form->fills && form->count >= MANY)
         return PyObject_CallFunctionObjArgs(self->statistics, tensor, NULL);
     if (address_of(tensor, &address))
         return NULL;
@@ -570,6 +573,14 @@ static int lies_in(PyObject *storage, const form_t *form, int width)
     return (form->offset + last) * width <= bytes;
 }
 
+/* What is pending and still lives is looked up. */
+static int flushed(ordinary_t *self)
+{
+    PyObject *done = PyObject_CallFunctionObjArgs(self->flush, NULL);
+    Py_XDECREF(done);
+    return done != NULL;
+}
+
 /* A new reference to the record of a tensor with its statistics, which is met from now on; NULL where Python has to
  * find it. ``is_new``: an operator has just made it, with memory of its own. */
 static PyObject *described(ordinary_t *self, PyObject *tensor, int is_new)
@@ -599,7 +610,8 @@ static PyObject *described(ordinary_t *self, PyObject *tensor, int is_new)
         if (!record || !with_statistics(self, record, tensor, NULL, &form))
             goto end;
         entry = met(self, tensor, record, shape, NULL);
-        done = entry && !PyList_Append(self->pending, entry);
+        done = entry && !PyList_Append(self->pending, entry) &&
+               (PyList_Size(self->pending) < MOST_PENDING || flushed(self));
         goto end;
     }
     if (!(storage = PyObject_CallMethodObjArgs(tensor, s_untyped_storage, NULL)) || !lies_in(storage, &form, width))
@@ -619,10 +631,8 @@ static PyObject *described(ordinary_t *self, PyObject *tensor, int is_new)
             goto end;
         memory = PyDict_GetItemWithError(self->of_storage, number);
         if (!memory && PyList_Size(self->pending) > 0) {
-            PyObject *flushed = PyObject_CallFunctionObjArgs(self->flush, NULL);
-            if (!flushed)
+            if (!flushed(self))
                 goto end;
-            Py_DECREF(flushed);
             memory = PyDict_GetItemWithError(self->of_storage, number);
         }
         if (!memory || !(records = PyObject_GetAttr(memory, s_records)) ||
