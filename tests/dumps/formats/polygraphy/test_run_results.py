@@ -38,10 +38,18 @@ def results(*runners: list[dict[str, Any]]) -> str:
     return json.dumps({"lst": lists, "polygraphy_class": "RunResults"})
 
 
+def short(shape: str, values: bytes) -> dict[str, str]:
+    """An array of one byte an element, whose header is not padded."""
+    text = f"{{'descr':'|i1','fortran_order':False,'shape':{shape}}}".encode()
+    file = b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text + values
+    return {"array": base64.b64encode(file).decode()}
+
+
 class TestReadOnly(ReadOnly):
     format = "polygraphy"
     file_name = "x.json"
-    data = results([{"a": lazy(np.float32([1, 2])), "b": lazy(np.int64(3))}]).encode()
+    outputs = json.dumps({"a": short("(2,)", b"ab"), "b": short("()", b"c")})
+    data = f'{{"lst":[["r",[{{"outputs":{outputs}}}]]]}}'.encode()
 
 
 def test_its_own_file_holds_what_onnxruntime_gives(shared: Any) -> None:
