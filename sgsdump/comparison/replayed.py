@@ -23,8 +23,8 @@ def finiteness_findings(finiteness: Finiteness) -> tuple[Finding, ...]:
     """The first tensor that was not finite before any operator made one so, and the operators that first made NaN and
     Inf of finite inputs, in the order in which they ran."""
     firsts = [made for what in (NAN, INF) if (made := finiteness.first(what)) is not None]
-    made = [_not_finite(made, OWN) for made in sorted(firsts, key=finiteness.made.index)]
-    return tuple(made) if finiteness.came_in is None else (_not_finite(finiteness.came_in, CAME_IN), *made)
+    findings = [_not_finite(made, OWN) for made in sorted(firsts, key=finiteness.made.index)]
+    return tuple(findings) if finiteness.came_in is None else (_not_finite(finiteness.came_in, CAME_IN), *findings)
 
 
 def _not_finite(made: Made, how: str) -> Finding:
