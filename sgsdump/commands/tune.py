@@ -27,8 +27,9 @@ targets (--target):
 the folder -o:
   For the i-th rate optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl for the SDK's
   sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays). Without i_RATE they are those
-  of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or reaches the target
-  (with --fixed-model also optimized.onnx). pareto.csv, .json and .png show all plans, report.html also every layer of
+  of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or a larger one at
+  the knee, up to which each 5 % of the bytes halve the error; with --target the smallest that reaches it (with
+  --fixed-model also optimized.onnx). pareto.csv, .json and .png show all plans, report.html also every layer of
   the plan marked *, on a few of the pictures. progress.json keeps every plan tried. The results of an earlier run stay
   until the new ones take their place, all at once; files of yours stay.
 
@@ -487,6 +488,10 @@ def print_ending(result: Pareto, folder: Path, level: str) -> None:
         print(f"warning: * leaves {name} worse than INT8 does (error {error:.3g}, INT8 {low:.3g}); "
               f"--objective worst or --objective {name} heeds it")  # fmt: skip
     print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
+    if result.enough is not None and result.enough is not result.taken:
+        less, more = result.enough, result.taken.rate - result.enough.rate
+        print(f"*: {less.rate:.3f} of the bytes would go 95 % of the way; {more:.3f} more take the error from "
+              f"{less.error:.3g} to {result.taken.error:.3g}")  # fmt: skip
     if result.off:
         print(f"*: chosen in the hardware's integers, where its error is {result.taken.error:.3g} (the approximation's "
               f"{result.taken.searched:.3g}); {how_far(result)}")  # fmt: skip

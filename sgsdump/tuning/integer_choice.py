@@ -3,6 +3,11 @@
 The search tries plans by fake quantisation, quick and near, and so ranks them. Of the plans that no smaller one beats
 there, halving finds the smallest that goes ENOUGH of the way from INT8's error to INT16's, or reaches the target, in
 integers; each rate gets the best of all that were run so. Where time is short the ends and the plan to take are run.
+
+Just past that plan there may be a cliff: a few bytes more, and the error is a tenth. So of the plans that go as far or
+further the one at the knee is taken, up to which HALVING of the bytes halve the error (Satopaa et al., "Finding a
+Kneedle in a Haystack", 2011, name the point so; here the slope is stated, so no plan far away moves it). What is below
+NEGLIGIBLE, or as good as with all at 16 bits, is good enough.
 """
 
 from __future__ import annotations
@@ -29,6 +34,12 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
     from sgsdump.tuning.plan_scores import PlanScores
     from sgsdump.tuning.proposals import Sizes
+
+
+# So much more of the bytes at 16 bits has to halve the error; of an error below NEGLIGIBLE there is nothing to halve.
+HALVING, NEGLIGIBLE = 0.05, 1e-4
+# The likeliest knees, as the search saw them, that are run in integers.
+KNEES = 3
 
 
 def fixed_of(trial: PlanTrial, tensors: tuple[str, ...], side: SideRanges = NOTHING_BESIDE) -> FixedModel:
@@ -122,8 +133,25 @@ def chosen(
     if target is not None:
         kept = found.proposed(sizes.rate(smallest), smallest)
         return replace(found, plans=(kept,), smallest=kept)
+    knee = _knee(smallest, pool, sizes, exact, left)
     plans = tuple(found.proposed(p.rate, _best_within(sizes.limit(p.rate), sizes, exact)) for p in found.plans)
-    return replace(found, plans=plans, smallest=found.proposed(sizes.rate(smallest), smallest))
+    kept = found.proposed(sizes.rate(smallest), smallest)
+    return replace(found, plans=plans, smallest=kept, knee=found.proposed(sizes.rate(knee), knee))
+
+
+def _knee(smallest: Plan, pool: PlanScores, sizes: Sizes, exact: IntegerScores, left: Left) -> Plan:
+    """Of the plans as large as ``smallest`` or larger the one at the knee."""
+    raised = frozenset(pool.domains)
+
+    def cost(plan: Plan, error: Callable[[Plan], float]) -> float:
+        return sizes.rate(plan) / HALVING + math.log2(max(error(plan), error(raised), NEGLIGIBLE))
+
+    larger = [plan for plan in pool.scores if sizes.wide(plan) > sizes.wide(smallest)]
+    for plan in sorted(larger, key=lambda plan: (cost(plan, pool.error), sorted(plan)))[:KNEES]:
+        if left() > 0:
+            exact.score(plan)
+    run = [plan for plan in exact.scores if plan == smallest or sizes.wide(plan) > sizes.wide(smallest)]
+    return min(run, key=lambda plan: (cost(plan, exact.error), sizes.wide(plan), sorted(plan)))
 
 
 def _front(pool: PlanScores, sizes: Sizes, aim: Target) -> list[Plan]:

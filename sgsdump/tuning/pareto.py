@@ -59,7 +59,7 @@ class Effort:
 class Row:
     """One plan.
 
-    label      INT8, INT16, smallest, or the compression rate asked for.
+    label      INT8, INT16, smallest, knee, or the compression rate asked for.
     asked      that rate; None for the others.
     rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
     raised     output names of the convolutions at INT16; ``tensors`` the words of tensor_arrays that raise them.
@@ -87,7 +87,8 @@ class Row:
 class Pareto:
     """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take;
     ``objective`` what the error is, ``left_out`` the outputs that cannot count, ``off`` of each plan that was run in
-    integers how far its error is above the one that the search saw, as a part of that."""
+    integers how far its error is above the one that the search saw, as a part of that; ``enough`` the smallest that
+    goes far enough, where that is not ``taken``: a few more bytes bought much."""
 
     rows: tuple[Row, ...]
     cloud: tuple[tuple[float, float], ...]
@@ -98,6 +99,7 @@ class Pareto:
     left_out: tuple[str, ...]
     effort: Effort
     off: tuple[float, ...] = ()
+    enough: Row | None = None
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with one line per plan, the columns of the CSV. Raises MissingExtra without pandas."""
@@ -147,13 +149,18 @@ def pareto(
         )
 
     plans = [row(f"{proposed.rate:.4g}", proposed.rate, proposed) for proposed in search.plans]
-    known = next((r for each, r in zip(search.plans, plans) if each.plan == search.smallest.plan), None)
-    smallest = [] if known else [row("smallest", None, search.smallest)]
-    rows = (row("INT8", None, search.ends[0]), *smallest, *plans, row("INT16", None, search.ends[1]))
+    ends = (row("INT8", None, search.ends[0]), row("INT16", None, search.ends[1]))
+    rows_of = {each.plan: r for each, r in zip(reversed(search.plans), reversed(plans))}
+    own = []
+    for label, proposed in (("smallest", search.smallest), ("knee", search.knee)):
+        if proposed is not None and proposed.plan not in rows_of:
+            own.append(row(label, None, proposed))
+            rows_of[proposed.plan] = own[-1]
     return Pareto(
-        rows=rows,
+        rows=(ends[0], *own, *plans, ends[1]),
         cloud=tuple(sorted((sizes.rate(plan), pool.error(plan)) for plan in pool.scores)),
-        taken=known or smallest[0],
+        taken=rows_of[(search.knee or search.smallest).plan],
+        enough=rows_of[search.smallest.plan],
         outputs=tuple(pool.outputs),
         watched=tuple(pool.watched),
         objective=f"{pool.objective.how} of {', '.join(outputs[name] for name in pool.objective.names)}",
@@ -240,7 +247,11 @@ def _share(macs: Mapping[str, int], chosen: set[str]) -> float | None:
 def as_document(result: Pareto) -> Any:
     """Plain Python for JSON; NaN as null."""
     rows = [{**_flat(row, "outputs"), "taken": row is result.taken} for row in result.rows]
-    facts = {name: value for name, value in _flat(result, "effort").items() if name not in ("rows", "taken", "cloud")}
+    facts = {
+        name: value
+        for name, value in _flat(result, "effort").items()
+        if name not in ("rows", "taken", "cloud", "enough")
+    }
     return _plain({**facts, "rows": rows, "cloud": result.cloud})
 
 

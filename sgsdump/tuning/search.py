@@ -58,7 +58,8 @@ class Proposed:
 class SearchResult:
     """``plans`` by rising rate, ``smallest`` goes ENOUGH of the way (or reaches the target) in the fewest bytes known;
     ``complete`` False when the time ran out before the search ended, ``unsearched`` what it did not look at then;
-    ``predict`` the error that the model of the search foresees."""
+    ``predict`` the error that the model of the search foresees; ``knee`` the plan to take in place of ``smallest``,
+    where a few more bytes buy much."""
 
     plans: tuple[Proposed, ...]
     smallest: Proposed
@@ -67,6 +68,7 @@ class SearchResult:
     complete: bool
     unsearched: tuple[str, ...] = ()
     predict: Callable[[Plan], float] = lambda plan: math.nan
+    knee: Proposed | None = None
 
     def proposed(self, rate: float, plan: Plan) -> Proposed:
         return Proposed(rate, plan, self.predict(plan))

@@ -17,7 +17,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.quantisation.calibration import LEVELS, THRESHOLD
 from sgsdump.quantisation.calibration_log import WEIGHTS_LIMIT
-from sgsdump.tuning import repair, search, setup
+from sgsdump.tuning import integer_choice, repair, search, setup
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER
 from sgsdump.tuning.search import most_evaluations
 from sgsdump.verbs.calibrate import WITHOUT_BITS
@@ -74,6 +74,7 @@ def test_defaults_of_options(command, option, value, stated):
         ("tune", "judged on 10 of these, evenly chosen", setup.PICTURES == 10),
         ("tune", "at most 12 convolutions are searched exhaustively", search.EXHAUSTIVE == 12),
         ("tune", "95 % of the way", search.ENOUGH == 0.95),
+        ("tune", "each 5 % of the bytes halve the error", integer_choice.HALVING == 0.05),
         ("tune", "(default: 0.65,0.7,…,0.95)", np.allclose(search.RATES, np.arange(0.65, 0.96, 0.05))),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from sgsdump.quantisation.objective import Score, score, total, watched_tensors
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.trials.plan_trial import PlanTrial, PlanWalk
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning import plan_scores
+from sgsdump.tuning import integer_choice, plan_scores
 from sgsdump.tuning.criteria import parse_target
 from sgsdump.tuning.integer_choice import IntegerScores, chosen
 from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, best_sum, every_plan, neighbours, proposals
@@ -416,3 +417,29 @@ def test_scores_add_up():
 def test_pictures_are_chosen_evenly():
     assert evenly(list(range(24)), 4) == [0, 8, 15, 23]
     assert evenly([1, 2], 10) == [1, 2]
+
+
+def knee_of(errors, sizes_at, smallest):
+    """``_knee`` of plans by their names' sizes and errors; the search saw the same errors."""
+    plans = {name: frozenset(range(number)) for number, name in enumerate(errors)}
+    error = {plans[name]: value for name, value in errors.items()}
+    size = {plans[name]: value for name, value in sizes_at.items()}
+    run = {plans[smallest]: None, plans["all"]: None}
+    exact = SimpleNamespace(scores=run, error=error.__getitem__, score=lambda plan: run.setdefault(plan))
+    pool = SimpleNamespace(scores=error, error=error.__getitem__, domains=plans["all"])
+    sizes = SimpleNamespace(rate=size.__getitem__, wide=size.__getitem__)
+    taken = integer_choice._knee(plans[smallest], pool, sizes, exact, lambda: 1.0)
+    return next(name for name, plan in plans.items() if plan == taken), len(run)
+
+
+@pytest.mark.parametrize(
+    ("errors", "taken"),
+    [
+        ({"enough": 0.075, "next": 3e-4, "all": 9e-5}, "next"),  # a cliff, a step to the right
+        ({"enough": 0.075, "next": 0.06, "all": 0.05}, "enough"),  # no cliff
+        ({"enough": 9e-5, "next": 1e-9, "all": 1e-9}, "enough"),  # good enough already
+        ({"enough": 2e-3, "next": 1.9e-3, "all": 1.8e-3}, "enough"),  # all at 16 bits are no better
+    ],
+)
+def test_the_knee_is_taken_past_a_cliff_and_nowhere_else(errors, taken):
+    assert knee_of(errors, {"enough": 0.732, "next": 0.757, "all": 1.0}, "enough")[0] == taken
