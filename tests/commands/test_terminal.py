@@ -2,7 +2,7 @@ import sys
 from functools import partial
 
 import pytest
-import tqdm
+import tqdm.auto
 
 from sgsdump.commands.terminal import Terminal
 
@@ -10,8 +10,8 @@ from sgsdump.commands.terminal import Terminal
 @pytest.fixture
 def at_once(monkeypatch):
     """Bars from the beginning on, drawn anew at every step."""
-    monkeypatch.setattr("sgsdump.commands.terminal.DELAY_SECONDS", 0)
-    monkeypatch.setattr(tqdm, "tqdm", partial(tqdm.tqdm, mininterval=0, miniters=0))
+    monkeypatch.setattr("sgsdump.verbs.bars.DELAY_SECONDS", 0)
+    monkeypatch.setattr(tqdm.auto, "tqdm", partial(tqdm.auto.tqdm, mininterval=0, miniters=0))
 
 
 def test_a_bar_is_drawn_on_standard_error_and_wiped_away(at_once, monkeypatch, capsys):

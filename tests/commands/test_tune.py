@@ -234,7 +234,7 @@ def test_an_output_left_worse_than_int8_is_named(work, capsys):
     errors = [{"prob": 0.5, "rb": 0.1}, {"prob": 0.1, "rb": 0.2}]
     rows = [Namespace(outputs=OutputFigures(figures, {}, {}), raised=("b",)) for figures in errors]
     effort = Effort(1, 4, 1, True, False, ("3 of all 4 plans",))
-    result = Namespace(rows=rows, taken=rows[1], left_out=("mask",), off=(), effort=effort)
+    result = Namespace(rows=rows, taken=rows[1], enough=rows[1], left_out=("mask",), off=(), effort=effort)
     print_ending(result, work / "out", "L3")
     said = capsys.readouterr().out
     assert "warning: * leaves rb worse than INT8 does (error 0.2, INT8 0.1)" in said
