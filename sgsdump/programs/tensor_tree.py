@@ -29,7 +29,7 @@ _MOST_REMEMBERED = 50_000
 _FILE = re.compile(r"tensors(?:/(?!\.\.?/)[A-Za-z0-9_.-]+)+\.bin", re.ASCII)
 _STORED = re.compile(rf"[0-9]+/{VALUES}/[0-9]+\.bin", re.ASCII)
 _FOLDER_MODE = 0o750
-MAKE_EVERY = 0.1
+MAKE_EVERY, MAKE_AT_LEAST_EVERY = 0.1, 1.0
 NICE = 10
 
 
@@ -158,10 +158,14 @@ class TreeThread(threading.Thread):
     def run(self) -> None:
         if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        pause = MAKE_EVERY
         try:
             while not self._ended.is_set():
-                if not self._tree.advance():
-                    self._ended.wait(MAKE_EVERY)
+                if self._tree.advance():
+                    pause = MAKE_EVERY
+                else:
+                    self._ended.wait(pause)
+                    pause = min(2 * pause, MAKE_AT_LEAST_EVERY)
         except SgsdumpError as error:
             self._failed = error
 
