@@ -53,6 +53,8 @@ class Net(nn.Module):
 net = Net()
 for step in range(2):
     print(net(torch.arange(16.0).reshape(4, 4) - 5 + step).sum().item())
+with torch._subclasses.fake_tensor.FakeTensorMode():
+    print(nn.Linear(4, 4)(torch.ones(2, 4)).shape)
 """
 NESTED = """
 class Net(nn.Module):

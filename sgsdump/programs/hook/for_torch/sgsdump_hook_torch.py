@@ -394,6 +394,8 @@ class Steps:
             return func(*args, **kwargs)
         taking = self.taking
         if types and not taking.guard(round, _are_plain, types, args, kwargs):
+            if any(kind.__name__ == "FakeTensor" for kind in types):
+                return func(*args, **kwargs)  # it has no values, and its own mode below this one runs it
             return NotImplemented  # what stands for tensors tells by itself what it does with them
         if facts.skipped:
             result = func(*args, **kwargs)
