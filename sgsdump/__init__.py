@@ -48,7 +48,7 @@ from sgsdump import notebook
 if TYPE_CHECKING:
     from sgsdump.comparison.compare import compare
     from sgsdump.comparison.comparison import Comparison
-    from sgsdump.curing.cure import cure
+    from sgsdump.curing.cure import Cured
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.dumps.io import open_dump, save_dump
     from sgsdump.dumps.trees import list_runs
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from sgsdump.tensors.statistics import Statistics
     from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
     from sgsdump.verbs.calibrate import FixedModel, calibrate
+    from sgsdump.verbs.cure import cure
     from sgsdump.verbs.diagnose import diagnose
     from sgsdump.verbs.diagnosed import Diagnosed
     from sgsdump.verbs.dump import dump
@@ -82,7 +83,8 @@ _PUBLIC = {
     "LossWarning": "sgsdump.errors",
     "capture": "sgsdump.programs.capture",
     "DumpControl": "sgsdump.programs.control",
-    "cure": "sgsdump.curing.cure",
+    "Cured": "sgsdump.curing.cure",
+    "cure": "sgsdump.verbs.cure",
     "quant_params": "sgsdump.quantisation.quant_file",
     "dump": "sgsdump.verbs.dump",
     "calibrate": "sgsdump.verbs.calibrate",
@@ -93,6 +95,7 @@ _PUBLIC = {
 }
 __all__ = [
     "Comparison",
+    "Cured",
     "Diagnosed",
     "Dump",
     "DumpControl",

@@ -44,9 +44,7 @@ from sgsdump.commands.options import (
 from sgsdump.verbs.network import Network, open_network
 
 if TYPE_CHECKING:
-    from sgsdump.models.feeds.feeds import Feeds
-
-SUFFIXES = (".quant.json", ".quant.pkl")
+    pass
 
 
 @dataclass(frozen=True)
@@ -77,55 +75,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal, print_lines, print_warnings
-    from sgsdump.curing.cure import CURES, CureOptions, cure
+    from sgsdump.curing.cure import CURES, CureOptions, ranges_beside
     from sgsdump.errors import ConfigError
-    from sgsdump.files.atomic_write import check_outputs, replacing, together
-    from sgsdump.models.model import open_model
-    from sgsdump.quantisation.fixed_model import rehearse
-    from sgsdump.quantisation.float_model import save_model
+    from sgsdump.files.atomic_write import check_outputs
     from sgsdump.reports.cured import lines, summary
-    from sgsdump.sidecars import quant_param
+    from sgsdump.verbs.cure import cured
 
     options = record(Options, args, network=network_of(args))
     network = options.network
     target = options.output or Path(f"{network.model.stem}_cured.onnx")
     if target.suffix != ".onnx":
         raise ConfigError(f"-o {target}: the cured model is ONNX; give it a name that ends in .onnx")
-    beside = [target.with_name(target.stem + suffix) for suffix in SUFFIXES]
-    cures = tuple(options.cures.split(",")) if options.cures else CURES
-    how = CureOptions(options.quant_level, cures)
+    how = CureOptions(options.quant_level, tuple(options.cures.split(",")) if options.cures else CURES)
     validate_path = Path(options.validate) if options.validate else None
-    check_outputs([target, *beside], [*network.files, validate_path])
+    check_outputs([target, *ranges_beside(target)], [*network.files, validate_path])
     opened = open_network(network, options.quant_level)
-    feeds = opened.feeds()
-    validate = opened.feeds(options.validate) if options.validate else None
-    if validate is not None and (same := sorted(_files(validate) & _files(feeds))):
-        raise ConfigError(
-            f"--validate has {same[0]}, which -i has too: judged on what it is fitted to, every cure looks good; "
-            f"give other files"
-        )
-    rehearse(opened.model, feeds[0], opened.config)
+    feeds, judges = opened.feeds(), opened.feeds(options.validate) if options.validate else None
+    _ = feeds[0]  # data that does not fit needs no warnings
     print_warnings(opened)
-    outputs = [entry.name for entry in opened.config.outputs]
-    model = network.part.of(open_model(network.model, network.weight_file, staged_outputs=outputs))
-    with together(), replacing(target) as file:
-        cured = cure(model, feeds, opened.config, how, validate, Terminal("stderr"))
-        save_model(cured.proto, target, file)
-    for path, form in zip(beside, ("json", "pickle")):
-        if cured.params is not None:
-            quant_param.write(cured.params, path, form)
-        else:
-            path.unlink(missing_ok=True)
-    print_lines(lines(cured))
-    if cured.params is not None:
-        print(f"{beside[0]}: {len(cured.params)} ranges, for --quant-file; {beside[1].name} for the SDK's --quant_file")
-    print(f"{target}: {summary(cured)}")
+    found = cured(network, opened, how, (feeds, judges), Terminal("stderr"))
+    found.save(target)
+    print_lines(lines(found))
+    if found.params is not None:
+        beside = ranges_beside(target)
+        print(f"{beside[0]}: {len(found.params)} ranges, for --quant-file; {beside[1].name} for the SDK's --quant_file")
+    print(f"{target}: {summary(found)}")
     return 0
-
-
-def _files(feeds: Feeds) -> set[Path]:
-    """The files that runs are made of, where they are."""
-    from sgsdump.models.feeds.feeds import PictureFeeds
-
-    runs = feeds.runs if isinstance(feeds, PictureFeeds) else ()
-    return {Path(file).resolve() for run in runs for file in run}

@@ -23,6 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -127,6 +128,27 @@ class Cured:
     @property
     def helps(self) -> bool:
         return any(step.taken for step in self.steps)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model, and its ranges beside it where there are any. Raises ModelError, OutputError."""
+        from sgsdump.files.atomic_write import replacing, together
+        from sgsdump.quantisation.float_model import save_model
+        from sgsdump.sidecars import quant_param
+
+        path = Path(path)
+        with together(), replacing(path) as file:
+            save_model(self.proto, path, file)
+        for beside, form in zip(ranges_beside(path), ("json", "pickle")):
+            if self.params is not None:
+                quant_param.write(self.params, beside, form)
+            else:
+                beside.unlink(missing_ok=True)
+        return path
+
+
+def ranges_beside(model: Path) -> tuple[Path, Path]:
+    """The quant files of a cured model: for ``calibrate`` and for the SDK."""
+    return model.with_name(f"{model.stem}.quant.json"), model.with_name(f"{model.stem}.quant.pkl")
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sgsdump.progress import Progress
 
@@ -101,7 +101,9 @@ def _made_by_operators(quantised: Model, names: Iterable[str]) -> list[str]:
     """The tensors that TFLite's debugger knows: of codes that a QUANTIZE gave another scale, those before it."""
     from sgsdump.dumps.quantised_graph import QuantisedGraph
 
-    nodes = ((node.name, node.op_type, [*node.input], [*node.output], "", {}) for node in quantised.proto.graph.node)
+    nodes: Iterable[Any] = (
+        (node.name, node.op_type, [*node.input], [*node.output], "", {}) for node in quantised.proto.graph.node
+    )
     return list(dict.fromkeys(map(QuantisedGraph(nodes).root, names)))
 
 

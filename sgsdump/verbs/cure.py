@@ -1,0 +1,78 @@
+"""``cure``: a float model rewritten so that 8 bits lose less, before any convolution gets 16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.errors import ConfigError
+from sgsdump.verbs.network import named_network, open_network
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sgsdump.curing.cure import Cured, CureOptions
+    from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.progress import Progress
+    from sgsdump.verbs.network import Beside, Data, Network, OpenNetwork
+
+LEVEL = "L2"
+
+
+def cure(
+    model: str | Path,
+    data: Data,
+    *,
+    quant_level: str = LEVEL,
+    cures: Sequence[str] = (),
+    validate: str | Path | None = None,
+    **beside: Unpack[Beside],
+) -> Cured:
+    """A float model rewritten so that 8 bits lose less; as ``sgsdump cure``.
+
+    model, data, beside  see ``calibrate``.
+    quant_level  that the model is cured for.
+    cures        which are tried, of ``ranges``, ``fold``, ``equalise``, ``bias`` and ``round``; all without it.
+    validate     pictures of the kind that the network is for, to judge by; without them every third of ``data``.
+
+    ``save`` writes the model and, beside it, its ranges. Raises SgsdumpError: what cannot be read, fed or calibrated,
+    and a cure that does not exist.
+    """
+    from sgsdump.curing.cure import CURES, CureOptions
+    from sgsdump.verbs.bars import bars
+
+    network = named_network(model, data, beside)
+    opened = open_network(network, quant_level)
+    how = CureOptions(quant_level, tuple(cures) or CURES)
+    judges = opened.feeds(str(validate)) if validate else None
+    return cured(network, opened, how, (opened.feeds(), judges), bars())
+
+
+def cured(
+    network: Network, opened: OpenNetwork, how: CureOptions, feeds: tuple[Feeds, Feeds | None], progress: Progress
+) -> Cured:
+    """Of a network that is open; ``feeds``: those that it is fitted to, and those that judge. Raises what curing does,
+    and ConfigError for data that is in both."""
+    from sgsdump.curing.cure import cure
+    from sgsdump.models.model import open_model
+    from sgsdump.quantisation.fixed_model import rehearse
+
+    fitted, judges = feeds
+    if judges is not None and (same := sorted(_files(judges) & _files(fitted))):
+        raise ConfigError(
+            f"--validate has {same[0]}, which -i has too: judged on what it is fitted to, every cure looks good; "
+            f"give other files"
+        )
+    rehearse(opened.model, fitted[0], opened.config)
+    outputs = [entry.name for entry in opened.config.outputs]
+    model = network.part.of(open_model(network.model, network.weight_file, staged_outputs=outputs))
+    return cure(model, fitted, opened.config, how, judges, progress)
+
+
+def _files(feeds: Feeds) -> set[Path]:
+    """The files that runs are made of, where they are."""
+    from sgsdump.models.feeds.feeds import PictureFeeds
+
+    runs = feeds.runs if isinstance(feeds, PictureFeeds) else ()
+    return {Path(file).resolve() for run in runs for file in run}
