@@ -135,14 +135,15 @@ class Cured:
         from sgsdump.quantisation.float_model import save_model
         from sgsdump.sidecars import quant_param
 
-        path = Path(path)
+        path, beside = Path(path), ranges_beside(Path(path))
         with together(), replacing(path) as file:
             save_model(self.proto, path, file)
-        for beside, form in zip(ranges_beside(path), ("json", "pickle")):
             if self.params is not None:
-                quant_param.write(self.params, beside, form)
-            else:
-                beside.unlink(missing_ok=True)
+                for target, form in zip(beside, ("json", "pickle")):
+                    quant_param.write(self.params, target, form)
+        if self.params is None:  # an older one would be taken for this model's
+            for target in beside:
+                target.unlink(missing_ok=True)
         return path
 
 

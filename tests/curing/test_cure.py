@@ -14,7 +14,7 @@ from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.cli import main
 from sgsdump.curing.channels import ChannelFigures
-from sgsdump.curing.cure import CURES, CureOptions, cure
+from sgsdump.curing.cure import CURES, Cured, CureOptions, cure
 from sgsdump.curing.equalisation import Noise, equalising_factors, layers_of, sums_step, weight_scales
 from sgsdump.curing.ranges import HEADROOM, margins, widened
 from sgsdump.curing.scaling import scaling_of
@@ -204,3 +204,11 @@ def test_only_what_is_computed_gets_room(folder: Path) -> None:
     assert (found["r1"].low, found["r1"].high) == (-1.2, 2.4)
     assert found["c3"].high == 2.0 and replace(found["c3"]).wide is not None
     assert found["c3"].wide is not None and found["c3"].wide.high == 2.0 * HEADROOM
+
+
+def test_a_cured_model_and_its_ranges_are_written_together(tmp_path):
+    cured = Cured(loud_net().proto, (), (), {}, {}, 1, True, {})
+    cured.save(tmp_path / "net.onnx")
+    assert {path.name for path in tmp_path.iterdir()} == {"net.onnx", "net.quant.json", "net.quant.pkl"}
+    replace(cured, params=None).save(tmp_path / "net.onnx")  # those of an older model would be taken for its own
+    assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
