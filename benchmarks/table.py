@@ -28,7 +28,7 @@ BENCHMARKS = (
     "second_look startup text tune"
 ).split()
 # What benchmarks share, and what takes files of the user's.
-OTHERS = "external_weights resnet_like resnet_torch rows table tune_ways tuned_net ultraface_boxes".split()
+OTHERS = "cure external_weights resnet_like resnet_torch rows table tune_ways tuned_net ultraface_boxes".split()
 
 
 def collected(name: str, short: bool) -> tuple[list[Row], bool]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ChannelFigures:
     """float64 [C] each; ``power`` is the mean square, ``mean`` the mean over pictures and places."""
 

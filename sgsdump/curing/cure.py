@@ -41,7 +41,7 @@ from sgsdump.models.graph import Graph, sorted_nodes
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
-from sgsdump.progress import SILENT, Progress
+from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.calibration import Calibration, calibrate
 from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
@@ -300,12 +300,11 @@ class _Search:
         return tried
 
     def _tried(self, name: str, state: _State) -> tuple[Step, _State] | None:
-        self.progress.say(f"trying: {name}")
         candidate, count = self.with_cure(name, state)
         if not count:
             return None
         kept = self._kept(candidate.proto) if name in (FOLD, EQUALISE) else None
-        errors = self.judge(candidate)
+        errors = self.judge(candidate, f"judge {name}")
         ratio = _mean_ratio(errors, self.errors)
         if name == RANGES:
             taken = ratio <= (TOLERATED if self.trusting else 1.0)
@@ -369,11 +368,12 @@ class _Search:
         factors = np.ones(self.basis.scaling.size) if state.factors is None else state.factors
         return margins(self.basis.layers, self.basis.noise, factors, state.room)
 
-    def judge(self, state: _State) -> dict[str, float]:
+    def judge(self, state: _State, what: str = "judge") -> dict[str, float]:
         """By output the error of a state, fitted here, against the original model."""
         fixed = self.fixed(state, self.pairs)
         release_unused()
-        pictures = ((p.label, p.feed, p.raw) for p in map(self.judges.make, range(len(self.judges))))
+        made = each(self.progress, map(self.judges.make, range(len(self.judges))), what, "picture", len(self.judges))
+        pictures = ((p.label, p.feed, p.raw) for p in made)
         (outputs,) = outputs_of(self.original, [fixed.proto], pictures, self.names, floats=self.floats)
         return {name: figures.rmse**2 for name, figures in outputs.outputs.items()}
 

@@ -181,7 +181,7 @@ ROWS = {
         "-h": [("tests/tools/test_msit.py", "test_help_and_errors_are_msits")],
         "disk guard": [
             ("tests/programs/test_session.py", "test_a_full_disk_stops_the_dump_with_msits_sentence"),
-            ("tests/programs/test_program.py", "test_a_full_disk_is_told_before_the_program_starts_in_msits_words"),
+            ("tests/programs/test_program.py", "test_on_a_full_disk_the_program_runs_and_is_not_dumped"),
             ("tests/programs/test_replay.py", "test_a_full_disk_and_a_full_dump_end_it"),
             (AIR, "test_a_full_disk_stops_the_dump_and_not_the_program"),
             ("tests/msit/test_module_hook.py", "test_a_full_disk_ends_the_dump_and_not_the_program"),
