@@ -51,7 +51,7 @@ FLOOR = 1 / 8
 EMPTY, TINIEST = 1.5e-6, 1e-300
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layer:
     """A convolution as its noise sees it. squares  [O, I] sum of squared weights over the taps, ``largest`` [O, I] the
     largest magnitude among them, 0 where a group does not read a channel; ``taps`` their number.

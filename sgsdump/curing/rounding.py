@@ -26,7 +26,7 @@ NEAR_END = 0.5
 ROWS_PER_COLUMN = 2
 
 
-@dataclass
+@dataclass(eq=False)
 class Products:
     """Sums over rows of one group of a convolution: ``g`` X̃ᵀX̃, ``c`` X̃ᵀX, ``d`` XᵀX, each [n, n]; ``fixed`` and
     ``real`` [n] the sums of X̃ and of X."""

@@ -38,7 +38,7 @@ HOMOGENEOUS = frozenset(
 CLIP_ROOM = 1.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scaled:
     """A node whose constants take the factors of both sides: the class of each channel that it reads and puts out."""
 
@@ -47,7 +47,7 @@ class Scaled:
     after: np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scaling:
     """classes  by tensor the class of each channel (int64 [C]).
     fixed    classes whose factor is 1.
