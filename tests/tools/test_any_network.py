@@ -15,11 +15,11 @@ from any_network import COMMANDS, main
 
 
 def test_the_short_table_has_no_findings(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--short"]) == 0
+    """Of the short ones one; test_data_loaders.py has the data of all three."""
+    assert main(["--only", "tokens"]) == 0
     said = capsys.readouterr().out
     assert said.splitlines()[-1] == "no findings"
-    assert all(said.count(f"\n{name} ") == 2 for name in ("tokens", "three_inputs"))
-    assert said.count("ok ") == 2 * 3 * len(COMMANDS)
+    assert said.count("tokens ") == 2 and said.count("ok ") == 2 * len(COMMANDS)
 
 
 def test_a_traceback_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
