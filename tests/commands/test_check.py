@@ -1,6 +1,7 @@
 """``sgsdump check``: a program's operators judged alone, as a user runs it."""
 
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -74,7 +75,7 @@ def test_a_kernel_that_computes_something_else_is_named_in_one_run(dumped):
     tree = dumped("bfloat16", "wrong")
     status, said, _ = check(tree, "--json", "check.json", "--junit", "check.xml")
     assert status == 1
-    assert said.startswith("First operator outside its bound: 1_relu/output.0 (aten.relu).")
+    assert said.startswith("First operator outside its bound: 1_relu/output.0 (aten.relu), called at net.py:")
     (run,) = json.loads((tree.parent / "check.json").read_text())["runs"]
     finding = run["findings"][0]
     assert (finding["kind"], finding["evidence"], finding["names"]) == ("outside", "measured", ["1_relu/output.0"])
@@ -86,7 +87,9 @@ def test_a_kernel_that_computes_something_else_is_named_in_one_run(dumped):
 def test_the_first_overflow_and_the_first_infinity(dumped):
     status, said, _ = check(dumped("float16", "overflow"))
     assert status == 0
-    assert "First overflow: 5_mul/output.0 (aten.mul): the exact result is beyond float16." in said
+    assert re.search(
+        r"First overflow: 5_mul/output.0 \(aten.mul\), called at net.py:\d+: the exact result is beyond float16.", said
+    )
     assert "made of finite inputs" not in said.partition("First overflow")[0]
 
 

@@ -105,7 +105,7 @@ def test_views_and_writes(hook, content, data):
     shown = [base.as_strided(*data.draw(views(count))) for _ in range(data.draw(st.integers(1, 3)))]
     session = Session(content)
     taking, operator = Taking(session), object()
-    round = Round(0, torch.nn.Module(), "Net", {})
+    round = Round((0, 0), torch.nn.Module(), "Net", {})
     for action in data.draw(st.lists(st.sampled_from(["look", "write", "sneak", "step"]), max_size=7)):
         place = data.draw(st.integers(0, count - 1))
         if action == "write":
@@ -118,7 +118,7 @@ def test_views_and_writes(hook, content, data):
             if action == "step" or content == "tensor":  # statistics are believed within a step
                 memory.bytes[place * dtype.itemsize] ^= 1
             if action == "step":
-                round = Round(round.step + 1, round.root, "Net", {})
+                round = Round((round.step + 1,) * 2, round.root, "Net", {})
         session.told.clear()
         taking.take(round, operator, "in", "before", shown)
         for view, (why, stored, stats) in zip(shown, session.told):
@@ -151,7 +151,7 @@ def test_a_view_that_repeats_one_element_is_read_where_it_is(hook):
     one = torch.from_numpy(memory.bytes).view(torch.float32)
     for content in ("tensor", "stats"):
         session = Session(content)
-        taking, round = hook[0](session), hook[1](0, torch.nn.Module(), "Net", {})
+        taking, round = hook[0](session), hook[1]((0, 0), torch.nn.Module(), "Net", {})
         taking.take(round, object(), "in", "before", [one.expand(192, 192)])
         assert not session.told[0][0]
 
@@ -159,7 +159,7 @@ def test_a_view_that_repeats_one_element_is_read_where_it_is(hook):
 def test_what_would_take_more_room_than_there_is_is_left_out(hook):
     for content in ("tensor", "stats"):
         session = Session(content)
-        taking, round = hook[0](session), hook[1](0, torch.nn.Module(), "Net", {})
+        taking, round = hook[0](session), hook[1]((0, 0), torch.nn.Module(), "Net", {})
         taking.take(round, object(), "in", "before", [torch.ones(1).expand(1 << 20, 1 << 20), torch.ones(2)])
         (why, stored, stats), (other, *_) = session.told
         assert "repeats its memory" in why and not stored and not stats and not other
@@ -170,7 +170,7 @@ def test_memory_that_was_given_back_is_not_read(hook):
     tensor.untyped_storage().resize_(0)
     for content in ("tensor", "stats"):
         session = Session(content)
-        taking, round = hook[0](session), hook[1](0, torch.nn.Module(), "Net", {})
+        taking, round = hook[0](session), hook[1]((0, 0), torch.nn.Module(), "Net", {})
         taking.take(round, object(), "in", "before", [tensor])
         assert "given back" in session.told[0][0]
 
