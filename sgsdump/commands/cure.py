@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal, print_lines, print_warnings
     from sgsdump.curing.cure import CURES, CureOptions, ranges_beside
     from sgsdump.errors import ConfigError
-    from sgsdump.files.atomic_write import check_outputs
+    from sgsdump.files.atomic_write import check_file, check_outputs
     from sgsdump.reports.cured import lines, summary
     from sgsdump.verbs.cure import cured
 
@@ -89,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
     how = CureOptions(options.quant_level, tuple(options.cures.split(",")) if options.cures else CURES)
     validate_path = Path(options.validate) if options.validate else None
     check_outputs([target, *ranges_beside(target)], [*network.files, validate_path])
+    check_file(target)  # a long cure must not end with "no such folder"
     opened = open_network(network, options.quant_level)
     feeds, judges = opened.feeds(), opened.feeds(options.validate) if options.validate else None
     _ = feeds[0]  # data that does not fit needs no warnings

@@ -142,6 +142,13 @@ def test_refusals_are_one_line_and_leave_nothing(folder: Path, monkeypatch, caps
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
+def test_a_folder_that_is_not_there_is_told_before_the_work(folder: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("sgsdump.verbs.cure.cured", lambda *_: pytest.fail("minutes of work first"))
+    assert main("cure -m net.onnx -i pictures --input-config input_config.ini -o no/c.onnx".split()) == 2
+    assert "there is no folder no; make it first" in capsys.readouterr().err
+
+
 def test_there_is_no_other_cure() -> None:
     with pytest.raises(ConfigError):
         CureOptions("L2", ("absorb", *CURES))
