@@ -48,7 +48,7 @@ _STYLE = """
 .sgsdump table { border-collapse: collapse; margin: .3rem 0; border: 0; }
 .sgsdump th, .sgsdump td { text-align: left; padding: .15rem .6rem .15rem 0; border: 0; background: none; }
 .sgsdump th { color: var(--dim); font-weight: 500; border-bottom: 1px solid var(--line); }
-.sgsdump td:last-child { min-width: 8rem; }
+.sgsdump td:last-child { min-width: 22rem; }
 .sgsdump .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .sgsdump .fail { color: var(--fail); }
 .sgsdump .warn { color: var(--warn); }
