@@ -436,7 +436,9 @@ def knee_of(errors, sizes_at, smallest):
     ("errors", "taken"),
     [
         ({"enough": 0.075, "next": 3e-4, "all": 9e-5}, "next"),  # a cliff, a step to the right
+        ({"enough": 0.075, "next": 0.01, "all": 0.01}, "next"),  # a seventh for half of what may halve it
         ({"enough": 0.075, "next": 0.06, "all": 0.05}, "enough"),  # no cliff
+        ({"enough": 2e-3, "next": 5e-4, "all": 1.9e-3}, "enough"),  # better than with all at 16 bits is luck
         ({"enough": 9e-5, "next": 1e-9, "all": 1e-9}, "enough"),  # good enough already
         ({"enough": 2e-3, "next": 1.9e-3, "all": 1.8e-3}, "enough"),  # all at 16 bits are no better
     ],

@@ -12,6 +12,7 @@ from small_nets import residual_net
 
 import sgsdump
 from sgsdump.cli import main
+from sgsdump.verbs.network import named_network
 
 RUNS = [{"data": np.random.default_rng(seed).normal(size=(1, 3, 8, 8)).astype(np.float32)} for seed in range(3)]
 LOADER = """
@@ -79,6 +80,12 @@ def test_diagnose_finds_and_writes_what_its_command_does():
         Path("by_command/layers.json").read_text()
     )
     assert found.verdict[0] in str(found) and found.verdict[0][:20] in (found._repr_html_() or "")
+
+
+def test_what_can_be_gone_through_once_is_kept():
+    """A network with Ifs is run on its data before it is calibrated on them."""
+    network = named_network("net.onnx", iter(RUNS), {})
+    assert [len(list(network.feeds or ())) for _ in range(2)] == [3, 3]
 
 
 @pytest.mark.parametrize(
