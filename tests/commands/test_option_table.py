@@ -112,6 +112,8 @@ def dumps(tmp_path, monkeypatch):
     save_dump({"a": np.float32([[1, 2, 3], [4, 5, 7]]), "b": np.float32([1, 2])}, "one.npz")
     save_dump({"a": np.float32([[1, 2, 3], [4, 5, 6]]), "b": np.float32([1, 2])}, "two.npz")
     np.float32([1, 2]).tofile("b.raw")
+    for number, name in enumerate(("one.txt", "two.txt"), 1):
+        Path(name).write_text(f"Name:a, min: 0.0, max: {number}.0;\n")
     for folder, name in (("runs1", "one"), ("runs2", "two")):
         (tmp_path / folder).mkdir()
         for run in ("x", "y"):
@@ -134,6 +136,7 @@ LEAST = {
     ("compare", compare_options.RUNS): "runs1 runs2 --runs",
     ("compare", compare_options.GOLDEN): "one.npz two.npz --golden two.npz",
     ("compare", compare_options.WATCHER): "one.npz",
+    ("compare", compare_options.RANGES): "one.txt two.txt",
     ("show", "operators"): "one.npz --operators",
     ("show", "tensors"): "one.npz",
     ("show", "values"): "one.npz a",
@@ -168,6 +171,8 @@ def test_every_mode_is_tried():
 CHOOSES = {
     *(("compare", mode, option) for mode in ("two dumps", "trees of runs", "--runs") for option in ("golden",)),
     *(("compare", mode, "runs") for mode in ("two dumps", "trees of runs")),
+    ("compare", "two calibrations", "golden"),
+    ("compare", "two calibrations", "further"),
     *(("compare", "a watcher's dump", option) for option in ("benchmark", "further")),
     *(("show", mode, "operators") for mode in ("tensors", "values", "worst values")),
     *(("show", mode, option) for mode in ("tensors", "values") for option in ("against", "worst")),

@@ -34,6 +34,7 @@ examples:
   sgsdump compare output/Result_0 float.npz --raw-dtype float32
   sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
   sgsdump compare board_prob.bin fixed.bin
+  sgsdump compare log/tensor_min_max.txt older/tensor_min_max.txt --limit apart=1.5
   sgsdump compare /shared/fixed.bin /shared/float.bin --scheduler tcp://host:8786
 
 a board's raw buffers:
@@ -46,6 +47,11 @@ three runs (--golden):
   benchmark's. This prints compare_result.log as the SDAA dump tools write it; the exit status is 1 when a tensor does
   not pass. CSV and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another
   layout …), fail or not comparable.
+
+two calibrations:
+  Of two tensor_min_max.txt or quant files (.json, .pkl) the ranges are compared: "apart" is the width that both cover
+  together over that of the narrower, 1 where they are equal. Worst first; exit status 1 past --limit apart=X, or with a
+  limit where ranges are missing on one side.
 
 trees of several runs (steps, ranks, graphs):
   They are compared run by run, a table for each, and the first run that differs is named. Of more than four rounds of a
@@ -80,6 +86,7 @@ from sgsdump.commands.compare.options import (
     BOARD,
     GOLDEN,
     MODES,
+    RANGES,
     RUNS,
     TREES,
     TWO,
@@ -90,6 +97,7 @@ from sgsdump.commands.compare.options import (
     options_of,
 )
 from sgsdump.commands.compare.output import check_files, print_comparison, print_golden, write_files, write_tables
+from sgsdump.commands.compare.ranges import compare_ranges_of, holds_ranges
 from sgsdump.commands.options import described, reads_raw, stages_of
 from sgsdump.commands.terminal import TERMINAL, print_lines
 from sgsdump.errors import ConfigError, FormatError, ValuesError
@@ -130,6 +138,10 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import together
 
     paths = [path for path in (args.sample, args.benchmark, *args.further) if path is not None]
+    if len(paths) == 2 and any(map(holds_ranges, paths)) and args.golden is None:
+        options = options_of(args)
+        MODES.check(RANGES, options.given)
+        return compare_ranges_of(options)
     if len(paths) > 1 and not args.raw_dtype and is_board(paths):
         MODES.check(BOARD, MODES.given(args))
         return compare_board(paths[:-1], paths[-1])

@@ -29,20 +29,23 @@ FILES = ("csv", "json", "html", "junit", "markdown")
 
 TWO, TREES, RUNS, GOLDEN, WATCHER = "two dumps", "trees of runs", "--runs", "--golden", "a watcher's dump"
 BOARD = "a board's buffers"
+RANGES = "two calibrations"
 _MEASURED = (TWO, TREES, RUNS)  # the modes that measure two dumps, or pairs of them
 _COMPARED = (*_MEASURED, GOLDEN)
 MODES = Modes(
     honoured={
         **dict.fromkeys(["step", "rank"], (*_COMPARED, WATCHER)),
-        "sample": (*_COMPARED, WATCHER, BOARD),
-        "benchmark": (*_COMPARED, BOARD),
+        "sample": (*_COMPARED, WATCHER, BOARD, RANGES),
+        "benchmark": (*_COMPARED, BOARD, RANGES),
         "further": (BOARD,),
         **dict.fromkeys("inputs tensor_min_max parse_net th1".split(), _COMPARED),
-        **dict.fromkeys("sort top only_bad csv json junit markdown annotate".split(), _COMPARED),
+        **dict.fromkeys("top csv json".split(), (*_COMPARED, RANGES)),
+        **dict.fromkeys("sort only_bad junit markdown annotate".split(), _COMPARED),
         **dict.fromkeys("match_by_value stages name_map name_rule scheduler html plots".split(), _MEASURED),
-        **dict.fromkeys("min_cos max_rmse max_mse max_channel_rmse metrics metric limit exclude".split(), _MEASURED),
+        **dict.fromkeys("min_cos max_rmse max_mse max_channel_rmse metrics metric exclude".split(), _MEASURED),
+        "limit": (*_MEASURED, RANGES),
         "raw_dtype": (TWO, RUNS, GOLDEN),
-        "allow_missing": _COMPARED,
+        "allow_missing": (*_COMPARED, RANGES),
         "compatible": (TWO, TREES),
         "write_name_map": (TWO,),
         "runs": (RUNS,),
@@ -54,6 +57,7 @@ MODES = Modes(
         GOLDEN: "cannot be combined with --golden; leave one of them out",
         WATCHER: "is for two dumps; name the benchmark too, or leave it out for a watcher's dump",
         BOARD: "is for dumps, and the first file is a board's raw buffer; leave it out",
+        RANGES: "is for dumps, and these are the ranges of calibrations; leave it out",
         "further": "is for a board's raw buffers, the fixed dump last; these are dumps",
         "raw_dtype": "is for files without a header, and these are dumps of other kinds; leave it out",
         "input_tag": "belongs to --golden; name the golden dump too",

@@ -1,0 +1,78 @@
+"""Two calibrations: ``tensor_min_max`` texts or quant files. Apart: a mode of its own, which reads no dump."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.terminal import print_lines
+from sgsdump.errors import ConfigError, FormatError
+
+if TYPE_CHECKING:
+    from sgsdump.commands.compare.options import Options
+    from sgsdump.comparison.range_change import RangeChange
+
+APART = "apart"
+MOST_LISTED = 20
+_HEAD = 4096
+
+
+def holds_ranges(path: Path) -> bool:
+    """Whether a file is ranges by its first bytes: lines of names, or a list of quant parameters. Of a pickle, only what
+    no dump's name ends in."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head.startswith(b"\x80"):
+        return path.suffix.lower() in (".pkl", ".pickle")
+    return text.startswith(b"Name:") or (text.startswith(b"[") and b'"name"' in text and b'"min"' in text)
+
+
+def compare_ranges_of(options: Options) -> int:
+    """Print and write the comparison; 1 where a range is past a limit, or, with limits, ranges are missing.
+
+    Raises ConfigError for limits of other metrics and for a side that is no calibration, FormatError for a damaged one.
+    """
+    from sgsdump.comparison.range_change import compare_ranges
+    from sgsdump.files.atomic_write import check_outputs, replace_text
+    from sgsdump.reports.compared_ranges import range_csv, range_json, range_lines
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    limits, output = options.measuring.limit, options.output
+    other = next((name for _, name, _ in limits if name != APART), None)
+    if other is not None:
+        raise ConfigError(f"--limit {other}: of ranges only {APART!r} is measured, such as --limit {APART}=1.5")
+    check_outputs([output.csv, output.json], [options.sample, options.benchmark])
+    for path, beside in ((options.sample, options.benchmark), (options.benchmark, options.sample)):
+        if not holds_ranges(path) and path.exists():
+            raise ConfigError(f"{beside} holds the ranges of a calibration, {path} does not; give two of a kind")
+    sides = [read_ranges(path) for path in (options.sample, options.benchmark)]
+    compared = compare_ranges(*sides)
+    if not compared.changes:
+        raise FormatError(
+            f"no tensor in common: {options.sample} has {len(sides[0])} ranges, {options.benchmark} {len(sides[1])}; "
+            f"are they of one network?"
+        )
+    past = [change for change in compared.changes if not change.apart <= _limit_of(change, limits)]
+    if output.csv:
+        replace_text(output.csv, range_csv(compared))
+    if output.json:
+        replace_text(output.json, range_json(compared, past))
+    most = output.top or MOST_LISTED
+    print_lines(range_lines(compared, past, most))
+    left = len(compared.changes) - most
+    if left > 0 and not output.top:
+        print(f"{left} more are nearer to each other: --top {len(compared.changes)} lists all, --csv writes them.")
+    is_whole = options.measuring.allow_missing or not (compared.only_in_sample or compared.only_in_benchmark)
+    return 1 if limits and (past or not is_whole) else 0
+
+
+def _limit_of(change: RangeChange, limits: Sequence[tuple[str, str, float]]) -> float:
+    """The limit of this tensor: one for its name goes before one for all."""
+    own = [limit for layer, _, limit in limits if layer and fnmatchcase(change.name, layer)]
+    return next(iter([*own, *(limit for layer, _, limit in limits if not layer)]), float("inf"))

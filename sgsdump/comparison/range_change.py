@@ -1,0 +1,90 @@
+"""Two calibrations of one network, tensor by tensor: which range is wider, and by how much.
+
+apart = width of what both ranges cover together / width of the narrower of the two
+
+It is 1 for equal ranges and the ratio of the widths where one range holds the other; ranges that are shifted against
+each other count as well. Of ranges per channel it is that of the worst channel; a range for the whole tensor is compared
+with all channels of the other side together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgsdump.tensors.types import Range
+
+SAMPLE, BENCHMARK, NEITHER, SHIFTED = "sample", "benchmark", "equal", "shifted"
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class RangeChange:
+    """sample, benchmark  lowest and highest value of both sides, of the channel where there is one.
+    apart     see above; infinite where one side's range has no width.
+    wider     ``sample`` or ``benchmark`` where that range holds the other one, ``equal``, or ``shifted``.
+    channel   the worst one of ranges per channel, of so many ``channels``.
+    bits      of both sides, where they differ; None is a side that says none.
+    """
+
+    name: str
+    sample: Ends
+    benchmark: Ends
+    apart: float
+    wider: str
+    channel: int | None = None
+    channels: int = 1
+    bits: tuple[int | None, int | None] | None = None
+
+
+@dataclass(frozen=True)
+class RangeChanges:
+    """``changes`` worst first; the tensors that only one side has a range of, in their file's order."""
+
+    changes: tuple[RangeChange, ...]
+    only_in_sample: tuple[str, ...] = ()
+    only_in_benchmark: tuple[str, ...] = ()
+
+
+def compare_ranges(sample: Mapping[str, Range], benchmark: Mapping[str, Range]) -> RangeChanges:
+    """Every tensor of both sides."""
+    changes = [_change(name, sample[name], bounds) for name, bounds in benchmark.items() if name in sample]
+    return RangeChanges(
+        tuple(sorted(changes, key=lambda change: -change.apart)),
+        tuple(name for name in sample if name not in benchmark),
+        tuple(name for name in benchmark if name not in sample),
+    )
+
+
+def _change(name: str, sample: Range, benchmark: Range) -> RangeChange:
+    bits = None if sample.bit == benchmark.bit else (sample.bit, benchmark.bit)
+    if sample.min.size != benchmark.min.size or sample.min.size == 1:
+        ends = (sample.low, sample.high), (benchmark.low, benchmark.high)
+        return RangeChange(name, *ends, apart(*ends), _wider(*ends), bits=bits)
+    channels = [
+        ((float(a), float(b)), (float(c), float(d)))
+        for a, b, c, d in zip(sample.min, sample.max, benchmark.min, benchmark.max)
+    ]
+    worst = int(np.argmax([apart(*ends) for ends in channels]))
+    ends = channels[worst]
+    return RangeChange(name, *ends, apart(*ends), _wider(*ends), worst, len(channels), bits)
+
+
+def apart(one: Ends, other: Ends) -> float:
+    """See the module."""
+    together = max(one[1], other[1]) - min(one[0], other[0])
+    narrower = min(one[1] - one[0], other[1] - other[0])
+    if narrower > 0:
+        return together / narrower
+    return math.inf if together > 0 else 1.0
+
+
+def _wider(sample: Ends, benchmark: Ends) -> str:
+    if sample == benchmark:
+        return NEITHER
+    if sample[0] <= benchmark[0] and sample[1] >= benchmark[1]:
+        return SAMPLE
+    return BENCHMARK if benchmark[0] <= sample[0] and benchmark[1] >= sample[1] else SHIFTED
