@@ -3,8 +3,8 @@
 apart = width of what both ranges cover together / width of the narrower of the two
 
 It is 1 for equal ranges and the ratio of the widths where one range holds the other; ranges that are shifted against
-each other count as well. Of ranges per channel it is that of the worst channel; a range for the whole tensor is compared
-with all channels of the other side together.
+each other count as well. Of ranges per channel it is that of the worst channel; a range for the whole tensor is
+compared with all channels of the other side together.
 """
 
 from __future__ import annotations
