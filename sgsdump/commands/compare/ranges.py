@@ -20,8 +20,8 @@ _HEAD = 4096
 
 
 def holds_ranges(path: Path) -> bool:
-    """Whether a file is ranges by its first bytes: lines of names, or a list of quant parameters. Of a pickle, only what
-    no dump's name ends in."""
+    """Whether a file is ranges by its first bytes: lines of names, or a list of quant parameters. Of a pickle, only
+    what no dump's name ends in."""
     try:
         with open(path, "rb") as file:
             head = file.read(_HEAD)
