@@ -216,7 +216,7 @@ def table(net: TunedNet) -> str:
     found: SearchResult = search_rates(tuned.pool, tuned.sizes, TABLE_RATES)
     judged = net.setup(judged=True)
     judged.pool.measure([each.plan for each in (*found.ends, *found.plans, found.smallest)])
-    return render(pareto(found, judged.pool, judged.sizes, judged.trial, with_metric=True))
+    return render(pareto(found, judged))
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """Find the smallest set of INT16 convolutions that repairs the model, chosen in the hardware's integers.
 
 Gives the best quant plan found for each compression rate (bytes of the convolutions' weights over their bytes at 16
-bits: 0.5 is all INT8, 1 all INT16); or, with --target, the plan of the fewest bytes that reaches it. Every convolution
+bits: 0.5 is all INT8, 1 all INT16; with --cost macs their multiplications, those at 16 bits counted twice); or, with
+--target, the cheapest plan that reaches it. Every convolution
 is measured alone, integer programs propose plans, each is tried, and neighbours of the best are tried while the budget
 lasts (of the whole command: calibration, search, verification); models of at most 12 convolutions are searched
 exhaustively. That approximation ranks the plans; the best of each size are then run in the hardware's integers, which
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.criteria import Target, UserMetric
     from sgsdump.tuning.integer_choice import IntegerScores
-    from sgsdump.tuning.pareto import Pareto
+    from sgsdump.tuning.pareto import Pareto, Row
     from sgsdump.tuning.search import SearchResult
     from sgsdump.tuning.setup import PictureFeed, Setup
 
@@ -107,6 +108,7 @@ class SearchOptions:
     target: str | None
     metric: str | None
     objective: str
+    cost: str
     evaluate: str | None
     budget: str
 
@@ -156,6 +158,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="mean|worst|NAME",
         help="which outputs' error is made small: all on average, the worst, or those named (default: %(default)s)",
     )
+    search.add_argument(
+        "--cost",
+        choices=("bytes", "macs"),
+        default="bytes",
+        help="what is to be small: bytes of weights, or multiplications at 16 bits (default: %(default)s)",
+    )
     search.add_argument("--evaluate", metavar="IMAGES", help="pictures to judge plans by, instead of some of -i")
     search.add_argument(
         "--budget", default="10m", metavar="TIME", help="time for the command: 60s, 5m, 1h (default: %(default)s)"
@@ -203,7 +211,7 @@ def run(args: argparse.Namespace) -> int:
         print_warnings(opened)
         ranges, side = _calibrated(options, opened, feeds, workers)
     with _stopped_by_ctrl_c(begun + goal.seconds) as left:
-        judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers)
+        judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers, options.search.cost)
         setup = set_up(model, ranges, config, _judged(judges, options), judging, progress)
         most = most_evaluations(len(setup.sizes.domains), 0 if goal.target else len(goal.rates))
         pool, trial = setup.pool, setup.trial
@@ -216,7 +224,7 @@ def run(args: argparse.Namespace) -> int:
         exact = IntegerScores(pool, trial, side, progress)
         exact.scores |= first.scores
         found = chosen(found, pool, setup.sizes, exact, goal.target, lambda: left() - ending.report)
-    result = pareto(found, pool, setup.sizes, trial, goal.metric is not None, exact)
+    result = pareto(found, setup, exact)
     taken = fixed_of(trial, result.taken.tensors, side)
     with together():
         if options.json:
@@ -473,6 +481,16 @@ def how_far(result: Pareto) -> str:
     return f"{plans} their error is {below}{100 * max(high, 0):.0f} % above the approximation's"
 
 
+def _macs_of(row: Row) -> str:
+    return "" if row.macs16 is None else f"; {row.macs16:.0%} of the multiplications at 16 bits"
+
+
+def _costs_of(cost: str, smaller: Row, larger: Row) -> tuple[float, float, str]:
+    if cost == "bytes":
+        return smaller.rate, larger.rate, "bytes"
+    return smaller.macs16 or 0.0, larger.macs16 or 0.0, "multiplications at 16 bits"
+
+
 def print_ending(result: Pareto, folder: Path, level: str) -> None:
     from sgsdump.tuning.pareto import worsened
 
@@ -488,9 +506,13 @@ def print_ending(result: Pareto, folder: Path, level: str) -> None:
         print(f"warning: * leaves {name} worse than INT8 does (error {error:.3g}, INT8 {low:.3g}); "
               f"--objective worst or --objective {name} heeds it")  # fmt: skip
     print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
+    print(
+        f"*: {result.taken.bytes} bytes of weights, {result.taken.rate:.3f} of all at 16 bits{_macs_of(result.taken)}"
+    )
     if result.enough is not None and result.enough is not result.taken:
-        less, more = result.enough, result.taken.rate - result.enough.rate
-        print(f"*: {less.rate:.3f} of the bytes would go 95 % of the way; {more:.3f} more take the error from "
+        less = result.enough
+        small, large, of_what = _costs_of(result.cost, less, result.taken)
+        print(f"*: {small:.3f} of the {of_what} would go 95 % of the way; {large - small:.3f} more take the error from "
               f"{less.error:.3g} to {result.taken.error:.3g}")  # fmt: skip
     if result.off:
         print(f"*: chosen in the hardware's integers, where its error is {result.taken.error:.3g} (the approximation's "

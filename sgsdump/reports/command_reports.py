@@ -164,7 +164,7 @@ def tradeoff_of(result: Pareto) -> Tradeoff:
         for row in result.rows
     )
     taken = next(plan for plan, row in zip(plans, result.rows) if row is result.taken)
-    return Tradeoff(result.cloud, plans, taken, f"error, {result.objective}")
+    return Tradeoff(tuple(tried[:2] for tried in result.cloud), plans, taken, f"error, {result.objective}")
 
 
 def attributes_of(model: Model) -> dict[str, dict[str, str]]:

@@ -10,23 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sgsdump.dumps.tables import data_frame
 from sgsdump.quantisation.fixed_model import FixedModel
 from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.quant_file import quant_params
 from sgsdump.quantisation.trials.plan_trial import words_of
+from sgsdump.tuning.plan_costs import BYTES
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.sidecars.quant_param_entries import QuantParam
     from sgsdump.tuning.integer_choice import IntegerScores
-    from sgsdump.tuning.plan_scores import PlanScores
-    from sgsdump.tuning.proposals import Sizes
     from sgsdump.tuning.search import Proposed, SearchResult
+    from sgsdump.tuning.setup import Setup
 
 _FACTS = ("label", "asked", "rate", "bytes", "macs16", "predicted", "searched", "error", "way")
 
@@ -60,7 +56,7 @@ class Row:
     """One plan.
 
     label      INT8, INT16, smallest, knee, or the compression rate asked for.
-    asked      that rate; None for the others.
+    asked      that rate, of bytes or of multiplications; None for the others.
     rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
     raised     output names of the convolutions at INT16; ``tensors`` the words of tensor_arrays that raise them.
     macs16     part of all multiplications that are done at 16 bits; None where the shapes are not known.
@@ -85,13 +81,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Pareto:
-    """``rows`` from INT8 to INT16; ``cloud`` (rate, error) of every plan that was tried, ``taken`` the row to take;
-    ``objective`` what the error is, ``left_out`` the outputs that cannot count, ``off`` of each plan that was run in
-    integers how far its error is above the one that the search saw, as a part of that; ``enough`` the smallest that
-    goes far enough, where that is not ``taken``: a few more bytes bought much."""
+    """``rows`` from INT8 to INT16; ``cloud`` (rate, error, macs16) of every plan that was tried, ``taken`` the row to
+    take; ``cost`` what the search made small (``plan_costs``), ``objective`` what the error is, ``left_out`` the
+    outputs that cannot count, ``off`` of each plan that was run in integers how far its error is above the one that
+    the search saw, as a part of that; ``enough`` the smallest that goes far enough, where that is not ``taken``: a few
+    more bytes bought much."""
 
     rows: tuple[Row, ...]
-    cloud: tuple[tuple[float, float], ...]
+    cloud: tuple[tuple[float, float, float | None], ...]
     taken: Row
     outputs: tuple[str, ...]
     watched: tuple[str, ...]
@@ -100,6 +97,7 @@ class Pareto:
     effort: Effort
     off: tuple[float, ...] = ()
     enough: Row | None = None
+    cost: str = BYTES
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with one line per plan, the columns of the CSV. Raises MissingExtra without pandas."""
@@ -107,17 +105,10 @@ class Pareto:
         return data_frame(lines, columns)
 
 
-def pareto(
-    search: SearchResult,
-    pool: PlanScores,
-    sizes: Sizes,
-    trial: PlanTrial,
-    with_metric: bool,
-    exact: IntegerScores | None = None,
-) -> Pareto:
+def pareto(search: SearchResult, setup: Setup, exact: IntegerScores | None = None) -> Pareto:
     """Lay the search's result out; every plan's score is in the pool, and its figures are those of ``exact``, without
     it of the pool."""
-    macs = macs_of(trial)
+    pool, trial, costs = setup.pool, setup.trial, setup.costs
     error_of = exact.error if exact is not None else pool.error
     low, high = (error_of(end.plan) for end in search.ends)
     outputs: dict[str, str] = {}
@@ -131,11 +122,11 @@ def pareto(
         return Row(
             label=label,
             asked=asked,
-            rate=sizes.rate(plan),
-            bytes=sizes.total + sizes.wide(plan),
+            rate=costs.bytes.rate(plan),
+            bytes=costs.bytes_of(plan),
             raised=tuple(name for domain in chosen for name in domain.convolutions),
             tensors=words_of(trial, plan),
-            macs16=_share(macs, {name for domain in chosen for name in domain.convolutions}),
+            macs16=costs.macs16(plan),
             predicted=proposed.predicted,
             error=error,
             way=(low - error) / (low - high) if low > high else math.nan,
@@ -143,7 +134,7 @@ def pareto(
                 {outputs[name]: score.error(name) for name in pool.watched},
                 {name: score.cos(name) for name in pool.outputs},
                 {name: score.rmse(name) for name in pool.outputs},
-                score.mean_metric if with_metric else None,
+                score.mean_metric if pool.metric is not None else None,
             ),
             searched=pool.error(plan),
         )
@@ -158,7 +149,7 @@ def pareto(
             rows_of[proposed.plan] = own[-1]
     return Pareto(
         rows=(ends[0], *own, *plans, ends[1]),
-        cloud=tuple(sorted((sizes.rate(plan), pool.error(plan)) for plan in pool.scores)),
+        cloud=tuple(sorted(((costs.bytes.rate(p), pool.error(p), costs.macs16(p)) for p in pool.scores), key=_place)),
         taken=rows_of[(search.knee or search.smallest).plan],
         enough=rows_of[search.smallest.plan],
         outputs=tuple(pool.outputs),
@@ -169,7 +160,12 @@ def pareto(
             len(pool.pictures), len(pool.scores), pool.runs, search.exhaustive, search.complete, search.unsearched
         ),
         off=tuple(exact.off().values()) if exact is not None else (),
+        cost=setup.cost,
     )
+
+
+def _place(tried: tuple[float, float, float | None]) -> tuple[float, float]:
+    return tried[:2]
 
 
 def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
@@ -202,46 +198,6 @@ def worsened(result: Pareto) -> dict[str, tuple[float, float]]:
     """Outputs that the plan to take leaves worse than all-INT8 does: its error and INT8's."""
     low, taken = result.rows[0].outputs.errors, result.taken.outputs.errors
     return {name: (taken[name], low[name]) for name in taken if taken[name] > low[name]}
-
-
-def macs_of(trial: PlanTrial) -> dict[str, int]:
-    """Multiplications of each convolution by its output's name; convolutions of unknown shape are missing."""
-    graph = trial.analysis.graph
-    shapes = _shapes(graph.proto)
-    macs = {}
-    for nodes in trial.analysis.first_inputs.values():
-        for node in nodes:
-            dims = list(graph.constants[node.input[1]].dims)
-            # A transposed convolution reads each of its weights once per input position, others per output position.
-            turned = node.op_type == "ConvTranspose"
-            shape = shapes.get(node.input[0] if turned else node.output[0])
-            if not shape:
-                continue
-            channels = shape[1] if node.op_type in ("Conv", "ConvTranspose") else shape[-1]
-            macs[node.output[0]] = int(np.prod(dims)) * int(np.prod(shape)) // max(channels, 1)
-    return macs
-
-
-def _shapes(proto: ModelProto) -> dict[str, list[int]]:
-    import onnx
-
-    try:
-        graph = onnx.shape_inference.infer_shapes(proto).graph
-    except Exception:  # shapes only serve a column of the table
-        graph = proto.graph
-    lengths = {}
-    for info in (*graph.input, *graph.value_info, *graph.output):
-        dims = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
-        if dims and all(size > 0 for size in dims[1:]):
-            lengths[info.name] = [dims[0] or 1, *dims[1:]]
-    return lengths
-
-
-def _share(macs: Mapping[str, int], chosen: set[str]) -> float | None:
-    every = sum(macs.values())
-    if not every or not chosen <= macs.keys():
-        return None
-    return sum(macs[name] for name in chosen) / every
 
 
 def as_document(result: Pareto) -> Any:

@@ -21,6 +21,7 @@ from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 from sgsdump.tuning.criteria import Criteria, Objective, Picture, UserMetric
 from sgsdump.tuning.judge import Judge, Subject, make_answer
+from sgsdump.tuning.plan_costs import BYTES, PlanCosts, costs_of
 from sgsdump.tuning.plan_scores import PlanScores
 from sgsdump.tuning.proposals import Sizes
 
@@ -34,9 +35,16 @@ PictureFeed = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 
 @dataclass(frozen=True, eq=False)
 class Setup:
+    """``sizes``: those of ``costs`` that steer the search, ``cost`` which these are."""
+
     trial: PlanTrial
     pool: PlanScores
-    sizes: Sizes
+    costs: PlanCosts
+    cost: str = BYTES
+
+    @property
+    def sizes(self) -> Sizes:
+        return self.costs.steering(self.cost)
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,7 @@ class Judging:
     objective  how the errors of several outputs become one; their mean without.
     file       the progress file; what it knows is taken over when model, ranges, pictures and ``metric_text`` agree.
     workers    a cluster runs the plans, with the same results; without one, threads here do. The metric runs here.
+    cost       what the search makes small: BYTES of weights, or MACS at 16 bits.
     """
 
     metric: UserMetric | None = None
@@ -54,6 +63,7 @@ class Judging:
     objective: Objective | None = None
     file: Path | None = None
     workers: Workers = ALONE
+    cost: str = BYTES
 
 
 def set_up(
@@ -66,7 +76,8 @@ def set_up(
 ) -> Setup:
     """The plans of a simplified float model, to be judged on ``feeds``.
 
-    Raises ConfigError when no convolution can have another width, InputError for outputs whose shape depends on values.
+    Raises ConfigError when no convolution can have another width or its cost cannot be counted, InputError for outputs
+    whose shape depends on values.
     """
     if config.conv_format not in (None, "ALL_UINT8"):
         raise ConfigError(
@@ -78,6 +89,8 @@ def set_up(
         raise ConfigError(
             "there is no convolution to tune: none has weights to quantise and an input other than the picture"
         )
+    costs = costs_of(trial)
+    costs.steering(judging.cost)
     watched = watched_tensors(trial.proto)
     names = list(dict.fromkeys([*watched, *trial.outputs]))
     walk = PlanWalk(trial, names)
@@ -92,17 +105,14 @@ def set_up(
         for array in raw.values():
             digest.update(np.ascontiguousarray(array).tobytes())
     _check_outputs(walk, pictures, names)
-    sizes = Sizes(
-        tuple(d.name for d in trial.domains), np.array([d.weights for d in trial.domains]), trial.fixed_weights
-    )
-    criteria = Criteria(sizes.domains, pictures, watched, trial.outputs, judging.metric)
+    criteria = Criteria(costs.bytes.domains, pictures, watched, trial.outputs, judging.metric)
     elsewhere = None
     if judging.workers.scheduler is not None:
         subject = Subject(serialise(model.proto), model.path, ranges, config)
         shared = (subject, names, replace(criteria, metric=None), judging.metric is not None)
         elsewhere = task_pool(make_answer, shared, judging.workers, progress)
     pool = PlanScores(Judge(walk, criteria), judging.objective, judging.file, digest.hexdigest(), progress, elsewhere)
-    return Setup(trial, pool, sizes)
+    return Setup(trial, pool, costs, judging.cost)
 
 
 def _check_outputs(walk: PlanWalk, pictures: Sequence[Picture], names: Sequence[str]) -> None:

@@ -99,7 +99,7 @@ def test_every_file_and_what_is_in_it(work, capsys):
     with open("out/pareto.csv", newline="") as file:
         assert [float(row["error"]) for row in csv.DictReader(file)] == errors
     with Image.open("out/pareto.png") as picture:
-        assert picture.size in {(1100, 479), (1100, 480)}  # matplotlib 3.7 rounds down
+        assert picture.size in {(1400, 519), (1400, 520)}  # matplotlib 3.7 rounds down
     assert json.loads((work / "out" / "progress.json").read_text())["best"].keys() == {"0.6", "0.95"}
 
 
@@ -232,12 +232,16 @@ def test_an_output_left_worse_than_int8_is_named(work, capsys):
     from sgsdump.commands.tune import print_ending
 
     errors = [{"prob": 0.5, "rb": 0.1}, {"prob": 0.1, "rb": 0.2}]
-    rows = [Namespace(outputs=OutputFigures(figures, {}, {}), raised=("b",)) for figures in errors]
+    rows = [
+        Namespace(outputs=OutputFigures(figures, {}, {}), raised=("b",), bytes=9, rate=0.6, macs16=0.25)
+        for figures in errors
+    ]
     effort = Effort(1, 4, 1, True, False, ("3 of all 4 plans",))
     result = Namespace(rows=rows, taken=rows[1], enough=rows[1], left_out=("mask",), off=(), effort=effort)
     print_ending(result, work / "out", "L3")
     said = capsys.readouterr().out
     assert "warning: * leaves rb worse than INT8 does (error 0.2, INT8 0.1)" in said
+    assert "*: 9 bytes of weights, 0.600 of all at 16 bits; 25% of the multiplications at 16 bits" in said
     assert "not counted: mask" in said and "not looked at: 3 of all 4 plans" in said
 
 
@@ -334,3 +338,14 @@ def test_without_scipy(work, capsys, monkeypatch):
     captured = capsys.readouterr()
     assert "pip install scipy" in captured.err
     assert "picture" not in captured.err and not (work / "out").exists(), "said before anything is run or made"
+
+
+@pytest.mark.usefixtures("no_picture")
+def test_multiplications_may_steer_the_search(work, capsys):
+    """The last convolution has few weights, the picture's has no choice: at half of the multiplications it is free."""
+    assert main([*TUNE, "-o", "out", "--rates", "0.6", "--cost", "macs", "--quant-level", "L1"]) == 0
+    document = json.loads((work / "out" / "pareto.json").read_text())
+    assert document["cost"] == "macs"
+    row = next(row for row in document["rows"] if row["label"] == "0.6")
+    assert row["macs16"] <= 2 * 0.6 - 1 + 1e-9 and all(len(tried) == 3 for tried in document["cloud"])
+    assert " of the multiplications at 16 bits" in capsys.readouterr().out

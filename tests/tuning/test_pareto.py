@@ -6,20 +6,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from sgsdump.errors import ConfigError
 from sgsdump.quantisation.objective import score
 from sgsdump.quantisation.trials.plan_trial import Domain
 from sgsdump.tuning import pareto as module
 from sgsdump.tuning.criteria import Objective
-from sgsdump.tuning.pareto import as_document, macs_of, pareto
+from sgsdump.tuning.pareto import as_document, pareto
+from sgsdump.tuning.plan_costs import MACS, PlanCosts, macs_of
 from sgsdump.tuning.proposals import Sizes
 from sgsdump.tuning.search import Proposed, SearchResult
+from sgsdump.tuning.setup import Setup
 
 NONE, ONE, BOTH = frozenset(), frozenset("a"), frozenset("ab")
 
 
 def laid_out(errors, monkeypatch, smallest=ONE):
     """The plans none, a, a+b with these errors; the search proposed a for the rate 0.7."""
-    monkeypatch.setattr(module, "macs_of", lambda trial: {"a.out": 30, "b.out": 10})
     monkeypatch.setattr(module, "watched_by_output", lambda proto: {"y": "logits", "y2": "logits", "z": "mask"})
     monkeypatch.setattr(module, "words_of", lambda trial, plan: tuple(sorted(plan)))
     one = np.ones(1)
@@ -33,14 +35,15 @@ def laid_out(errors, monkeypatch, smallest=ONE):
         combined=SimpleNamespace(left_out=("mask",)),
         pictures=[None],
         runs=3,
+        metric=None,
     )
-    sizes = Sizes(("a", "b"), np.array([100, 300]), 100)
+    costs = PlanCosts(Sizes(("a", "b"), np.array([100, 300]), 100), Sizes(("a", "b"), np.array([30, 10]), 10))
     trial = SimpleNamespace(
         proto=None, analysis=None, domains=[Domain(name, (name,), (f"{name}.out",), 1) for name in "ab"]
     )
     ends = (Proposed(0.5, NONE, 0.0), Proposed(0.9, BOTH, 0.0))
     found = SearchResult((Proposed(0.7, ONE, 0.25),), Proposed(0.6, smallest, 0.25), ends, True, True)
-    return pareto(found, pool, sizes, trial, with_metric=False)
+    return pareto(found, Setup(trial, pool, costs))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,7 @@ def test_bytes_rates_and_multiplications(monkeypatch):
     rows = laid_out((0.5, 0.2, 0.1), monkeypatch).rows
     assert [row.bytes for row in rows] == [500, 600, 900]
     assert [row.rate for row in rows] == pytest.approx([0.5, 0.6, 0.9])
-    assert [row.macs16 for row in rows] == pytest.approx([0.0, 0.75, 1.0])
+    assert [row.macs16 for row in rows] == pytest.approx([0.0, 0.6, 0.8])
     assert [row.raised for row in rows] == [(), ("a.out",), ("a.out", "b.out")]
 
 
@@ -97,4 +100,11 @@ def test_multiplications_of_a_convolution(op, weight, attributes, source, macs):
     from sgsdump.quantisation.analysis import analyse
 
     net = model([node(op, ["x", "w"], "y", **attributes)], {"w": np.ones(weight, np.float32)}, {"x": source}, ["y"])
-    assert macs_of(SimpleNamespace(analysis=analyse(net.proto))) == {"y": macs}
+    assert macs_of(analyse(net.proto)) == {"y": macs}
+
+
+def test_what_steers_a_search():
+    weights, macs = Sizes(("a",), np.array([3]), 1), Sizes(("a",), np.array([50]), 50)
+    assert PlanCosts(weights, macs).steering(MACS) is macs and PlanCosts(weights, macs).steering("bytes") is weights
+    with pytest.raises(ConfigError, match="--cost macs"):
+        PlanCosts(weights).steering(MACS)

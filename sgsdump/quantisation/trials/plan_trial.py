@@ -125,9 +125,14 @@ class PlanTrial:
         return tuple(self._domain(names) for root, names in self._grouped() if root not in settled)
 
     @cached_property
+    def settled(self) -> tuple[Domain, ...]:
+        """The domains that stay at 8 bits in every plan."""
+        return tuple(self._domain(names) for root, names in self._grouped() if root in self._picture_roots)
+
+    @property
     def fixed_weights(self) -> int:
         """Number of weights that stay at 8 bits in every plan."""
-        return sum(self._domain(names).weights for root, names in self._grouped() if root in self._picture_roots)
+        return sum(domain.weights for domain in self.settled)
 
     @property
     def _picture_roots(self) -> set[str]:

@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,13 +25,12 @@ def test_the_envelope_is_below_every_plan():
 
 def row(label, rate, error, cos=0.9):
     one = {"y": cos}
-    return Row(label, None, rate, 1, (), (), None, error * 1.1, error, 0.5, OutputFigures(one, one, one))
+    return Row(label, None, rate, 1, (), (), rate - 0.1, error * 1.1, error, 0.5, OutputFigures(one, one, one))
 
 
 def result(cloud, *rows, taken):
-    return Pareto(
-        rows, tuple(cloud), rows[taken], ("y",), ("y",), "mean of y", (), Effort(1, len(cloud), 1, True, True)
-    )
+    cloud = tuple((rate, error, rate) for rate, error in cloud)
+    return Pareto(rows, cloud, rows[taken], ("y",), ("y",), "mean of y", (), Effort(1, len(cloud), 1, True, True))
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_the_line_passes_above_no_plan_and_through_the_one_to_take(plans):
     steps = line(figure_of(plans), "the least of them")
     assert steps.get_drawstyle() == "steps-post"
     rates, errors = steps.get_data()
-    for rate, error in plans.cloud:
+    for rate, error, _ in plans.cloud:
         assert errors[np.searchsorted(rates, rate, "right") - 1] <= error
     assert (plans.taken.rate, plans.taken.error) in set(zip(rates, errors))
 
@@ -62,6 +62,24 @@ def test_the_plan_to_take_is_marked(plans):
     rings = [each for each in figure.axes[0].lines if each.get_color() == "none"]
     assert [(each.get_xdata()[0], each.get_ydata()[0]) for each in rings] == [(0.72, 0.05)]
     assert "to take: 0.720" in [text.get_text() for text in figure.axes[0].texts]
+    assert "to take: 0.620" in [text.get_text() for text in figure.axes[1].texts]
+
+
+def test_no_word_lies_over_an_axis(plans):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = figure_of(plans)
+    FigureCanvasAgg(figure).draw()
+    for axes in figure.axes[:2]:
+        box = axes.get_window_extent()
+        for text in axes.texts:
+            words = text.get_window_extent()
+            assert box.x0 < words.x0 and words.x1 < box.x1 and box.y0 < words.y0 and words.y1 < box.y1
+
+
+def test_without_known_shapes_there_are_two_panels(plans):
+    rows = tuple(replace(row, macs16=None) for row in plans.rows)
+    assert len(figure_of(replace(plans, rows=rows, taken=rows[1])).axes) == 2
 
 
 @pytest.mark.parametrize(
