@@ -37,7 +37,7 @@ class PlanCosts:
             return self.bytes
         if self.macs is None:
             raise ConfigError(
-                "--cost macs: the shapes of some convolutions are not known, so nobody can count their multiplications; "
+                "--cost macs: some convolutions have no known shape, so their multiplications cannot be counted; "
                 "leave it out, or give the model's inputs fixed shapes"
             )
         return self.macs
