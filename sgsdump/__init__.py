@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from sgsdump.verbs.diagnose import diagnose
     from sgsdump.verbs.diagnosed import Diagnosed
     from sgsdump.verbs.dump import dump
+    from sgsdump.verbs.histogram import Histograms, histogram
     from sgsdump.verbs.simulate import simulate
 
 __version__ = "0.1.0"
@@ -90,6 +91,8 @@ _PUBLIC = {
     "calibrate": "sgsdump.verbs.calibrate",
     "FixedModel": "sgsdump.verbs.calibrate",
     "simulate": "sgsdump.verbs.simulate",
+    "histogram": "sgsdump.verbs.histogram",
+    "Histograms": "sgsdump.verbs.histogram",
     "diagnose": "sgsdump.verbs.diagnose",
     "Diagnosed": "sgsdump.verbs.diagnosed",
 }
@@ -100,6 +103,7 @@ __all__ = [
     "Dump",
     "DumpControl",
     "FixedModel",
+    "Histograms",
     "LossWarning",
     "Quant",
     "Record",
@@ -113,6 +117,7 @@ __all__ = [
     "cure",
     "diagnose",
     "dump",
+    "histogram",
     "list_runs",
     "open_dump",
     "quant_params",
@@ -120,7 +125,7 @@ __all__ = [
     "simulate",
 ]
 
-# What shows a result in a notebook; the results' own rooms do not know reports.
+# What shows, draws and writes results; their own rooms do not know reports.
 notebook.show_by(
     {
         "diagnosed": "sgsdump.reports.notebook:show_diagnosed",
@@ -128,6 +133,10 @@ notebook.show_by(
         "table": "sgsdump.reports.notebook:show_table",
         "tensor": "sgsdump.reports.notebook:show_tensor",
         "distribution": "sgsdump.reports.notebook:show_distribution",
+        "distributions": "sgsdump.reports.notebook:show_distributions",
+        "plot of a comparison": "sgsdump.reports.charts.axes:plot_comparison",
+        "plot of a distribution": "sgsdump.reports.charts.axes:plot_distribution",
+        "file of a comparison": "sgsdump.reports.comparison.file:save",
     }
 )
 

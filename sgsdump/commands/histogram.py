@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import Reading, add_dump_scheduler, add_parse_net, add_run, opened, record
 from sgsdump.commands.shared_files import absolute, in_tasks, on_this_worker, record_at, shared, size_of
-from sgsdump.errors import ConfigError, ValuesError
+from sgsdump.errors import ConfigError
 
 if TYPE_CHECKING:
     from sgsdump.comparison.distribution import Distribution, Undrawn
     from sgsdump.dumps.dump import Dump
     from sgsdump.tensors.types import Range
+    from sgsdump.verbs.histogram import Matched
 
 # A task is closed when it has so many values, a tenth of a second of counting, or so many layers.
 TASK_VALUES = 16_000_000
@@ -63,46 +64,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-
     from sgsdump.commands.terminal import TERMINAL, print_lines
-    from sgsdump.comparison.distribution import Undrawn, distributions, layers
+    from sgsdump.comparison.distribution import distributions, layers
     from sgsdump.dumps.dump import note_lines
     from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import replacing_folder
-    from sgsdump.files.names import Taken
     from sgsdump.progress import each
-    from sgsdump.reports.charts.bins import Copies, drawn_values
-    from sgsdump.reports.charts.layer_histogram import drawing_beside, file_name, save_contact_sheets, save_histogram
     from sgsdump.reports.histogram_lines import histogram_lines
+    from sgsdump.verbs.histogram import drawn_into
 
     options = record(Options, args, reading=Reading(args.step, args.rank, parse_net=args.parse_net))
     output = options.output
     _refuse_folder_in_use(output, tuple(filter(None, (tree_of(options.dump), options.ranges, Path.cwd()))))
-    dump, by_layer, unused = _opened_with_ranges(options)
+    dump, matched = _opened_with_ranges(options)
+    ranges = matched.by_layer
     older = output.exists()
-    drawn: list[Distribution] = []
-    undrawn: list[Undrawn] = []
-    copies, taken = Copies(), Taken()
+    counted = _distributions_on_cluster(options, dump, ranges) if options.scheduler else distributions(dump, ranges)
     with replacing_folder(output) as folder:
-        with drawing_beside(save_histogram) as draw:
-            counted = _distributions_on_cluster(options, dump, by_layer) if options.scheduler else None
-            results = counted or distributions(dump, by_layer)
-            for result in each(TERMINAL, results, "histogram", "layer", len(layers(dump))):
-                if isinstance(result, Undrawn):
-                    undrawn.append(result)
-                    continue
-                if not copies.add(len(drawn), result.op_type, drawn_values(result)):
-                    draw(result, folder / file_name(result, taken))
-                drawn.append(result)
-        if not drawn:
-            raise ValuesError(f"nothing to draw in {options.dump}: {undrawn[0].reason}")
-        sheets = save_contact_sheets(drawn, folder, copies.of)
-    begin = ", ".join(str(output / sheet.name) for sheet in sheets)
-    print(f"{len(drawn) - len(copies.of)} pictures in {output}; begin with {begin}")
+        drawn = drawn_into(folder, each(TERMINAL, counted, "histogram", "layer", len(layers(dump))))
+        drawn.check(options.dump)
+    begin = ", ".join(str(output / sheet.name) for sheet in drawn.sheets)
+    print(f"{len(drawn.layers) - len(drawn.copies)} pictures in {output}; begin with {begin}")
     if older:
         print(f"The older {output} is kept beside it, its date added to its name.")
-    foreign = len(unused - dump.constants.keys())
-    print_lines(histogram_lines(drawn, undrawn, list(dump.constants), foreign, copies.of))
+    foreign = len(matched.unused - dump.constants.keys())
+    print_lines(histogram_lines(drawn.layers, drawn.undrawn, list(dump.constants), foreign, drawn.copies))
     print_lines(note_lines(options.dump, dump.notes))
     return 0
 
@@ -114,35 +100,15 @@ def _refuse_folder_in_use(folder: Path, inside: tuple[Path, ...]) -> None:
             raise ConfigError(f"-o {folder}: that folder holds {path} and would be moved aside; name one of its own")
 
 
-def _opened_with_ranges(options: Options) -> tuple[Dump, dict[str, Range], set[str]]:
-    """The dump, the ranges by layer, and the names of the ranges of no layer.
-
-    Raises ConfigError for an empty file of ranges, or one of another network.
-    """
-    from sgsdump.comparison.distribution import layers, pair_ranges
+def _opened_with_ranges(options: Options) -> tuple[Dump, Matched]:
+    """Raises ConfigError for an empty file of ranges, or one of another network."""
     from sgsdump.sidecars.tensor_min_max import read_ranges
+    from sgsdump.verbs.histogram import matched_ranges, with_side_files
 
-    ranges = read_ranges(options.ranges) if options.ranges else {}
-    if options.ranges and not ranges:
-        raise ConfigError(f"{options.ranges} holds no range; calibrate again, or name another file")
+    ranges = read_ranges(options.ranges) if options.ranges else None
     (dump,) = opened(options.reading, options.dump)
-    names = [record.name for record in layers(dump)]
-    pairs = pair_ranges(names, ranges)
-    if options.ranges and not pairs:
-        raise ConfigError(
-            f"no layer of {options.dump} has a range in {options.ranges}; are both of the same network? "
-            f"(layers: {_first(names)}; ranges: {_first(list(ranges))})"
-        )
-    by_layer = {name: ranges[pairs[name]] for name in pairs}
-    return _with_side_files(dump, by_layer, options.reading), by_layer, ranges.keys() - pairs.values()
-
-
-def _with_side_files(dump: Dump, ranges: Mapping[str, Range], reading: Reading) -> Dump:
-    """The dump, unpadded and dequantised as far as its layers' ranges and ``--parse-net`` tell."""
-    from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
-    from sgsdump.sidecars import parse_net
-
-    return with_side_files(dump, ranges, parse_net.read(reading.parse_net) if reading.parse_net else None)
+    matched = matched_ranges(dump, ranges, str(options.dump), str(options.ranges))
+    return with_side_files(dump, matched.by_layer, options.reading.parse_net), matched
 
 
 def _distributions_on_cluster(
@@ -166,10 +132,7 @@ def _count_on_worker(
 ) -> Callable[[list[tuple[int, str]]], list[Distribution | Undrawn]]:
     """From layers' indexes and names to how their values lie; called once in each thread of a worker."""
     from sgsdump.comparison.distribution import distribution_of, layers
+    from sgsdump.verbs.histogram import with_side_files
 
-    records = layers(on_this_worker(lambda: _with_side_files(opened(reading, path)[0], ranges, reading)))
+    records = layers(on_this_worker(lambda: with_side_files(opened(reading, path)[0], ranges, reading.parse_net)))
     return lambda items: [distribution_of(record_at(records, *item, path), ranges) for item in items]
-
-
-def _first(names: list[str]) -> str:
-    return ", ".join(repr(name) for name in names[:3]) + (" …" if len(names) > 3 else "")

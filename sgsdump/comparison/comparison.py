@@ -7,17 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
 from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import ConfigError, hint
-from sgsdump.notebook import as_html
+from sgsdump.notebook import as_html, ask
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
     from sgsdump.comparison.finding import Finding
 
@@ -53,6 +55,10 @@ def _further(row: Row) -> dict[str, Any]:
         further |= {"runs": row.runs.count, "worst_run": row.runs.worst}
         further |= {name: getattr(row.runs, name) for name in ("worst_cos", "worst_rmse", "mean_cos", "mean_rmse")}
     return further
+
+
+def _place_by_error(row: Row) -> tuple[float, float]:
+    return -row.error, -math.inf if math.isnan(row.cos) else row.cos
 
 
 JUMP_SHARE = 0.1
@@ -93,8 +99,10 @@ class Comparison:
     ``causes`` what the operators were called with that differs, and what differs first, as ``causes.py`` has it;
     ``environment`` in what the runs of two programs differ beside their tensors (``environment.py``).
 
+    ``failed`` are the pairs that could not be measured, with the reason; layers past a limit are ``past()``.
+
     It is a collection of its rows: ``len(comparison)``, ``for row in comparison``, ``comparison["conv1"]``,
-    ``"conv1" in comparison``.
+    ``comparison[0]``, ``comparison[:3]``, ``"conv1" in comparison``.
     """
 
     rows: tuple[Row, ...]
@@ -129,7 +137,11 @@ class Comparison:
     @property
     def worst(self) -> Row | None:
         """The row of the largest error (Σ|a-b|/Σ|b|; NaN and Inf first), suspects included."""
-        return max(self.rows, key=lambda row: (row.error, -row.cos), default=None)
+        return next(iter(self.worst_first(1)), None)
+
+    def worst_first(self, count: int | None = None) -> tuple[Row, ...]:
+        """The rows (``count`` of them) by falling error; of equal errors the one of lower COS, then the earlier one."""
+        return tuple(sorted(self.rows, key=_place_by_error)[:count])
 
     @property
     def jumps(self) -> tuple[Row, ...]:
@@ -160,12 +172,20 @@ class Comparison:
             if not any(fnmatchcase(name, pattern) for name in names):
                 raise ConfigError(f"the limit on {pattern!r} is of no compared layer{hint(pattern, names)}")
 
-    def __getitem__(self, name: str) -> Row:
-        """The row of the benchmark's tensor of this name, the first one in file order when several bear it; of a Caffe
-        blob the name of its stage will do too.
+    @overload
+    def __getitem__(self, name: str | int) -> Row: ...
 
-        Raises KeyError with the nearest names, or with the reason why the tensor was not compared.
+    @overload
+    def __getitem__(self, name: slice) -> tuple[Row, ...]: ...
+
+    def __getitem__(self, name: str | int | slice) -> Row | tuple[Row, ...]:
+        """The row of the benchmark's tensor of this name, the first one in file order when several bear it; of a Caffe
+        blob the name of its stage will do too. By a number, the row at that place; by a slice, those rows.
+
+        Raises KeyError with the nearest names, or with the reason why the tensor was not compared; IndexError.
         """
+        if isinstance(name, int | slice):
+            return self.rows[name]
         named = (row for row in self.rows if row.name == name)
         of_stage = (row for row in self.rows if name and row.stage == name)
         for row in chain(named, of_stage):
@@ -200,6 +220,29 @@ class Comparison:
     def _repr_html_(self) -> str | None:
         """The verdict, the error over depth and the worst rows, for a notebook."""
         return as_html("comparison", self)
+
+    def plot(self, axes: Axes | None = None, metric: str = "rmse") -> Axes:
+        """Draw the error of every layer over the network's depth, the documented limit, and where the error rises.
+
+        axes    of matplotlib; None: new ones of ``pyplot``, which a notebook shows.
+        metric  rmse, cos (as 1 - COS), mse or sqnr.
+
+        Raises ConfigError for another metric.
+        """
+        drawn: Axes = ask("plot of a comparison", self, axes, metric)
+        return drawn
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as the file's ending says: ``.html`` (the page of ``sgsdump report``), ``.json``, ``.csv``, ``.md``
+        or ``.xml`` (JUnit), as the options of ``sgsdump compare`` do. Raises ConfigError, OutputError."""
+        saved: Path = ask("file of a comparison", self, Path(path))
+        return saved
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page of ``sgsdump report``, one file that fetches nothing. Layers show their histograms where they
+        were compared with ``details=True``. Raises OutputError."""
+        saved: Path = ask("file of a comparison", self, Path(path), ".html")
+        return saved
 
     def to_pandas(self) -> pandas.DataFrame:
         """A pandas DataFrame with one line per row: names, counts, metrics, further metrics by name, and the remarks.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +21,14 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.files.names import normalised
-from sgsdump.notebook import as_html
+from sgsdump.notebook import as_html, ask
 from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.stages import SUFFIX, StageNames
 from sgsdump.tensors.statistics import Statistics, count_outside, histogram, narrowest_span, summarise
 from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 BINS = 256
 LEVELS = 256
@@ -102,6 +105,11 @@ class Distribution:
     def troubled(self) -> bool:
         """Needs review."""
         return self.broken or self.clipped or self.wasteful
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the histogram and the range into axes of matplotlib; None: new ones of ``pyplot``."""
+        drawn: Axes = ask("plot of a distribution", self, axes)
+        return drawn
 
     def _repr_html_(self) -> str | None:
         """Its histogram within its range, for a notebook."""

@@ -21,6 +21,7 @@ from sgsdump.errors import SgsdumpError, listed
 from sgsdump.reports.charts.bins import joined
 from sgsdump.reports.charts.canvas import Panel, draw_counts, draw_limits, view
 from sgsdump.reports.charts.depth import COLOURS
+from sgsdump.reports.charts.layer_histogram import remark
 from sgsdump.reports.layers.table import Entry, Listing, bar_shares, figure_names, table_of, title_of
 from sgsdump.reports.report import Report
 from sgsdump.reports.sentences import by_reason, left_out_title
@@ -114,6 +115,28 @@ def show_distribution(layer: Distribution) -> str:
     chart = _histogram(layer.counts, *stats.span, layer.limits) if stats.finite else ""
     verdict = [_paragraph(f"This layer is {' and '.join(trouble)}.")] if trouble else []
     return _card(_paragraph(f"Distribution of {layer.name}"), *verdict, _facts(facts), chart)
+
+
+def show_distributions(layers: Sequence[Distribution]) -> str:
+    """A line for each layer: those that need a look first, then as the network has them, at most ``WORST``."""
+    first = sorted(layers, key=lambda layer: not layer.troubled)
+    rows = [
+        [
+            _text(layer.index),
+            _name(layer.name),
+            _text(layer.op_type),
+            _text(_span(layer.stats.span) if layer.stats.finite else "none finite"),
+            _text(_span(layer.limits) if layer.limits else "unknown"),
+            _text(remark(layer)),
+        ]
+        for layer in first[:WORST]
+    ]
+    troubled = sum(layer.troubled for layer in layers)
+    return _card(
+        _paragraph(f"{len(layers)} layers, {troubled} of them need a look"),
+        _table(["#", "layer", "type", "values", "calibrated range", "remark"], rows) if rows else "",
+        _paragraph(f"{WORST} of {len(layers)} layers; to_pandas() has all", small=True) if len(layers) > WORST else "",
+    )
 
 
 def _worst(entries: Sequence[Entry]) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sgsdump import notebook
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.reports.report import Report
 
@@ -45,6 +47,10 @@ class Diagnosed:
     def to_copy(self) -> list[str]:
         """What the next steps ask to be copied, such as ``[CONV_CONFIG]`` of input_config.ini."""
         return [step.copy for step in self.report.next_steps if step.copy]
+
+    def plot(self, axes: Axes | None = None, metric: str = "rmse") -> Axes:
+        """Draw the error of every layer over depth, as ``Comparison.plot``. Raises ConfigError."""
+        return self.comparison.plot(axes, metric)
 
     def to_html(self, path: str | Path) -> Path:
         """Write the page, one file that fetches nothing. Raises OutputError."""

@@ -72,15 +72,16 @@ def figure_of(report: Report) -> Figure:
     lines = [line for text in texts for line in textwrap.wrap(shown(text), int(width * 11))]
     figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=11)
     for axes, panel in zip(figure.subplots(len(PANELS), 1, sharex=True), PANELS):
-        _draw(axes, panel, layers, report.limits.get(panel.key))
-    _name_layers(axes, layers)
+        draw_panel(axes, panel, layers, report.limits.get(panel.key), numbered=panel is PANELS[0])
+    name_layers(axes, layers)
     handles = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
     columns = max(2, int(width / 2.7))
     figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=columns, fontsize=9, frameon=False)
     return figure
 
 
-def _draw(axes: Axes, panel: Panel, layers: Sequence[Layer], limit: float | None) -> None:
+def draw_panel(axes: Axes, panel: Panel, layers: Sequence[Layer], limit: float | None, numbered: bool = False) -> None:
+    """One metric of every layer, its limit, and where the error rises, with the layers' numbers where asked for."""
     values = values_of(panel, layers)
     threshold = None if limit is None else panel.of(limit)
     low, high = span_of(panel, values if threshold is None else [*values, threshold])
@@ -101,7 +102,7 @@ def _draw(axes: Axes, panel: Panel, layers: Sequence[Layer], limit: float | None
                   clip_on=False, transform=above)  # fmt: skip
     for i in rises:
         axes.axvline(i, color="black", linestyle=":", linewidth=0.8, zorder=0)
-    if panel is PANELS[0]:
+    if numbered:
         for i in sorted(rises, key=lambda i: -(layers[i].figures.rise or 0.0))[:MOST_RISES]:
             axes.annotate(str(layers[i].index), (i, high), (0, 18), textcoords="offset points", ha="center", fontsize=9,
                           annotation_clip=False)  # fmt: skip
@@ -154,7 +155,7 @@ def span_of(panel: Panel, values: Sequence[float]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _name_layers(axes: Axes, layers: Sequence[Layer]) -> None:
+def name_layers(axes: Axes, layers: Sequence[Layer]) -> None:
     """Number and name of each layer; of many, numbers alone."""
     if len(layers) > MOST_NAMES:
         axes.set_xlabel("layer, in the order of the network; the numbers are those of every report")

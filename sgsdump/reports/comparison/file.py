@@ -1,0 +1,35 @@
+"""A comparison as one file, in the form that its ending says: what ``Comparison.save`` writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.errors import ConfigError
+from sgsdump.files.atomic_write import replace_text
+
+TITLE = "Comparison"
+ENDINGS = (".html", ".json", ".csv", ".md", ".xml")
+
+
+def save(comparison: Comparison, path: Path, ending: str = "") -> Path:
+    """Write it as ``ending`` says, "" for that of the path. Raises ConfigError for another one than ENDINGS,
+    OutputError."""
+    from sgsdump.reports.comparison import REPORTS
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.layers import WRITERS
+    from sgsdump.reports.layers.table import EVERY, table_of
+    from sgsdump.reports.report import report_of
+
+    ending = ending or path.suffix.lower()
+    if ending == ".html":
+        text = render(report_of(comparison))
+    elif ending in (".json", ".csv"):
+        text = REPORTS[ending[1:]](comparison, DOCUMENTED)
+    elif ending in (".md", ".xml"):
+        text = WRITERS["markdown" if ending == ".md" else "junit"](table_of(comparison, DOCUMENTED, TITLE), EVERY)
+    else:
+        raise ConfigError(f"{path}: a comparison is saved as {', '.join(ENDINGS)}, by the file's ending")
+    replace_text(path, text)
+    return path
