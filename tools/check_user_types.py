@@ -3,7 +3,7 @@
     python tools/check_user_types.py            both, what is not installed is left out and said
     python tools/check_user_types.py mypy
 
-Each block that imports sgsdump becomes a file of its own in a new folder. The exit status is 1 where a checker complains.
+Each block that imports sgsdump becomes a file of its own, in a new folder. The exit status is 1 where one complains.
 """
 
 from __future__ import annotations
