@@ -15,5 +15,6 @@ from sgsdump.curing.rounding import Products
 
 
 def correction(products: Products, weight: np.ndarray, rounded: np.ndarray) -> np.ndarray:
-    """[O] what to add to the bias of a convolution with the weights [n, O] that is computed with ``rounded``."""
-    return (products.real @ weight - products.fixed @ rounded) / max(products.rows, 1)
+    """[O] what to add to the bias of a convolution with the weights [groups, n, O of a group] that is computed with
+    ``rounded``."""
+    return products.mean_error(weight, rounded).reshape(-1)

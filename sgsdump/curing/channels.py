@@ -35,15 +35,21 @@ class ChannelFigures:
 def channel_figures(
     model: Model, feeds: Iterable[tuple[str, Mapping[str, np.ndarray]]], names: Collection[str]
 ) -> dict[str, ChannelFigures]:
-    """Of each named tensor with a channel axis (the second) over all feeds, one tensor at a time in memory."""
+    """Of each named tensor with a channel axis (the second), inputs too, over all feeds, one tensor at a time in
+    memory."""
     runner = SegmentRunner(model, keep_sessions=True)
     names = frozenset(names)
     found: dict[str, _Total] = {}
+
+    def add(name: str, array: np.ndarray) -> None:
+        if array.ndim >= 2 and array.dtype.kind == "f" and array.size:
+            found.setdefault(name, _Total()).add(array)
+
     for _, feed in feeds:
+        for name in names.intersection(feed):
+            add(name, feed[name])
         for layer in runner.run(feed, only=names):
-            array = layer.array
-            if array.ndim >= 2 and array.dtype.kind == "f" and array.size:
-                found.setdefault(layer.name, _Total()).add(array)
+            add(layer.name, layer.array)
     return {name: total.figures() for name, total in found.items()}
 
 

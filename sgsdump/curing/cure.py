@@ -31,7 +31,7 @@ import numpy as np
 from sgsdump.curing.channels import channel_figures
 from sgsdump.curing.equalisation import Layer, Noise, equalising_factors, layers_of, weighted
 from sgsdump.curing.folding import folded
-from sgsdump.curing.ranges import SHARE, margins, params_of, widened
+from sgsdump.curing.ranges import SHARE, headrooms, margins, params_of, widened
 from sgsdump.curing.reconstruction import Wanted, reconstructed
 from sgsdump.curing.scaling import Scaling, scaled, scaling_of
 from sgsdump.curing.sensitivity import Sensitivity
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.sidecars.quant_param_entries import QuantParam
+    from sgsdump.tensors.types import Range
 
 RANGES, FOLD, EQUALISE, BIAS, ROUND = CURES = ("ranges", "fold", "equalise", "bias", "round")
 # What keeps the function differs by so much of an output's size at most.
@@ -65,6 +66,8 @@ KEPT = 1e-5
 WORTH, WORSE = 0.02, 0.05
 # Room is for pictures unlike those that it is judged on, where no others are given: it may cost so much on these.
 TOLERATED = 1.3
+# What room may cost where other pictures judge it, who can tell.
+SHARES = (3 * SHARE, SHARE, 0.0)
 # Of the pictures every HELD_OUT-th is judged on, where no others are given; of fewer than FEWEST, all.
 HELD_OUT, FEWEST = 3, 6
 JUDGED, REBUILT = 16, 16
@@ -165,6 +168,15 @@ class _State:
 
 
 @dataclass(frozen=True, eq=False)
+class _Tried:
+    """``judged``: what ``_Search.judge`` says of the state."""
+
+    step: Step
+    state: _State
+    judged: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
 class _Basis:
     """What equalising starts from: the folded model, where folding is tried, and the noise of its layers."""
 
@@ -209,11 +221,8 @@ def cure(
         state = final.again(search.taken)
     proto, params = state.proto, None
     if RANGES in options.cures:
-        made = replace(search.opened(proto), proto=final.fixed(state, every).proto)
-        params = tuple(params_of(made))
-    return Cured(
-        proto, params, tuple(steps), search.as_it_is, search.errors, len(judges), held_out, search.difference(proto)
-    )
+        params = tuple(final.params(state, every))
+    return Cured(proto, params, tuple(steps), *search.errors(), len(judges), held_out, search.difference(proto))
 
 
 def prepared(model: Model, feeds: Feeds) -> Model:
@@ -245,16 +254,25 @@ class _Search:
         self.source, self.config, self.options = source, config, options
         self.pairs, self.judges, self.progress = pairs, judges, progress
         self.original = self.opened(source.proto)
-        outputs = list(watched_by_output(deployed(self.original)))
-        self.names = outputs or [o.name for o in source.proto.graph.output]
-        self.floats = FloatOutputs(self.original, self.names)
+        self.watched = watched_by_output(deployed(self.original))
+        self.names = list(self.watched) or [o.name for o in source.proto.graph.output]
+        self.floats = FloatOutputs(self.original, list(dict.fromkeys([*self.names, *self.watched.values()])))
         self.taken: list[str] = []
         self.share = SHARE
         self.trusting = judges.feeds is pairs.feeds
 
     @cached_property
-    def as_it_is(self) -> Mapping[str, float]:
+    def before(self) -> Mapping[str, float]:
+        """What ``judge`` says of the model as it is."""
         return self.judge(_State(self.source.proto))
+
+    def _shown(self, judged: Mapping[str, float]) -> dict[str, float]:
+        """Those of the outputs."""
+        return {name: judged[name] for name in self.names if name in judged}
+
+    def errors(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Of the outputs: as it is, and of what was reached."""
+        return self._shown(self.before), self._shown(self.now)
 
     def opened(self, proto: ModelProto) -> Model:
         """A rewritten model as quantisation works on it."""
@@ -265,9 +283,10 @@ class _Search:
         """The state that was reached, and every step. Folding that costs something by itself is tried together with
         equalising, which it makes way for; room that did not help is tried again after that."""
         steps: list[Step] = []
-        self.errors = self.as_it_is
+        self.now = self.before
         state = _State(self.source.proto)
-        cures = [cure for cure in CURES if cure in self.options.cures and (cure == RANGES or not self._wide)]
+        wide = (RANGES, BIAS, ROUND)  # the convolution that reads a picture has weights of 8 bits all the same
+        cures = [cure for cure in (wide if self._wide else CURES) if cure in self.options.cures]
         if RANGES in cures and EQUALISE in cures:
             cures.insert(cures.index(EQUALISE) + 1, RANGES)
         for name in cures if self.names else ():
@@ -277,40 +296,47 @@ class _Search:
             if tried is None:
                 continue
             found = [tried]
-            if name == FOLD and not tried[0].taken and EQUALISE in cures and (tried[0].kept or 0.0) <= KEPT:
-                both = self._try(EQUALISE, tried[1])
-                if both is not None and both[0].taken:
-                    found = [(replace(tried[0], taken=True), tried[1]), both]
-            for step, candidate in found:
-                steps = [*(s for s in steps if s.cure != step.cure), step]
-                if step.taken:
-                    state, self.errors = candidate, step.errors
-                    self.taken.append(step.cure)
+            if name == FOLD and not tried.step.taken and EQUALISE in cures and (tried.step.kept or 0.0) <= KEPT:
+                both = self._try(EQUALISE, tried.state)
+                if both is not None and both.step.taken:
+                    found = [replace(tried, step=replace(tried.step, taken=True)), both]
+            for one in found:
+                steps = [*(s for s in steps if s.cure != one.step.cure), one.step]
+                if one.step.taken:
+                    state, self.now = one.state, one.judged
+                    self.taken.append(one.step.cure)
         return state, steps
 
-    def _try(self, name: str, state: _State) -> tuple[Step, _State] | None:
-        """None where the cure has nothing to change."""
+    def _try(self, name: str, state: _State) -> _Tried | None:
+        """None where the cure has nothing to change. Room of several sizes: the best, where others judge it; else the
+        first that does not cost too much."""
         if name != RANGES:
             return self._tried(name, state)
-        for share in (SHARE, 0.0):
+        found: dict[float, _Tried] = {}
+        for share in SHARES[1:] if self.trusting else SHARES:
             self.share = share
             tried = self._tried(name, state)
-            if tried is None or tried[0].taken:
+            if tried is None:
+                return None
+            found[share] = tried
+            if self._wide or (self.trusting and tried.step.taken):
                 break
-        return tried
+        if not self.trusting:
+            self.share = min(found, key=lambda share: self._ratio(found[share].judged))
+        return found[self.share]
 
-    def _tried(self, name: str, state: _State) -> tuple[Step, _State] | None:
+    def _tried(self, name: str, state: _State) -> _Tried | None:
         candidate, count = self.with_cure(name, state)
         if not count:
             return None
         kept = self._kept(candidate.proto) if name in (FOLD, EQUALISE) else None
-        errors = self.judge(candidate, f"judge {name}")
-        ratio = _mean_ratio(errors, self.errors)
+        judged = self.judge(candidate, f"judge {name}")
         if name == RANGES:
-            taken = ratio <= (TOLERATED if self.trusting else 1.0)
+            taken = self._ratio(judged) <= (TOLERATED if self.trusting else 1.0)
         else:
-            taken = (kept is None or kept <= KEPT) and self._better(errors)
-        return Step(name, taken, self.errors, errors, count, kept), candidate
+            taken = (kept is None or kept <= KEPT) and self._better(judged)
+        step = Step(name, taken, self._shown(self.now), self._shown(judged), count, kept)
+        return _Tried(step, candidate, judged)
 
     def again(self, taken: Sequence[str]) -> _State:
         """The cures that were taken, fitted to all pictures."""
@@ -350,11 +376,12 @@ class _Search:
         source = self.source.proto
         proto, names = folded(source) if FOLD in self.options.cures else (source, ())
         model, feeds = self.opened(proto), _Fed(self.pairs)
-        wanted = {name for node in Graph(proto).nodes for name in node.output if name}
-        figures = channel_figures(model, feeds, wanted)
+        graph = Graph(proto)
+        wanted = {name for node in graph.nodes for name in node.output if name}
+        figures = channel_figures(model, feeds, wanted.union(graph.inputs))
         scaling = scaling_of(proto, {name: each.top for name, each in figures.items()})
         layers = layers_of(proto, scaling, figures)
-        noise = Noise(figures, self.options.level != "L1")
+        noise = Noise(figures, self.options.level != "L1", BIAS in self.options.cures, frozenset(graph.inputs))
         watched = list(dict.fromkeys(watched_by_output(deployed(model)).values()))
         some = [feeds[i][1] for i in _evenly(range(len(feeds)), SENSED)]
         if layers and watched:
@@ -369,16 +396,23 @@ class _Search:
         return margins(self.basis.layers, self.basis.noise, factors, state.room)
 
     def judge(self, state: _State, what: str = "judge") -> dict[str, float]:
-        """By output the error of a state, fitted here, against the original model."""
+        """The error of a state, fitted here, against the original model: of each output, and of what it is watched by
+        (a Softmax by its input, which tells where the Softmax is nearly one-hot)."""
         fixed = self.fixed(state, self.pairs)
         release_unused()
         made = each(self.progress, map(self.judges.make, range(len(self.judges))), what, "picture", len(self.judges))
         pictures = ((p.label, p.feed, p.raw) for p in made)
-        (outputs,) = outputs_of(self.original, [fixed.proto], pictures, self.names, floats=self.floats)
+        (outputs,) = outputs_of(self.original, [fixed.proto], pictures, self.floats.names, floats=self.floats)
         return {name: figures.rmse**2 for name, figures in outputs.outputs.items()}
 
     def fixed(self, state: _State, pairs: PicturePairs) -> FixedModel:
         return self._fixed(self.opened(state.proto), state, self._calibration(state.proto, pairs))
+
+    def params(self, state: _State, pairs: PicturePairs) -> list[QuantParam]:
+        """The entries of a state's quant file."""
+        model, calibration = self.opened(state.proto), self._calibration(state.proto, pairs)
+        made = replace(model, proto=self._fixed(model, state, calibration).proto)
+        return params_of(made, model, self._ranges(model, state, calibration))
 
     def difference(self, proto: ModelProto) -> dict[str, float]:
         """By output how far a float model is from the original one, on the judges' pictures."""
@@ -398,9 +432,16 @@ class _Search:
         """Whether every convolution is at 16 bits already."""
         return self.config.conv_format == "ALL_INT16"
 
-    def _better(self, errors: Mapping[str, float]) -> bool:
-        gains = _mean_ratio(errors, self.errors) <= 1 - WORTH
-        return gains and all(errors[n] <= (1 + WORSE) * self.as_it_is[n] for n in errors if n in self.as_it_is)
+    def _ratio(self, judged: Mapping[str, float]) -> float:
+        """Of what the outputs are watched by, the mean of the errors over those of what was reached."""
+        watched = list(dict.fromkeys(self.watched.values())) or self.names
+        return _mean_ratio(*({n: errors[n] for n in watched if n in errors} for errors in (judged, self.now)))
+
+    def _better(self, judged: Mapping[str, float]) -> bool:
+        before = self.before
+        return self._ratio(judged) <= 1 - WORTH and all(
+            judged[n] <= (1 + WORSE) * before[n] for n in judged if n in before
+        )
 
     def _kept(self, proto: ModelProto) -> float:
         return math.sqrt(max(self.difference(proto).values(), default=0.0))
@@ -410,10 +451,15 @@ class _Search:
         return calibrate(self.opened(proto), feeds, self.config, self.options.level, progress=self.progress)
 
     def _fixed(self, model: Model, state: _State, calibration: Calibration) -> FixedModel:
-        ranges = calibration.ranges
-        if state.room is not None:
-            ranges = widened(model, ranges, self._wider(state))
+        ranges = self._ranges(model, state, calibration)
         return make_fixed(model, ranges, calibration.config, side=side_ranges(calibration.statistics))
+
+    def _ranges(self, model: Model, state: _State, calibration: Calibration) -> Mapping[str, Range]:
+        if state.room is None:
+            return calibration.ranges
+        sums = side_ranges(calibration.statistics).channels
+        headroom = headrooms(model, calibration.ranges, sums, self.options.level != "L1")
+        return widened(model, calibration.ranges, self._wider(state), headroom)
 
 
 class _Fed(Sequence):

@@ -8,10 +8,12 @@ unscaled output channel o (W its weights, summed over the taps where a channel h
     weights   (δ_o² / 12) Σ_i taps a_i² P_i        δ_o = max_i |W_oi| / a_i / 127, at L1 max_o (b_o ·) / b_o
     sums      (2^K Δ δ_o)² / 12                    2^K ≥ max_o R_o / (Δ δ_o) / 2^13, where K > 0
 
-l, h the ends of channel i on the pictures and 0, P its power, R_o the largest of the bias and of what is added to it:
-sums of products lose K bits, as many as the channel of the finest weights needs (``integer/convolution.py``). What is
-minimised is the sum over all convolutions, each channel's noise counted by what it does to the network's
-outputs (``sensitivity.py``): domain by domain (classes that stand in one tensor, a residual's as one) over
+l, h the ends of channel i on the pictures and 0, P its power, or its variance where biases are corrected afterwards
+(``biases.py``), which takes off what the weights' rounding adds in the mean; R_o the largest of the bias and of what is
+added to it: sums of products lose K bits, as many as the channel of the finest weights needs
+(``integer/convolution.py``). What is minimised is the sum over all convolutions, each channel's noise counted by what
+it does to the network's outputs (``sensitivity.py``): domain by domain (classes that stand in one tensor, a residual's
+as one) over
 
     a_i = M_i^-q V_i^p       M = max(h, -l), V_i² = Σ_o W²_oi
 
@@ -125,10 +127,17 @@ def by_channel(graph: Graph, each: Scaled) -> tuple[np.ndarray, np.ndarray, int]
 
 class Noise:
     """The noise of convolutions as a function of the factors, an array of them by class. ``per_channel``: a weight
-    scale for each output channel (above L1)."""
+    scale for each output channel (above L1). ``corrected``: biases take off what it is in the mean. ``exact``: tensors
+    that are not rounded, such as pictures."""
 
-    def __init__(self, figures: Mapping[str, ChannelFigures], per_channel: bool = True):
-        self.figures, self.per_channel = figures, per_channel
+    def __init__(
+        self,
+        figures: Mapping[str, ChannelFigures],
+        per_channel: bool = True,
+        corrected: bool = False,
+        exact: frozenset[str] = frozenset(),
+    ):
+        self.figures, self.per_channel, self.corrected, self.exact = figures, per_channel, corrected, exact
 
     def of(self, layer: Layer, factors: np.ndarray) -> float:
         return float(self.by_channel(layer, factors).sum(axis=0) @ layer.counts)
@@ -147,10 +156,12 @@ class Noise:
         a, b = factors[layer.before], factors[layer.after]
         read = self.figures[layer.node.input[0]]
         step = (max((a * read.high).max(), 0.0) - min((a * read.low).min(), 0.0)) / UINT8_STEPS
-        reads = (layer.largest > 0) @ (a**2 * read.power) * layer.taps
+        power = np.maximum(read.power - read.mean**2, 0) if self.corrected else read.power
+        reads = (layer.largest > 0) @ (a**2 * power) * layer.taps
         scales = weight_scales((layer.largest / a).max(axis=1) * b, self.per_channel) / b
         rounded = sums_step(scales * step, layer.reach) * scales * step
-        return np.stack([step**2 * (layer.squares @ a**-2.0), scales**2 * reads, rounded**2]) / 12
+        inputs = 0.0 if layer.node.input[0] in self.exact else step**2
+        return np.stack([inputs * (layer.squares @ a**-2.0), scales**2 * reads, rounded**2]) / 12
 
 
 def weight_scales(tops: np.ndarray, per_channel: bool) -> np.ndarray:

@@ -1,7 +1,12 @@
-"""The patches that a convolution multiplies its weights with: rows of a matrix product. Apart: shapes alone."""
+"""The patches that a convolution multiplies its weights with: rows of a matrix product. Apart: shapes alone.
+
+A convolution over one axis is one of height 1. A ConvTranspose is the convolution with the kernel turned about over an
+input with s - 1 zeros between neighbours (s its stride), from k - 1 less its padding before the first.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,12 +16,17 @@ from sgsdump.models.graph import Graph, attribute
 if TYPE_CHECKING:
     from onnx import NodeProto
 
+CONVOLUTIONS = ("Conv", "ConvTranspose")
+
 
 def has_patches(graph: Graph, node: NodeProto) -> bool:
-    """Whether the convolution's patches are known: a Conv of two spatial axes, a fully connected operator."""
+    """Whether the convolution's patches are known: one or two spatial axes, or a fully connected operator."""
     dims = graph.constants[node.input[1]].dims
+    if node.op_type == "ConvTranspose":
+        plain = attribute(node, "auto_pad", b"NOTSET") == b"NOTSET" and not attribute(node, "output_shape", None)
+        return plain and len(dims) in (3, 4)
     if node.op_type == "Conv":
-        return len(dims) == 4
+        return len(dims) in (3, 4)
     if node.op_type == "Gemm":
         return not attribute(node, "transA", 0)
     return node.op_type == "MatMul" and len(dims) == 2
@@ -24,17 +34,22 @@ def has_patches(graph: Graph, node: NodeProto) -> bool:
 
 def columns_of(graph: Graph, node: NodeProto) -> tuple[int, int]:
     """The groups of a convolution, and the weights of each output channel."""
-    dims = graph.constants[node.input[1]].dims
-    if node.op_type == "Conv":
-        return attribute(node, "group", 1), dims[1] * dims[2] * dims[3]
+    dims = list(graph.constants[node.input[1]].dims)
+    if node.op_type in CONVOLUTIONS:
+        groups = attribute(node, "group", 1)
+        channels = dims[1] if node.op_type == "Conv" else dims[0] // groups
+        return groups, channels * int(np.prod(dims[2:]))
     return 1, dims[1] if attribute(node, "transB", 0) else dims[0]
 
 
 def matrices(graph: Graph, node: NodeProto, weight: np.ndarray) -> np.ndarray:
     """[groups, n, outputs of a group] of a convolution's weights."""
+    groups, columns = columns_of(graph, node)
     if node.op_type == "Conv":
-        groups, columns = columns_of(graph, node)
         return weight.reshape(groups, -1, columns).transpose(0, 2, 1)
+    if node.op_type == "ConvTranspose":
+        taps = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1], -1)[..., ::-1]
+        return taps.transpose(0, 1, 3, 2).reshape(groups, columns, weight.shape[1])
     return (weight.T if attribute(node, "transB", 0) else weight)[None]
 
 
@@ -43,6 +58,10 @@ def as_weight(graph: Graph, node: NodeProto, parts: np.ndarray) -> np.ndarray:
     shape = tuple(graph.constants[node.input[1]].dims)
     if node.op_type == "Conv":
         return parts.transpose(0, 2, 1).reshape(shape)
+    if node.op_type == "ConvTranspose":
+        groups, outputs = parts.shape[0], parts.shape[2]
+        taps = parts.reshape(groups, shape[0] // groups, -1, outputs).transpose(0, 1, 3, 2)
+        return taps[..., ::-1].reshape(shape)
     return parts[0].T if attribute(node, "transB", 0) else parts[0]
 
 
@@ -50,59 +69,72 @@ def positions(
     graph: Graph, node: NodeProto, shape: tuple[int, ...], most: int, random: np.random.Generator
 ) -> np.ndarray:
     """Which rows of a convolution with an input of this shape are taken: ``most`` of them, or all, in order."""
-    if node.op_type != "Conv":
+    if node.op_type not in CONVOLUTIONS:
         count = int(np.prod(shape[:-1]))
     else:
-        height, width = _output_size(graph, node, shape)
-        count = shape[0] * height * width
+        count = shape[0] * int(np.prod([axis.outputs for axis in _axes(graph, node, shape)]))
     return np.arange(count) if count <= most else np.sort(random.choice(count, most, replace=False))
 
 
 def rows(graph: Graph, node: NodeProto, array: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     """[groups, rows, n] float32: the patches at these places of a convolution's input."""
-    if node.op_type != "Conv":
+    if node.op_type not in CONVOLUTIONS:
         return array.reshape(-1, array.shape[-1])[chosen][None]
-    dims = graph.constants[node.input[1]].dims
-    (top, left), (step_y, step_x), (gap_y, gap_x) = _window(graph, node, array.shape)
-    height, width = _output_size(graph, node, array.shape)
-    reach_y, reach_x = gap_y * (dims[2] - 1) + 1, gap_x * (dims[3] - 1) + 1
-    bottom = max((height - 1) * step_y + reach_y - array.shape[2] - top, 0)
-    right = max((width - 1) * step_x + reach_x - array.shape[3] - left, 0)
-    padded = np.pad(array, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    n, rest = np.divmod(chosen, height * width)
-    y, x = np.divmod(rest, width)
-    ys = (y * step_y)[:, None] + np.arange(dims[2]) * gap_y
-    xs = (x * step_x)[:, None] + np.arange(dims[3]) * gap_x
-    taken = padded[n[:, None, None], :, ys[:, :, None], xs[:, None, :]]  # rows, kh, kw, C
-    taken = taken.transpose(0, 3, 1, 2)
+    down, across = _axes(graph, node, array.shape)
+    plane = array.reshape(*array.shape[:2], -1, array.shape[-1])
+    n, rest = np.divmod(chosen, down.outputs * across.outputs)
+    y, x = np.divmod(rest, across.outputs)
+    (ys, inside_y), (xs, inside_x) = down.read_at(y), across.read_at(x)
+    taken = plane[n[:, None, None], :, ys[:, :, None], xs[:, None, :]]  # rows, kh, kw, C
+    taken = np.where((inside_y[:, :, None] & inside_x[:, None, :])[..., None], taken, np.float32(0))
     groups, columns = columns_of(graph, node)
-    return taken.reshape(len(chosen), groups, columns).transpose(1, 0, 2)
+    return taken.transpose(0, 3, 1, 2).reshape(len(chosen), groups, columns).transpose(1, 0, 2)
 
 
-def _window(graph: Graph, node: NodeProto, shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """The padding at the top and left, the strides and the dilations."""
-    strides, gaps = attribute(node, "strides", [1, 1]), attribute(node, "dilations", [1, 1])
-    pads = attribute(node, "pads", [0, 0, 0, 0])
+@dataclass(frozen=True)
+class _Axis:
+    """One axis of a convolution. An output at o reads o * step + gap * i - before for each tap i, of an input ``size``
+    long with ``spread`` - 1 zeros between neighbours."""
+
+    size: int
+    outputs: int
+    taps: int
+    step: int
+    gap: int
+    before: int
+    spread: int = 1
+
+    def read_at(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[rows, taps] which of the input's values are read, and whether they are there."""
+        places = (outputs * self.step - self.before)[:, None] + np.arange(self.taps) * self.gap
+        indices, between = np.divmod(places, self.spread)
+        inside = (between == 0) & (indices >= 0) & (indices < self.size)
+        return np.where(inside, indices, 0), inside
+
+
+def _axes(graph: Graph, node: NodeProto, shape: tuple[int, ...]) -> list[_Axis]:
+    """Height and width."""
+    taps = list(graph.constants[node.input[1]].dims[2:])
+    count = len(taps)
+    strides = attribute(node, "strides", None) or [1] * count
+    gaps = attribute(node, "dilations", None) or [1] * count
+    pads = attribute(node, "pads", None) or [0] * 2 * count
     auto = attribute(node, "auto_pad", b"NOTSET").decode()
-    if auto in ("SAME_UPPER", "SAME_LOWER"):
-        dims = graph.constants[node.input[1]].dims[2:]
-        sizes = zip(shape[2:], strides, gaps, dims)
-        totals = [max((-(-size // s) - 1) * s + g * (k - 1) + 1 - size, 0) for size, s, g, k in sizes]
-        pads = [total // 2 if auto == "SAME_UPPER" else -(-total // 2) for total in totals]
-    elif auto == "VALID":
-        pads = [0, 0, 0, 0]
-    return (pads[0], pads[1]), (strides[0], strides[1]), (gaps[0], gaps[1])
-
-
-def _output_size(graph: Graph, node: NodeProto, shape: tuple[int, ...]) -> tuple[int, int]:
-    dims = graph.constants[node.input[1]].dims[2:]
-    strides, gaps = attribute(node, "strides", [1, 1]), attribute(node, "dilations", [1, 1])
-    auto = attribute(node, "auto_pad", b"NOTSET").decode()
-    if auto in ("SAME_UPPER", "SAME_LOWER"):
-        return -(-shape[2] // strides[0]), -(-shape[3] // strides[1])
-    pads = attribute(node, "pads", [0, 0, 0, 0]) if auto == "NOTSET" else [0, 0, 0, 0]
-    height, width = (
-        (size + before + after - gap * (k - 1) - 1) // stride + 1
-        for size, before, after, gap, k, stride in zip(shape[2:], pads[:2], pads[2:], gaps, dims, strides)
-    )
-    return height, width
+    longer = attribute(node, "output_padding", None) or [0] * count
+    found = []
+    for i, size in enumerate(shape[2:]):
+        reach, before, after = gaps[i] * (taps[i] - 1), pads[i], pads[count + i]
+        if node.op_type == "ConvTranspose":
+            outputs = (size - 1) * strides[i] + reach + 1 - before - after + longer[i]
+            found.append(_Axis(size, outputs, taps[i], 1, gaps[i], reach - before, strides[i]))
+            continue
+        if auto in ("SAME_UPPER", "SAME_LOWER"):
+            outputs = -(-size // strides[i])
+            total = max((outputs - 1) * strides[i] + reach + 1 - size, 0)
+            before = total // 2 if auto == "SAME_UPPER" else -(-total // 2)
+        else:
+            padded = size if auto == "VALID" else size + before + after
+            before = 0 if auto == "VALID" else before
+            outputs = (padded - reach - 1) // strides[i] + 1
+        found.append(_Axis(size, outputs, taps[i], strides[i], gaps[i], before))
+    return [_Axis(1, 1, 1, 1, 1, 0)] * (2 - count) + found

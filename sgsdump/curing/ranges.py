@@ -1,11 +1,14 @@
 """Ranges with room for what the calibration pictures do not show. They cannot stand in an ONNX file. Apart: a cure.
 
-INT16  HEADROOM times as wide: half a bit of sixteen, and nothing above the calibrated maximum is clipped.
+INT16  HEADROOM times as wide, which costs half a bit of sixteen, and nothing above the calibrated maximum is clipped.
+       What a convolution of 16 bits reads up to twice that: its sums keep 13 bits below a power of two that they stay
+       within (2^K Δ δ, ``integer/convolution.py``), so with a step Δ of the input that brings them just below one they
+       keep up to one bit more, and that is worth more than the 15th bit of the input.
 UINT8  as wide as costs little: rounding a tensor's values adds noise N (``equalisation.py``, as it counts at the
-       network's outputs), a range m times as wide m² N. Every one of the T tensors that convolutions read may add an
-       equal part of SHARE of the whole noise:
+       network's outputs), a range m times as wide m² N. The tensors that convolutions read may together add SHARE of
+       the whole noise, each the same part p, but for those that cannot take it up to MOST:
 
-    m² = 1 + SHARE · (Σ N) / (T N)          between 1 and MOST
+    m² = 1 + p / N        between 1 and MOST, p such that Σ (m² - 1) N = SHARE · (whole noise)
 
 So a first layer, whose rounding is most of the error and whose range every picture fills, stays as it is, and a late
 one, whose rounding nobody sees and whose range rare pictures exceed, gets room.
@@ -18,18 +21,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import Graph
+from sgsdump.models.graph import Graph, attribute
+from sgsdump.quantisation.analysis import is_convolution
 from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_file import quant_params
+from sgsdump.quantisation.quant_plan import weight_quant
+from sgsdump.quantisation.scales import INT16
+from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from sgsdump.curing.equalisation import Layer, Noise
     from sgsdump.models.model import Model
-    from sgsdump.sidecars.quant_param_entries import QuantParam
 
-HEADROOM = 1.5
-SHARE, MOST = 0.3, 2.0
+HEADROOM, INT16_STEPS = 1.5, 32767
+# So far below a power of two sums are kept, of its logarithm.
+SLACK = 0.01
+SHARE, MOST = 0.1, 2.0
 
 
 def margins(layers: Sequence[Layer], noise: Noise, factors: np.ndarray, share: float = SHARE) -> dict[str, float]:
@@ -40,20 +49,68 @@ def margins(layers: Sequence[Layer], noise: Noise, factors: np.ndarray, share: f
     for layer in layers:
         inputs, *others = noise.parts(layer, factors)
         name = layer.node.input[0]
-        rounding[name] = rounding.get(name, 0.0) + inputs
+        if name not in noise.exact:
+            rounding[name] = rounding.get(name, 0.0) + inputs
         whole += inputs + sum(others)
-    if not whole > 0:
+    if not (whole > 0 and rounding):
         return {}
-    allowed = share * whole / len(rounding)
+    part = _part(np.array(list(rounding.values())) * (MOST**2 - 1), share * whole)
     return {
-        name: float(np.sqrt(min(1 + allowed / added, MOST**2))) if added > 0 else MOST if share else 1.0
+        name: float(np.sqrt(min(1 + part / added, MOST**2))) if added > 0 else MOST if share else 1.0
         for name, added in rounding.items()
     }
 
 
-def widened(model: Model, ranges: Mapping[str, Range], wider: Mapping[str, float]) -> dict[str, Range]:
-    """The ranges of a model with room: those of UINT8 ``wider`` times, those of INT16 HEADROOM times. Constants and the
-    network's inputs keep theirs."""
+def _part(most: np.ndarray, budget: float) -> float:
+    """What each may take, and none more than its ``most``, so that all take ``budget`` together."""
+    rest = len(most)
+    for largest in np.sort(most):
+        if budget <= largest * rest:
+            break
+        budget, rest = budget - largest, rest - 1
+    return budget / max(rest, 1)
+
+
+def headrooms(
+    model: Model, ranges: Mapping[str, Range], sums: Mapping[str, Range], per_channel: bool
+) -> dict[str, float]:
+    """By tensor that convolutions read, how much wider its INT16 range becomes.
+
+    sums         the calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
+    per_channel  a weight scale for each output channel (above L1).
+    """
+    graph = Graph(deployed(model))
+    reaches: dict[str, list[float]] = {}
+    for node in graph.nodes:
+        name = node.input[0] if node.input else ""
+        if not is_convolution(graph, node) or node.output[0] not in sums or name not in ranges:
+            continue
+        measured, channels = ranges[name].at(INT16), sums[node.output[0]]
+        widest = max(float(np.abs(measured.min).max()), float(np.abs(measured.max).max()))
+        bias = 0.0
+        if len(node.input) > 2 and node.input[2] in graph.constants:
+            factor = attribute(node, "beta", 1.0) if node.op_type == "Gemm" else 1.0
+            bias = graph.value(node.input[2]).astype(np.float64).reshape(-1) * factor
+        away = (np.abs(bias), np.abs(channels.min - bias), np.abs(channels.max - bias))
+        steps = np.asarray(weight_quant(graph, node, INT16, None, per_channel).scale, np.float64)
+        largest = np.max(np.max(np.broadcast_arrays(*away), axis=0) / steps)
+        if widest > 0 and largest > 0:
+            reaches.setdefault(name, []).append(float(largest) / (widest * HEADROOM / INT16_STEPS))
+    return {name: HEADROOM * _below_a_power(np.log2(each)) for name, each in reaches.items()}
+
+
+def _below_a_power(reaches: np.ndarray) -> float:
+    """By what between 1 and 2 sums that reach 2^r are to be divided, so that they lose least to whole powers of two."""
+    candidates = [0.0, *np.minimum(reaches - np.floor(reaches) + SLACK, 1.0)]
+    lost = [np.sum(4.0 ** (np.ceil(reaches - down) - (reaches - down))) for down in candidates]
+    return float(2.0 ** candidates[int(np.argmin(lost))])
+
+
+def widened(
+    model: Model, ranges: Mapping[str, Range], wider: Mapping[str, float], headroom: Mapping[str, float] = {}
+) -> dict[str, Range]:
+    """The ranges of a model with room: those of UINT8 ``wider`` times, those of INT16 ``headroom`` times, or HEADROOM.
+    Constants and the network's inputs keep theirs."""
     graph = Graph(model.proto)
     kept = {*graph.constants, *graph.inputs}
     found = {}
@@ -61,14 +118,19 @@ def widened(model: Model, ranges: Mapping[str, Range], wider: Mapping[str, float
         if name in kept or measured.uncut is not None:
             found[name] = measured
             continue
-        factor, wide = wider.get(name, 1.0), measured.wide or measured
-        room = Range(wide.min * HEADROOM, wide.max * HEADROOM)
+        factor, of_wide, wide = wider.get(name, 1.0), headroom.get(name, HEADROOM), measured.wide or measured
+        room = Range(wide.min * of_wide, wide.max * of_wide)
         found[name] = Range(measured.min * factor, measured.max * factor, measured.bit, room)
     return found
 
 
-def params_of(fixed: Model) -> list[QuantParam]:
-    """The entries of a fixed model's quant file, but for the weights, whose ranges the level finds in the weights."""
-    facts = read_facts(fixed)
+def params_of(fixed: Model, float_model: Model, ranges: Mapping[str, Range]) -> list[QuantParam]:
+    """The entries of a fixed model's quant file, but for the weights, whose ranges the level finds in the weights; and
+    of ``ranges``, which it was made from, those of what no operator stores but a domain has within it: a
+    BatchNormalization's factor and offset work in 16 bits, and clip."""
+    facts, graph = read_facts(fixed), Graph(float_model.proto)
     weights = {stored.name for stored in facts.weights.values()} if facts else set()
-    return [param for param in quant_params(fixed) if param.name not in weights]
+    stored = [param for param in quant_params(fixed) if param.name not in weights]
+    there = {param.name for param in stored}
+    inner = [name for name in ranges if name in graph.producer and name not in there]
+    return [*stored, *(QuantParam(name, ranges[name].at(INT16), 16) for name in inner)]

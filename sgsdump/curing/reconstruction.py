@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 WAVES = 8
 # Of each picture so many rows of a layer.
 ROWS = 1024
-# Of more columns the products take too long.
+# Of more columns the products take too long: such a layer's bias is corrected, which takes the means alone.
 MOST_COLUMNS = 1200
 
 Picture = tuple[str, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
@@ -76,32 +76,25 @@ def reconstructed(
     """
     editing = Editing(proto)
     reference = opened(proto)
-    names = {node.output[0] for node in editing.graph.nodes if editing.is_plain(node)}
-    layers = [node.output[0] for node in editing.graph.nodes if node.output and node.output[0] in names]
+    weights = fixed_of(reference).plan.weights
+    plain = [node for node in editing.graph.nodes if editing.is_plain(node) and has_patches(editing.graph, node)]
+    layers = [node.output[0] for node in plain if (quant := weights.get(node.output[0])) and quant.dtype == INT8]
     taken: list[str] = []
     corrected: list[str] = []
-    for wave in np.array_split(np.arange(len(layers)), min(WAVES, len(layers) or 1)):
+    for wave in np.array_split(np.arange(len(layers)), min(WAVES, len(layers))) if layers else ():
         model = opened(editing.proto)
         fixed = fixed_of(model)
         nodes = {node.output[0]: node for node in editing.graph.nodes if node.output}
-        some = [
-            nodes[layers[i]]
-            for i in wave
-            if layers[i] in fixed.plan.weights and has_patches(editing.graph, nodes[layers[i]])
-        ]
-        some = [node for node in some if columns_of(editing.graph, node)[1] <= MOST_COLUMNS]
-        if not some:
-            continue
+        some = [nodes[layers[i]] for i in wave]
         halves = _products(editing.graph, some, reference, (model, fixed), pictures)
         after = _led_to(editing.graph, [node.output[0] for node in some])
         for node in some:
             quant, both = fixed.plan.weights[node.output[0]], halves[node.output[0]]
-            if quant.dtype == INT8:
-                if node.output[0] in after:
-                    both = tuple([each.local() for each in half] for half in both)
-                did = _rewrite(editing, node, quant, both, wanted)
-                taken += [node.output[0]] if did else []
-                corrected += [node.output[0]] if wanted.biases else []
+            if node.output[0] in after:
+                both = tuple(half.local() for half in both)
+            did = _rewrite(editing, node, quant, both, wanted)
+            taken += [node.output[0]] if did else []
+            corrected += [node.output[0]] if wanted.biases else []
     return Reconstructed(editing.proto, tuple(taken), tuple(corrected))
 
 
@@ -124,18 +117,18 @@ def _products(
     reference: Model,
     quantised: tuple[Model, FixedModel],
     pictures: Sequence[Picture],
-) -> dict[str, tuple[list[Products], ...]]:
-    """By layer, for each half of the pictures, those of each group."""
+) -> dict[str, tuple[Products, ...]]:
+    """By layer, for each half of the pictures."""
     model, fixed = quantised
     names = list(dict.fromkeys(node.input[0] for node in nodes))
     inner = [name for name in names if name not in graph.inputs]
     real = WholeGraph(mark_outputs(deployed(reference), inner), threads=1)
     integer = FixedOutputs(model, fixed.proto, inner)
     random = np.random.default_rng(0)
-    found: dict[str, tuple[list[Products], ...]] = {}
+    found: dict[str, tuple[Products, ...]] = {}
     for node in nodes:
         groups, columns = columns_of(graph, node)
-        found[node.output[0]] = tuple([Products.zeros(columns) for _ in range(groups)] for _ in range(2))
+        found[node.output[0]] = tuple(Products.zeros(groups, columns, columns <= MOST_COLUMNS) for _ in range(2))
     for number, (_, feed, raw) in enumerate(pictures):
         floats = {**feed, **real.run(feed, inner)}
         integers = {**feed, **integer.run(feed, raw)}
@@ -144,35 +137,32 @@ def _products(
             if source not in integers or integers[source].shape != floats[source].shape:
                 continue
             places = positions(graph, node, floats[source].shape, ROWS, random)
-            both = (rows(graph, node, side[source], places) for side in (integers, floats))
-            for products, x, y in zip(found[node.output[0]][number % 2], *both):
-                products.add(x, y)
+            found[node.output[0]][number % 2].add(
+                rows(graph, node, integers[source], places), rows(graph, node, floats[source], places)
+            )
     return found
 
 
-def _rewrite(
-    editing: Editing, node: NodeProto, quant: Quant, halves: tuple[list[Products], ...], wanted: Wanted
-) -> bool:
+def _rewrite(editing: Editing, node: NodeProto, quant: Quant, halves: tuple[Products, ...], wanted: Wanted) -> bool:
     """Whether the layer's rounding was taken."""
     weight = editing.weight(node)
     parts = matrices(editing.graph, node, weight)
-    outputs = parts.shape[0] * parts.shape[2]
-    steps = np.broadcast_to(np.asarray(quant.scale, np.float64), (outputs,)).reshape(parts.shape[0], 1, -1)
-    plain = np.stack([nearest(part, step) for part, step in zip(parts, steps)])
-    whole = [a.merged(b) for a, b in zip(*halves)]
+    outputs, scale = parts.shape[0] * parts.shape[2], np.asarray(quant.scale, np.float64).reshape(-1)
+    if scale.size not in (1, outputs):
+        scale = np.tile(scale, parts.shape[0])  # a ConvTranspose's groups share their scales
+    steps = np.broadcast_to(scale, (outputs,)).reshape(parts.shape[0], 1, -1)
+    plain = nearest(parts, steps)
+    whole = halves[0].merged(halves[1])
     new, did = plain, False
-    if wanted.rounding and all(enough_rows(each) for half in halves for each in half):
-        crossed = [np.stack([rounded(*each) for each in zip(half, parts, steps)]) for half in halves]
+    if wanted.rounding and all(enough_rows(half) for half in halves):
         helps = True
-        for half, candidate in zip(halves, crossed[::-1]):
-            before = sum(each.error(w, q).sum() for each, w, q in zip(half, parts, plain))
-            after = sum(each.error(w, q).sum() for each, w, q in zip(half, parts, candidate))
-            helps = helps and after < before
+        for half, other in zip(halves, halves[::-1]):
+            candidate = rounded(other, parts, steps)
+            helps = helps and half.error(parts, candidate).sum() < half.error(parts, plain).sum()
         if helps:
-            new, did = np.stack([rounded(*each) for each in zip(whole, parts, steps)]), True
-    if wanted.biases and whole[0].rows:
-        added = np.concatenate([correction(each, w, q) for each, w, q in zip(whole, parts, new)])
-        editing.set_bias(node, editing.bias(node, outputs) + added)
+            new, did = rounded(whole, parts, steps), True
+    if wanted.biases and whole.rows:
+        editing.set_bias(node, editing.bias(node, outputs) + correction(whole, parts, new))
     if did:
         editing.set_weight(node, as_weight(editing.graph, node, new))
     return did

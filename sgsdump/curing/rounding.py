@@ -28,73 +28,98 @@ ROWS_PER_COLUMN = 2
 
 @dataclass(eq=False)
 class Products:
-    """Sums over rows of one group of a convolution: ``g`` X̃ᵀX̃, ``c`` X̃ᵀX, ``d`` XᵀX, each [n, n]; ``fixed`` and
-    ``real`` [n] the sums of X̃ and of X."""
+    """Sums over rows of a convolution, group by group: ``g`` X̃ᵀX̃, ``e`` X̃ᵀ(X - X̃), ``f`` (X - X̃)ᵀ(X - X̃), each
+    [groups, n, n], None where only the means are wanted; ``fixed`` and ``real`` [groups, n] the sums of X̃ and of X.
 
-    g: np.ndarray
-    c: np.ndarray
-    d: np.ndarray
+    Kept as differences, so that errors are no small difference of large sums, and float32 rows can be multiplied as
+    they are.
+    """
+
+    g: np.ndarray | None
+    e: np.ndarray | None
+    f: np.ndarray | None
     fixed: np.ndarray
     real: np.ndarray
     rows: int = 0
 
     @classmethod
-    def zeros(cls, columns: int) -> Products:
-        square = (columns, columns)
-        return cls(np.zeros(square), np.zeros(square), np.zeros(square), np.zeros(columns), np.zeros(columns))
+    def zeros(cls, groups: int, columns: int, squares: bool = True) -> Products:
+        g, e, f = (np.zeros((groups, columns, columns)) if squares else None for _ in range(3))
+        return cls(g, e, f, np.zeros((groups, columns)), np.zeros((groups, columns)))
 
     def add(self, fixed: np.ndarray, real: np.ndarray) -> None:
-        """Rows [rows, n] of the fixed and of the float model."""
-        fixed, real = fixed.astype(np.float64), real.astype(np.float64)
-        self.g += fixed.T @ fixed
-        self.c += fixed.T @ real
-        self.d += real.T @ real
-        self.fixed += fixed.sum(axis=0)
-        self.real += real.sum(axis=0)
-        self.rows += len(fixed)
+        """Rows [groups, rows, n] of the fixed and of the float model."""
+        if self.g is not None and self.e is not None and self.f is not None:
+            turned, away = fixed.transpose(0, 2, 1), real - fixed
+            self.g += turned @ fixed
+            self.e += turned @ away
+            self.f += away.transpose(0, 2, 1) @ away
+        self.fixed += fixed.sum(axis=1, dtype=np.float64)
+        self.real += real.sum(axis=1, dtype=np.float64)
+        self.rows += fixed.shape[1]
 
     def merged(self, other: Products) -> Products:
-        pairs = ((self.g, other.g), (self.c, other.c), (self.d, other.d))
-        sums = ((self.fixed, other.fixed), (self.real, other.real))
-        g, c, d = (a + b for a, b in pairs)
-        fixed, real = (a + b for a, b in sums)
-        return Products(g, c, d, fixed, real, self.rows + other.rows)
+        pairs = ((self.g, other.g), (self.e, other.e), (self.f, other.f))
+        g, e, f = (None if a is None or b is None else a + b for a, b in pairs)
+        return Products(g, e, f, self.fixed + other.fixed, self.real + other.real, self.rows + other.rows)
 
     def local(self) -> Products:
         """As if the float model had the fixed model's inputs."""
-        return Products(self.g, self.g, self.g, self.fixed, self.fixed, self.rows)
+        none = None if self.g is None else np.zeros_like(self.g)
+        return Products(self.g, none, none, self.fixed, self.fixed, self.rows)
 
     def error(self, weight: np.ndarray, rounded: np.ndarray) -> np.ndarray:
-        """[O] ‖X w - X̃ q‖² of each output, the mean taken off, which the bias takes."""
-        whole = ((self.d @ weight) * weight).sum(axis=0) - 2 * ((self.c @ weight) * rounded).sum(axis=0)
-        whole += ((self.g @ rounded) * rounded).sum(axis=0)
-        return whole - (self.real @ weight - self.fixed @ rounded) ** 2 / max(self.rows, 1)
+        """[groups, O] ‖X w - X̃ q‖² of each output, the mean taken off, which the bias takes."""
+        assert self.g is not None and self.e is not None and self.f is not None, "made with squares"
+        away = weight - rounded
+        whole = ((self.g @ away + 2 * (self.e @ weight)) * away).sum(axis=1) + ((self.f @ weight) * weight).sum(axis=1)
+        return whole - self.mean_error(weight, rounded) ** 2 * self.rows
+
+    def mean_error(self, weight: np.ndarray, rounded: np.ndarray) -> np.ndarray:
+        """[groups, O] the mean of X w - X̃ q."""
+        both = self.real[:, None] @ weight - self.fixed[:, None] @ rounded
+        return both[:, 0] / max(self.rows, 1)
 
 
 def enough_rows(products: Products) -> bool:
-    return products.rows >= ROWS_PER_COLUMN * len(products.g)
+    return products.g is not None and products.rows >= ROWS_PER_COLUMN * products.g.shape[1]
 
 
 def nearest(weight: np.ndarray, steps: np.ndarray, limit: int = 127) -> np.ndarray:
-    """float64 [n, O] weights on the grid of each output's step [O]."""
+    """float64 [..., n, O] weights on the grid of each output's step [..., 1, O]."""
     return np.clip(np.rint(weight / steps), -limit, limit) * steps
 
 
 def rounded(products: Products, weight: np.ndarray, steps: np.ndarray, limit: int = 127) -> np.ndarray:
-    """The weights [n, O] on the grid of the steps [O], by the rule above; the nearest where all inputs are zero."""
-    ridge = RIDGE * float(np.mean(np.diag(products.g)))
-    if not ridge > 0:
-        return nearest(weight, steps, limit)
-    h = products.g + ridge * np.eye(len(products.g))
-    real = np.linalg.solve(h, products.c @ weight + ridge * weight)
+    """The weights [groups, n, O] on the grid of the steps [groups, 1, O], by the rule above; those of a group whose
+    inputs are all zero are the nearest."""
+    assert products.g is not None and products.e is not None, "made with squares"
+    result, ridge = nearest(weight, steps, limit), RIDGE * np.diagonal(products.g, axis1=1, axis2=2).mean(axis=1)
+    some = ridge > 0
+    if some.any():
+        own = weight[some], steps[some]
+        g = products.g[some]
+        result[some] = _rounded(g, g + products.e[some], ridge[some], own, limit)
+    return result
+
+
+def _rounded(
+    g: np.ndarray, c: np.ndarray, ridge: np.ndarray, own: tuple[np.ndarray, np.ndarray], limit: int
+) -> np.ndarray:
+    weight, steps = own
+    ridge = ridge[:, None, None]
+    h = g + ridge * np.eye(g.shape[1])
+    real = np.linalg.solve(h, c @ weight + ridge * weight)
     ends = np.abs(weight) >= (limit - NEAR_END) * steps
     real = np.where(ends, weight, real)
-    order = np.argsort(-np.diag(products.g), kind="stable")
-    back = np.argsort(order)
-    upper = np.linalg.cholesky(np.linalg.inv(h[np.ix_(order, order)])).T
-    rest, ends = real[order].copy(), ends[order]
-    own, result = weight[order], np.empty_like(rest)
-    for j in range(len(rest)):
-        result[j] = nearest(np.where(ends[j], own[j], rest[j]), steps, limit)
-        rest[j + 1 :] -= np.outer(upper[j, j + 1 :], (rest[j] - result[j]) / upper[j, j])
-    return result[back]
+    order = np.argsort(-np.diagonal(g, axis1=1, axis2=2), axis=1, kind="stable")
+    along = order[:, :, None]
+    turned = np.take_along_axis(np.take_along_axis(h, along, 1), order[:, None, :], 2)
+    upper = np.linalg.cholesky(np.linalg.inv(turned)).transpose(0, 2, 1)
+    rest, ends, weight = (np.take_along_axis(each, along, 1) for each in (real, ends, weight))
+    result = np.empty_like(rest)
+    for j in range(rest.shape[1]):
+        result[:, j] = nearest(np.where(ends[:, j], weight[:, j], rest[:, j]), steps[:, 0], limit)
+        away = (rest[:, j] - result[:, j]) / upper[:, j, j, None]
+        rest[:, j + 1 :] -= upper[:, j, j + 1 :, None] * away[:, None]
+    return np.take_along_axis(result, np.argsort(order, axis=1)[:, :, None], 1)

@@ -123,8 +123,9 @@ def release_unused() -> None:
 
 @cache
 def shrinking() -> ort.RunOptions:
-    """For a run after which the session's pool gives back what no tensor uses."""
+    """For a run of what its outputs need, after which the session's pool gives back what no tensor uses."""
     options = ort.RunOptions()
+    options.only_execute_path_to_fetches = True
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     return options
 
