@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 import ultraface_boxes
 
-from sgsdump.curing.cure import CURES, CureOptions, cure
+from sgsdump.curing.cure import cure
+from sgsdump.curing.steps import CURES, CureOptions
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.lift import lift

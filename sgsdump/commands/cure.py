@@ -75,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal, print_lines, print_warnings
-    from sgsdump.curing.cure import CURES, CureOptions, ranges_beside
+    from sgsdump.curing.cure import ranges_beside
+    from sgsdump.curing.steps import CURES, CureOptions
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_file, check_outputs
     from sgsdump.reports.cured import lines, summary

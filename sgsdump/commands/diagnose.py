@@ -21,6 +21,7 @@ the folder -o:
   fixed.onnx log/         the fixed model and the ranges, where they were made here (see calibrate)
   input_config.ini        yours, or the assumed one, with the tensor_arrays advised
   cured.onnx              with --cure: the model rewritten so that 8 bits lose less, its ranges beside it (docs/cure.md)
+  planned.onnx            with --cure, where that is not enough: its quant file raises convolutions besides
 
 a network that others quantised (--fixed QUANTISED.onnx, docs/debug_a_quantised_onnx.md):
   Each quantised tensor and weight is put into the float network alone, and the worst are taken out; what to leave
@@ -60,8 +61,6 @@ from sgsdump.verbs.network import Network
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.progress import Progress
-    from sgsdump.reports.sentences import Step
 
 
 @dataclass(frozen=True)
@@ -114,6 +113,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_file, check_not_around, replace_text, replacing_folder
+    from sgsdump.verbs.cured_ways import next_steps
     from sgsdump.verbs.diagnose import Task, diagnosed_in
 
     options = record(Options, args, network=network_of(args), given=record(Given, args),
@@ -131,8 +131,8 @@ def run(args: argparse.Namespace) -> int:
     with replacing_folder(output, asides.append) as folder:
         found = diagnosed_in(folder, task, Terminal("stderr"), partial(print_lines, flush=True))
         if options.cure:
-            step = _cured(options, folder, Terminal("stderr"))
-            found = replace(found, report=replace(found.report, next_steps=(step, *found.report.next_steps)))
+            steps = next_steps(options.network, level, limits, (folder, output), Terminal("stderr"))
+            found = replace(found, report=replace(found.report, next_steps=(*steps, *found.report.next_steps)))
         found.write(folder)
     if options.json:
         replace_text(options.json, found.texts["layers.json"])
@@ -140,25 +140,3 @@ def run(args: argparse.Namespace) -> int:
     print_lines(found.paste)
     print_folder(output, asides)
     return 1 if options.limits and not found.passes else 0
-
-
-def _cured(options: Options, folder: Path, progress: Progress) -> Step:
-    """Cures the network into the folder; what there is to do with it."""
-    from sgsdump.curing.cure import CureOptions, cure
-    from sgsdump.models.model import open_model
-    from sgsdump.quantisation.float_model import serialise
-    from sgsdump.reports.cured import cured_step
-    from sgsdump.sidecars import quant_param
-    from sgsdump.verbs.network import open_network
-
-    network = options.network
-    level = "L1" if options.quant_level == "L1" else "L2"
-    opened = open_network(network, level, guesses=True)
-    outputs = [entry.name for entry in opened.config.outputs]
-    model = network.part.of(open_model(network.model, network.weight_file, staged_outputs=outputs))
-    cured = cure(model, opened.feeds(), opened.config, CureOptions(level), progress=progress)
-    if cured.helps:
-        (folder / "cured.onnx").write_bytes(serialise(cured.proto))
-        for name, form in (("cured.quant.json", "json"), ("cured.quant.pkl", "pickle")):
-            quant_param.write(cured.params or (), folder / name, form)
-    return cured_step(cured, level, str(options.output))

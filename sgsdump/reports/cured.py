@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sgsdump.curing.cure import KEPT
+from sgsdump.curing.steps import KEPT
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
 
 if TYPE_CHECKING:
     from sgsdump.curing.cure import Cured
-    from sgsdump.curing.cure import Step as CureStep
+    from sgsdump.curing.steps import Step as CureStep
+    from sgsdump.tuning.ways import Way, Ways
 
 # What the count of a step counts.
 COUNTED = {
@@ -28,9 +29,9 @@ SAME = 1e-10
 def lines(cured: Cured) -> Iterator[str]:
     """The errors, step by step, and how far the float model has changed."""
     yield f"errors against the model as it is in float, on {_judged(cured)}:"
-    yield f"  as it is: {_errors(cured.as_it_is)}"
+    yield f"  as it is: {errors(cured.as_it_is)}"
     for step in cured.steps:
-        yield f"  {step.cure} ({step.count} {COUNTED[step.cure]}): {_errors(step.errors)}{_verdict(step)}"
+        yield f"  {step.cure} ({step.count} {COUNTED[step.cure]}): {errors(step.errors)}{_verdict(step)}"
     for name, share in cured.changed.items():
         if share > SAME:
             yield f"as a float model {name} differs by {share:.2g} of its energy from yours"
@@ -42,18 +43,39 @@ def summary(cured: Cured) -> str:
     return f"cured; its error is {cured.gain:.3g} of what it was, in the geometric mean over the outputs"
 
 
-def cured_step(cured: Cured, level: str, folder: str) -> Step:
-    """What there is to do with a cured model in a folder, before anything is raised."""
+def cured_steps(cured: Cured, found: Ways | None, level: str, folder: str) -> tuple[Step, ...]:
+    """What there is to do with a cured model in a folder, before anything is raised, and the ways there are."""
     if not cured.helps:
-        return Step(f"Curing in 8 bits (sgsdump cure) does not help at level {level}.")
+        return (Step(f"Curing in 8 bits (sgsdump cure) does not help at level {level}."),)
     taken = ", ".join(step.cure for step in cured.steps if step.taken)
-    before, after = _errors(cured.as_it_is), _errors(cured.errors)
-    return Step(
+    before, after = errors(cured.as_it_is), errors(cured.errors)
+    first = Step(
         f"Before raising anything take the cured model: all in 8 bits at level {level} its outputs' squared errors go "
         f"from {before} to {after} ({taken}; in the hardware's integers, on {_judged(cured)}). Convert "
         f"{folder}/cured.onnx in place of yours, and diagnose it for what is left; the calibrator takes its ranges:",
         f"--quant-level {level} --quant-file {folder}/cured.quant.json",
     )
+    if found is None:
+        return (first,)
+    ways = "; ".join(f"{_way(way)}: {errors(way.errors)}" for way in found.ways)
+    text = f"The ways at level {level}, with the outputs' squared errors, on the same calibration pictures: {ways}."
+    if found.planned is None:
+        return first, Step(f"{text} A plan of 16 bits on top of the cures is not needed, or does not help.")
+    return first, Step(
+        f"{text} For the plan convert {folder}/planned.onnx, whose quant file raises its convolutions:",
+        f"--quant-level {level} --quant-file {folder}/planned.quant.json",
+    )
+
+
+def _way(way: Way) -> str:
+    from sgsdump.tuning.ways import ALL_16, AS_IT_IS, CURED, PLAN
+
+    return {
+        AS_IT_IS: "as it is in 8 bits",
+        CURED: "cured in 8 bits",
+        PLAN: f"cured with {way.raised} of {counted(way.convolutions, 'convolution')} at 16 bits",
+        ALL_16: "as it is with all at 16 bits",
+    }[way.kind]
 
 
 def _judged(cured: Cured) -> str:
@@ -71,5 +93,5 @@ def _verdict(step: CureStep) -> str:
     return "; left out: it does not help"
 
 
-def _errors(errors: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
+def errors(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {share:.3g}" for name, share in shares.items())

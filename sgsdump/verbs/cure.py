@@ -12,7 +12,8 @@ from sgsdump.verbs.network import named_network, open_network
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from sgsdump.curing.cure import Cured, CureOptions
+    from sgsdump.curing.cure import Cured
+    from sgsdump.curing.steps import CureOptions
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.progress import Progress
     from sgsdump.verbs.network import Beside, Data, Network, OpenNetwork
@@ -39,7 +40,7 @@ def cure(
     ``save`` writes the model and, beside it, its ranges. Raises SgsdumpError: what cannot be read, fed or calibrated,
     and a cure that does not exist.
     """
-    from sgsdump.curing.cure import CURES, CureOptions
+    from sgsdump.curing.steps import CURES, CureOptions
     from sgsdump.verbs.bars import bars
 
     network = named_network(model, data, beside)

@@ -14,10 +14,11 @@ from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.cli import main
 from sgsdump.curing.channels import ChannelFigures
-from sgsdump.curing.cure import CURES, Cured, CureOptions, cure
+from sgsdump.curing.cure import Cured, cure
 from sgsdump.curing.equalisation import Noise, equalising_factors, layers_of, sums_step, weight_scales
 from sgsdump.curing.ranges import HEADROOM, margins, widened
 from sgsdump.curing.scaling import scaling_of
+from sgsdump.curing.steps import CURES, CureOptions
 from sgsdump.errors import ConfigError
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
@@ -214,7 +215,7 @@ def test_only_what_is_computed_gets_room(folder: Path) -> None:
 
 
 def test_a_cured_model_and_its_ranges_are_written_together(tmp_path):
-    cured = Cured(loud_net().proto, (), (), {}, {}, 1, True, {})
+    cured = Cured(loud_net().proto, (), (), {}, {}, 1, True, {}, (loud_net().proto, ()))
     cured.save(tmp_path / "net.onnx")
     assert {path.name for path in tmp_path.iterdir()} == {"net.onnx", "net.quant.json", "net.quant.pkl"}
     replace(cured, params=None).save(tmp_path / "net.onnx")  # those of an older model would be taken for its own

@@ -1,0 +1,47 @@
+"""The cures by name, which are tried, and what came of each. Apart: both the search and its callers read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sgsdump.errors import ConfigError, hint
+
+RANGES, FOLD, EQUALISE, BIAS, ROUND = CURES = ("ranges", "fold", "equalise", "bias", "round")
+# Those that keep what the float model computes, which differs by so much of an output's size at most.
+KEEPING = (RANGES, FOLD, EQUALISE)
+KEPT = 1e-5
+
+
+@dataclass(frozen=True)
+class CureOptions:
+    """level  of the calibration, whose weight scales are cured for; its fits and bits are not searched again.
+    cures  which of CURES are tried.
+    """
+
+    level: str = "L2"
+    cures: tuple[str, ...] = CURES
+
+    def __post_init__(self) -> None:
+        for name in self.cures:
+            if name not in CURES:
+                raise ConfigError(
+                    f"there is no cure {name!r}{hint(name, list(CURES))}; the cures are {', '.join(CURES)}"
+                )
+
+
+EVERY = CureOptions()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A cure that was tried. ``errors``: by output, of the model with what was taken before and with this cure;
+    ``count``: of what it changed (layers, channels, tensors); ``kept``: the largest change of an output where the cure
+    should keep it, in parts of the output."""
+
+    cure: str
+    taken: bool
+    before: Mapping[str, float]
+    errors: Mapping[str, float]
+    count: int
+    kept: float | None = None

@@ -1,0 +1,145 @@
+"""The ways of a network onto the chip, with the error of each: as it is, cured, cured with a plan, all at 16 bits.
+
+All are run in the hardware's integers on the same pictures, and compared with the float model as it was given. A plan
+of 16 bits goes onto the model with those cures alone that keep what it computes: biases and weights that make up for
+8 bits are wrong where there are 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sgsdump.curing.ranges import params_of, widened
+from sgsdump.curing.search import rewritten
+from sgsdump.executors.onnx_runtime.session import release_unused
+from sgsdump.models.feeds.image_list import evenly
+from sgsdump.progress import SILENT, Progress, each
+from sgsdump.quantisation.calibration import calibrate
+from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+from sgsdump.quantisation.diagnosis.subject import Subject, calibrated
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.quant_file import import_params
+from sgsdump.quantisation.ranges.statistics import side_ranges
+from sgsdump.quantisation.trials.integer_outputs import outputs_of
+from sgsdump.tuning.measured_advice import fixed_with, judge, labelled, measure
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.curing.cure import Cured
+    from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.model import Model
+    from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.sidecars.quant_param_entries import QuantParam
+    from sgsdump.tensors.types import Range
+    from sgsdump.tuning.measured_advice import MeasuredAdvice
+
+AS_IT_IS, CURED, PLAN, ALL_16 = "as it is", "cured", "cured with a plan", "all at 16 bits"
+# Pictures that all ways are judged on, and that plans are ranked by.
+JUDGED, MEASURED = 16, 4
+
+
+@dataclass(frozen=True)
+class Way:
+    """errors  by output, sum((y - r)^2) / sum(r^2), of the network this way.
+    raised  so many of ``convolutions`` are at 16 bits; both are told of a plan alone.
+    """
+
+    kind: str
+    errors: Mapping[str, float]
+    raised: int = 0
+    convolutions: int = 0
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the ways are those of: the opened float model, and how it is calibrated and judged."""
+
+    model: Model
+    feeds: Feeds
+    config: InputConfig
+    level: str
+    limits: Thresholds
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """``planned``: the float model and the quant file's entries of the plan, which raise its convolutions; None where
+    the cured model needs no plan, or none helps."""
+
+    ways: tuple[Way, ...]
+    planned: tuple[ModelProto, tuple[QuantParam, ...]] | None
+
+
+def ways_of(task: Task, cured: Cured, progress: Progress = SILENT) -> Ways:
+    """Raises what calibrating does."""
+    plain = calibrated(task.model, task.feeds, task.config, task.level, progress)
+    wide = replace(task.config, conv_format="ALL_INT16")
+    of_16 = calibrated(task.model, task.feeds, wide, task.level, progress)
+    eight = cured_subject(task, cured.proto, cured.params, progress)
+    scaled = cured_subject(task, *cured.scaled, progress)
+    every = PicturePairs(task.feeds, most=JUDGED)
+    few = replace(every, chosen=tuple(evenly(every.indices, MEASURED)))
+    measured = measure(scaled, few, progress)
+    _, advice = judge(scaled, measured, every, task.limits, progress)
+    models = {AS_IT_IS: plain.fixed_model.proto, CURED: eight.fixed_model.proto}
+    planned = None
+    if advice is not None and advice.promise is not None:
+        models[PLAN] = fixed_with(advice.measured, advice.promise.names)
+        fixed = replace(scaled.fixed_model, proto=models[PLAN])
+        planned = cured.scaled[0], tuple(params_of(fixed, scaled.float_model, scaled.ranges))
+    models[ALL_16] = of_16.fixed_model.proto
+    errors = _errors(task, list(models.values()), cured, every, progress)
+    found = {kind: Way(kind, error) for kind, error in zip(models, errors)}
+    if advice is not None and advice.promise is not None:
+        found[PLAN] = replace(found[PLAN], raised=_raised(advice), convolutions=len(advice.measured.convolutions))
+    return Ways(tuple(found.values()), planned)
+
+
+def _raised(advice: MeasuredAdvice) -> int:
+    """How many convolutions the advised plan has at 16 bits."""
+    assert advice.promise is not None
+    analysis = advice.measured.analysis
+    domains = {analysis.switch(name) for name in advice.promise.names}
+    return sum(analysis.switch(conv.input) in domains for conv in advice.measured.convolutions)
+
+
+def cured_subject(
+    task: Task, proto: ModelProto, params: tuple[QuantParam, ...] | None, progress: Progress = SILENT
+) -> Subject:
+    """A cured model as ``calibrate`` makes it with its quant file; what is raised has room in INT16 too."""
+    model = rewritten(task.model, proto)
+    calibration = calibrate(model, task.feeds, task.config, task.level, progress=progress)
+    ranges = with_room(model, calibration.ranges, params, task.config)
+    side = side_ranges(calibration.statistics)
+    fixed = make_fixed(model, ranges, calibration.config, side=side)
+    fixed_model = replace(model, proto=fixed.proto)
+    return Subject(model, fixed_model, task.config, ranges, task.level != "L1", None, fixed.notes, side)
+
+
+def with_room(
+    model: Model, ranges: Mapping[str, Range], params: tuple[QuantParam, ...] | None, config: InputConfig
+) -> dict[str, Range]:
+    """A cured model's calibrated ranges with those of its quant file, and room in INT16 for what is raised later."""
+    if not params:
+        return dict(ranges)
+    room, given = widened(model, ranges, {}), import_params(model, params, config).ranges
+    return {
+        name: replace(given[name], wide=measured.wide)
+        if name in given and given[name].bit == 8
+        else given.get(name, measured)
+        for name, measured in room.items()
+    }
+
+
+def _errors(
+    task: Task, models: list[ModelProto], cured: Cured, pairs: PicturePairs, progress: Progress
+) -> list[dict[str, float]]:
+    names = list(cured.as_it_is)
+    release_unused()
+    pictures = each(progress, labelled(pairs), "ways", "picture", len(pairs))
+    found = outputs_of(task.model, models, pictures, names)
+    return [{name: figures.rmse**2 for name, figures in one.outputs.items()} for one in found]
