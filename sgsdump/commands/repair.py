@@ -20,6 +20,7 @@ the folder -o:
   input_config.ini     yours, with the tensor_arrays found
   log/                 tensor_min_max.txt and the other files of calibrate
   float.bin fixed.bin  the dumps of the first debug picture
+  cured.onnx           with --cure: the model that all of it is for, and its quant files, for calibrate's --quant-file
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import print_cut, print_warnings
+from sgsdump.commands.terminal import print_cut, print_lines, print_warnings
 from sgsdump.errors import listed
 from sgsdump.verbs.calibrate import WITHOUT_BITS
 from sgsdump.verbs.network import Network, open_network
@@ -66,6 +67,7 @@ class Options:
     quant_level: str
     min_cos: float | None
     max_rmse: float | None
+    cure: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +86,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     search.add_argument(
         "--rounds", type=whole_number, default=10, metavar="N", help="at most this many (default: %(default)s)"
     )
+    search.add_argument("--cure", action="store_true",
+                        help="start from the cured model (see cure), which is then the one to convert")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -98,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars.input_config import with_tensor_arrays
     from sgsdump.tuning.dump_trial import Calibrated
     from sgsdump.tuning.repair import Repair
+    from sgsdump.verbs.cured_ways import start_cured
 
     options = record(Options, args, network=network_of(args))
     network = options.network
@@ -109,6 +114,9 @@ def run(args: argparse.Namespace) -> int:
     pictures = _debug_pictures(opened.feeds(options.debug_image) if options.debug_image else feeds, options)
     print_warnings(opened)
     labels = [label for label, _, _ in pictures]
+    start = start_cured(network, opened, WITHOUT_BITS[options.quant_level], TERMINAL) if options.cure else None
+    if start is not None:
+        model = start.opened.model
     # Opened first: a long repair must not end with "no such folder".
     asides: list[Path] = []
     with replacing_folder(options.output, asides.append) as folder:
@@ -121,9 +129,11 @@ def run(args: argparse.Namespace) -> int:
             f"Judged on {listed(labels, 4)}, together; the layers on the first.",
             f"Wanted: no output with {limits}{'' if given else ' (the default)'}.",
         ]
-        print("\n".join(head))
+        head += start.lines() if start is not None else []
+        print_lines(head)
+        ranges = calibration.ranges if start is None else start.with_room(calibration.ranges)
         side = side_ranges(calibration.statistics)
-        repair = Repair(Calibrated(model, calibration.ranges, config, side), pictures, limits, folder, TERMINAL)
+        repair = Repair(Calibrated(model, ranges, config, side), pictures, limits, folder, TERMINAL)
         rounds = _printed(repair, options.rounds, limits)
         texts = [render_round(result, limits, repair) for result in rounds]
         tail = list(end_lines(repair, limits))
@@ -135,6 +145,8 @@ def run(args: argparse.Namespace) -> int:
             "debug_pictures": labels,
         }
         _write_results(folder, model, facts, repair, rounds, limits)
+        if start is not None:
+            start.cured.save(folder / "cured.onnx")
         best = repair.best
         if best.tensor_arrays != config.tensor_arrays:
             ini = with_tensor_arrays(ini, repair.config_names(best.tensor_arrays))

@@ -34,6 +34,8 @@ the folder -o:
   the plan marked *, on a few of the pictures. progress.json keeps every plan tried. The results of an earlier run stay
   until the new ones take their place, all at once; files of yours stay.
 
+  With --cure also cured.onnx, the model that all of it is for.
+
 a cluster (--scheduler):
   A Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Pictures are read and preprocessed
   here, and sent with the model, and the metric runs here, so its machines need none of your files, but the same
@@ -84,12 +86,13 @@ if TYPE_CHECKING:
     from sgsdump.tuning.pareto import Pareto, Row
     from sgsdump.tuning.search import SearchResult
     from sgsdump.tuning.setup import PictureFeed, Setup
+    from sgsdump.verbs.cured_ways import Start
 
 Left = Callable[[], float]
-PROGRESS = "progress.json"
+PROGRESS, CURED = "progress.json", "cured.onnx"
 RESULTS = re.compile(
     r"optimized(_\d+_[\d.]+)?\.onnx|optimized_quant_info(_\d+_[\d.]+)?\.(json|pkl)|"
-    r"input_config(_\d+_[\d.]+)?\.ini|pareto\.(csv|json|png)|report\.html"
+    r"input_config(_\d+_[\d.]+)?\.ini|pareto\.(csv|json|png)|report\.html|cured\.(onnx|quant\.json|quant\.pkl)"
 )
 # The layers of the plan to take are compared on this many pictures.
 COMPARED = 4
@@ -111,6 +114,7 @@ class SearchOptions:
     cost: str
     evaluate: str | None
     budget: str
+    cure: bool
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     search.add_argument(
         "--budget", default="10m", metavar="TIME", help="time for the command: 60s, 5m, 1h (default: %(default)s)"
     )
+    search.add_argument("--cure", action="store_true",
+                        help="start from the cured model (see cure), which is then the one to convert")  # fmt: skip
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     many.add_argument("--num-process", type=whole_number, default=1, metavar="N", help="processes that calibrate")
     add_scheduler(many, "calibrate and run plans")
@@ -209,7 +215,12 @@ def run(args: argparse.Namespace) -> int:
         judges = opened.feeds(options.search.evaluate) if options.search.evaluate else feeds
         _ = feeds[0]  # data that does not fit needs no warnings
         print_warnings(opened)
+        start = _started(options, opened) if options.search.cure else None
+        if start is not None:
+            opened, model = start.opened, start.opened.model
         ranges, side = _calibrated(options, opened, feeds, workers)
+        if start is not None:
+            ranges = start.with_room(ranges)
     with _stopped_by_ctrl_c(begun + goal.seconds) as left:
         judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers, options.search.cost)
         setup = set_up(model, ranges, config, _judged(judges, options), judging, progress)
@@ -231,13 +242,27 @@ def run(args: argparse.Namespace) -> int:
             replace_text(options.json, pareto_json(result))
         with replacing_folder(folder, keep=_is_kept) as newer:
             _write_results(options, newer, opened.ini, result, trial, side)
+            if start is not None:
+                start.cured.save(newer / CURED)
             _write_report(newer, result, trial, taken, judges)
     print(pareto_table(result), end="")
     print_ending(result, folder, WITHOUT_BITS[options.quant_level])
+    if start is not None:
+        print(f"{folder}: give it -m {folder / CURED} and --quant-file {folder / 'optimized_quant_info.json'} too")
     for clipped in taken.clipped:
         print(f"warning: {clipped}")
     print_cut(model, config)
     return 0
+
+
+def _started(options: Options, opened: OpenNetwork) -> Start:
+    """The network cured, and what that brought printed."""
+    from sgsdump.commands.terminal import Terminal, print_lines
+    from sgsdump.verbs.cured_ways import start_cured
+
+    start = start_cured(options.network, opened, WITHOUT_BITS[options.quant_level], Terminal("stderr"))
+    print_lines(start.lines(), flush=True)
+    return start
 
 
 def _searched(setup: Setup, goal: Goal, most: int, left: Left) -> SearchResult:

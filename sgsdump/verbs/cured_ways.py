@@ -1,19 +1,20 @@
-"""``diagnose --cure``: the network cured into the folder, and the ways that it has onto the chip."""
+"""What starts from a cured model: ``diagnose --cure`` with ways onto the chip, ``tune --cure``, ``repair --cure``."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.verbs.network import Network, open_network
+from sgsdump.verbs.network import Network, OpenNetwork, open_network
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.curing.cure import Cured
     from sgsdump.progress import Progress
     from sgsdump.reports.sentences import Step
-    from sgsdump.verbs.network import OpenNetwork
+    from sgsdump.tensors.types import Range
 
 CURED, PLANNED = "cured.onnx", "planned.onnx"
 
@@ -53,3 +54,33 @@ def cure_opened(
     model = network.part.of(open_model(network.model, network.weight_file, staged_outputs=outputs))
     options = CureOptions(level, cures or CURES)
     return cure(model, opened.feeds(), opened.config, options, progress=progress or SILENT)
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A network whose model is cured, for what raises convolutions: ``opened`` with the cured model in it."""
+
+    opened: OpenNetwork
+    cured: Cured
+
+    def with_room(self, ranges: Mapping[str, Range]) -> dict[str, Range]:
+        """The calibrated ranges of the cured model with those of its quant file."""
+        from sgsdump.tuning.ways import with_room
+
+        return with_room(self.opened.model, ranges, self.cured.params, self.opened.config)
+
+    def lines(self) -> list[str]:
+        """What the cures brought in 8 bits."""
+        from sgsdump.reports.cured import lines, summary
+
+        return [*lines(self.cured), f"before anything is raised: {summary(self.cured)}"]
+
+
+def start_cured(network: Network, opened: OpenNetwork, level: str, progress: Progress) -> Start:
+    """Cured with what keeps the float model's function: biases and weights that make up for 8 bits are wrong where
+    there are 16."""
+    from sgsdump.curing.search import rewritten
+    from sgsdump.curing.steps import KEEPING
+
+    cured = cure_opened(network, opened, "L1" if level == "L1" else "L2", KEEPING, progress)
+    return Start(replace(opened, model=rewritten(opened.model, cured.proto)), cured)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,8 +99,51 @@ def test_diagnose_proposes_the_cure_first(folder: Path, monkeypatch, capsys) -> 
     assert "--quant-level L2 --quant-file d/cured.quant.json" in said
     assert (folder / "d" / "cured.onnx").is_file() and (folder / "d" / "cured.quant.pkl").is_file()
     assert "Before raising anything" in (folder / "d" / "report.html").read_text()
+    assert "The ways at level L2" in said and "as it is with all at 16 bits: c3 " in said
     assert main([*words.replace("-o d", "-o e").split(), "--ranges", "d/cured.quant.json"]) == 2
     assert "leave --fixed and --ranges out" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def louder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a network that 8 bits ruin, and that needs 16 for one convolution once it is cured."""
+    path = tmp_path_factory.mktemp("louder")
+    write_pictures(path, 6)
+    onnx.save(loud_net(3000.0).proto, path / "net.onnx")
+    return path
+
+
+def test_a_plan_goes_onto_the_cured_model(louder: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(louder)
+    words = "-m net.onnx -i pictures --input-config input_config.ini"
+    assert main(f"diagnose {words} --quant-level L2 --cure -o d --pictures 1".split()) == 0
+    said = capsys.readouterr().out
+    ways = dict(re.findall(r"(as it is[^:;]*|cured[^:;]*): c3 ([\de.-]+)", said[said.index("The ways") :]))
+    plan = next(float(error) for way, error in ways.items() if "of 3 convolutions at 16 bits" in way)
+    assert plan < 0.1 * float(ways["cured in 8 bits"]) < 0.01 * float(ways["as it is in 8 bits"])
+    fixed = f"calibrate {words.replace('net.onnx', 'd/planned.onnx')} --quant-level L2 -o planned.onnx"
+    assert main([*fixed.split(), "--quant-file", "d/planned.quant.json"]) == 0
+    facts = read_facts(open_model("planned.onnx"))
+    assert facts is not None and facts.tensors["r2"].quant.dtype == np.int16
+
+
+@pytest.mark.parametrize("command", ["tune --budget 60s", "repair --rounds 2"])
+def test_tune_and_repair_start_from_the_cured_model(louder: Path, monkeypatch, capsys, command: str) -> None:
+    monkeypatch.chdir(louder)
+    name = command.split()[0]
+    words = f"{command} -m net.onnx -i pictures --input-config input_config.ini --quant-level L2 --cure -o {name}"
+    assert main(words.split()) == 0
+    said = capsys.readouterr().out
+    assert said.index("before anything is raised: cured") < said.index("INT16")
+    cured, plain = (open_model(path) for path in (f"{name}/cured.onnx", "net.onnx"))
+    feed = {"data": np.random.default_rng(9).normal(size=(1, 3, 8, 8)).astype(np.float32)}
+    expected = run_all(plain.proto, feed)["c3"]
+    np.testing.assert_allclose(run_all(cured.proto, feed)["c3"], expected, rtol=1e-3, atol=1e-3)
+    if name == "tune":  # the float model is kept, so its errors are those of the network as it was
+        again = (
+            "calibrate -m tune/cured.onnx -i pictures --input-config tune/input_config.ini --quant-level L2 -o t.onnx"
+        )
+        assert main([*again.split(), "--quant-file", "tune/optimized_quant_info.json"]) == 0
 
 
 def test_rounded_weights_lie_on_the_grid_that_calibrating_finds(folder: Path) -> None:
