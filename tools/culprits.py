@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from plants.outcome import Outcome, drawn
 
-GROUPS = ("quantisation", "executors", "dumps", "programs", "precision")
+GROUPS = ("quantisation", "executors", "dumps", "programs", "precision", "causes")
 
 
 def main() -> int:
@@ -68,9 +68,10 @@ def run_group(
                 found = [plants[name](rng, _own(folder, number)) for rng, number in zip(rngs, numbers)]
         outcomes[name] += found
         for number, outcome in zip(numbers, found):
-            if verbose and not outcome.first:
+            if verbose and not (outcome.first and outcome.restored is not False):
                 culprits, named = sorted(outcome.culprits), outcome.named[:3]
                 print(f"{name} {seed}:{number} planted {culprits}, named {named}: {outcome.line}", flush=True)
+                print(f"   restored: {outcome.restored}" if outcome.restored is not None else "", flush=True)
     return outcomes
 
 
@@ -82,7 +83,9 @@ def _own(folder: str, number: int) -> Path:
 
 def _print_line(group: str, kind: str, outcomes: list[Outcome]) -> None:
     first, three = sum(o.first for o in outcomes), sum(o.among_three for o in outcomes)
-    print(f"| {group} | {kind} | {len(outcomes)} | {first} | {three} |")
+    restored = [o.restored for o in outcomes if o.restored is not None]
+    enough = f" {sum(restored)} of {len(restored)} restored |" if restored else ""
+    print(f"| {group} | {kind} | {len(outcomes)} | {first} | {three} |{enough}", flush=True)
 
 
 if __name__ == "__main__":

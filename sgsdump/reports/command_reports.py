@@ -23,8 +23,9 @@ from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, within_a_step
 from sgsdump.reports.cause_sentences import conv_config
-from sgsdump.reports.diagnosis import FIXED, LEVEL, PLAN, YOU, Diagnosis, LayerReach, steps, verdict
+from sgsdump.reports.diagnosis import FIXED, LEVEL, PLAN, YOU, Diagnosis, LayerReach, PastLayers, steps, verdict
 from sgsdump.reports.report import BLOB, PLAIN, Context, Layer, Plan, Report, Tradeoff, report_of
+from sgsdump.reports.root_causes import Righted
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
 from sgsdump.tuning.measured_advice import MeasuredAdvice
@@ -53,7 +54,12 @@ def report_of_diagnosis(
 
 
 def diagnosed(
-    subject: Subject, outputs: PlanOutputs, advice: MeasuredAdvice | None, compared: Compared, limits: Thresholds
+    subject: Subject,
+    outputs: PlanOutputs,
+    advice: MeasuredAdvice | None,
+    compared: Compared,
+    limits: Thresholds,
+    root: Righted | None = None,
 ) -> Diagnosis:
     """The facts of a diagnosis."""
     facts = read_facts(subject.fixed_model)
@@ -86,10 +92,13 @@ def diagnosed(
         labels,
         left_out,
         layers,
-        past,
-        sum(row.name not in {*left_out, *masks} for row in comparison.rows),
-        _fed_by(Graph(proto), found[0].facts["input"]) if found else frozenset(),
+        PastLayers(
+            past,
+            sum(row.name not in {*left_out, *masks} for row in comparison.rows),
+            _fed_by(Graph(proto), found[0].facts["input"]) if found else frozenset(),
+        ),
         tuple(_misread(subject, Graph(proto), [*outputs.outputs])),
+        root,
     )
 
 

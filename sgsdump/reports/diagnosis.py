@@ -27,6 +27,7 @@ from sgsdump.reports.cause_sentences import (
     part_lines,
 )
 from sgsdump.reports.integer_share import share_text
+from sgsdump.reports.root_causes import Righted, root_line, told_config, what_to_do
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
 from sgsdump.reports.text import counted
@@ -54,6 +55,16 @@ class LayerReach:
     resolution: bool
 
 
+@dataclass(frozen=True)
+class PastLayers:
+    """names  layers past the limits, and not within what their type resolves; ``count`` were compared.
+    after  layers that the input of the first cause feeds."""
+
+    names: tuple[str, ...] = ()
+    count: int = 0
+    after: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
     """What was found of a fixed model.
@@ -63,9 +74,8 @@ class Diagnosis:
     raised_by   words of tensor_arrays at INT16, by who raised them.
     left_out    outputs that are no objective, and why.
     layers      what they reach and how far off their values are, by name.
-    past        layers past the limits, and not within what their type resolves; ``count`` were compared.
-    after       layers that the input of the first cause feeds.
     misread     a finding for each Softmax that outputs come of and whose readers take its values for others.
+    root        what is to be put right before any INT16, and what is left then.
     """
 
     outputs: PlanOutputs
@@ -76,10 +86,9 @@ class Diagnosis:
     labels: Mapping[str, str]
     left_out: Mapping[str, str]
     layers: Mapping[str, LayerReach] = field(default_factory=dict)
-    past: tuple[str, ...] = ()
-    count: int = 0
-    after: frozenset[str] = frozenset()
+    past: PastLayers = PastLayers()
     misread: tuple[Finding, ...] = ()
+    root: Righted | None = None
 
     @property
     def resolution(self) -> frozenset[str]:
@@ -89,7 +98,7 @@ class Diagnosis:
     @property
     def passes(self) -> bool:
         """Whether no output and no other layer is past the limits."""
-        return (self.good or not self.outputs.outputs) and not self.past
+        return (self.good or not self.outputs.outputs) and not self.past.names
 
     @property
     def good(self) -> bool:
@@ -99,21 +108,23 @@ class Diagnosis:
     def findings(self) -> tuple[Finding, ...]:
         """The outputs, the causes, what to do, and what was not judged."""
         found = [*output_findings(self.outputs.outputs, self.limits)]
-        advice = self.advice
+        root, advice = self.root, self.advice
+        found += [] if root is None else [root.finding]
         causes = advice.causes if advice is not None else ()
         found += causes
         found += () if self.good else self.misread
         found += [advice.part] if advice is not None and advice.part is not None else []
-        layers = layers_finding(self.past, self.count, causes, self.after, self.good)
+        layers = layers_finding(self.past.names, self.past.count, causes, self.past.after, self.good)
         found += [layers] if layers is not None else []
-        if advice is not None and advice.promise is not None:
-            promise = advice.promise
+        advised = advice if root is None else root.advice
+        if advised is not None and advised.promise is not None:
+            advice, promise = advised, advised.promise
             errors = {"error": output_error(advice.outputs.sums), "error_after": promise.error}
             errors |= {"foreseen": promise.foreseen, "found_where_foreseen": promise.found}
             facts = {"within": "yes" if promise.outputs.good(self.limits) else "no"}
             names = advice.config_names
             found.append(Finding("advice", "", "", errors, "measured", names, facts))
-        if advice is not None and advice.per_channel is not None:
+        if root is None and advice is not None and advice.per_channel is not None:
             errors = {"error": _error_before_channels(advice), "error_after": output_error(advice.per_channel.sums)}
             facts = {"within": "yes" if advice.per_channel.good(self.limits) else "no", "reason": "weights per channel"}
             found.append(Finding("advice", "", "", errors, "measured", (), facts))
@@ -145,9 +156,10 @@ class Diagnosis:
 
 
 def verdict(diagnosis: Diagnosis, comparison: Comparison) -> tuple[str, ...]:
-    """The outputs, where, the layers, and what was not judged."""
+    """The cause where there is one, the outputs, where, the layers, and what was not judged."""
     where, layers = _where(diagnosis, comparison), _on_layers(diagnosis, comparison)
-    return (_on_outputs(diagnosis), *where, *layers, *_on_integers(diagnosis))
+    root = () if diagnosis.root is None else (root_line(diagnosis.root.finding),)
+    return (*root, _on_outputs(diagnosis), *where, *layers, *_on_integers(diagnosis))
 
 
 def _on_outputs(diagnosis: Diagnosis) -> str:
@@ -168,7 +180,7 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
     part = diagnosis.advice.part if diagnosis.advice is not None else None
     if part is not None:
         yield from part_lines(part)
-    if diagnosis.good or not diagnosis.outputs.outputs:
+    if diagnosis.good or diagnosis.root is not None or not diagnosis.outputs.outputs:
         return
     found = diagnosis.advice.causes if diagnosis.advice is not None else ()
     for softmax in diagnosis.misread:
@@ -212,7 +224,7 @@ def _on_layers(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
     outputs = set(diagnosis.outputs.outputs)
     finding = next((finding for finding in diagnosis.findings if finding.kind == "layers"), None)
     if finding is None:
-        yield f"None of {diagnosis.count} compared layers is bad ({diagnosis.limits})."
+        yield f"None of {diagnosis.past.count} compared layers is bad ({diagnosis.limits})."
     else:
         yield layers_text(finding, diagnosis.limits, sum(name not in outputs for name in finding.names))
     within = sum(row.name in diagnosis.resolution for row in comparison.rows if _is_past(row, diagnosis.limits))
@@ -249,6 +261,9 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
     advice, limits, share = diagnosis.advice, diagnosis.limits, diagnosis.share
     if not share.convolutions:
         yield Step("Nothing can be said of INT16: the network has no convolution whose weights become integers.")
+        return
+    if diagnosis.root is not None:
+        yield from _root_steps(diagnosis, diagnosis.root)
         return
     if diagnosis.good:
         names = advice.config_names if advice is not None else ()
@@ -288,6 +303,17 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
             f"error{beside} is {output_error(advice.per_channel.sums):.4f} then, {state}."
         )
     yield from _promise(diagnosis, advice)
+
+
+def _root_steps(diagnosis: Diagnosis, root: Righted) -> Iterator[Step]:
+    """The cause first; then what is left to do with it put right, and no INT16 where that is not known."""
+    yield Step(what_to_do(root.finding), told_config(root.finding))
+    if root.outputs is None:
+        return
+    if root.outputs.good(diagnosis.limits):
+        yield Step("Nothing has to be raised to INT16 then: no output has " + f"{diagnosis.limits}.")
+    elif root.advice is not None:
+        yield from _promise(diagnosis, root.advice)
 
 
 def _error_before_channels(advice: MeasuredAdvice) -> float:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.reports.quantised_diagnosis import QuantisedDiagnosis
     from sgsdump.reports.report import Context
+    from sgsdump.reports.root_causes import Righted
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tuning.measured_advice import MeasuredAdvice
+    from sgsdump.tuning.root_causes import RootCause
     from sgsdump.verbs.network import Beside, Data
 
 PICTURES = 10
@@ -113,6 +115,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     from sgsdump.reports.post_processing import to_paste
     from sgsdump.reports.report import Context
     from sgsdump.tuning.measured_advice import judge, measure
+    from sgsdump.tuning.root_causes import Examined, root_cause
 
     setting = _setting(task)
     # Before anything is told: data that does not fit, and a network that does not run on the first picture, or cannot
@@ -131,13 +134,17 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     every = PicturePairs(feeds)
     few = replace(every, most=MEASURED)
     outputs, advice = judge(subject, measure(subject, few, progress), every, task.limits, progress)
+    level = task.quant_level if subject.made else "L2" if subject.per_channel else "L1"
+    preprocessed = _preprocessed(task, setting)
+    examined = Examined(subject, feeds, every, few, outputs, advice, task.limits, level, preprocessed)
+    root = _righted(root_cause(examined, progress), task.limits, progress)
     pairs = replace(every, chosen=worst_of(list(outputs.pictures.values()), task.pictures))
     compared = over_all(_each_compared(task, subject, pairs, folder, progress), pairs.labels, progress)
     comparison = compared.comparison
     if not comparison.rows:
         why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made of this net?"
         raise ValuesError(f"no layer of {task.network.model} could be compared{why}")
-    diagnosis = diagnosed(subject, outputs, advice, compared, task.limits)
+    diagnosis = diagnosed(subject, outputs, advice, compared, task.limits, root)
     context = Context(
         f"{task.network.model.name} in fixed point",
         facts=_facts(task, feeds, pairs),
@@ -148,8 +155,33 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     texts = {f"layers.{kind}": add[kind](REPORTS[kind](comparison, diagnosis.limits), diagnosis) for kind in add}
     passes = diagnosis.passes and not comparison.failed
     given = setting.config if task.network.input_config else None
+    advised = advice if root is None else root.advice or (advice and replace(advice, promise=None))
     paste = () if setting.model.cut is None else tuple(to_paste(setting.model.cut, given))
-    return Diagnosed(report, comparison, passes, texts, paste, partial(_write_model, subject, setting.ini, advice))
+    return Diagnosed(report, comparison, passes, texts, paste, partial(_write_model, subject, setting.ini, advised))
+
+
+def _preprocessed(task: Task, setting: Setting) -> InputConfig | None:
+    """The pictures as the user's preprocess file makes them, where there is one beside an input_config.ini."""
+    from sgsdump.models.feeds.feeds import expand
+    from sgsdump.quantisation.assumed_config import assume_config
+
+    network = task.network
+    if not network.preprocess or not network.input_config or not network.image:
+        return None
+    run = expand(network.image, len(setting.specs))[0]
+    return assume_config(setting.specs, (), network.preprocess, run).config
+
+
+def _righted(root: RootCause | None, limits: Thresholds, progress: Progress) -> Righted | None:
+    """The cause, with what is left once it is put right."""
+    from sgsdump.reports.root_causes import Righted
+    from sgsdump.tuning.measured_advice import judge, measure
+
+    if root is None or root.cured is None or root.pairs is None:
+        return None if root is None else Righted(root.finding)
+    few = replace(root.pairs, most=MEASURED, chosen=root.pairs.chosen[:MEASURED])
+    outputs, advice = judge(root.cured, measure(root.cured, few, progress), root.pairs, limits, progress)
+    return Righted(root.finding, outputs, advice)
 
 
 def _quantised_task(task: Task, quantised: Path) -> QuantisedTask:

@@ -16,6 +16,7 @@ class Outcome:
     """culprits  the names that are right (a tensor, its layer, its module …); empty for a healthy pair.
     named     what the command blamed, the headline's first; empty when it blamed nothing.
     line      the headline, for a person.
+    restored  whether what the command advised was found to be enough, and not too much; None where that is not tried.
     unseen    the fault cannot be seen in the data given; then ``told`` says whether the command said so.
     """
 
@@ -24,6 +25,7 @@ class Outcome:
     line: str
     unseen: bool = False
     told: bool = False
+    restored: bool | None = None
 
     @property
     def first(self) -> bool:

@@ -1,0 +1,225 @@
+"""Sentences on what is to be put right before any INT16, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.errors import listed
+from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
+from sgsdump.reports.text import counted, percent
+from sgsdump.tuning.measured_advice import MeasuredAdvice
+from sgsdump.tuning.root_causes import (
+    CLIPPED,
+    FLAT,
+    NORMALISATION,
+    ODD,
+    OPERATOR,
+    ORDER,
+    UNLIKE,
+    WEIGHTS,
+    WIDE,
+)
+
+MOST_NAMED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Righted:
+    """A cause, and the outputs and the advice with it put right; None where that was not tried."""
+
+    finding: Finding
+    outputs: PlanOutputs | None = None
+    advice: MeasuredAdvice | None = None
+
+
+def root_line(finding: Finding) -> str:
+    """The cause and its evidence, in one sentence or two."""
+    return f"The cause: {_CAUSES[finding.facts['reason']](finding)}."
+
+
+def what_to_do(finding: Finding) -> str:
+    return _STEPS[finding.facts["reason"]](finding)
+
+
+def told_config(finding: Finding) -> str:
+    """The lines of input_config.ini that agree with the preprocess file; "" where it is not about these."""
+    if finding.facts.get("by") != "preprocess" or finding.facts["reason"] != NORMALISATION:
+        return ""
+    mean, std = ([value for _, value in _channels(finding.figures, f"{word}_done")] for word in ("mean", "std"))
+    lines = [f"{colour} = {value:g};" for colour, value in zip(("mean_red", "mean_green", "mean_blue"), mean)]
+    return "\n".join([*lines, f"std_value = {_joined(std)};"])
+
+
+def _weights(finding: Finding) -> str:
+    figures, at = finding.figures, finding.layer
+    whose = f"the weights of {at} ({finding.op_type})" if at else "the weights"
+    row = ""
+    if "row" in figures:
+        row = (
+            f" (output channel {figures['row']:.0f} of {figures['rows']:.0f} reaches {figures['row_reaches']:.3g}, half "
+            f"of the others at most {figures['row_others']:.3g})"
+        )
+    return (
+        f"{whose}, of 8 bits and one scale per tensor{row}: with a scale for each output channel, as from --quant-level "
+        f"L2 on, {_errors(figures)}"
+    )
+
+
+def _odd(finding: Finding) -> str:
+    figures, names = finding.figures, finding.names
+    others = int(figures["of"]) - len(names)
+    text = (
+        f"{'one calibration picture' if len(names) == 1 else f'{len(names)} calibration pictures'}, "
+        f"{listed(list(names), MOST_NAMED)}, whose values reach {figures['times']:.1f} times as far as the others'. Without "
+        f"{'it' if len(names) == 1 else 'them'} {_errors(figures)} on the {counted(others, 'other')}"
+    )
+    if figures["wide_after"] < figures["wide"]:
+        text += (
+            f", with {counted(int(figures['wide_after']), 'convolution')} at 16 bits where there are "
+            f"{figures['wide']:.0f}"
+        )
+    return text
+
+
+def _unlike(finding: Finding) -> str:
+    figures = finding.figures
+    return (
+        f"the calibration pictures are unlike these: {percent(figures['outside'])} of the values of "
+        f"{figures['layers']:.0f} of {figures['of']:.0f} layers lie outside the calibrated ranges. Calibrated on pictures "
+        f"like these, {_errors(figures)}"
+    )
+
+
+def _wide(finding: Finding) -> str:
+    figures = finding.figures
+    if len(finding.names) == 1:
+        return f"the range of {_ranged(finding)}. With one that fits, {_errors(figures)}"
+    return (
+        f"the ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are {figures['times']:.1f} times as wide as "
+        f"these pictures need, {finding.facts['input']} first. Calibrated on pictures like these, {_errors(figures)}"
+    )
+
+
+def _clipped(finding: Finding) -> str:
+    figures = finding.figures
+    more = f" (and of {counted(len(finding.names) - 1, 'more')})" if len(finding.names) > 1 else ""
+    return (
+        f"the range of {_ranged(finding)}{more}: {percent(figures['outside'])} of its values lie outside. With ranges "
+        f"that hold them, {_errors(figures)}"
+    )
+
+
+def _ranged(finding: Finding) -> str:
+    figures = finding.figures
+    return (
+        f"{finding.facts['input']}, {figures['low']:.4g} to {figures['high']:.4g} where these pictures need "
+        f"{figures['needed_low']:.4g} to {figures['needed_high']:.4g}"
+    )
+
+
+def _flat(finding: Finding) -> str:
+    figures = finding.figures
+    return (
+        f"the calibration pictures use the grey levels {figures['low']:.0f} to {figures['high']:.0f} of 0 to 255 alone: "
+        f"of pictures that use all, {percent(figures['outside'])} of the values of {figures['layers']:.0f} of "
+        f"{figures['of']:.0f} layers would lie outside the calibrated ranges"
+    )
+
+
+def _operator(finding: Finding) -> str:
+    figures = finding.figures
+    ends = f" reaches from {figures['low']:.4g} to {figures['high']:.4g}, and" if "low" in figures else ""
+    return (
+        f"{finding.layer} ({finding.op_type}), which{ends} has steps of {figures['step']:.3g} in 16 bits: rounded to these "
+        f"alone it brings {figures['alone']:.4f} of the outputs' error, where {figures['left']:.4f} is left with every "
+        f"convolution at 16 bits"
+    )
+
+
+def _normalisation(finding: Finding) -> str:
+    figures = finding.figures
+    told, done = (_normalised(figures, word) for word in ("told", "done"))
+    if finding.facts["by"] == "preprocess":
+        return (
+            f"the input {finding.facts['input']}: input_config says {told}, the preprocess file does {done}, so that the "
+            f"fixed model sees another picture than the float model (up to {figures['levels']:.3g} grey levels off)"
+        )
+    if finding.facts["by"] == "fixed":
+        return f"the input {finding.facts['input']}: the fixed model was made with {done}, input_config says {told}"
+    return (
+        f"the ranges were calibrated on pictures normalised otherwise: the input {finding.facts['input']} has the range of "
+        f"{done}, input_config says {told}. Calibrated with that, {_errors(figures)}"
+    )
+
+
+def _order(finding: Finding) -> str:
+    figures = finding.figures
+    if finding.facts["by"] == "preprocess":
+        return (
+            f"the order of the channels of the input {finding.facts['input']}: the preprocess file and input_config make "
+            f"it of opposite orders (RGB and BGR), up to {figures['levels']:.3g} grey levels off"
+        )
+    if finding.facts["by"] == "fixed":
+        return (
+            f"the order of the channels of the input {finding.facts['input']}: the fixed model was made with another "
+            f"than input_config says (RGB and BGR)"
+        )
+    return (
+        f"the ranges were calibrated on pictures whose channels had the opposite order (RGB and BGR): with those of the "
+        f"input {finding.facts['input']} swapped these pictures fill the calibrated ranges. Calibrated as input_config "
+        f"says, {_errors(figures)}"
+    )
+
+
+def _errors(figures: Mapping[str, float]) -> str:
+    return f"the outputs' error goes from {figures['error']:.4f} to {figures['error_after']:.4f}"
+
+
+def _normalised(figures: Mapping[str, float], word: str) -> str:
+    mean, std = (_joined([value for _, value in _channels(figures, f"{name}_{word}")]) for name in ("mean", "std"))
+    return f"mean {mean}, std {std}"
+
+
+def _channels(figures: Mapping[str, float], word: str) -> Iterator[tuple[str, float]]:
+    return ((name, value) for name, value in figures.items() if name.startswith(f"{word}_"))
+
+
+def _joined(values: list[float]) -> str:
+    return f"{values[0]:.4g}" if len(set(values)) == 1 else ":".join(f"{value:.4g}" for value in values)
+
+
+_CAUSES = {
+    WEIGHTS: _weights,
+    ODD: _odd,
+    UNLIKE: _unlike,
+    WIDE: _wide,
+    CLIPPED: _clipped,
+    FLAT: _flat,
+    OPERATOR: _operator,
+    NORMALISATION: _normalisation,
+    ORDER: _order,
+}
+
+
+def _to_normalise(finding: Finding) -> str:
+    if finding.facts["by"] == "preprocess":
+        return "Make input_config.ini and the preprocess file agree, and calibrate again: with what the file does this is"
+    return "Calibrate again, with the input_config.ini that is right."
+
+
+_STEPS = {
+    WEIGHTS: lambda finding: "Choose --quant-level L2 or above, which gives weights a scale for each output channel.",
+    ODD: lambda finding: f"Leave {listed(list(finding.names), MOST_NAMED)} out of the calibration pictures.",
+    UNLIKE: lambda finding: "Calibrate on pictures like these.",
+    WIDE: lambda finding: "Calibrate again, on pictures like these, and leave out what is unlike them.",
+    CLIPPED: lambda finding: f"Calibrate the range of {finding.facts['input']} again, on pictures like these.",
+    FLAT: lambda finding: "Calibrate on pictures as they will come, bright and dark ones.",
+    OPERATOR: lambda finding: (
+        f"Write the network so that {finding.facts['input']} stays within the range of its neighbours: what is added or "
+        f"multiplied there and taken back later can be left out, or folded into the weights."
+    ),
+    NORMALISATION: _to_normalise,
+    ORDER: lambda finding: "Give both the same order of channels (training_input_formats), and calibrate again.",
+}
