@@ -9,8 +9,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.errors import listed
 from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
 from sgsdump.reports.text import counted, percent
-from sgsdump.tuning.measured_advice import MeasuredAdvice
-from sgsdump.tuning.root_causes import (
+from sgsdump.tuning.examined import (
     CLIPPED,
     FLAT,
     NORMALISATION,
@@ -21,6 +20,7 @@ from sgsdump.tuning.root_causes import (
     WEIGHTS,
     WIDE,
 )
+from sgsdump.tuning.measured_advice import MeasuredAdvice
 
 MOST_NAMED = 4
 
@@ -58,12 +58,12 @@ def _weights(finding: Finding) -> str:
     row = ""
     if "row" in figures:
         row = (
-            f" (output channel {figures['row']:.0f} of {figures['rows']:.0f} reaches {figures['row_reaches']:.3g}, half "
-            f"of the others at most {figures['row_others']:.3g})"
+            f" (output channel {figures['row']:.0f} of {figures['rows']:.0f} reaches {figures['row_reaches']:.3g}, "
+            f"half of the others at most {figures['row_others']:.3g})"
         )
     return (
-        f"{whose}, of 8 bits and one scale per tensor{row}: with a scale for each output channel, as from --quant-level "
-        f"L2 on, {_errors(figures)}"
+        f"{whose}, of 8 bits and one scale per tensor{row}: with a scale for each output channel, as from "
+        f"--quant-level L2 on, {_errors(figures)}"
     )
 
 
@@ -72,8 +72,8 @@ def _odd(finding: Finding) -> str:
     others = int(figures["of"]) - len(names)
     text = (
         f"{'one calibration picture' if len(names) == 1 else f'{len(names)} calibration pictures'}, "
-        f"{listed(list(names), MOST_NAMED)}, whose values reach {figures['times']:.1f} times as far as the others'. Without "
-        f"{'it' if len(names) == 1 else 'them'} {_errors(figures)} on the {counted(others, 'other')}"
+        f"{listed(list(names), MOST_NAMED)}, whose values reach {figures['times']:.1f} times as far as the others'. "
+        f"Without {'it' if len(names) == 1 else 'them'} {_errors(figures)} on the {counted(others, 'other')}"
     )
     if figures["wide_after"] < figures["wide"]:
         text += (
@@ -87,8 +87,8 @@ def _unlike(finding: Finding) -> str:
     figures = finding.figures
     return (
         f"the calibration pictures are unlike these: {percent(figures['outside'])} of the values of "
-        f"{figures['layers']:.0f} of {figures['of']:.0f} layers lie outside the calibrated ranges. Calibrated on pictures "
-        f"like these, {_errors(figures)}"
+        f"{figures['layers']:.0f} of {figures['of']:.0f} layers lie outside the calibrated ranges. Calibrated on "
+        f"pictures like these, {_errors(figures)}"
     )
 
 
@@ -97,8 +97,8 @@ def _wide(finding: Finding) -> str:
     if len(finding.names) == 1:
         return f"the range of {_ranged(finding)}. With one that fits, {_errors(figures)}"
     return (
-        f"the ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are {figures['times']:.1f} times as wide as "
-        f"these pictures need, {finding.facts['input']} first. Calibrated on pictures like these, {_errors(figures)}"
+        f"the ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are {figures['times']:.1f} times as wide "
+        f"as these pictures need, {finding.facts['input']} first. Calibrated on pictures like these, {_errors(figures)}"
     )
 
 
@@ -122,8 +122,8 @@ def _ranged(finding: Finding) -> str:
 def _flat(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"the calibration pictures use the grey levels {figures['low']:.0f} to {figures['high']:.0f} of 0 to 255 alone: "
-        f"of pictures that use all, {percent(figures['outside'])} of the values of {figures['layers']:.0f} of "
+        f"the calibration pictures use the grey levels {figures['low']:.0f} to {figures['high']:.0f} of 0 to 255 "
+        f"alone: of pictures that use all, {percent(figures['outside'])} of the values of {figures['layers']:.0f} of "
         f"{figures['of']:.0f} layers would lie outside the calibrated ranges"
     )
 
@@ -132,9 +132,9 @@ def _operator(finding: Finding) -> str:
     figures = finding.figures
     ends = f" reaches from {figures['low']:.4g} to {figures['high']:.4g}, and" if "low" in figures else ""
     return (
-        f"{finding.layer} ({finding.op_type}), which{ends} has steps of {figures['step']:.3g} in 16 bits: rounded to these "
-        f"alone it brings {figures['alone']:.4f} of the outputs' error, where {figures['left']:.4f} is left with every "
-        f"convolution at 16 bits"
+        f"{finding.layer} ({finding.op_type}), which{ends} has steps of {figures['step']:.3g} in 16 bits: rounded to "
+        f"these alone it brings {figures['alone']:.4f} of the outputs' error, where {figures['left']:.4f} is left "
+        f"with every convolution at 16 bits"
     )
 
 
@@ -143,14 +143,14 @@ def _normalisation(finding: Finding) -> str:
     told, done = (_normalised(figures, word) for word in ("told", "done"))
     if finding.facts["by"] == "preprocess":
         return (
-            f"the input {finding.facts['input']}: input_config says {told}, the preprocess file does {done}, so that the "
-            f"fixed model sees another picture than the float model (up to {figures['levels']:.3g} grey levels off)"
+            f"the input {finding.facts['input']}: input_config says {told}, the preprocess file does {done}, so that "
+            f"the fixed model sees another picture than the float model (up to {figures['levels']:.3g} grey levels off)"
         )
     if finding.facts["by"] == "fixed":
         return f"the input {finding.facts['input']}: the fixed model was made with {done}, input_config says {told}"
     return (
-        f"the ranges were calibrated on pictures normalised otherwise: the input {finding.facts['input']} has the range of "
-        f"{done}, input_config says {told}. Calibrated with that, {_errors(figures)}"
+        f"the ranges were calibrated on pictures normalised otherwise: the input {finding.facts['input']} has the "
+        f"range of {done}, input_config says {told}. Calibrated with that, {_errors(figures)}"
     )
 
 
@@ -158,8 +158,8 @@ def _order(finding: Finding) -> str:
     figures = finding.figures
     if finding.facts["by"] == "preprocess":
         return (
-            f"the order of the channels of the input {finding.facts['input']}: the preprocess file and input_config make "
-            f"it of opposite orders (RGB and BGR), up to {figures['levels']:.3g} grey levels off"
+            f"the order of the channels of the input {finding.facts['input']}: the preprocess file and input_config "
+            f"make it of opposite orders (RGB and BGR), up to {figures['levels']:.3g} grey levels off"
         )
     if finding.facts["by"] == "fixed":
         return (
@@ -167,9 +167,9 @@ def _order(finding: Finding) -> str:
             f"than input_config says (RGB and BGR)"
         )
     return (
-        f"the ranges were calibrated on pictures whose channels had the opposite order (RGB and BGR): with those of the "
-        f"input {finding.facts['input']} swapped these pictures fill the calibrated ranges. Calibrated as input_config "
-        f"says, {_errors(figures)}"
+        f"the ranges were calibrated on pictures whose channels had the opposite order (RGB and BGR): with those of "
+        f"the input {finding.facts['input']} swapped these pictures fill the calibrated ranges. Calibrated as "
+        f"input_config says, {_errors(figures)}"
     )
 
 
@@ -205,7 +205,7 @@ _CAUSES = {
 
 def _to_normalise(finding: Finding) -> str:
     if finding.facts["by"] == "preprocess":
-        return "Make input_config.ini and the preprocess file agree, and calibrate again: with what the file does this is"
+        return "Make input_config.ini and the preprocess file agree, and calibrate again; what the file does:"
     return "Calibrate again, with the input_config.ini that is right."
 
 
@@ -217,8 +217,8 @@ _STEPS = {
     CLIPPED: lambda finding: f"Calibrate the range of {finding.facts['input']} again, on pictures like these.",
     FLAT: lambda finding: "Calibrate on pictures as they will come, bright and dark ones.",
     OPERATOR: lambda finding: (
-        f"Write the network so that {finding.facts['input']} stays within the range of its neighbours: what is added or "
-        f"multiplied there and taken back later can be left out, or folded into the weights."
+        f"Write the network so that {finding.facts['input']} stays within the range of its neighbours: what is added "
+        f"or multiplied there and taken back later can be left out, or folded into the weights."
     ),
     NORMALISATION: _to_normalise,
     ORDER: lambda finding: "Give both the same order of channels (training_input_formats), and calibrate again.",

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from sgsdump.reports.report import Context
     from sgsdump.reports.root_causes import Righted
     from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.tuning.examined import RootCause
     from sgsdump.tuning.measured_advice import MeasuredAdvice
-    from sgsdump.tuning.root_causes import RootCause
     from sgsdump.verbs.network import Beside, Data
 
 PICTURES = 10
@@ -114,8 +114,9 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     from sgsdump.reports.diagnosis import with_columns, with_findings
     from sgsdump.reports.post_processing import to_paste
     from sgsdump.reports.report import Context
+    from sgsdump.tuning.examined import Examined
     from sgsdump.tuning.measured_advice import judge, measure
-    from sgsdump.tuning.root_causes import Examined, root_cause
+    from sgsdump.tuning.root_causes import root_cause
 
     setting = _setting(task)
     # Before anything is told: data that does not fit, and a network that does not run on the first picture, or cannot
@@ -136,7 +137,8 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     outputs, advice = judge(subject, measure(subject, few, progress), every, task.limits, progress)
     level = task.quant_level if subject.made else "L2" if subject.per_channel else "L1"
     preprocessed = _preprocessed(task, setting)
-    examined = Examined(subject, feeds, every, few, outputs, advice, task.limits, level, preprocessed)
+    told = setting.told if task.network.input_config else None
+    examined = Examined(subject, feeds, every, few, outputs, advice, task.limits, level, preprocessed, told)
     root = _righted(root_cause(examined, progress), task.limits, progress)
     pairs = replace(every, chosen=worst_of(list(outputs.pictures.values()), task.pictures))
     compared = over_all(_each_compared(task, subject, pairs, folder, progress), pairs.labels, progress)
@@ -212,7 +214,7 @@ def _native_task(task: Task) -> NativeTask:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """The facts before any picture is run. ``fixed``: of --fixed."""
+    """The facts before any picture is run. ``fixed``: of --fixed; ``told``: as input_config.ini has it."""
 
     model: Model
     config: InputConfig
@@ -220,6 +222,7 @@ class Setting:
     assumed: tuple[str, ...] = ()
     fixed: Subject | None = None
     warnings: tuple[str, ...] = ()
+    told: InputConfig | None = None
 
     @property
     def specs(self) -> tuple[InputSpec, ...]:
@@ -249,7 +252,7 @@ def _setting(task: Task) -> Setting:
         config = fixed.config
         if not network.input_config:
             ini, assumed = ini_text(config).encode(), ()
-    return Setting(opened.model, config, ini, assumed, fixed, opened.warnings)
+    return Setting(opened.model, config, ini, assumed, fixed, opened.warnings, opened.config)
 
 
 def _subject(task: Task, setting: Setting, feeds: Feeds, progress: Progress) -> Subject:

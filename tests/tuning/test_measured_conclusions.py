@@ -262,7 +262,7 @@ def test_a_clipped_range_is_named_though_16_bits_do_not_help(folder, capsys):
     line = f"diagnose -m net.onnx -i pictures --ranges {path} --input-config d/input_config.ini -o e --quant-level L1"
     assert main(line.split()) == 0
     out = capsys.readouterr().out
-    assert "Most of it arises at the input r1 of c2 (CONV_2D): its range does not hold its values" in out
+    assert "The cause: the range of r1, 0 to 0.1 where these pictures need 0 to " in out
     assert "Calibrate the range of r1 again" in out
 
 

@@ -121,21 +121,27 @@ def mean_of_ranges(rng, folder, net, data, level, strength):
     """Calibrated with another mean or std than it is diagnosed with."""
     other = {"mean": 0.0} if rng.random() < 0.5 else {"std": float(rng.choice([1, 16, 255]))}
     _config(folder, "wrong.ini", **other)
-    return _of_ranges(folder, level, ["-i", "pictures", "--input-config", "wrong.ini"], ("normalisation",), data=("data",))
+    return _of_ranges(
+        folder, level, ["-i", "pictures", "--input-config", "wrong.ini"], ("normalisation",), data=("data",)
+    )
 
 
 def order_of_ranges(rng, folder, net, data, level, strength):
     """Calibrated on pictures of the opposite order."""
     text = (folder / "input_config.ini").read_text()
     (folder / "wrong.ini").write_text(re.sub(r"input_formats = RGB", "input_formats = BGR", text))
-    return _of_ranges(folder, level, ["-i", "pictures", "--input-config", "wrong.ini"], ("channel order",), data=("data",))
+    return _of_ranges(
+        folder, level, ["-i", "pictures", "--input-config", "wrong.ini"], ("channel order",), data=("data",)
+    )
 
 
 def clipped_range(rng, folder, net, data, level, strength):
     tensor = str(rng.choice(sorted(net.links)))
     values = run(net, data, [tensor])[tensor]
     part = 0.5 / (1 + strength)
-    sgsdump("calibrate", "-m", "net.onnx", "-i", "pictures", *CONFIG, "--quant-level", level, "-o", "f.onnx", folder=folder)
+    sgsdump(
+        "calibrate", "-m", "net.onnx", "-i", "pictures", *CONFIG, "--quant-level", level, "-o", "f.onnx", folder=folder
+    )
     ends = {tensor: (float(values.min() * part), float(values.max() * part))}
     text = with_ends((folder / "log/tensor_min_max.txt").read_text(), ends)
     (folder / "wrong.txt").write_text(text)
@@ -240,9 +246,9 @@ def _planted(fault: Fault, levels=LEVELS):
             if not _good(_outputs(place, case.cure, after)):
                 continue
             # A cause that costs nothing is none; of preprocess files and flat pictures it shows in other data.
-            if not case.broken and case.reasons[0] in ("operator", "weights per tensor"):
-                if _holds(_outputs(place, ("-m", "net.onnx", "-i", "pictures", *CONFIG), level)):
-                    continue
+            in_network = case.reasons[0] in ("operator", "weights per tensor")
+            if in_network and _holds(_outputs(place, ("-m", "net.onnx", "-i", "pictures", *CONFIG), level)):
+                continue
             if "--quant-file" in case.broken:
                 given = [word for word in case.words if word not in ("--ranges", "wrong.txt")]
                 if _holds(_outputs(place, ("-m", "net.onnx", *given, *case.broken), level)):
@@ -305,21 +311,16 @@ def _good(found: _Found) -> bool:
 
 def _outputs(folder: Path, words: tuple[str, ...], level: str, raised: tuple[str, ...] = ()) -> _Found:
     """The worst output of a calibration with these words, all at 8 bits but for what is ``raised``."""
-    from sgsdump.models.feeds.feeds import PictureFeeds
-    from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.fixed_model import make_fixed
-    from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.quantisation.trials.integer_outputs import outputs_of
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
-    from sgsdump.sidecars import input_config
     from sgsdump.sidecars.tensor_min_max import read_ranges
+    from sgsdump.verbs.network import named_network, open_network
 
     given = dict(zip(words[::2], words[1::2]))
     path = folder / given["-m"]
-    from sgsdump.verbs.network import named_network, open_network
-
     preprocess = str(folder / given["-n"]) if "-n" in given else None
     config_path = folder / given["--input-config"] if "--input-config" in given else None
     beside = {"preprocess": preprocess, "input_config": config_path}
@@ -364,12 +365,14 @@ def healthy(rng: np.random.Generator, folder: Path) -> Outcome:
         (place / "half").mkdir()
         for path in sorted((place / "pictures").iterdir())[::2]:
             (place / "half" / path.name).write_bytes(path.read_bytes())
-        sgsdump("calibrate", "-m", "net.onnx", "-i", "half", *CONFIG, "--quant-level", level, "-o", "f.onnx", folder=place)
+        sgsdump(
+            "calibrate", "-m", "net.onnx", "-i", "half", *CONFIG, "--quant-level", level, "-o", "f.onnx", folder=place
+        )
         words += ["--ranges", "log/tensor_min_max.txt"]
     done = sgsdump("diagnose", "-m", "net.onnx", *words, "--quant-level", level, "-o", "diagnosis", folder=place)
     told = [line for line in done.stdout.splitlines() if line.startswith("The cause: ")]
     document = json.loads((place / "diagnosis/layers.json").read_text())
-    from sgsdump.tuning.root_causes import REASONS
+    from sgsdump.tuning.examined import REASONS
 
     named = [f["facts"]["reason"] for f in document["findings"] if f["kind"] == "cause" and told]
     return Outcome(frozenset(), tuple(name for name in named if name in REASONS), told[0] if told else "")

@@ -49,9 +49,7 @@ def _goes_beyond(need: Range, given: Range) -> bool:
     return need.low < given.low - room or need.high > given.high + room
 
 
-def measure_reach(
-    model: Model, feeds: Iterable[LabelledFeed], names: Collection[str], selected: Selection = Selection()
-) -> Reach:
+def measure_reach(model: Model, feeds: Iterable[LabelledFeed], names: Collection[str], selected: Selection) -> Reach:
     """The reach of the float model's tensors ``names``, each picture run once; ``selected``: as of its calibration.
     Raises what ``OnePicture`` raises."""
     see, graph = OnePicture(model, selected), Graph(model.proto)

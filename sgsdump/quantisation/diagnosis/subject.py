@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sgsdump.errors import ConfigError, ModelError
 from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard
 from sgsdump.executors.workers.task_pool import ALONE, Workers
-from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.branches import Choice
 from sgsdump.models.quantised_model import QuantisedModel
@@ -20,6 +19,7 @@ from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.fixed_model import make_fixed, mask_notes
 from sgsdump.quantisation.quant_file import import_params, read_quant_file
 from sgsdump.quantisation.quant_plan import QuantPlan
+from sgsdump.quantisation.ranges.measured_ranges import Feed
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, side_ranges
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
@@ -49,7 +49,7 @@ class Subject:
 
 def calibrated(
     model: Model,
-    feeds: Feeds,
+    feeds: Sequence[Feed],
     config: InputConfig,
     level: str,
     progress: Progress = SILENT,
