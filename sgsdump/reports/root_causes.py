@@ -16,6 +16,7 @@ from sgsdump.tuning.examined import (
     ODD,
     OPERATOR,
     ORDER,
+    STILL,
     UNLIKE,
     WEIGHTS,
     WIDE,
@@ -190,7 +191,16 @@ def _joined(values: list[float]) -> str:
     return f"{values[0]:.4g}" if len(set(values)) == 1 else ":".join(f"{value:.4g}" for value in values)
 
 
+def _still(finding: Finding) -> str:
+    figures = finding.figures
+    return (
+        f"these pictures hardly move {finding.layer}: it spans {figures['seen']:.3g} of the {figures['reaches']:.3g} "
+        f"that it can, and is off by at most {figures['largest_error']:.3g}, so that relative figures say little of it"
+    )
+
+
 _CAUSES = {
+    STILL: _still,
     WEIGHTS: _weights,
     ODD: _odd,
     UNLIKE: _unlike,
@@ -210,6 +220,9 @@ def _to_normalise(finding: Finding) -> str:
 
 
 _STEPS = {
+    STILL: lambda finding: (
+        "Give pictures that show what the network finds, prepared as in its training (-n), and diagnose again."
+    ),
     WEIGHTS: lambda finding: "Choose --quant-level L2 or above, which gives weights a scale for each output channel.",
     ODD: lambda finding: f"Leave {listed(list(finding.names), MOST_NAMED)} out of the calibration pictures.",
     UNLIKE: lambda finding: "Calibrate on pictures like these.",

@@ -35,6 +35,7 @@ from sgsdump.tuning.examined import (
     ODD_TIMES,
     ORDER,
     STDS,
+    STILL,
     UNLIKE,
     WIDE,
     WIDE_TIMES,
@@ -288,3 +289,12 @@ def odd_picture(examined: Examined, reach: Reach, progress: Progress) -> RootCau
 def _count_16(subject: Subject) -> int:
     facts = read_facts(subject.fixed_model)
     return sum(weights.dtype == INT16 for weights in facts.weights.values()) if facts else 0
+
+
+def hardly_moved(examined: Examined) -> RootCause:
+    """Every output that is past the limits is one that these pictures hardly move."""
+    past = {name: f for name, f in examined.outputs.outputs.items() if not f.good(examined.limits)}
+    first = max(past, key=lambda name: past[name].rmse)
+    figures = {"seen": past[first].seen, "reaches": past[first].span, "largest_error": past[first].largest}
+    facts = {"reason": STILL, "input": first}
+    return RootCause(Finding("cause", first, examined.operator_of(first), figures, "measured", tuple(past), facts))

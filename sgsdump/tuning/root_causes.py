@@ -8,7 +8,7 @@ convolutions at 16 bits. What is only thought to be at fault is no cause, so a s
 from __future__ import annotations
 
 from sgsdump.progress import SILENT, Progress
-from sgsdump.tuning.causes_of_data import flat_pictures, normalisation, odd_picture, of_given_ranges
+from sgsdump.tuning.causes_of_data import flat_pictures, hardly_moved, normalisation, odd_picture, of_given_ranges
 from sgsdump.tuning.causes_of_network import operator, weights
 from sgsdump.tuning.examined import Examined, RootCause
 
@@ -29,4 +29,6 @@ def root_cause(examined: Examined, progress: Progress = SILENT) -> RootCause | N
         found = flat_pictures(examined, reach) or odd_picture(examined, reach, progress)
     if found is not None or examined.good or examined.advice is None:
         return found
+    if all(figures.hardly_moved for figures in examined.outputs.outputs.values() if not figures.good(examined.limits)):
+        return hardly_moved(examined)
     return operator(examined, examined.advice) or weights(examined, examined.advice)

@@ -409,16 +409,15 @@ def loud_first_net():
 
 def test_weights_of_one_scale_are_measured_with_one_for_each_channel_and_said_first(folder, capsys):
     _, lines, document = diagnosed(loud_first_net(), capsys, "--quant-level", "L1")
-    outputs = next(number for number, line in enumerate(lines) if line.startswith("Outputs on"))
-    said = re.fullmatch(
-        r"The weights have one scale per tensor: with one for each output channel the outputs' error goes from "
-        r"([\d.]+) to ([\d.]+)(?: \(with what is advised below\))?\.",
-        lines[outputs + 1],
+    first = next(line for line in lines if not line.startswith(("assumed:", "warning:", "note:")))
+    said = re.search(
+        r"^The cause: the weights of c1 .*: with .* the outputs' error goes from ([\d.]+) to ([\d.]+)\.",
+        first,
     )
     before, after = map(float, said.groups())
-    advice = [f for f in document["findings"] if f["facts"].get("reason") == "weights per channel"]
-    assert [f["kind"] for f in advice] == ["advice"]
-    assert advice[0]["figures"]["error_after"] == pytest.approx(after, abs=1e-4)
+    cause = next(f for f in document["findings"] if f["kind"] == "cause")
+    assert cause["facts"] == {"reason": "weights per tensor", "input": "c1"}
+    assert cause["figures"]["error_after"] == pytest.approx(after, abs=1e-4)
     assert after < 0.1 * before
     assert any(line.startswith("Choose --quant-level L2 or above") for line in lines)
     assert not any("look at the ranges" in line for line in lines)
