@@ -224,7 +224,8 @@ def main() -> None:
     short = is_short_with_torch(__doc__ or "")
     if short is None:
         return
-    os.environ.pop("SGSDUMP_NO_KERNEL", None)
+    for name in ("SGSDUMP_NO_KERNEL", "PYTHONDONTWRITEBYTECODE"):  # installed, it has its bytecode
+        os.environ.pop(name, None)
     show(measure(*((4, 256, 8, 1) if short else (24, 1024, 64, 2))))
 
 

@@ -581,6 +581,14 @@ static int flushed(ordinary_t *self)
     return done != NULL;
 }
 
+/* The memory of a record's tensor gets known. */
+static int registered(ordinary_t *self, PyObject *tensor, PyObject *record)
+{
+    PyObject *done = PyObject_CallFunctionObjArgs(self->register_, tensor, record, NULL);
+    Py_XDECREF(done);
+    return done != NULL;
+}
+
 /* A new reference to the record of a tensor with its statistics, which is met from now on; NULL where Python has to
  * find it. ``is_new``: an operator has just made it, with memory of its own. */
 static PyObject *described(ordinary_t *self, PyObject *tensor, int is_new)
@@ -635,7 +643,16 @@ static PyObject *described(ordinary_t *self, PyObject *tensor, int is_new)
                 goto end;
             memory = PyDict_GetItemWithError(self->of_storage, number);
         }
-        if (!memory || !(records = PyObject_GetAttr(memory, s_records)) ||
+        if (!memory) {
+            /* what made it was not seen */
+            if (PyErr_Occurred() || PyDict_GetItemWithError(self->owners, number) ||
+                !(record = new_record(self, tensor, Py_None, shape)) ||
+                !with_statistics(self, record, tensor, NULL, &form))
+                goto end;
+            done = registered(self, tensor, record) && met(self, tensor, record, shape, strides);
+            goto end;
+        }
+        if (!(records = PyObject_GetAttr(memory, s_records)) ||
             !(view = untracked(Py_BuildValue("(LOOOOO)", form.offset, shape, strides, dtype, Py_False, Py_False))))
             goto end;
         record = PyDict_GetItemWithError(records, view);
@@ -1173,13 +1190,9 @@ end:
 static int with_storage(ordinary_t *self)
 {
     for (int i = 0; i < self->tensors; i++) {
-        PyObject *done;
         int is_unknown = holds(self->records[i], s_storage, Py_None);
-        if (!is_unknown)
-            continue;
-        if (is_unknown < 0 || !(done = PyObject_CallFunctionObjArgs(self->register_, self->inputs[i], self->records[i], NULL)))
+        if (is_unknown < 0 || (is_unknown && !registered(self, self->inputs[i], self->records[i])))
             return -1;
-        Py_DECREF(done);
     }
     return 0;
 }

@@ -118,6 +118,7 @@ class Steps:
         self.thread = Thread()
         self.numbers = itertools.count()
         self.of_models: dict = {}
+        self.layout = None  # of the network of the last step that was dumped
         available = hasattr(torch, "distributed") and torch.distributed.is_available()
         self.distributed = torch.distributed if available else None
         self.facts = {}
@@ -148,6 +149,8 @@ class Steps:
                 return original(self, *args, **kwargs)
             round = thread.round
             if round is not None:
+                if round.compiled or round.quiet:
+                    return original(self, *args, **kwargs)
                 return steps.inner(round, original, self, args, kwargs)
             if thread.inside or is_no_step() or type(self).__module__ in OBSERVERS or isinstance(self, LOSS):
                 return original(self, *args, **kwargs)
@@ -217,7 +220,8 @@ class Steps:
             return self.aside(original)(*args, **kwargs)
         try:
             with torch._C.DisableTorchFunction():
-                round = Round((step, of_model), root, model, self.operators)
+                round = Round((step, of_model), root, model, self.operators, self.layout)
+                self.layout = round.network.layout
         except Exception as error:
             self.session.trouble(f"step {step} is not dumped: {type(error).__name__}: {error}")
             return self.aside(original)(*args, **kwargs)
@@ -264,7 +268,7 @@ class Steps:
 
     def fed_module(self, round, module, args, kwargs):
         """Those of a module inside a step, where it is the one that is fed."""
-        path = round.paths.get(id(module))
+        path = round.network.paths.get(id(module))
         if path != self.feed.module:
             return args, kwargs
         again = round.names.get(path, 0)
@@ -297,14 +301,14 @@ class Steps:
 
     def say_environment(self, round):
         fed, choice = self.feed, self.session.control["module"]
-        selection = {"module": choice} if choice in round.paths.values() and choice else {}
+        selection = {"module": choice} if choice in round.network.paths.values() and choice else {}
         if fed is not None:
             selection["fed inputs"] = "of {}".format(fed.module or "each round")
         self.session.say([self.environment.line(round, selection)], round.step)
 
     def look_for_training(self, round):
         """Gradients on a network's weights come of a backward pass."""
-        if round.graded:
+        if round.network.is_graded():
             self.session.trouble(TRAINS)
         if isinstance(round.root, torch.nn.Module) and round.root is not (self.trained and self.trained()):
             self.tell_training()
@@ -330,7 +334,7 @@ class Steps:
 
     def inner(self, round, original, module, args, kwargs):
         """A module that is called inside a step that is dumped."""
-        if round.quiet or round.compiled or type(module).__name__ == "GuardsFn":
+        if type(module).__name__ == "GuardsFn":
             return original(module, *args, **kwargs)
         if transparent(module) and self.keeps_compiled():
             return self.compiled(round, type(transparent(module)).__name__, original, (module, *args), kwargs)

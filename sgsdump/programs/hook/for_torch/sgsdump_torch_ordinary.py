@@ -28,6 +28,6 @@ def ordinary_of(round, taking, facts):
     types = facts, torch.Tensor, torch.nn.Parameter, torch.strided, _KINDS, ValueRecord
     memory = memories.numbers, memories.storages, memories.unwritten.storages, memories.pending
     calls = memories.register, memories.flush, statistics, _FUNCTION_MODES, _TRANSFORMS, (str, *CONSTANTS)
-    frames = control, round, round.frames, type(round.frames[0]), round.paths, round.names, round.operators
-    here = round.owners, round.mark, round.model, round.step, era, index, device
+    frames = control, round, round.frames, type(round.frames[0]), round.network.paths, round.names, round.operators
+    here = round.network.owners, round.mark, round.model, round.step, era, index, device
     return kernel.Ordinary(*types, *memory, *calls, *frames, *here)

@@ -13,17 +13,15 @@ from typing import Any
 import torch
 from sgsdump_records import Operator, called_text, param_text
 from sgsdump_torch_collective import brings
+from sgsdump_torch_network import COMPILED, ROOT, Network, below
 from sgsdump_torch_source import line_of_program
 from sgsdump_torch_taking import TensorLookup
 from sgsdump_torch_tensors import CONSTANTS, PLAIN, plain, tensors_in
 from sgsdump_torch_unwritten import GIVING, RESIZING, SCRATCH
-from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-ROOT = "root"
 MOST_OPERATORS = 20000
 MOST_TEXTS = 1000  # of one operator's arguments
-_COMPILED = "_orig_mod"
 _OPAQUE = (torch.jit.ScriptModule, torch.fx.GraphModule)
 # They compute nothing: torch makes them in passing.
 SKIPPED = {
@@ -61,24 +59,19 @@ class Round:
     """``step`` counts from 0, and so does ``of_model``, of this network alone; ``root`` is the outermost module (a
     compiled function has none, but a ``model`` name).
 
+    network    the names of its modules and weights.
     lookup     finds the records of its tensors; lines: of the index, that are still to be written.
     ordinary   the compiled kernel, where it tells of ordinary operators (``sgsdump_torch_ordinary.py``); else None.
     mark       stands for this round, for what outlives it.
-    graded     whether a weight has a gradient as it begins.
     compiled   how deep it is in calls of what ``torch.compile`` made; graphs: how many compiled graphs ran so far.
-    operators  those of earlier rounds, by where they stood.
+    operators  those of earlier rounds, by where they stood; layout: of the network of the round before.
     """
 
-    def __init__(self, steps, root, model, operators):
+    def __init__(self, steps, root, model, operators, layout=None):
         self.step, self.of_model = steps
         self.root = root
         self.model = model
-        self.paths: dict = {}
-        self.owners: dict = {}
-        self.kept: list = []
-        self.graded = False
-        if isinstance(root, torch.nn.Module):
-            self._learn(root, "")
+        self.network = Network(root, layout)
         self.frames = [Frame(root, "")]
         self.names: dict = {}
         self.quiet = False
@@ -92,38 +85,13 @@ class Round:
     def begin_module(self, module):
         """A module is called: its ``Operator``, whose inner ones come until ``end_module``."""
         outer = self.frames[-1]
-        path = self.paths.get(id(module))
+        path = self.network.paths.get(id(module))
         if path is None:
-            path = _below(outer.path, type(module).__name__)
-            self._learn(module, path)
+            path = below(outer.path, type(module).__name__)
+            self.network.learn(module, path)
         operator = self._operator(outer, path, type(module).__name__, path)
         self.frames.append(Frame(module, path, operator))
         return operator
-
-    def _learn(self, module, path):
-        """Where a network's modules stand, and of their weights' memory {its number: (path of the owner, name, shape)}.
-        A program may change both between its steps."""
-        if id(module) in self.paths:
-            return
-        self.kept.append(module)  # no other module gets its number
-        self.paths[id(module)] = path
-        prefix = _below(ROOT, path) + "."
-        for stored in (module._parameters, module._buffers):
-            for word, tensor in stored.items():
-                if tensor is not None and not is_lazy(tensor) and plain(tensor):
-                    self.owners.setdefault(tensor.untyped_storage()._cdata, (path, prefix + word, tensor.shape))
-        self.graded = self.graded or any(
-            weight is not None and not is_lazy(weight) and weight.grad is not None
-            for weight in module._parameters.values()
-        )
-        for word, inner in module._modules.items():
-            if inner is not None:
-                self._learn(inner, path if word == _COMPILED else _below(path, word))
-
-    def weight(self, storage, tensor):
-        """The name of a weight in the network, ``root.fc.weight``; "" for any other tensor. ``storage``: its number."""
-        owner = self.owners.get(storage)
-        return owner[1] if owner is not None and owner[2] == tensor.shape else ""
 
     def end_module(self):
         self.frames.pop()
@@ -132,12 +100,12 @@ class Round:
         """The ``Operator`` of one of torch's own: ``kind`` is its name with namespace, ``aten.addmm``."""
         frame = self.frames[-1]
         path = self._path_inside(frame, tensors) if frame.opaque else frame.path
-        return self._operator(frame, _below(path, kind.partition(".")[2]), kind, path)
+        return self._operator(frame, below(path, kind.partition(".")[2]), kind, path)
 
     def begin_graph(self, name, kind):
         """The ``Operator`` of a compiled graph, in the module that runs."""
         frame = self.frames[-1]
-        return self._operator(frame, _below(frame.path, name), kind, frame.path)
+        return self._operator(frame, below(frame.path, name), kind, frame.path)
 
     def _operator(self, frame, name, kind, path):
         again = self.names.get(name, 0)
@@ -156,7 +124,7 @@ class Round:
         suffix = f"_{again}" if again else ""
         folder = f"{number}_{short if short[:1].isalpha() else 'op' + short}{suffix}"
         outer = frame.operator.folders if frame.operator else ()
-        return Operator((*outer, folder), kind, _below(ROOT, path), self.model, name + suffix, line_of_program())
+        return Operator((*outer, folder), kind, below(ROOT, path), self.model, name + suffix, line_of_program())
 
     def is_of_optimiser(self, kind):
         """Whether TorchScript's optimiser runs an operator for itself: it looks for equal constants, in a program that
@@ -174,16 +142,12 @@ class Round:
         if isinstance(frame.module, torch.fx.GraphModule):
             path = _path_of_node(frame)
             if path is not None:
-                return _below(frame.path, path)
+                return below(frame.path, path)
         for tensor in tensors:
-            owner = self.owners.get(tensor.untyped_storage()._cdata)
+            owner = self.network.owners.get(tensor.untyped_storage()._cdata)
             if owner is not None and (not frame.path or (owner[0] + ".").startswith(frame.path + ".")):
                 return owner[0]
         return frame.path
-
-
-def _below(path, name):
-    return path + "." + name if path and name else path or name
 
 
 def _short(path, outer):
@@ -196,7 +160,7 @@ def _short(path, outer):
 
 def clean(path):
     """A module's path without what ``torch.compile`` puts into it."""
-    return ".".join(part for part in path.split(".") if part != _COMPILED)
+    return ".".join(part for part in path.split(".") if part != COMPILED)
 
 
 def _path_of_node(frame):

@@ -192,7 +192,7 @@ class Taking:
             return entry[4]
         record = round.lookup.of_last(tensor)
         if record is not None:
-            record.belong(round.weight(record.storage, tensor))
+            record.belong(round.network.weight(record.storage, tensor))
         else:
             why = why_not_plain(tensor)
             if why:
@@ -210,7 +210,7 @@ class Taking:
 
     def _record(self, round, tensor):
         record = self.memories.values(tensor)
-        weight = round.weight(record.storage, tensor)
+        weight = round.network.weight(record.storage, tensor)
         if weight != record.weight:
             record.belong(weight)
         return record
@@ -221,7 +221,7 @@ class Taking:
         if not tensor.is_cpu:
             synchronise(tensor)
         counted = version(tensor)
-        lasts = record.round is not None or record.storage in round.owners
+        lasts = record.round is not None or record.storage in round.network.owners
         sample = sample_of(tensor) if lasts else None
         if sample is None or record.sample != sample or not stands(record.version, counted):
             span = span_of(tensor)
