@@ -136,6 +136,7 @@ notebook.show_by(
         "distributions": "sgsdump.reports.notebook:show_distributions",
         "plot of a comparison": "sgsdump.reports.charts.axes:plot_comparison",
         "plot of a distribution": "sgsdump.reports.charts.axes:plot_distribution",
+        "text of a cure": "sgsdump.reports.cured:text",
         "file of a comparison": "sgsdump.reports.comparison.file:save",
     }
 )

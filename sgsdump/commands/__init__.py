@@ -28,6 +28,7 @@ GROUPS = {
     },
     "compare and look": {
         "compare": "compare two dumps layer by layer",
+        "judge": "is a run as good as an accepted one, both compared with a golden run",
         "check": "judge each operator of a program's run alone",
         "report": "write the comparison of two dumps as an HTML file to look at",
         "histogram": "draw every layer's values against its calibrated range",
@@ -41,4 +42,6 @@ GROUPS = {
 }
 HELP = {name: text for group in GROUPS.values() for name, text in group.items()}
 
-COMMANDS = Registry("command", {name: f"sgsdump.commands.{name}" for name in HELP})
+# judge stands in the folder of compare, whose options and output it shares.
+_MODULES = {"judge": "compare.judge"}
+COMMANDS = Registry("command", {name: f"sgsdump.commands.{_MODULES.get(name, name)}" for name in HELP})

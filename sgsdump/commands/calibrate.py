@@ -57,7 +57,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from sgsdump.commands.options import (
     add_feeds,
@@ -78,6 +78,10 @@ from sgsdump.verbs.network import Network, open_network
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.calibration import Calibration
+    from sgsdump.verbs.calibrate import FixedModel
+
+
+_BARE = Path()  # --json without a file, which meant --ranges-format json before 0.2
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,8 @@ class Options:
     quant_file: str | None
     num_process: int
     scheduler: str | None
-    json: bool
+    ranges_format: Literal["text", "json"]
+    json: Path | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,7 +114,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="fixed model to write (default: MODEL_fixed.onnx here)"
     )
-    output.add_argument("--json", action="store_true", help="write log/tensor_min_max.json instead of .txt")
+    output.add_argument(
+        "--ranges-format",
+        choices=("text", "json"),
+        default="text",
+        help="write log/tensor_min_max.txt or .json (default: %(default)s)",
+    )
+    output.add_argument(
+        "--json",
+        nargs="?",
+        type=Path,
+        const=_BARE,
+        metavar="FILE",
+        help="write the result as JSON: ranges, bits, what was noticed; - prints it alone",
+    )
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     many.add_argument("--num-process", type=whole_number, default=1, metavar="N",
                       help="processes that run pictures; the result is the same (default: %(default)s)")  # fmt: skip
@@ -119,7 +137,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
-    from sgsdump.files.atomic_write import check_outputs, replacing, replacing_folder, together
+    from sgsdump.files.atomic_write import check_outputs, replace_text, replacing, replacing_folder, together
+    from sgsdump.files.json_yaml import json_text
     from sgsdump.quantisation.calibration_log import FILES
     from sgsdump.quantisation.diagnosis.share import integer_share
     from sgsdump.quantisation.fixed_facts import read_facts
@@ -131,6 +150,9 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.integer_share import share_text
     from sgsdump.sidecars import debug_config
 
+    if args.json == _BARE:
+        print("warning: --json without a file is --ranges-format json now; it will not be taken any more in 0.3")
+        args.ranges_format, args.json = "json", None
     told = getattr(args, "quant_level_told", False)
     options = record(Options, args, network=network_of(args), level_told=told)
     network, quant_file = options.network, Path(options.quant_file) if options.quant_file else None
@@ -139,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
         read_quant_file(quant_file)  # one that is none needs no model
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
     how = How(_level(options), quant_file, options.sensitivity_threshold, not debug.disable_domain_fuse_ops)
-    check_outputs([target], [*network.files, quant_file])
+    check_outputs([target, options.json], [*network.files, quant_file])
     by_parts = how.level in BY_PARTS and not options.scheduler
     opened = open_network(network, options.quant_level, outside=by_parts)
     model, feeds = opened.model, opened.feeds()
@@ -155,7 +177,9 @@ def run(args: argparse.Namespace) -> int:
         workers = Workers(options.num_process, options.scheduler)
         made = calibrated(opened, feeds, how, workers, Terminal("stderr"))
         made.write(target, file)
-        ranges_file = made.write_log(folder, "json" if options.json else "text")
+        ranges_file = made.write_log(folder, options.ranges_format)
+        if options.json is not None:
+            replace_text(options.json, json_text(_document(made, len(feeds))))
     calibration, imported, fixed = made.calibration, made.imported, made.fixed
     if quant_file is not None:
         print(f"{quant_file}: {len(imported.ranges)} ranges taken; all else is of level {how.level}")
@@ -180,6 +204,20 @@ def run(args: argparse.Namespace) -> int:
         print(text)
     print_cut(model, opened.config)
     return 0
+
+
+def _document(made: FixedModel, runs: int) -> dict[str, Any]:
+    """What ``--json`` writes; docs/formats/json.md."""
+    return {
+        "format": "sgsdump calibration",
+        "version": 1,
+        "level": made.how.level,
+        "runs": runs,
+        "convolutions": made.convolutions,
+        "ranges": {name: [float(one.low), float(one.high)] for name, one in made.ranges.items()},
+        "notes": list(made.notes),
+        "warnings": list(made.warnings),
+    }
 
 
 def _print_weights(path: Path) -> None:

@@ -79,15 +79,16 @@ def print_folder(folder: Path, asides: Iterable[Path]) -> None:
     print(f"Report: {folder / 'report.html'}")
 
 
-def window() -> Window | None:
-    """The window that standard output goes to, None for a pipe or a file. Colours by https://no-color.org."""
+def window() -> Window:
+    """The window that standard output goes to, or the pipe. Colours by https://no-color.org."""
     from sgsdump.reports.window import Window
 
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     if not sys.stdout.isatty():
-        return None
+        return Window(None, encoding=encoding)
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     old_console = os.name == "nt" and "WT_SESSION" not in os.environ
-    return Window(shutil.get_terminal_size().columns, not plain and not old_console, sys.stdout.encoding or "utf-8")
+    return Window(shutil.get_terminal_size().columns, not plain and not old_console, encoding)
 
 
 def print_branches(model: Model) -> None:

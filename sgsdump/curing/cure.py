@@ -30,6 +30,7 @@ from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.graph import sorted_nodes
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import single_precision
+from sgsdump.notebook import ask
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
 from sgsdump.quantisation.float_model import simplify
@@ -76,6 +77,15 @@ class Cured:
     @property
     def helps(self) -> bool:
         return any(step.taken for step in self.steps)
+
+    def __repr__(self) -> str:
+        taken = ", ".join(step.cure for step in self.steps if step.taken) or "nothing helps"
+        return f"Cured({taken}: {self.gain:.3g} of the error)"
+
+    def __str__(self) -> str:
+        """What each step did, and the result, in lines."""
+        told: str = ask("text of a cure", self)
+        return told
 
     def save(self, path: str | Path) -> Path:
         """Write the model, and its ranges beside it where there are any. Raises ModelError, OutputError."""

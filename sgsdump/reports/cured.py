@@ -43,6 +43,10 @@ def summary(cured: Cured) -> str:
     return f"cured; its error is {cured.gain:.3g} of what it was, in the geometric mean over the outputs"
 
 
+def text(cured: Cured) -> str:
+    return "\n".join([*lines(cured), summary(cured)])
+
+
 def cured_steps(cured: Cured, found: Ways | None, level: str, folder: str) -> tuple[Step, ...]:
     """What there is to do with a cured model in a folder, before anything is raised, and the ways there are."""
     if not cured.helps:

@@ -1,4 +1,4 @@
-"""The window of a terminal: what fits into it, its colours, and what its encoding can show."""
+"""The window of a terminal, or a pipe: what fits into it, its colours, and what its encoding can show."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _COLOURS = {"fail": 31, "warn": 33, "pass": 32, "faint": 2}
 
 @dataclass(frozen=True)
 class Window:
-    """A terminal: its width in cells, whether it shows colours, and the encoding of what is written to it."""
+    """Where text goes: the width of a terminal in cells, None of a pipe, in which nothing is cut; whether it shows
+    colours; and the encoding of what is written to it."""
 
-    width: int
+    width: int | None
     colour: bool = False
     encoding: str = "utf-8"
 
@@ -44,6 +45,8 @@ class Window:
 
     def fitted(self, line: str) -> Iterator[str]:
         """A line of text in lines that fit, long names without their middle."""
+        if self.width is None:
+            return iter([self.text(line)])
         longest = max(min(self.width - 8, LONGEST), 8)
         words = (middle_cut(word, longest, self.mark) for word in self.text(line).split(" "))
         return wrapped(" ".join(words), self.width, self.mark)

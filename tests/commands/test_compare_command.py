@@ -32,11 +32,15 @@ def dumps(tmp_path):
 
 
 def test_prints_table_and_verdict(dumps, capsys):
-    assert main(["compare", dumps["near"], dumps["same"]]) == 0
+    assert main(["compare", dumps["near"], dumps["same"], "--format", "sdk"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("0.conv1.xx.output0                      OP_TYPE:Conv        MSE:")
     assert "RMSE:0.020000" in lines[0] and lines[2] == ""
     assert lines[3] == "Compared: 2 of the benchmark's 2 layers."
+    assert main(["compare", dumps["near"], dumps["same"]]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].split() == ["#", "layer", "type", "RMSE", "COS", "MSE"] and table[4:] == lines[3:]
+    assert table[1].split()[:3] == ["pass", "0", "conv1"] and "0.020000" in table[1].split()
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ def test_trouble_is_one_line(folders, capsys):
         ("fixed none", "none is not there"),
         ("fixed empty", "no dump of one name in both folders: fixed has 4, empty has 0"),
         ("broken float", "broken/p0.npz"),
-        ("fixed float --compatible msprobe", "--compatible is for one run"),
+        ("fixed float --compatible msprobe", "a tool's metrics (--metrics TOOL) is for one run"),
+        ("fixed float --metrics msprobe", "a tool's metrics (--metrics TOOL) is for one run"),
         ("fixed float --write-name-map m.json", "--write-name-map is for one run"),
         ("fixed float --golden float", "--runs cannot be combined with --golden"),
     ):

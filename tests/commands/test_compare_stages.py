@@ -87,7 +87,7 @@ LASTS = [blob + "_xx" * number for blob, number in BLOBS.items()]
     ],
 )
 def test_names_and_order_of_the_manuals_tables(dumps, capsys, sample, benchmark, names):
-    assert main(["compare", sample, benchmark, "--max-rmse", "0.02"]) == 0
+    assert main(["compare", sample, benchmark, "--max-rmse", "0.02", "--format", "sdk"]) == 0
     assert lines_of(capsys.readouterr().out) == names
 
 

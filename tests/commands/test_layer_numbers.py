@@ -77,7 +77,7 @@ def test_of_histograms(folder, capsys, monkeypatch):
 
 def test_of_two_dumps(folder, capsys, monkeypatch):
     titles = watch(monkeypatch, pair_sheets, "draw_frame")
-    ticks = watch(monkeypatch, depth, "_name_layers")
+    ticks = watch(monkeypatch, depth, "name_layers")
     told = run(
         capsys,
         "compare fixed.bin float.bin --csv out.csv --json out.json --html out.html --plots plots --junit out.xml "
@@ -94,7 +94,7 @@ def test_of_two_dumps(folder, capsys, monkeypatch):
     )
     cases = [case.get("name") for case in ElementTree.parse("out.xml").iter("testcase")]
     texts = {
-        "terminal": re.sub(r"(?m)^ *(\d+) +(\w+) ", r"\1.\2 ", told),
+        "terminal": re.sub(r"(?m)^\w+ +(\d+) +(\w+) ", r"\1.\2 ", told),
         "junit": "\n".join(cases),
         "markdown": re.sub(r"\| *(\d+) *\|[^|]*?\b(stem|left|right|head)\b", r"\1.\2 ", Path("out.md").read_text()),
         "sheet": "\n".join(titles),
@@ -104,7 +104,7 @@ def test_of_two_dumps(folder, capsys, monkeypatch):
 
 
 def test_of_a_golden_comparison(folder, capsys):
-    told = run(capsys, "compare float.bin float.bin --golden float.bin --junit out.xml")
+    told = run(capsys, "judge float.bin float.bin float.bin --format sdk --junit out.xml")
     assert "index: 1 | head.npy" in told  # the card tool's own line, in the order of names
     cases = [case.get("name") for case in ElementTree.parse("out.xml").iter("testcase")]
     assert named("\n".join(cases)) == EXPECTED

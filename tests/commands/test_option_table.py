@@ -33,7 +33,14 @@ VALUES = {
         ["min_cos", "max_rmse", "max_mse", "max_channel_rmse", "th1", "th2", "input_tag", "threshold"], "0.5"
     ),
     **{"metrics": "sqnr", "limit": "sqnr=20", "exclude": "none*", "name_rule": "q=a", "compatible": "msprobe"},
-    **{"sort": "worst", "scheduler": "tcp://127.0.0.1:1", "layout": "NHWC", "dtype": "float32", "bisect": "reference"},
+    **{
+        "sort": "worst",
+        "format": "sdk",
+        "scheduler": "tcp://127.0.0.1:1",
+        "layout": "NHWC",
+        "dtype": "float32",
+        "bisect": "reference",
+    },
     **{"original_shape": "q=1,2", "select": "*", "operations": "[0]", "name": "a", "part": "[0]", "op_type": "Conv"},
     **{"csv": "o.csv", "json": "o.json", "output": "o.npy", "metric": "metric.py:largest", "to": "npz"},
 }
@@ -112,6 +119,8 @@ def dumps(tmp_path, monkeypatch):
     save_dump({"a": np.float32([[1, 2, 3], [4, 5, 7]]), "b": np.float32([1, 2])}, "one.npz")
     save_dump({"a": np.float32([[1, 2, 3], [4, 5, 6]]), "b": np.float32([1, 2])}, "two.npz")
     np.float32([1, 2]).tofile("b.raw")
+    for name in ("one.onnx", "two.onnx"):
+        onnx.save(residual_net().proto, name)
     for number, name in enumerate(("one.txt", "two.txt"), 1):
         Path(name).write_text(f"Name:a, min: 0.0, max: {number}.0;\n")
     for folder, name in (("runs1", "one"), ("runs2", "two")):
@@ -137,6 +146,7 @@ LEAST = {
     ("compare", compare_options.GOLDEN): "one.npz two.npz --golden two.npz",
     ("compare", compare_options.WATCHER): "one.npz",
     ("compare", compare_options.RANGES): "one.txt two.txt",
+    ("compare", compare_options.MODELS): "one.onnx two.onnx",
     ("show", "operators"): "one.npz --operators",
     ("show", "tensors"): "one.npz",
     ("show", "values"): "one.npz a",
@@ -171,8 +181,7 @@ def test_every_mode_is_tried():
 CHOOSES = {
     *(("compare", mode, option) for mode in ("two dumps", "trees of runs", "--runs") for option in ("golden",)),
     *(("compare", mode, "runs") for mode in ("two dumps", "trees of runs")),
-    ("compare", "two calibrations", "golden"),
-    ("compare", "two calibrations", "further"),
+    *(("compare", mode, option) for mode in ("two calibrations", "two models") for option in ("golden", "further")),
     *(("compare", "a watcher's dump", option) for option in ("benchmark", "further")),
     *(("show", mode, "operators") for mode in ("tensors", "values", "worst values")),
     *(("show", mode, option) for mode in ("tensors", "values") for option in ("against", "worst")),

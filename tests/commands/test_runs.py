@@ -226,7 +226,7 @@ def test_the_runs_of_trees_are_merged_as_folders_of_dumps_are(
     other = tmp_path / "other"
     shutil.copytree(tree, other)
     changed(other, 2, 1, 40)
-    status, out, _ = said(capsys, "compare", tree, other, "--runs", "--rank", 1, "--json", tmp_path / "r.json")
+    status, out, _ = said(capsys, "compare", tree, other, "--runs", "--rank", 1, "--format", "sdk")
     assert status == 0 and "Runs compared: 2." in out and "step 2, rank 1" in out
     rows = [line for line in out.splitlines() if "OP_TYPE" in line]
     assert len(rows) == 1 and "MSE:162.000000" in rows[0]  # 36 * 36 in one of the 8 values of both runs

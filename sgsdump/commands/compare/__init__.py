@@ -6,9 +6,9 @@ and RMSE are always shown; RMSE is what the SDK calls so: sum |a-b| / sum |b|, a
 Thresholds are --min-cos, --max-rmse, --max-mse, and --limit for any other metric. Exit status: 0 within the thresholds
 or none given, 1 past one of them (NaN, Inf and layers that could not be compared count as past), 2 on trouble.
 
-On a terminal the table is as wide as the window, with bars and colours (NO_COLOR switches them off); a pipe gets the
-SDK's lines. --sort, --top and --only-bad choose the layers listed there and in --markdown (with --golden a pipe lists
-all); the other files hold every layer.
+The table is as wide as the window, with bars and colours (NO_COLOR switches them off); a pipe gets it with whole names,
+and --format sdk prints the lines of the SDK's tools. --sort, --top and --only-bad choose the layers listed there and in
+--markdown; the other files hold every layer. Two ONNX models are compared by their weights.
 
 examples:
   sgsdump compare fixed.bin float.bin
@@ -29,10 +29,11 @@ examples:
   sgsdump compare fixed.bin float.bin --limit diff2=0.05,CosineSimilarity=0.99
   sgsdump compare fixed.bin float.bin --limit 'sqnr=20,conv1:diff2=0.1,head*:cos=0.95' --exclude 'data*'
   sgsdump compare fixed.bin float.bin --metric angle.py:angle --limit angle=0.99
-  sgsdump compare fixed.bin float.bin --compatible msaccucmp
+  sgsdump compare fixed.bin float.bin --metrics msaccucmp
+  sgsdump compare fixed.bin float.bin --format sdk > compare.log
   sgsdump compare fixed/ float/ --runs --metrics sqnr
   sgsdump compare output/Result_0 float.npz --raw-dtype float32
-  sgsdump compare fixed.bin int16.bin --golden float.bin --input-tag 5
+  sgsdump compare net.onnx fine_tuned.onnx
   sgsdump compare board_prob.bin fixed.bin
   sgsdump compare log/tensor_min_max.txt older/tensor_min_max.txt --limit apart=1.5
   sgsdump compare /shared/fixed.bin /shared/float.bin --scheduler tcp://host:8786
@@ -42,16 +43,13 @@ a board's raw buffers:
   each is held against an output of the network, aligned or not. Says "identical", or where the first integer differs
   and which of the usual causes it looks like; the exit status is 1 then (docs/board_against_pc.md).
 
-three runs (--golden):
-  A tensor of the sample passes where its diff3 error against the golden run is at most --input-tag times the
-  benchmark's. This prints compare_result.log as the SDAA dump tools write it; the exit status is 1 when a tensor does
-  not pass. CSV and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another
-  layout …), fail or not comparable.
+two models:
+  Their initializers and constants are compared by name: which differ and by how much, the largest difference first, and
+  what only one of them has. --match-by-value pairs what was only renamed. How what they compute is compared stands at
+  the end.
 
-two calibrations:
-  Of two tensor_min_max.txt or quant files (.json, .pkl) the ranges are compared: "apart" is the width that both cover
-  together over that of the narrower, 1 where they are equal. Worst first; exit status 1 past --limit apart=X, or with a
-  limit where ranges are missing on one side.
+three runs:
+  Whether a run is as good as an accepted one, both compared with a golden run, is said by sgsdump judge.
 
 trees of several runs (steps, ranks, graphs):
   They are compared run by run, a table for each, and the first run that differs is named. Of more than four rounds of a
@@ -81,10 +79,13 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.compare.board import compare_board, is_board
 from sgsdump.commands.compare.cluster import measured_on_cluster
+from sgsdump.commands.compare.judge import ThreeRuns, Tolerance, judge
+from sgsdump.commands.compare.models import are_models, compare_models
 from sgsdump.commands.compare.options import (
     ALWAYS,
     BOARD,
     GOLDEN,
+    MODELS,
     MODES,
     RANGES,
     RUNS,
@@ -96,7 +97,7 @@ from sgsdump.commands.compare.options import (
     add_arguments,
     options_of,
 )
-from sgsdump.commands.compare.output import check_files, print_comparison, print_golden, write_files, write_tables
+from sgsdump.commands.compare.output import check_files, print_comparison, write_files
 from sgsdump.commands.compare.ranges import compare_ranges_of, holds_ranges
 from sgsdump.commands.options import described, reads_raw, stages_of
 from sgsdump.commands.terminal import TERMINAL, print_lines
@@ -145,6 +146,11 @@ def run(args: argparse.Namespace) -> int:
     if len(paths) > 1 and not args.raw_dtype and is_board(paths):
         MODES.check(BOARD, MODES.given(args))
         return compare_board(paths[:-1], paths[-1])
+    if len(paths) == 2 and args.golden is None and are_models(*paths):
+        options = options_of(args)
+        MODES.check(MODELS, options.given)
+        with together():
+            return compare_models(options, _thresholds(options.measuring, ()))
     if args.benchmark is None:
         MODES.check(WATCHER, MODES.given(args))
         return _compare_watched(args.sample, args.step, args.rank)
@@ -156,13 +162,20 @@ def _compare(options: Options) -> int:
     """The exit status of the comparison, in the mode that the options and the dumps ask for."""
     if options.golden is not None:
         MODES.check(GOLDEN, options.given)
-        return _compare_golden(options, options.golden)
+        return judge(_three_runs(options, options.golden))
     if options.runs:
         MODES.check(RUNS, options.given)
         return _compare_merged(options)
     pairs = _pairs_of_trees(options)
     MODES.check(TREES if pairs else TWO, options.given)
     return _compare_trees(options, pairs) if pairs else _compare_two(options)[0]
+
+
+def _three_runs(options: Options, golden: Path) -> ThreeRuns:
+    measuring = options.measuring
+    tolerance = Tolerance(options.input_tag, measuring.th1, measuring.allow_missing)
+    runs = options.sample, options.benchmark, golden
+    return ThreeRuns(*runs, options.reading, options.inputs, tolerance, options.output)
 
 
 def _compare_watched(path: Path, step: int | None, rank: int | None) -> int:
@@ -194,7 +207,7 @@ def _compare_two(options: Options, in_full: bool = True) -> tuple[int, Compariso
     compared."""
     from sgsdump.comparison.own_metric import load_own_metrics
 
-    check_files(options)
+    check_files(options.output, options.files)
     own = load_own_metrics(options.measuring.metric)
     compared = _comparing(options, own)
     sample, benchmark = described(options.reading, options.sample, options.benchmark)
@@ -209,7 +222,7 @@ def _compare_merged(options: Options) -> int:
     from sgsdump.dumps.runs import paired_dumps
     from sgsdump.progress import each
 
-    check_files(options)
+    check_files(options.output, options.files)
     own = load_own_metrics(options.measuring.metric)
     compared = _comparing(options, own)
     runs = _paired_trees(options) or paired_dumps(options.sample, options.benchmark)
@@ -306,31 +319,6 @@ def _nothing_in_common(options: Options, comparison: Comparison, dumps: Dumps | 
     why = f"; {unclear.record.name}: {unclear.reason}" if unclear else "; are they dumps of one model?"
     counts = [f"has {len(dump.outputs)} outputs" if dump else "has others" for dump in dumps or (None, None)]
     return f"no layer in common: {options.sample} {counts[0]}, {options.benchmark} {counts[1]}, and no name agrees{why}"
-
-
-def _compare_golden(options: Options, accepted: Path) -> int:
-    """A sample and a benchmark, judged by a third run."""
-    from sgsdump.comparison.golden import GoldenSettings, compare_golden
-    from sgsdump.dumps.dump import note_lines
-    from sgsdump.files.atomic_write import replace_text
-    from sgsdump.reports.golden import golden_csv, golden_json
-    from sgsdump.reports.layers.table import golden_table_of
-
-    check_files(options)
-    output, paths = options.output, (options.sample, options.benchmark, accepted)
-    sample, benchmark, golden = dumps = described(options.reading, *paths)
-    titles = str(options.sample), str(options.benchmark), str(accepted)
-    settings = GoldenSettings(tag=options.input_tag, th1=options.measuring.th1, titles=titles)
-    comparison = compare_golden(sample, benchmark, golden, settings, inputs=options.inputs, progress=TERMINAL)
-    for render, path in ((golden_csv, output.csv), (golden_json, output.json)):
-        if path:
-            replace_text(path, render(comparison))
-    table = golden_table_of(comparison)
-    lines = write_tables(output, table)
-    notes = [line for path, dump in zip(paths, dumps) for line in note_lines(path, dump.notes)]
-    print_golden(output, comparison, table, [*lines, *notes])
-    is_complete = options.measuring.allow_missing or not comparison.missing
-    return 0 if comparison.passes and is_complete else 1
 
 
 def _pairs_of_trees(options: Options) -> RunPairs | None:

@@ -30,22 +30,24 @@ FILES = ("csv", "json", "html", "junit", "markdown")
 TWO, TREES, RUNS, GOLDEN, WATCHER = "two dumps", "trees of runs", "--runs", "--golden", "a watcher's dump"
 BOARD = "a board's buffers"
 RANGES = "two calibrations"
+MODELS = "two models"
 _MEASURED = (TWO, TREES, RUNS)  # the modes that measure two dumps, or pairs of them
 _COMPARED = (*_MEASURED, GOLDEN)
 MODES = Modes(
     honoured={
         **dict.fromkeys(["step", "rank"], (*_COMPARED, WATCHER)),
-        "sample": (*_COMPARED, WATCHER, BOARD, RANGES),
-        "benchmark": (*_COMPARED, BOARD, RANGES),
+        "sample": (*_COMPARED, WATCHER, BOARD, RANGES, MODELS),
+        "benchmark": (*_COMPARED, BOARD, RANGES, MODELS),
         "further": (BOARD,),
         **dict.fromkeys("inputs tensor_min_max parse_net th1".split(), _COMPARED),
-        **dict.fromkeys("top csv json".split(), (*_COMPARED, RANGES)),
-        **dict.fromkeys("sort only_bad junit markdown annotate".split(), _COMPARED),
-        **dict.fromkeys("match_by_value stages name_map name_rule scheduler html plots".split(), _MEASURED),
-        **dict.fromkeys("min_cos max_rmse max_mse max_channel_rmse metrics metric exclude".split(), _MEASURED),
-        "limit": (*_MEASURED, RANGES),
+        **dict.fromkeys("top csv json".split(), (*_COMPARED, RANGES, MODELS)),
+        **dict.fromkeys("sort only_bad junit markdown annotate format".split(), _COMPARED),
+        **dict.fromkeys("stages scheduler html plots max_channel_rmse metrics metric".split(), _MEASURED),
+        **dict.fromkeys("match_by_value name_map name_rule".split(), (*_MEASURED, MODELS)),
+        **dict.fromkeys("min_cos max_rmse max_mse exclude".split(), (*_MEASURED, MODELS)),
+        "limit": (*_MEASURED, RANGES, MODELS),
         "raw_dtype": (TWO, RUNS, GOLDEN),
-        "allow_missing": (*_COMPARED, RANGES),
+        "allow_missing": (*_COMPARED, RANGES, MODELS),
         "compatible": (TWO, TREES),
         "write_name_map": (TWO,),
         "runs": (RUNS,),
@@ -58,11 +60,12 @@ MODES = Modes(
         WATCHER: "is for two dumps; name the benchmark too, or leave it out for a watcher's dump",
         BOARD: "is for dumps, and the first file is a board's raw buffer; leave it out",
         RANGES: "is for dumps, and these are the ranges of calibrations; leave it out",
+        MODELS: "is for dumps, and these are models, whose weights are compared; leave it out",
         "further": "is for a board's raw buffers, the fixed dump last; these are dumps",
         "raw_dtype": "is for files without a header, and these are dumps of other kinds; leave it out",
         "input_tag": "belongs to --golden; name the golden dump too",
     },
-    spelled={"further": "a third path"},
+    spelled={"further": "a third path", "compatible": "a tool's metrics (--metrics TOOL)"},
 )
 
 
@@ -105,6 +108,7 @@ class Output:
     plots: Path | None
     annotate: tuple[Path, Path] | None
     write_name_map: Path | None
+    format: Literal["table", "sdk"] | None
     sort: Literal["depth", "worst"] | None
     top: int | None
     only_bad: bool
@@ -139,6 +143,13 @@ class Options:
     given: tuple[str, ...]
 
     @property
+    def files(self) -> list[Path | None]:
+        """What is read."""
+        reading, pairing = self.reading, self.pairing
+        beside = [reading.tensor_min_max, reading.parse_net, pairing.stages, *pairing.name_map]
+        return [self.sample, self.benchmark, self.golden, *beside]
+
+    @property
     def title(self) -> str:
         return f"{self.sample.name} against {self.benchmark.name}"
 
@@ -146,6 +157,11 @@ class Options:
         """The options for one pair of runs, chosen already."""
         reading = replace(self.reading, step=None, rank=None)
         return replace(self, sample=sample, benchmark=benchmark, reading=reading)
+
+
+def output_of(args: argparse.Namespace, **absent: None) -> Output:
+    """The files and the listing; ``absent``: what a command has not."""
+    return record(Output, args, annotate=args.annotate and tuple(args.annotate), **absent)
 
 
 def options_of(args: argparse.Namespace) -> Options:
@@ -156,17 +172,17 @@ def options_of(args: argparse.Namespace) -> Options:
         reading=record(Reading, args, raw_shape=()),
         pairing=record(Pairing, args),
         measuring=record(Measuring, args, th1=TH1 if args.th1 is None else args.th1),
-        output=record(Output, args, annotate=args.annotate and tuple(args.annotate)),
+        output=output_of(args),
         given=MODES.given(args),
     )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_dumps(parser)
+    _add_old_spellings(parser)
     _add_pairing(parser.add_argument_group("which tensors belong together"))
     _add_metrics(parser.add_argument_group("what is measured, and how far it may be off"))
-    _add_golden(parser.add_argument_group("three runs"))
-    _add_listing(parser.add_argument_group("which layers are listed, on the terminal, in a pipe and in Markdown"))
+    add_listing(parser.add_argument_group("which layers are listed, and how"))
     _add_files(parser.add_argument_group("files"))
 
 
@@ -184,13 +200,7 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
         help="of a board's raw output buffers: any number, then the fixed dump of the same picture",
     )
     dumps = parser.add_argument_group("the dumps")
-    add_run(dumps)
-    add_raw(dumps, shapes=False)
-    dumps.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
-    dumps.add_argument(
-        "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
-    )
-    add_parse_net(dumps)
+    add_reading(dumps)
     dumps.add_argument(
         "--runs",
         action="store_true",
@@ -198,6 +208,17 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
         "and merge their sums, so that every number is over the values of all runs; each layer names its worst run",
     )
     add_dump_scheduler(dumps, "measure the layers")
+
+
+def add_reading(dumps: argparse._ActionsContainer) -> None:
+    """How the dumps are read."""
+    add_run(dumps)
+    add_raw(dumps, shapes=False)
+    dumps.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
+    dumps.add_argument(
+        "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
+    )
+    add_parse_net(dumps)
 
 
 def _add_pairing(parser: argparse._ActionsContainer) -> None:
@@ -231,7 +252,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
     parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
     parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
-    parser.add_argument("--metrics", action=Listing, of=_metrics, type=names, default=[], metavar="NAMES")
+    parser.add_argument("--metrics", action=_Metrics, of=_metrics, type=names, default=[], metavar="NAMES")
     parser.add_argument(
         "--metric",
         action="append",
@@ -266,28 +287,37 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         metavar="LAYER",
         help="exclude layers matching this pattern (* and ? are wildcards); may be repeated",
     )
-    parser.add_argument("--compatible", action=Listing, of=_tools, metavar="TOOL")
 
 
-def _add_golden(parser: argparse._ActionsContainer) -> None:
+def _add_old_spellings(parser: argparse.ArgumentParser) -> None:
+    """What ``sgsdump judge`` and ``--metrics`` are asked for now; still taken, no longer listed."""
+    unlisted = argparse.SUPPRESS
+    parser.add_argument("--golden", type=Path, help=unlisted)
+    parser.add_argument("--input-tag", type=float, help=unlisted)
+    parser.add_argument("--th1", type=float, help=unlisted)
+    parser.add_argument("--compatible", help=unlisted)
+
+
+class _Metrics(Listing):
+    """Tools among the names go to ``compatible``: their metrics are printed as they print them."""
+
+    def __call__(self, parser, namespace, values, option_string=None):  # type: ignore[no-untyped-def]
+        from sgsdump.comparison.vendor_metrics import VENDOR_METRICS
+
+        tools = [name for name in values if name in VENDOR_METRICS]
+        if len(tools) > 1:
+            raise argparse.ArgumentError(self, f"{' and '.join(tools)} at once; name one tool")
+        if tools:
+            namespace.compatible = tools[0]
+        super().__call__(parser, namespace, [name for name in values if name not in VENDOR_METRICS], option_string)
+
+
+def add_listing(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--golden", type=Path, metavar="DUMP", help="the run that judges both, such as the float32 model's"
+        "--format",
+        choices=("table", "sdk"),
+        help="a table for people, as wide as the window (default), or the lines that the SDK's tools print",
     )
-    parser.add_argument(
-        "--input-tag",
-        type=float,
-        metavar="X",
-        help=f"how many times the benchmark's error may be (default {INPUT_TAG:g})",
-    )
-    parser.add_argument(
-        "--th1",
-        type=float,
-        metavar="X",
-        help="diff3 is relative where |golden| is above X; all_close's tolerances (default 1e-6)",
-    )
-
-
-def _add_listing(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--sort",
         choices=("depth", "worst"),
@@ -299,19 +329,10 @@ def _add_listing(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def _add_files(parser: argparse._ActionsContainer) -> None:
+def add_tables(parser: argparse._ActionsContainer) -> None:
+    """The files that any comparison is written as."""
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
     add_json(parser, "the same as JSON; NaN and Inf are strings")
-    parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="the same as an HTML page, as sgsdump report writes it"
-    )
-    parser.add_argument(
-        "--plots",
-        type=Path,
-        metavar="DIR",
-        help="the same as pictures: error over depth, and every layer's values on both sides; an existing folder is "
-        "moved aside under its date",
-    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="the same as JUnit XML, a test case per layer")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="a summary as GitHub-flavoured Markdown")
     parser.add_argument(
@@ -323,17 +344,27 @@ def _add_files(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def _add_files(parser: argparse._ActionsContainer) -> None:
+    add_tables(parser)
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="the same as an HTML page, as sgsdump report writes it"
+    )
+    parser.add_argument(
+        "--plots",
+        type=Path,
+        metavar="DIR",
+        help="the same as pictures: error over depth, and every layer's values on both sides; an existing folder is "
+        "moved aside under its date",
+    )
+
+
 def _metrics() -> str:
     from sgsdump.comparison.metrics import METRICS
-
-    further = " ".join(name for name in METRICS if name not in ALWAYS)
-    return f"show these further metrics, separated by commas, or all of them: {further}"
-
-
-def _tools() -> str:
     from sgsdump.comparison.vendor_metrics import VENDOR_METRICS
 
-    return f"show the metrics as {' or '.join(VENDOR_METRICS)} prints them, digit by digit"
+    further = " ".join(name for name in METRICS if name not in ALWAYS)
+    tools = " or ".join(VENDOR_METRICS)
+    return f"show these further metrics, separated by commas, or all: {further}; {tools}: as that tool prints them"
 
 
 def _limits(text: str) -> list[tuple[str, str, float]]:

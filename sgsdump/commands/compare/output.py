@@ -1,6 +1,7 @@
 """The output of ``sgsdump compare``. Apart: every mode ends here, in files, a table or the vendor's lines.
 
-Each file is the same comparison in another form; a terminal gets a table as wide as it, a pipe the vendor's lines.
+Each file is the same comparison in another form; a terminal gets a table as wide as it, a pipe one with whole names,
+and ``--format sdk`` the lines of the SDK's tools.
 """
 
 from __future__ import annotations
@@ -24,15 +25,13 @@ if TYPE_CHECKING:
     from sgsdump.reports.layers.table import LayerTable, Listing
 
 
-def check_files(options: Options) -> None:
+def check_files(output: Output, read: Sequence[Path | None]) -> None:
     """Raises OutputError when one would overwrite another, or what is read."""
     from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import check_folder, check_not_around, check_outputs
 
-    output, reading, pairing = options.output, options.reading, options.pairing
     model, annotated = output.annotate or (None, None)
-    read = [options.sample, options.benchmark, options.golden, reading.tensor_min_max, reading.parse_net]
-    read += [pairing.stages, *pairing.name_map, model]
+    read = [*read, model]
     written = [*(getattr(output, name) for name in FILES), annotated, output.write_name_map]
     trees = [tree_of(path) for path in read if path]
     check_outputs([*written, output.plots], trees)
@@ -173,7 +172,7 @@ def print_comparison(
         *note_lines(options.benchmark, own[1]),
     ]
     few = _few(len(rows), len(comparison.rows))
-    if window() is not None:
+    if options.output.format != "sdk":
         _print_table(table, indexes)
         _print_fitted([*few, *_remarks(rows), ""])
         _print_fitted([*verdict_lines(comparison, thresholds), *lines, *notes])
@@ -192,7 +191,7 @@ def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable
 
     _print_fitted(golden_first_lines(comparison))
     indexes = _listing(output).places(table.compared)
-    if window() is not None:
+    if output.format != "sdk":
         _print_table(table, indexes)
         entries = [table.compared[index] for index in indexes]
         _print_fitted(
@@ -224,14 +223,12 @@ def _remarks(rows: Iterable[Row]) -> Iterator[str]:
 def _print_table(table: LayerTable, indexes: Sequence[int]) -> None:
     from sgsdump.reports.layers.terminal import render
 
-    terminal = window()
-    if terminal is not None:
-        print(render([table.compared[index] for index in indexes], terminal), end="")
+    print(render([table.compared[index] for index in indexes], window()), end="")
 
 
 def _print_fitted(lines: Iterable[str]) -> None:
     """Within the window on a terminal; else as they are."""
     terminal = window()
     for line in lines:
-        for part in terminal.fitted(line) if terminal else (for_terminal(line),):
+        for part in terminal.fitted(line):
             print(part)

@@ -26,12 +26,15 @@ _PRECEDENCE = ("figure cos", "bar", "type", "figure mse")
 
 
 def render(entries: Sequence[Entry], window: Window) -> str:
-    """A line for each entry below a line of titles, none wider than the window; "" without entries."""
+    """A line for each entry below a line of titles, none wider than the window, in a pipe with whole names; "" without
+    entries."""
     if not entries:
         return ""
     columns = _columns(entries, window)
     needed = {key: max(map(cells, texts)) for key, texts in columns.items()}
-    widths = _widths(needed | {"layer": _usual([cells(name) for name in columns["layer"][1:]])}, window.width)
+    if window.width is not None:
+        needed["layer"] = _usual([cells(name) for name in columns["layer"][1:]])
+    widths = _widths(needed, window.width)
     shares = bar_shares([entry.error for entry in entries])
     columns["bar"] = ["", *(_bar(share, widths.get("bar", 0), window) for share in shares)]
     kinds = ["faint", *(entry.verdict for entry in entries)]
@@ -59,9 +62,11 @@ def _usual(lengths: Sequence[int]) -> int:
     return max(length for length in lengths if length <= limit)
 
 
-def _widths(needed: Mapping[str, int], width: int) -> dict[str, int]:
+def _widths(needed: Mapping[str, int], width: int | None) -> dict[str, int]:
     """The columns that fit into the width, in their order, and what each is given; the names and then the bars take
     the rest."""
+    if width is None:
+        width = sum(needed.values()) + GAP * len(needed) + LONG_BAR
     figures = [key for key in needed if key not in _BEFORE_FIGURES]
     widths = {key: needed[key] for key in ("verdict", "#", *figures[:1])}
     names, room = max(needed["layer"], len("layer")), width - sum(widths.values()) - GAP * len(widths)

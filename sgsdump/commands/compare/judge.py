@@ -1,0 +1,112 @@
+"""Judge whether a run is as good as an accepted one of the same network and input, both compared with a golden run.
+
+A tensor of the sample passes where its diff3 error against the golden run (that of the float32 model, say) is at most
+--times that of the benchmark, the accepted run. The exit status is 0 where every tensor passes and none of the golden
+run is missing, else 1, and 2 on trouble. --format sdk prints compare_result.log as the SDAA dump tools write it; CSV
+and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another layout …), fail or
+not comparable.
+
+examples:
+  sgsdump judge fixed.bin int16.bin float.bin
+  sgsdump judge float16.npz accepted_float16.npz float32.npz --times 5
+  sgsdump judge new.bin old.bin float.bin --csv layers.csv --junit layers.xml
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgsdump.commands.compare.options import INPUT_TAG, TH1, Output, add_listing, add_reading, add_tables, output_of
+from sgsdump.commands.compare.output import check_files, print_golden, write_tables
+from sgsdump.commands.options import Reading, described, record
+from sgsdump.commands.terminal import TERMINAL
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How many ``times`` the benchmark's error may be, the |golden| above which diff3 is relative, and whether tensors
+    may be missing."""
+
+    times: float
+    th1: float
+    allow_missing: bool
+
+
+@dataclass(frozen=True)
+class ThreeRuns:
+    """What is judged, what it is compared with, the run that judges both, and how."""
+
+    sample: Path
+    benchmark: Path
+    golden: Path
+    reading: Reading
+    inputs: bool
+    tolerance: Tolerance
+    output: Output
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sample", type=Path, metavar="SAMPLE", help="the dump under test")
+    parser.add_argument("benchmark", type=Path, metavar="BENCHMARK", help="dump of the accepted run")
+    parser.add_argument("golden", type=Path, metavar="GOLDEN", help="dump of the run that judges both")
+    add_reading(parser.add_argument_group("the dumps"))
+    tolerance = parser.add_argument_group("how far it may be off")
+    tolerance.add_argument(
+        "--times",
+        "--input-tag",
+        type=float,
+        default=INPUT_TAG,
+        metavar="X",
+        help="how many times the benchmark's error may be (default: %(default)g)",
+    )
+    tolerance.add_argument(
+        "--th1",
+        type=float,
+        default=TH1,
+        metavar="X",
+        help="diff3 is relative where |golden| is above X (default: %(default)g)",
+    )
+    tolerance.add_argument("--allow-missing", action="store_true", help="do not exit 1 as tensors are missing")
+    add_listing(parser.add_argument_group("which layers are listed, and how"))
+    add_tables(parser.add_argument_group("files"))
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.files.atomic_write import together
+
+    three = record(
+        ThreeRuns,
+        args,
+        reading=record(Reading, args, raw_shape=()),
+        tolerance=record(Tolerance, args),
+        output=output_of(args, html=None, plots=None, write_name_map=None),
+    )
+    with together():
+        return judge(three)
+
+
+def judge(three: ThreeRuns) -> int:
+    """Write the files and print; the exit status."""
+    from sgsdump.comparison.golden import GoldenSettings, compare_golden
+    from sgsdump.dumps.dump import note_lines
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.reports.golden import golden_csv, golden_json
+    from sgsdump.reports.layers.table import golden_table_of
+
+    output, paths, tolerance = three.output, (three.sample, three.benchmark, three.golden), three.tolerance
+    check_files(output, [*paths, three.reading.tensor_min_max, three.reading.parse_net])
+    sample, benchmark, golden = dumps = described(three.reading, *paths)
+    titles = str(three.sample), str(three.benchmark), str(three.golden)
+    settings = GoldenSettings(tag=tolerance.times, th1=tolerance.th1, titles=titles)
+    comparison = compare_golden(sample, benchmark, golden, settings, inputs=three.inputs, progress=TERMINAL)
+    for render, path in ((golden_csv, output.csv), (golden_json, output.json)):
+        if path:
+            replace_text(path, render(comparison))
+    table = golden_table_of(comparison)
+    lines = write_tables(output, table)
+    notes = [line for path, dump in zip(paths, dumps) for line in note_lines(path, dump.notes)]
+    print_golden(output, comparison, table, [*lines, *notes])
+    is_complete = tolerance.allow_missing or not comparison.missing
+    return 0 if comparison.passes and is_complete else 1

@@ -1,0 +1,104 @@
+"""Two ONNX models: their weights, tensor by tensor. Apart: a mode of its own, which runs nothing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.terminal import TERMINAL, print_lines, window
+from sgsdump.errors import ConfigError, ValuesError, listed
+
+if TYPE_CHECKING:
+    from sgsdump.commands.compare.options import Options
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.thresholds import Thresholds
+
+MOST_LISTED, MOST_NAMES = 20, 10
+ENDING = ".onnx"
+
+
+def are_models(sample: Path, benchmark: Path) -> bool:
+    """Whether both are named as ONNX models are. Raises ConfigError where one alone is."""
+    kinds = [path.suffix.lower() == ENDING and not path.is_dir() for path in (sample, benchmark)]
+    if any(kinds) and not all(kinds):
+        model, other = (sample, benchmark) if kinds[0] else (benchmark, sample)
+        raise ConfigError(f"{model} is a model and {other} is not; dump it first: sgsdump dump -m {model} -i INPUT")
+    return all(kinds)
+
+
+def compare_models(options: Options, limits: Thresholds) -> int:
+    """Print and write the comparison; 1 where a weight is past a limit or, with limits, one is missing.
+
+    Raises ModelError for what is no model, ValuesError where no weight is in both.
+    """
+    from sgsdump.comparison.compare import compare
+    from sgsdump.comparison.naming.name_sources import read_name_sources
+    from sgsdump.comparison.thresholds import DOCUMENTED
+    from sgsdump.files.atomic_write import check_outputs, replace_text
+    from sgsdump.models.weights_dump import open_weights
+    from sgsdump.reports.comparison import REPORTS
+    from sgsdump.reports.layers.table import table_of
+    from sgsdump.reports.layers.terminal import render
+
+    output, pairing = options.output, options.pairing
+    check_outputs([output.csv, output.json], [options.sample, options.benchmark, *pairing.name_map])
+    names = read_name_sources(pairing.name_map, pairing.name_rule) if pairing.name_map or pairing.name_rule else None
+    sample, benchmark = open_weights(options.sample), open_weights(options.benchmark)
+    comparison = compare(
+        sample,
+        benchmark,
+        name_map=names,
+        match_by_value=pairing.match_by_value,
+        exclude=options.measuring.exclude,
+        progress=TERMINAL,
+    )
+    if not comparison.rows and not comparison.failed:
+        raise ValuesError(
+            f"no weight of {options.sample} ({len(sample)}) has the name of one of {options.benchmark} "
+            f"({len(benchmark)}); --match-by-value pairs them by their values"
+        )
+    comparison.check_layers(limits)
+    for name, path in (("csv", output.csv), ("json", output.json)):
+        if path:
+            replace_text(path, REPORTS[name](comparison, limits or DOCUMENTED))
+    unlike = [row for row in comparison.worst_first() if row.error > 0]
+    entries = table_of(comparison, limits or DOCUMENTED, options.title).compared
+    places = {id(row): place for place, row in enumerate(comparison.rows)}
+    few = unlike[: output.top or MOST_LISTED]
+    print(render([entries[places[id(row)]] for row in few], window()), end="")
+    print_lines(_lines(options, comparison, len(unlike), len(few)))
+    is_whole = options.measuring.allow_missing or not comparison.only_in_benchmark
+    return 1 if limits and not (comparison.passes(limits) and is_whole) else 0
+
+
+def _lines(options: Options, comparison: Comparison, unlike: int, shown: int) -> Iterator[str]:
+    """What differs, what is missing, and how what the models compute is compared."""
+    count = len(comparison.rows)
+    if not unlike:
+        yield (
+            f"All {count} weights that both have are equal." if count > 1 else "The one weight that both have is equal."
+        )
+    else:
+        yield f"{unlike} of {count} weights differ, {count - unlike} are equal."
+    if shown < unlike:
+        yield f"{unlike - shown} more differ by less: --top {unlike} lists all, --csv writes them."
+    for failed in comparison.failed:
+        yield f"Not compared: {failed.pair.benchmark.name}: {failed.reason}"
+    for path, lacking in (
+        (options.benchmark, comparison.only_in_benchmark),
+        (options.sample, comparison.only_in_sample),
+    ):
+        if lacking:
+            yield f"Only in {path} ({len(lacking)}): {listed([one.record.name for one in lacking], MOST_NAMES)}"
+    if comparison.only_in_benchmark and comparison.only_in_sample and not options.pairing.match_by_value:
+        yield "Weights that were only renamed are found by --match-by-value."
+    yield from (f"{options.sample}: {note}" for note in comparison.sample_notes)
+    yield from (f"{options.benchmark}: {note}" for note in comparison.benchmark_notes)
+    models = [shlex.quote(str(path)) for path in (options.sample, options.benchmark)]
+    yield "What they compute is compared by a dump of each on one input:"
+    yield from (
+        f"  sgsdump dump -m {model} -i INPUT -o {side}.bin" for model, side in zip(models, ("sample", "benchmark"))
+    )
+    yield "  sgsdump compare sample.bin benchmark.bin"
