@@ -124,3 +124,15 @@ def test_word_accuracy_of_the_page(metrics):
 def test_the_metric_of_a_layer_of_the_page(metrics):
     sample, benchmark = np.float32([[1, 2], [3, 1]]), np.float32([[2, 1], [5, 1]])
     assert metrics["same_winner"](sample, benchmark) == 0.5
+
+
+def test_the_reference_has_every_public_name():
+    import sgsdump
+
+    listed = re.findall(r"^::: sgsdump\.(\w+)$", (DOCS / "reference.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(sgsdump.__all__)
+
+
+def test_every_page_is_in_the_site():
+    named = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} == named - {"index.md", "README.md"}

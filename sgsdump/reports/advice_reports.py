@@ -99,6 +99,8 @@ def advice_json(
     plans = {"all_8": exact.all_8.sums, "all_16": exact.all_16.sums} if exact else {}
     plans |= {"tensor_arrays": exact.raised.sums} if exact and exact.raised else {}
     document = {
+        "format": "sgsdump advice",
+        "version": 1,
         "tensor_arrays": list(tensor_arrays),
         "pictures": measurement.pictures if measurement else 0,
         "outputs": {

@@ -79,7 +79,7 @@ def inventory_json(items: Sequence[Item], notes: Sequence[str] = ()) -> str:
     for item in items:
         row = {"figures" if name == "statistics" else name: value for name, value in _flat(item).items()}
         tensors.append(row | {"figures": asdict(item.content.statistics)})
-    return json_text({"tensors": tensors, "notes": list(notes)})
+    return json_text({"format": "sgsdump dump", "version": 1, "tensors": tensors, "notes": list(notes)})
 
 
 def runs_table(runs: Sequence[Run]) -> str:

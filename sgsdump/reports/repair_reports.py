@@ -43,6 +43,8 @@ def end_lines(repair: Repair, limits: Thresholds) -> Iterator[str]:
 def repair_json(facts: Mapping[str, Any], rounds: Sequence[Round], repair: Repair, limits: Thresholds) -> str:
     """``facts`` come first: what was done on what."""
     document = {
+        "format": "sgsdump repair",
+        "version": 1,
         **facts,
         "min_cos": limits.min_cos,
         "max_rmse": limits.max_rmse,

@@ -208,7 +208,7 @@ def as_document(result: Pareto) -> Any:
         for name, value in _flat(result, "effort").items()
         if name not in ("rows", "taken", "cloud", "enough")
     }
-    return _plain({**facts, "rows": rows, "cloud": result.cloud})
+    return _plain({"format": "sgsdump plans", "version": 1, **facts, "rows": rows, "cloud": result.cloud})
 
 
 def _flat(record: object, part: str) -> dict[str, Any]:

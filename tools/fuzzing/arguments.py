@@ -22,6 +22,8 @@ LINES = (
     "simulate -m digits.onnx -t Float -i digit.png --input-config input_config.ini",
     "compare fixed.bin float.bin --csv out.csv --json out.json --metrics psnr,sqnr --limit conv0/relu:psnr=1",
     "compare fixed.bin float.bin --golden float.bin --input-tag 3",
+    "judge fixed.bin float.bin float.bin --times 3 --csv j.csv --format sdk",
+    "compare digits.onnx digits.onnx --match-by-value --csv weights.csv",
     "check fixed.bin --json out.json",
     "report fixed.bin float.bin -o out.html",
     "histogram fixed.bin -o out",
