@@ -191,7 +191,7 @@ def measured(folder: Path, width: int, repeat: int, dispatch: float) -> list[Job
 
 
 def _first_run(trial: PlanTrial, raw: dict[str, np.ndarray]) -> tuple[frozenset[str], dict[str, np.ndarray]]:
-    from sgsdump.quantisation.trials.plan_trial import PlanWalk
+    from sgsdump.quantisation.trials.plan_walk import PlanWalk
 
     walk = PlanWalk(trial, trial.outputs)
     ((plan, outputs),) = walk.run(walk.ordered([frozenset()]), raw)

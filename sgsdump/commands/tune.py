@@ -200,7 +200,7 @@ def run(args: argparse.Namespace) -> int:
 
     begun = time.monotonic()
     options = record(Options, args, network=network_of(args), search=record(SearchOptions, args))
-    network, goal = options.network, _goal(options.search)
+    network, goal, cost = options.network, _goal(options.search), options.search.cost
     check_solver()
     if options.json:
         check_file(options.json)
@@ -222,26 +222,26 @@ def run(args: argparse.Namespace) -> int:
         if start is not None:
             ranges = start.with_room(ranges)
     with _stopped_by_ctrl_c(begun + goal.seconds) as left:
-        judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers, options.search.cost)
+        judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers, cost, side)
         setup = set_up(model, ranges, config, _judged(judges, options), judging, progress)
         most = most_evaluations(len(setup.sizes.domains), 0 if goal.target else len(goal.rates))
         pool, trial = setup.pool, setup.trial
-        first = IntegerScores(pool, trial, side)
+        first = IntegerScores(pool, trial)
         ending = _ending_of(first, goal)
         _print_beginning(setup, most, options.search.budget, folder / PROGRESS)
         if left() < ending.seconds:
             print(too_small(options.search.budget, time.monotonic() - begun, ending), flush=True)
         found = _searched(setup, goal, most, lambda: left() - ending.seconds)
-        exact = IntegerScores(pool, trial, side, progress)
+        exact = IntegerScores(pool, trial, progress)
         exact.scores |= first.scores
         found = chosen(found, pool, setup.sizes, exact, goal.target, lambda: left() - ending.report)
     result = pareto(found, setup, exact)
-    taken = fixed_of(trial, result.taken.tensors, side)
+    taken = fixed_of(trial, result.taken.tensors)
     with together():
         if options.json:
             replace_text(options.json, pareto_json(result))
         with replacing_folder(folder, keep=_is_kept) as newer:
-            _write_results(options, newer, opened.ini, result, trial, side)
+            _write_results(options, newer, opened.ini, result, trial)
             if start is not None:
                 start.cured.save(newer / CURED)
             _write_report(newer, result, trial, taken, judges)
@@ -434,9 +434,7 @@ def _is_kept(name: str) -> bool:
     return not RESULTS.fullmatch(name)
 
 
-def _write_results(
-    options: Options, folder: Path, ini: bytes, result: Pareto, trial: PlanTrial, side: SideRanges
-) -> None:
+def _write_results(options: Options, folder: Path, ini: bytes, result: Pareto, trial: PlanTrial) -> None:
     """Every file of FOLDER but progress.json; ``ini`` is the user's input_config.ini."""
     from sgsdump.files.atomic_write import replacing
     from sgsdump.quantisation.float_model import serialise
@@ -454,7 +452,7 @@ def _write_results(
     asked = [row for row in result.rows if row.asked is not None]
     names = [f"_{stem(index, row.asked or row.rate)}" for index, row in enumerate(asked)]
     for name, row in [*zip(names, asked), ("", result.taken)]:
-        fixed = fixed_of(trial, row.tensors, side)
+        fixed = fixed_of(trial, row.tensors)
         params = optimized(trial, fixed, options.network.model)
         quant_param.write(params, folder / f"optimized_quant_info{name}.json")
         if options.pickle:

@@ -48,7 +48,8 @@ from sgsdump.quantisation.ranges.range_fit import MIN_MAX, Proposal, proposals
 from sgsdump.quantisation.ranges.statistics import Selection, Statistics, ValueHistogram
 from sgsdump.quantisation.scales import UINT8
 from sgsdump.quantisation.trials.group_effects import SURE, GroupEffects
-from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk, Prepared, Visit
+from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
+from sgsdump.quantisation.trials.plan_walk import PlanWalk, Prepared, Visit
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 

@@ -24,7 +24,6 @@ from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.objective import Score, score, total
-from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.quantisation.trials.plan_trial import words_of
 from sgsdump.tuning.criteria import CombinedError, Target, combined_error
@@ -42,20 +41,18 @@ HALVING, NEGLIGIBLE = 0.05, 1e-4
 KNEES = 3
 
 
-def fixed_of(trial: PlanTrial, tensors: tuple[str, ...], side: SideRanges = NOTHING_BESIDE) -> FixedModel:
+def fixed_of(trial: PlanTrial, tensors: tuple[str, ...]) -> FixedModel:
     """The fixed model with these words in ``tensor_arrays``, in the hardware's own integers."""
     config = replace(trial.config, tensor_arrays=tensors)
-    return make_fixed(trial.model, trial.ranges, config, side=side)
+    return make_fixed(trial.model, trial.ranges, config, side=trial.side)
 
 
 class IntegerScores:
     """Scores of plans in integers, on the pictures of ``pool``, measured on demand."""
 
-    def __init__(
-        self, pool: PlanScores, trial: PlanTrial, side: SideRanges = NOTHING_BESIDE, progress: Progress = SILENT
-    ):
+    def __init__(self, pool: PlanScores, trial: PlanTrial, progress: Progress = SILENT):
         self.scores: dict[Plan, Score] = {}
-        self._pool, self._trial, self._side, self._progress = pool, trial, side, progress
+        self._pool, self._trial, self._progress = pool, trial, progress
 
     @property
     def pictures(self) -> int:
@@ -87,7 +84,7 @@ class IntegerScores:
 
     def _run(self, plan: Plan) -> Score:
         pool, pictures = self._pool, self._pool.pictures
-        fixed = fixed_of(self._trial, words_of(self._trial, plan), self._side)
+        fixed = fixed_of(self._trial, words_of(self._trial, plan))
         graph = FixedOutputs(self._trial.model, fixed.proto, list(pictures[0].floats))
         scores = []
         with self._progress.bar("verify", "picture") as advance, threadpool_limits(limits=1, user_api="blas"):

@@ -11,7 +11,9 @@ import numpy as np
 
 from sgsdump.models.model import Model
 from sgsdump.quantisation.objective import Score, score
-from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial, PlanWalk, Prepared, Visit
+from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
+from sgsdump.quantisation.trials.plan_walk import PlanWalk, Prepared, Visit
 
 if TYPE_CHECKING:
     from sgsdump.sidecars.input_config import InputConfig
@@ -108,12 +110,14 @@ class Judge:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """The data a worker makes the searched walk from: the simplified model's bytes, ranges and config."""
+    """The data a worker makes the searched walk from: the simplified model's bytes, ranges and config; ``side``: see
+    ``Judging``."""
 
     data: bytes
     path: Path
     ranges: Mapping[str, Range]
     config: InputConfig
+    side: SideRanges = NOTHING_BESIDE
 
 
 def make_answer(
@@ -123,5 +127,7 @@ def make_answer(
     from onnx import ModelProto
 
     model = Model(ModelProto.FromString(subject.data), subject.path)
-    judge = Judge(PlanWalk(PlanTrial(model, subject.ranges, subject.config), tensors), criteria, keep_outputs)
+    judge = Judge(
+        PlanWalk(PlanTrial(model, subject.ranges, subject.config, side=subject.side), tensors), criteria, keep_outputs
+    )
     return lambda question: judge.answer(question, judge.walk.ordered(question.plans))

@@ -42,7 +42,8 @@ from sgsdump.quantisation.objective import (
 from sgsdump.quantisation.pictures import pictures_of
 from sgsdump.quantisation.quant_plan import DECIMALS
 from sgsdump.quantisation.scales import INT16
-from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial, PlanWalk, Prepared
+from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
+from sgsdump.quantisation.trials.plan_walk import PlanWalk, Prepared
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 

@@ -16,7 +16,9 @@ from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.float_model import serialise
 from sgsdump.quantisation.objective import watched_tensors
-from sgsdump.quantisation.trials.plan_trial import PlanTrial, PlanWalk
+from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.trials.plan_trial import PlanTrial
+from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 from sgsdump.tuning.criteria import Criteria, Objective, Picture, UserMetric
@@ -28,7 +30,7 @@ from sgsdump.tuning.proposals import Sizes
 # Plans are judged on this many of the calibration pictures, evenly chosen.
 PICTURES = 10
 # Of the progress file: one of another form is not read.
-FORM = b"2"
+FORM = b"3"
 PictureFeed = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 """(feed of the float model, the same with pictures as raw bytes)"""
 
@@ -56,6 +58,7 @@ class Judging:
     file       the progress file; what it knows is taken over when model, ranges, pictures and ``metric_text`` agree.
     workers    a cluster runs the plans, with the same results; without one, threads here do. The metric runs here.
     cost       what the search makes small: BYTES of weights, or MACS at 16 bits.
+    side       what calibration found beside the ranges: the trials round as the hardware does where they know it.
     """
 
     metric: UserMetric | None = None
@@ -64,6 +67,7 @@ class Judging:
     file: Path | None = None
     workers: Workers = ALONE
     cost: str = BYTES
+    side: SideRanges = NOTHING_BESIDE
 
 
 def set_up(
@@ -84,7 +88,7 @@ def set_up(
             f"input_config: input_format = {config.conv_format} decides the bits of all convolutions; remove it from "
             f"[CONV_CONFIG] and let tune decide"
         )
-    trial = PlanTrial(model, ranges, config)
+    trial = PlanTrial(model, ranges, config, side=judging.side)
     if not trial.domains:
         raise ConfigError(
             "there is no convolution to tune: none has weights to quantise and an input other than the picture"
@@ -99,6 +103,8 @@ def set_up(
     digest = hashlib.sha256(FORM + trial.every_plan.SerializeToString(deterministic=True) + judging.metric_text)
     for name, bounds in sorted(ranges.items()):
         digest.update(repr((name, bounds.min.tolist(), bounds.max.tolist())).encode())
+    for name, bounds in sorted(judging.side.channels.items()):
+        digest.update(repr((name, bounds.min.tolist(), bounds.max.tolist())).encode())
     for feed, raw in feeds:
         floats = {layer.name: layer.array.copy() for layer in runner.run(feed, only=set(names))}
         pictures.append(Picture(raw, floats))
@@ -108,7 +114,7 @@ def set_up(
     criteria = Criteria(costs.bytes.domains, pictures, watched, trial.outputs, judging.metric)
     elsewhere = None
     if judging.workers.scheduler is not None:
-        subject = Subject(serialise(model.proto), model.path, ranges, config)
+        subject = Subject(serialise(model.proto), model.path, ranges, config, judging.side)
         shared = (subject, names, replace(criteria, metric=None), judging.metric is not None)
         elsewhere = task_pool(make_answer, shared, judging.workers, progress)
     pool = PlanScores(Judge(walk, criteria), judging.objective, judging.file, digest.hexdigest(), progress, elsewhere)

@@ -2,31 +2,25 @@
 
 trial = PlanTrial(model, ranges, config)
 outputs = trial.run(frozenset({"conv3"}), feed)      # conv3's domain at INT16, every other at 8 bits
-
-A walk runs many plans on one picture, in an order in which neighbours agree as long as possible, and each plan only
-from the first stage on where it differs from the one before. Same values as running each plan alone, to the last bit.
-
-walk = PlanWalk(trial, ["boxes", "logits"])
-for plan, outputs in walk.run(walk.ordered(plans), feed):
-    ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgsdump.executors.onnx_runtime.repeated_graph import StagedGraph, WholeGraph
+from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import REARRANGING, Graph, mark_of
 from sgsdump.models.model import Model
-from sgsdump.quantisation.analysis import Analysis, analyse
+from sgsdump.quantisation.analysis import Analysis, analyse, moves_values
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.integer.accumulator import kernel_of
+from sgsdump.quantisation.integer.curves import REACH
 from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.pictures import pictures_of
 from sgsdump.quantisation.quant_plan import (
@@ -38,14 +32,22 @@ from sgsdump.quantisation.quant_plan import (
     weight_range,
     weight_types,
 )
+from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.scales import INT8
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.quantisation.trials.hardware_rounding import ACCUMULATING, Accumulated, HardwareRounding
 from sgsdump.quantisation.trials.qdq_graph import (
+    ADDEND,
+    BIAS,
+    CONSTANT,
+    GAIN,
     LOW,
     SCALE,
     WEIGHT,
     ZERO_POINT,
+    Hardware,
     fake_weight,
+    held,
     lowest,
     parameter,
     parametrise,
@@ -53,15 +55,16 @@ from sgsdump.quantisation.trials.qdq_graph import (
     zero_point,
 )
 from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
+    from sgsdump.quantisation.fixed_facts import FixedFacts
+
 Plan = frozenset[str]
 """Names of the domains at INT16; all others are at 8 bits."""
-# Each stage costs some 0.1 ms of its own; more of them save less and less.
-MAX_STAGES = 16
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,9 @@ class Domain:
 class PlanTrial:
     """All plans of one float model.
 
+    side         what calibration found beside the ranges: the trial then rounds on the way as the hardware does
+                 (``hardware_rounding``), and draws its Sigmoids so; without it, each stored tensor is rounded, no more.
+
     domains      what can be raised, in execution order.
     fixed_weights  weights that stay at 8 bits in every plan (the picture's convolution).
     every_plan  the graph that ``parameters`` turn into the fixed model of a plan.
@@ -95,6 +101,7 @@ class PlanTrial:
         config: InputConfig,
         per_channel: bool = False,
         threads: int = 0,
+        side: SideRanges | None = None,
     ):
         self.model, self.ranges, self.config = model, ranges, config
         self.proto = deployed(model)
@@ -106,11 +113,22 @@ class PlanTrial:
         fixed = quantise(self.proto, widest, pictures)
         facts = read_facts(replace(model, proto=fixed))
         assert facts is not None
-        self.every_plan = parametrise(fixed, facts, self._narrow(), self._moved(), self.mark)
+        graph = self.analysis.graph
+        self.side = side or NOTHING_BESIDE
+        self._weight_quants: dict[tuple[str, np.dtype], Quant] = {}
+        self._rounding = None if side is None else HardwareRounding(graph, ranges, side.channels, self._weight_quant)
+        self._hardware = (
+            Hardware()
+            if side is None
+            else Hardware(
+                self._accumulating(facts, widest), self._far(), self._rounding.spread(self.analysis.operators)
+            )
+        )
+        self.every_plan = parametrise(fixed, facts, self._narrow(), self._moved(), self.mark, self._hardware)
         self._fed = {info.name for info in self.every_plan.graph.input}
         self.outputs = list(watched_by_output(self.proto))
         self._threads = threads
-        self._weights: dict[tuple[str, np.dtype], Any] = {}
+        self._weights: dict[tuple[str, np.dtype, bytes], Any] = {}
         self._picture_tensors = {name for name, tensor in facts.tensors.items() if tensor.picture}
         self.evaluations = 0
 
@@ -160,15 +178,65 @@ class PlanTrial:
         """The inputs that make the graph one of this plan; ``ranges`` in place of the trial's own."""
         tensors = decide_tensors(self.analysis, ranges or self.ranges, replace(self._choice, tensors=tuple(raised)))
         fed: dict[str, Any] = {}
+        rounded, accumulated, constants = self._rounded(tensors)
+        fed |= {parameter(n, CONSTANT, self.mark): v for n, v in constants.items() if n in self._hardware.constants}
         for name, quant in tensors.items():
             if name in self._picture_tensors or quant.dtype is None:
                 continue
-            values = ((LOW, lowest(quant)), (SCALE, np.float32(quant.scale)), (ZERO_POINT, zero_point(quant)))
+            steps = float(rounded.get(name, quant).scale)
+            low, zero = held(quant, steps) if name in rounded else (lowest(quant), zero_point(quant))
+            values = ((LOW, low), (SCALE, np.float32(steps)), (ZERO_POINT, zero))
             named = ((parameter(name, part, self.mark), value) for part, value in values)
             fed |= {key: np.asarray(value) for key, value in named if key in self._fed}
         for node, dtype in weight_types(self.analysis, tensors):
-            fed[parameter(node.output[0], WEIGHT, self.mark)] = self._weight(node, dtype)
+            name = node.output[0]
+            sums = accumulated.get(name) if name in self._hardware.accumulating else None
+            fed[parameter(name, WEIGHT, self.mark)] = self._weight(node, dtype, sums)
+            if sums is not None:
+                parts = ((BIAS, sums.zero), (GAIN, sums.gain), (ADDEND, sums.addend))
+                fed |= {parameter(name, part, self.mark): array for part, array in parts}
         return fed
+
+    def _rounded(
+        self, tensors: Mapping[str, Quant]
+    ) -> tuple[dict[str, Quant], dict[str, Accumulated], dict[str, np.ndarray]]:
+        """The stored tensors that the hardware rounds coarser than their type does, the convolutions as it sums them,
+        and the constants that it multiplies by or adds, by output."""
+        coarser: dict[str, Quant] = {}
+        constants: dict[str, np.ndarray] = {}
+        accumulated: dict[str, Accumulated] = {}
+        for operator in self.analysis.operators if self._rounding is not None else ():
+            if self._rounding is None or not operator.outputs:
+                continue
+            if moves_values(operator) or operator.head.op_type == "Concat":
+                continue
+            found = self._rounding.of(operator, tensors)
+            if found.quant is not None:
+                coarser[operator.outputs[0]] = found.quant
+            if found.head is not None:
+                accumulated[operator.head.output[0]] = found.head
+            constants |= found.constants
+        return coarser, accumulated, constants
+
+    def _accumulating(self, facts: FixedFacts, widest: QuantPlan) -> dict[str, int]:
+        """Convolutions whose accumulator is rounded as the hardware does, by output, with their output channels."""
+        return {
+            name: sums.gain.size
+            for name, sums in self._rounded(widest.tensors)[1].items()
+            if name in facts.convolutions and self.analysis.graph.producer[name].op_type in ACCUMULATING
+        }
+
+    def _far(self) -> set[str]:
+        """Sigmoids of values beyond their table, by output."""
+        return {
+            node.output[0]
+            for node in self.analysis.graph.nodes
+            if node.op_type == "Sigmoid" and self._reach(node.input[0]) > REACH
+        }
+
+    def _reach(self, name: str) -> float:
+        bounds = self.ranges.get(name)
+        return 0.0 if bounds is None else max(abs(bounds.low), abs(bounds.high))
 
     def weight_parameters(self, domain: Domain) -> list[str]:
         """The names of those parameters that are a domain's weights."""
@@ -199,14 +267,26 @@ class PlanTrial:
             and domain[name] not in self._picture_roots
         }
 
-    def _weight(self, node: NodeProto, dtype: np.dtype) -> Any:
-        """Made once: the ranges of weights stay."""
-        key = (node.output[0], dtype)
+    def _weight(self, node: NodeProto, dtype: np.dtype, sums: Accumulated | None) -> Any:
+        """Made once: the ranges of weights stay. ``sums``: in the steps of that accumulator."""
+        key = (node.output[0], dtype, sums.key if sums else b"")
         if key not in self._weights:
-            graph = self.analysis.graph
-            quant = weight_quant(graph, node, dtype, weight_range(node, self.ranges), self._choice.per_channel)
-            self._weights[key] = WholeGraph.hold(fake_weight(graph.value(node.input[1]), quant))
+            weight = fake_weight(self.analysis.graph.value(node.input[1]), self._weight_quant(node, dtype))
+            if sums is not None:
+                kernel = kernel_of(node, "", weight)
+                assert kernel is not None, "of a convolution"
+                weight = weight / kernel.per_channel(sums.grid)
+            self._weights[key] = WholeGraph.hold(weight)
         return self._weights[key]
+
+    def _weight_quant(self, node: NodeProto, dtype: np.dtype) -> Quant:
+        key = (node.output[0], dtype)
+        if key not in self._weight_quants:
+            calibrated = weight_range(node, self.ranges)
+            self._weight_quants[key] = weight_quant(
+                self.analysis.graph, node, dtype, calibrated, self._choice.per_channel
+            )
+        return self._weight_quants[key]
 
     def _grouped(self) -> list[tuple[str, list[str]]]:
         groups: dict[str, list[str]] = {}
@@ -219,134 +299,6 @@ class PlanTrial:
         nodes = [node for name in names for node in self.analysis.first_inputs[name]]
         weights = sum(int(np.prod(graph.constants[node.input[1]].dims)) for node in nodes)
         return Domain(names[0], tuple(names), tuple(node.output[0] for node in nodes), weights)
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A plan, what it feeds, and for each stage the identities of what that stage reads of it."""
-
-    plan: Plan
-    fed: Mapping[str, Any]
-    marks: tuple[tuple[int, ...], ...]
-
-
-class PlanWalk:
-    """Plans of one ``PlanTrial``; ``outputs`` are names of real tensors of the fixed model.
-
-    Several threads may run feeds side by side; ``ordered`` is for one thread.
-    """
-
-    def __init__(self, trial: PlanTrial, outputs: Sequence[str]):
-        self._trial = trial
-        self._known: dict[tuple[str, bytes], Any] = {}
-        self._last: Prepared | None = None
-        fed = {*trial.parameters(frozenset()), *trial.analysis.graph.inputs}
-        self._graph = StagedGraph(trial.every_plan, _cuts(trial), fed, outputs)
-
-    def ordered(self, plans: Iterable[Plan]) -> list[Prepared]:
-        """The plans, each once, as a walk over the tree of their common beginnings, on from where the last ended."""
-        prepared = [self.prepared(plan) for plan in dict.fromkeys(plans)]
-        last = self._last.marks if self._last else ()
-        walk = sorted(prepared, key=lambda p: [(m != before, m) for m, before in zip_longest(p.marks, last)])
-        self._last = walk[-1] if walk else self._last
-        return walk
-
-    def run(
-        self, prepared: Sequence[Prepared], feed: Mapping[str, np.ndarray]
-    ) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
-        """Each plan with its outputs on one feed (raw bytes of a picture)."""
-        yield from self.visit(feed).run(prepared)
-
-    def visit(self, feed: Mapping[str, np.ndarray]) -> Visit:
-        """For plans that come one by one, on one feed (raw bytes of a picture)."""
-        return Visit(self._graph, feed)
-
-    def prepared(self, plan: Plan, ranges: Mapping[str, Range] | None = None) -> Prepared:
-        """A plan with the ranges that the trial has now, or with these."""
-        fed = {name: self._held(name, value) for name, value in self._trial.parameters(plan, ranges).items()}
-        return Prepared(plan, fed, self._marks(fed))
-
-    def mixed(self, prepared: Prepared, other: Prepared, names: Iterable[str]) -> Prepared:
-        """A plan with these parameters of another."""
-        fed = {**prepared.fed, **{name: other.fed[name] for name in names}}
-        return Prepared(prepared.plan, fed, self._marks(fed))
-
-    def _marks(self, fed: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-        return tuple(tuple(id(fed[name]) for name in reads if name in fed) for reads in self._graph.reads)
-
-    def _held(self, name: str, value: Any) -> Any:
-        """One object for each value of a parameter, so that equal values are the same object."""
-        if not isinstance(value, (np.ndarray, np.generic)):
-            return value
-        key = (name, value.tobytes())
-        if key not in self._known:
-            self._known[key] = self._graph.hold(value)
-        return self._known[key]
-
-
-class Visit:
-    """One picture's run of plan after plan; what each stage found when it began is kept for the next plan."""
-
-    def __init__(self, graph: StagedGraph, feed: Mapping[str, np.ndarray]):
-        self._graph = graph
-        self._picture = {name: graph.hold(array) for name, array in feed.items()}
-        self._entered: list[dict[str, Any]] = []
-        self._entries = graph.entries()
-        self._before: Prepared | None = None
-
-    @property
-    def held_bytes(self) -> int:
-        """The values kept for the next plan."""
-        return self._graph.bytes_of(value for stage in self._entered for value in stage.values())
-
-    def run(
-        self, prepared: Iterable[Prepared], names: Callable[[Plan], Collection[str]] | None = None
-    ) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
-        """Each plan with its outputs: those that ``names`` says of it, or all."""
-        for now in prepared:
-            yield now.plan, self.outputs(now, names(now.plan) if names else None)
-
-    def outputs(self, now: Prepared, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
-        """The wanted tensors under a plan (``names``: only these of them), run from the first stage on where it differs
-        from the plan before."""
-        graph, entered, last = self._graph, self._entered, len(now.marks) - 1
-        start = 0 if self._before is None else min(_agreeing(self._before.marks, now.marks), last)
-        self._before = None  # an error on the way leaves nothing to go on from
-        del entered[start + 1 :]
-        carried = entered[start] if entered else {}
-        for stage in range(start, last + 1):
-            if stage == len(entered):
-                entered.append(carried)
-            reads = {name: now.fed[name] for name in graph.reads[stage] if name in now.fed}
-            computed = graph.run(stage, {**carried, **reads, **self._picture}, self._entries[stage])
-            onwards = graph.carries[stage + 1] if stage < last else None
-            carried = {n: v for n, v in {**carried, **computed}.items() if onwards is None or n in onwards}
-        self._before = now
-        return graph.arrays(carried, names)
-
-
-def _agreeing(a: Sequence[tuple[int, ...]], b: Sequence[tuple[int, ...]]) -> int:
-    """The first stage at which two plans differ."""
-    return next((stage for stage, (first, second) in enumerate(zip(a, b)) if first != second), len(b))
-
-
-def _cuts(trial: PlanTrial) -> list[int]:
-    """Numbers of the nodes where some domain's parameters are read first, at most MAX_STAGES - 1 of them."""
-    together = trial.analysis.together
-    owner: dict[str, str] = {}
-    for chosen in trial.domains:
-        root = together[chosen.name]
-        members = [name for name in trial.analysis.stored if together[name] == root]
-        owner |= {parameter(n, part, trial.mark): chosen.name for n in members for part in (LOW, SCALE, ZERO_POINT)}
-        owner |= {parameter(name, WEIGHT, trial.mark): chosen.name for name in chosen.convolutions}
-    first: dict[str, int] = {}
-    for index, node in enumerate(trial.every_plan.graph.node):
-        for name in node.input:
-            if name in owner:
-                first.setdefault(owner[name], index)
-    places = sorted(set(first.values()) - {0})
-    step = -(-len(places) // (MAX_STAGES - 1)) if places else 1
-    return places[::step]
 
 
 def words_of(trial: PlanTrial, plan: Plan) -> tuple[str, ...]:

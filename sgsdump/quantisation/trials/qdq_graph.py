@@ -23,6 +23,7 @@ What only moves values of one scale is not rounded again. A convolution's weight
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from sgsdump.quantisation.fixed_facts import (
     StoredWeights,
     write_facts,
 )
+from sgsdump.quantisation.integer.curves import REACH, SIGMOID_RISE, SIGMOID_STEP
 from sgsdump.quantisation.integer.emitter import Emitter, store_weight
 from sgsdump.quantisation.type_rules import AVERAGE_POOLS, Operator
 from sgsdump.tensors.tensor import Quant
@@ -50,6 +52,10 @@ if TYPE_CHECKING:
 
 CONTRIB = "com.microsoft"
 LOW, SCALE, ZERO_POINT, WEIGHT = "low", "scale", "zero_point", "weight"
+# Of a convolution that is rounded as the hardware does.
+BIAS, GAIN, ADDEND = "bias", "gain", "addend"
+# What a tensor is multiplied by, or what is added to it, as the hardware has it.
+CONSTANT, SPREAD = "constant", ("Mul", "Add", "Sub")
 LARGEST = np.iinfo(np.int16).max
 # Of a step: less than half by so little that a whole number stays one, and more than any other average comes near.
 HALF = np.float32(0.498)
@@ -206,19 +212,39 @@ def _import_contrib(proto: ModelProto) -> None:
         proto.opset_import.add(domain=CONTRIB, version=1)
 
 
+@dataclass(frozen=True)
+class Hardware:
+    """What the graph of every plan does as the hardware does, by output.
+
+    accumulating  convolutions whose accumulator is rounded, with their output channels.
+    far           Sigmoids of values beyond their table.
+    constants     what multiplies by a constant or adds one that the hardware rounds, with the place of that.
+    """
+
+    accumulating: Mapping[str, int] = field(default_factory=dict)
+    far: Collection[str] = ()
+    constants: Mapping[str, int] = field(default_factory=dict)
+
+
 def parameter(name: str, part: str, mark: str = "#") -> str:
     """The input that sets ``what`` of a tensor or convolution; ``mark``: the float model's (``mark_of``)."""
     return f"{name}{mark}{part}"
 
 
 def parametrise(
-    fixed: ModelProto, facts: FixedFacts, narrow: Collection[str], moved: Collection[str], mark: str = "#"
+    fixed: ModelProto,
+    facts: FixedFacts,
+    narrow: Collection[str],
+    moved: Collection[str],
+    mark: str = "#",
+    hardware: Hardware = Hardware(),
 ) -> ModelProto:
     """The graph for every plan of a model, from its fixed model with all convolutions at INT16.
 
     narrow  tensors that are UINT8 in some plan.
     moved   tensors whose values a node only moves from one that has the same scale in every plan.
     mark    the float model's (``mark_of``).
+    hardware  what is done as there.
 
     Picture inputs keep their constants, as their type never changes.
     """
@@ -231,6 +257,7 @@ def parametrise(
     fed = {parameter(weight, "real", mark): conv for conv, weight in facts.convolutions.items()}
     readers = {name: len(nodes) for name, nodes in Graph(fixed).consumers.items()}
     nodes: list[NodeProto] = []
+    positive: set[str] = set()
     for node in fixed.graph.node:
         output = node.output[0]
         if output in fed:
@@ -245,24 +272,74 @@ def parametrise(
         copy.CopyFrom(node)
         for index, name in enumerate(copy.input):
             if name in fed and index == 1:
-                copy.input[index] = parameter(_made_by(node, facts.convolutions, mark), WEIGHT, mark)
+                convolution = _made_by(node, facts.convolutions, mark)
+                copy.input[index] = parameter(convolution, WEIGHT, mark)
         if output in below:
             copy.input[1] = _half_step(below[output], nodes, mark)
         if stored.get(output) in narrow:
-            _hold(copy, stored[output], nodes, mark)
+            _hold(copy, stored[output], nodes, positive, mark)
         if tensor:
             copy.input[1:] = [parameter(tensor, SCALE, mark), parameter(tensor, ZERO_POINT, mark)]
-        if node.op_type == "Relu" and readers.get(node.input[0]) == 1 and _is_conv(nodes, node.input[0]):
-            copy = _rectified(nodes.pop(), node)
+        if node.op_type == "Relu":
+            positive.add(output)
+            if readers.get(node.input[0]) == 1 and _is_conv(nodes, node.input[0]):
+                copy = _rectified(nodes.pop(), node)
+        convolution = _made_by(node, hardware.accumulating, mark)
+        if node.op_type in ("Conv", "ConvTranspose") and convolution in hardware.accumulating:
+            copy = _accumulated(copy, (convolution, hardware.accumulating[convolution]), nodes, result, mark)
+        if node.op_type == "Sigmoid" and _made_by(node, hardware.far, mark) in hardware.far:
+            copy = _drawn_on(copy, nodes, result, mark)
+        if (made := _made_by(node, hardware.constants, mark)) in hardware.constants and node.op_type in SPREAD:
+            copy.input[hardware.constants[made]] = parameter(made, CONSTANT, mark)
         nodes.append(copy)
     del result.graph.node[:]
     result.graph.node.extend(nodes)
     if any(n.domain == CONTRIB for n in nodes):
         _import_contrib(result)
     result.graph.initializer.append(numpy_helper.from_array(np.asarray(HALF), parameter("", "half", mark)))
-    _add_inputs(result, list(stored.values()), list(facts.convolutions), mark)
+    _add_inputs(result, list(stored.values()), list(facts.convolutions), hardware, mark)
     drop_unused_constants(result)
     return result
+
+
+def _drawn_on(node: NodeProto, nodes: list[NodeProto], proto: ModelProto, mark: str) -> NodeProto:
+    """A Sigmoid up to where its table ends, and from there on a straight line, as the hardware draws it
+    (``integer/curves.py``); returns the last of the nodes."""
+    from onnx import helper, numpy_helper
+
+    source, name = node.input[0], node.output[0]
+    ends = [parameter("", f"sigmoid_{part}", mark) for part in ("low", "high", "rise", "least", "most")]
+    if ends[0] not in {tensor.name for tensor in proto.graph.initializer}:
+        for each, value in zip(ends, (-REACH, REACH, SIGMOID_RISE * SIGMOID_STEP, 0, 1)):
+            proto.graph.initializer.append(numpy_helper.from_array(np.asarray(value, np.float32), each))
+    parts = ("near", "curve", "beyond", "line", "whole")
+    near, curve, beyond, line, whole = (parameter(name, part, mark) for part in parts)
+    nodes.append(helper.make_node("Clip", [source, *ends[:2]], [near], name=near))
+    nodes.append(helper.make_node("Sigmoid", [near], [curve], name=curve))
+    nodes.append(helper.make_node("Sub", [source, near], [beyond], name=beyond))
+    nodes.append(helper.make_node("Mul", [beyond, ends[2]], [line], name=line))
+    nodes.append(helper.make_node("Add", [curve, line], [whole], name=whole))
+    return helper.make_node("Clip", [whole, *ends[3:]], [name], name=parameter(name, "drawn", mark))
+
+
+def _accumulated(
+    conv: NodeProto, made: tuple[str, int], nodes: list[NodeProto], proto: ModelProto, mark: str
+) -> NodeProto:
+    """A convolution in whole steps of its accumulator, and what a step becomes; returns the last of the nodes.
+    ``made``: the convolution's name, and its channels."""
+    from onnx import helper, numpy_helper
+
+    output, name, channels = conv.output[0], *made
+    sums, whole = (parameter(name, part, mark) for part in ("sums", "whole"))
+    conv.input[2:] = [parameter(name, BIAS, mark)]
+    conv.output[0] = sums
+    nodes += [conv, helper.make_node("Round", [sums], [whole], name=whole)]
+    ends = [parameter("", f"{part}{channels}", mark) for part in ("zeros", "ones")]
+    if ends[0] not in {tensor.name for tensor in proto.graph.initializer}:
+        for each, value in zip(ends, (0, 1)):
+            proto.graph.initializer.append(numpy_helper.from_array(np.full(channels, value, np.float32), each))
+    reads = [whole, parameter(name, GAIN, mark), parameter(name, ADDEND, mark), *ends]
+    return helper.make_node("BatchNormalization", reads, [output], name=parameter(name, "gained", mark), epsilon=0.0)
 
 
 def _is_conv(nodes: list[NodeProto], output: str) -> bool:
@@ -285,12 +362,12 @@ def _made_by(node: NodeProto, convolutions: Collection[str], mark: str) -> str:
     return output if output in convolutions else node.output[0]
 
 
-def _hold(quantise: NodeProto, name: str, nodes: list[NodeProto], mark: str) -> None:
-    """Add the Clip before a QuantizeLinear, unless a Relu is right before it."""
+def _hold(quantise: NodeProto, name: str, nodes: list[NodeProto], positive: Collection[str], mark: str) -> None:
+    """Add the Clip before a QuantizeLinear of what may be below 0."""
     from onnx import helper
 
     source, within = quantise.input[0], parameter(name, "within", mark)
-    if nodes and nodes[-1].op_type in ("Relu", "FusedConv") and nodes[-1].output[0] == source:
+    if source in positive:
         return
     quantise.input[0] = within
     nodes.append(helper.make_node("Clip", [source, parameter(name, LOW, mark)], [within], name=within))
@@ -307,7 +384,7 @@ def _half_step(name: str, nodes: list[NodeProto], mark: str) -> str:
     return half
 
 
-def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str], mark: str) -> None:
+def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str], hardware: Hardware, mark: str) -> None:
     """Those of the parameters that some node reads."""
     from onnx import TensorProto, helper
 
@@ -323,6 +400,10 @@ def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str], 
         add(parameter(name, ZERO_POINT, mark), TensorProto.INT16, ())
     for name in convolutions:
         add(parameter(name, WEIGHT, mark), TensorProto.FLOAT, None)
+        for part in (BIAS, GAIN, ADDEND):
+            add(parameter(name, part, mark), TensorProto.FLOAT, None)
+    for name in hardware.constants:
+        add(parameter(name, CONSTANT, mark), TensorProto.FLOAT, None)
     # What is fed has no default of the type that the tensor had: of what a picture is moved to it is UINT8.
     given = {info.name for info in proto.graph.input}
     for index in reversed(range(len(proto.graph.initializer))):
@@ -334,6 +415,12 @@ def zero_point(quant: Quant) -> np.int16:
     """The zero point in int16 with which the type's largest integer is int16's."""
     assert quant.dtype is not None, "a plan knows every type"
     return np.int16(LARGEST - np.iinfo(quant.dtype).max + quant.zero_point)
+
+
+def held(quant: Quant, steps: float) -> tuple[np.float32, np.int16]:
+    """``lowest`` and ``zero_point`` of an INT16 tensor that is rounded in ``steps`` coarser than its own."""
+    count = round(LARGEST * float(quant.scale) / steps)
+    return np.float32(-count * steps), np.int16(LARGEST - count)
 
 
 def lowest(quant: Quant) -> np.float32:

@@ -1,0 +1,154 @@
+"""Many plans of one ``PlanTrial`` on one picture. Apart: runs a graph by stages, where ``plan_trial`` makes it.
+
+Plans run in an order in which neighbours agree as long as possible, and each only from the first stage on where it
+differs from the one before. Same values as running each plan alone, to the last bit.
+
+walk = PlanWalk(trial, ["boxes", "logits"])
+for plan, outputs in walk.run(walk.ordered(plans), feed):
+    ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from sgsdump.executors.onnx_runtime.repeated_graph import StagedGraph
+from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
+from sgsdump.quantisation.trials.qdq_graph import LOW, SCALE, WEIGHT, ZERO_POINT, parameter
+from sgsdump.tensors.types import Range
+
+# Each stage costs some 0.1 ms of its own; more of them save less and less.
+MAX_STAGES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A plan, what it feeds, and for each stage the identities of what that stage reads of it."""
+
+    plan: Plan
+    fed: Mapping[str, Any]
+    marks: tuple[tuple[int, ...], ...]
+
+
+class PlanWalk:
+    """Plans of one ``PlanTrial``; ``outputs`` are names of real tensors of the fixed model.
+
+    Several threads may run feeds side by side; ``ordered`` is for one thread.
+    """
+
+    def __init__(self, trial: PlanTrial, outputs: Sequence[str]):
+        self._trial = trial
+        self._known: dict[tuple[str, bytes], Any] = {}
+        self._last: Prepared | None = None
+        fed = {*trial.parameters(frozenset()), *trial.analysis.graph.inputs}
+        self._graph = StagedGraph(trial.every_plan, _cuts(trial), fed, outputs)
+
+    def ordered(self, plans: Iterable[Plan]) -> list[Prepared]:
+        """The plans, each once, as a walk over the tree of their common beginnings, on from where the last ended."""
+        prepared = [self.prepared(plan) for plan in dict.fromkeys(plans)]
+        last = self._last.marks if self._last else ()
+        walk = sorted(prepared, key=lambda p: [(m != before, m) for m, before in zip_longest(p.marks, last)])
+        self._last = walk[-1] if walk else self._last
+        return walk
+
+    def run(
+        self, prepared: Sequence[Prepared], feed: Mapping[str, np.ndarray]
+    ) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
+        """Each plan with its outputs on one feed (raw bytes of a picture)."""
+        yield from self.visit(feed).run(prepared)
+
+    def visit(self, feed: Mapping[str, np.ndarray]) -> Visit:
+        """For plans that come one by one, on one feed (raw bytes of a picture)."""
+        return Visit(self._graph, feed)
+
+    def prepared(self, plan: Plan, ranges: Mapping[str, Range] | None = None) -> Prepared:
+        """A plan with the ranges that the trial has now, or with these."""
+        fed = {name: self._held(name, value) for name, value in self._trial.parameters(plan, ranges).items()}
+        return Prepared(plan, fed, self._marks(fed))
+
+    def mixed(self, prepared: Prepared, other: Prepared, names: Iterable[str]) -> Prepared:
+        """A plan with these parameters of another."""
+        fed = {**prepared.fed, **{name: other.fed[name] for name in names}}
+        return Prepared(prepared.plan, fed, self._marks(fed))
+
+    def _marks(self, fed: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(id(fed[name]) for name in reads if name in fed) for reads in self._graph.reads)
+
+    def _held(self, name: str, value: Any) -> Any:
+        """One object for each value of a parameter, so that equal values are the same object."""
+        if not isinstance(value, (np.ndarray, np.generic)):
+            return value
+        key = (name, value.tobytes())
+        if key not in self._known:
+            self._known[key] = self._graph.hold(value)
+        return self._known[key]
+
+
+class Visit:
+    """One picture's run of plan after plan; what each stage found when it began is kept for the next plan."""
+
+    def __init__(self, graph: StagedGraph, feed: Mapping[str, np.ndarray]):
+        self._graph = graph
+        self._picture = {name: graph.hold(array) for name, array in feed.items()}
+        self._entered: list[dict[str, Any]] = []
+        self._entries = graph.entries()
+        self._before: Prepared | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """The values kept for the next plan."""
+        return self._graph.bytes_of(value for stage in self._entered for value in stage.values())
+
+    def run(
+        self, prepared: Iterable[Prepared], names: Callable[[Plan], Collection[str]] | None = None
+    ) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
+        """Each plan with its outputs: those that ``names`` says of it, or all."""
+        for now in prepared:
+            yield now.plan, self.outputs(now, names(now.plan) if names else None)
+
+    def outputs(self, now: Prepared, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+        """The wanted tensors under a plan (``names``: only these of them), run from the first stage on where it differs
+        from the plan before."""
+        graph, entered, last = self._graph, self._entered, len(now.marks) - 1
+        start = 0 if self._before is None else min(_agreeing(self._before.marks, now.marks), last)
+        self._before = None  # an error on the way leaves nothing to go on from
+        del entered[start + 1 :]
+        carried = entered[start] if entered else {}
+        for stage in range(start, last + 1):
+            if stage == len(entered):
+                entered.append(carried)
+            reads = {name: now.fed[name] for name in graph.reads[stage] if name in now.fed}
+            computed = graph.run(stage, {**carried, **reads, **self._picture}, self._entries[stage])
+            onwards = graph.carries[stage + 1] if stage < last else None
+            carried = {n: v for n, v in {**carried, **computed}.items() if onwards is None or n in onwards}
+        self._before = now
+        return graph.arrays(carried, names)
+
+
+def _agreeing(a: Sequence[tuple[int, ...]], b: Sequence[tuple[int, ...]]) -> int:
+    """The first stage at which two plans differ."""
+    return next((stage for stage, (first, second) in enumerate(zip(a, b)) if first != second), len(b))
+
+
+def _cuts(trial: PlanTrial) -> list[int]:
+    """Numbers of the nodes where some domain's parameters are read first, at most MAX_STAGES - 1 of them."""
+    together = trial.analysis.together
+    owner: dict[str, str] = {}
+    for chosen in trial.domains:
+        root = together[chosen.name]
+        members = [name for name in trial.analysis.stored if together[name] == root]
+        owner |= {parameter(n, part, trial.mark): chosen.name for n in members for part in (LOW, SCALE, ZERO_POINT)}
+        owner |= {parameter(name, WEIGHT, trial.mark): chosen.name for name in chosen.convolutions}
+    first: dict[str, int] = {}
+    for index, node in enumerate(trial.every_plan.graph.node):
+        for name in node.input:
+            if name in owner:
+                first.setdefault(owner[name], index)
+    places = sorted(set(first.values()) - {0})
+    step = -(-len(places) // (MAX_STAGES - 1)) if places else 1
+    return places[::step]
