@@ -26,7 +26,7 @@ from bugs.table import BUGS, REWRITTEN, Bug
 from plants.outcome import Outcome, sgsdump
 
 PROGRAMS = Path(__file__).resolve().parent / "bugs"
-BLAMED = ("argument", "another tensor", "not finite", "cause", "channel")
+BLAMED = ("argument", "another tensor", "not finite", "cause", "magnified", "channel")
 SIDES = ("sample", "benchmark")
 
 
@@ -109,7 +109,7 @@ def _first_findings(folder: Path) -> tuple[list[Mapping[str, Any]], Mapping[str,
 
 def _is_culprit(bug: Bug, finding: Mapping[str, Any], modules: Mapping[str, str]) -> bool:
     """It is in the culprit's module, and names one of its operators, arguments or weights."""
-    said = (finding["op_type"], finding["facts"].get("argument", ""), finding["facts"].get("what", ""))
+    said = (finding["op_type"], *(finding["facts"].get(name, "") for name in ("argument", "what", "rounded_type")))
     return _module(finding, modules) == bug.module and any(word in text for word in bug.words for text in said)
 
 

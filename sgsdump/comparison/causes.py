@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import ml_dtypes
+import numpy as np
 
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.dataflow import DATA, Difference, first_difference
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.low_precision import Rounding, TwoRuns, first_outside, low_precision_causes, rejected_by_replay
 from sgsdump.comparison.naming.network import only_moves, plain
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator, Record
@@ -28,6 +28,7 @@ from sgsdump.replay.bounds import COLLECTIVE
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
 if TYPE_CHECKING:
+    from sgsdump.comparison.low_precision import Rounding
     from sgsdump.comparison.naming.pairs_by_network import OneSided
 
 NOT_GIVEN = "not given"
@@ -194,22 +195,6 @@ def with_sources(
         yield replace(finding, facts={**finding.facts, "source": source}) if source else finding
 
 
-def of_low_precision(
-    rows: Sequence[Row], arguments: Sequence[Finding], runs: TwoRuns, rounding: Rounding
-) -> tuple[Finding, ...]:
-    """The same of two runs of which one computes in a narrow type (``low_precision.py``)."""
-    if rounding.is_converted:
-        return low_precision_causes(rows, arguments, runs, rounding)
-    found = causes(rows, arguments)
-    if not found:  # rounding explains how much differs, but perhaps not where
-        outside = first_outside([row for row in rows if differs(row)], runs)
-        return () if outside is None else (outside,)
-    if found[0].kind != "cause" or found[0].evidence != "by value":
-        return found
-    first = rejected_by_replay(found[0], rows, runs)
-    return low_precision_causes(rows, found[1:], runs, rounding) if first is None else (first, *found[1:])
-
-
 def _by_value(first: Difference) -> Finding:
     row = first.output
     figures = {"error": row.error, "own": first.own}
@@ -255,8 +240,15 @@ def _are_equal(one: str | None, other: str | None) -> bool:
         return one is other
     if one == other:
         return True
-    values = json.loads(one), json.loads(other)
+    values = [json.loads(one), json.loads(other)]
+    if all(isinstance(value, float) for value in values) and math.isfinite(sum(values)):
+        values = [_as_float32(value) for value in values]  # an operator made of several may hand its scalar on so
     return bool(values[0] == values[1]) or all(value in _ENDS for value in values)
+
+
+def _as_float32(value: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
 
 
 def _is_same_axis(name: str, values: Sequence[str | None], rank: int) -> bool:

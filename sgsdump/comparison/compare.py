@@ -23,7 +23,6 @@ from sgsdump.comparison.causes import (
     argument_findings,
     cancelled,
     causes,
-    of_low_precision,
     source_of,
     with_collectives,
     with_sources,
@@ -33,7 +32,7 @@ from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources, network_outputs, with_rises
 from sgsdump.comparison.environment import environment_findings, other_inputs, within_module
 from sgsdump.comparison.layout_match import RETRY_BELOW
-from sgsdump.comparison.low_precision import Rounding, TwoRuns, is_quantised
+from sgsdump.comparison.low_precision import Rounding, TwoRuns, is_quantised, of_low_precision, types_of_products
 from sgsdump.comparison.masks import without_masked
 from sgsdump.comparison.match_by_value import pairs_by_value
 from sgsdump.comparison.metrics import Settings
@@ -47,6 +46,7 @@ from sgsdump.comparison.naming.pairs_by_stage import with_stages
 from sgsdump.comparison.own_metric import Asked
 from sgsdump.comparison.pair_result import Measures, Started, is_rearranged, may_be_rearranged
 from sgsdump.comparison.quantisation_change import change_findings
+from sgsdump.comparison.rewritten import without_rewritten
 from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
 from sgsdump.comparison.same_values import WORTH, Mapper, Probes, find_misnamed, may_be_renamed
 from sgsdump.comparison.sums.summation import sums_of_each
@@ -198,16 +198,21 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         if places.modules and (module := places.module_of(pair)):
             known |= {"module": module, "origin": places.origin_of(pair)}
         rows.append(result.replaced(**known) if known else result)
+    in_8_bits, products = False, tuple[str, ...]()
+    if all(networks):
+        in_8_bits = is_quantised((sample, benchmark), networks)
+        products = types_of_products((sample, benchmark), networks)
+        rows, failed, alignment = without_rewritten(rows, failed, alignment, networks, in_8_bits)
+        pairs = alignment.pairs
     rows = cancelled(with_rises(rows, sample, benchmark, sources), pairs)
-    in_8_bits = all(networks) and is_quantised((sample, benchmark), networks)
-    rounding = Rounding(rows, pairs, in_8_bits) if all(networks) or any(row.dtype_note for row in rows) else None
-    found = argument_findings(rows, pairs, *networks, places.maker_of, rounding)
+    may_round = all(networks) or any(row.dtype_note for row in rows)
+    rounding = Rounding(rows, pairs, in_8_bits, products) if may_round else None
+    arguments = argument_findings(rows, pairs, *networks, places.maker_of, rounding)
+    found = causes(rows, arguments)
     if rounding is not None and rounding.is_low and all(networks):
         unmatched = alignment.only_in_sample, alignment.only_in_benchmark
         runs = TwoRuns(wholes, networks, pairs, unmatched, places.maker_of)
-        found = of_low_precision(rows, found, runs, rounding)
-    else:
-        found = causes(rows, found)
+        found = of_low_precision(rows, arguments, found, runs, rounding)
     sides = zip((alignment.only_in_sample, alignment.only_in_benchmark), networks)
     unmatched_records = ((side.record, network) for side_of, network in sides for side in side_of)
     found = tuple(with_collectives(with_sources(found, rows, unmatched_records), rows, networks[1]))

@@ -8,12 +8,12 @@ comes from another tool than the reference, and holds something further down. Wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 
 from sgsdump.comparison.alignment import Alignment
 from sgsdump.comparison.comparison import Completeness
 from sgsdump.comparison.dataflow import has_flow, has_reads, network_outputs, reads_of
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Dump, Network, Record
 
 
 def completeness_of(
@@ -27,7 +27,9 @@ def completeness_of(
     if ends is None:
         missing_outputs = tuple(record.name for record in _after_last(outputs, benchmark, whole))
     else:
-        missing_outputs = tuple(record.name for record in outputs if record.name in ends)
+        network = benchmark.network()
+        given = _also_given(network, kept)
+        missing_outputs = tuple(r.name for r in outputs if r.name in ends and _value(r, network) not in given)
     inner = [record for record in outputs if record.name not in missing_outputs]
     beyond = {record.name for record in _after_last(inner, benchmark, whole)}
     fused = tuple(r.name for r in inner if r.name not in beyond and _is_fused(r, sample, benchmark))
@@ -53,12 +55,24 @@ def _outputs(dump: Dump) -> Collection[str] | None:
     read = {value for node in operators.values() for (io, _), value in node.values.items() if io == "in"}
     if not read:
         return None
+    read |= {value for node in operators.values() for parts in node.parts.values() for value in parts}
     made = {
         record.name: operators[record.op_index].values.get(("out", 0))
         for record in dump.records
         if record.io == "out" and record.slot == 0 and record.op_index in operators
     }
     return {name for name, value in made.items() if value is not None and value not in read}
+
+
+def _also_given(network: Network, kept: Alignment) -> frozenset[Hashable]:
+    """The values of what was compared: a module gives what its last operator gives."""
+    values = (_value(pair.benchmark, network) for pair in kept.pairs if pair.benchmark.io == "out")
+    return frozenset(value for value in values if value is not None)
+
+
+def _value(record: Record, network: Network) -> Hashable:
+    operator = network.get(record.op_index)
+    return None if operator is None else operator.values.get((record.io, record.slot))
 
 
 def _after_last(lacking: list[Record], benchmark: Dump, whole: Alignment) -> Iterator[Record]:

@@ -15,6 +15,7 @@ KINDS = {
     "not finite": "the first NaN or infinity",
     "outside": "the first operator whose own result is further from the exact one than rounding explains",
     "cause": "the layer or operator where an error arises",
+    "magnified": "an operator that magnifies what rounding did before it",
     "rounding": "all that differs is rounding to a narrow type",
     "part": "of an error that is within the limits, the layer that brings most of it",
     "layers": "how many layers are past the limits, and the cause that they share",
@@ -23,6 +24,8 @@ KINDS = {
     "advice": "what to change",
     "not judged": "what the comparison cannot tell, and why",
 }
+# They accuse nothing.
+NO_FAULT = frozenset(("magnified", "rounding"))
 # How it is known, best first: by intervention or by replaying the operator; by the first tensor that differs while its
 # inputs are equal; by the rise of a relative figure.
 EVIDENCE = ("measured", "by value", "by figures")

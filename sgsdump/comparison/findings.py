@@ -43,6 +43,7 @@ def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> 
         *(finding for finding in causes if finding not in by_value),
         *(finding for finding in comparison.causes if finding.kind == "quantisation"),
         *(() if rounding else _channels(comparison, thresholds)),
+        *(finding for finding in comparison.causes if finding.kind == "magnified"),
         *rounding,
         *_not_judged(comparison),
     )

@@ -9,7 +9,7 @@ what the operator before it made. Where there is none of these, what differs is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,11 @@ import numpy as np
 
 from sgsdump.comparison.alignment import Pair, Unpaired
 from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.magnified import magnified
 from sgsdump.comparison.naming.network import kind_of, plain
+from sgsdump.comparison.packed_weights import QUANTISED, packed_weights, unseen
 from sgsdump.comparison.replayed import outside_finding
-from sgsdump.comparison.row import Row, differs, is_rounding
+from sgsdump.comparison.row import Row, differs, is_narrow, is_rounding
 from sgsdump.dumps.dump import Dump, Network
 from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.replay.check import Judged, each, is_recorded
@@ -56,19 +58,23 @@ class Rounding:
     is_low        a side computes in a type narrower than float32, or with weights that are quantised.
     is_converted  the sides compute in different types throughout, so that another type is no finding.
     is_quantised  one side alone has weights of 8 bits.
+    types         the narrow types that either side computes in; ``products``: those of most products of each side.
     """
 
-    def __init__(self, rows: Iterable[Row], pairs: Iterable[Pair], is_quantised: bool = False):
+    def __init__(
+        self, rows: Iterable[Row], pairs: Iterable[Pair], is_quantised: bool = False, products: Sequence[str] = ()
+    ):
         outputs = [row for row in rows if row.io == "out" and _are_floats(row)]
-        self.is_low = any(_is_narrow(row.sample_dtype) or _is_narrow(row.benchmark_dtype) for row in outputs)
-        products = [row for row in outputs if kind_of(row.op_type) in _PRODUCTS]
-        self.is_converted = any(
-            len(some) > 1 and sum(map(_have_other_types, some)) > _MOST * len(some) for some in (products, outputs)
+        self.types = list(dict.fromkeys([*_types(outputs), *filter(is_narrow, products)]))
+        self.is_low = bool(self.types)
+        of_products = [row for row in outputs if kind_of(row.op_type) in _PRODUCTS]
+        self.is_converted = len({*products}) > 1 or any(
+            len(some) > 1 and sum(map(_have_other_types, some)) > _MOST * len(some) for some in (of_products, outputs)
         )
         self.is_quantised = is_quantised
         if is_quantised:
             self.is_low = self.is_converted = True
-        self._narrow = [KNOWN[word] for word in _types(outputs)]
+        self._narrow = [KNOWN[word] for word in self.types]
         self._pairs: dict[_Key, Pair] = {_key(pair): pair for pair in pairs} if self.is_low else {}
         self._known: dict[_Key, bool] = {}
 
@@ -87,6 +93,26 @@ class Rounding:
         return self._known[key]
 
 
+def of_low_precision(
+    rows: Sequence[Row],
+    arguments: Sequence[Finding],
+    by_value: tuple[Finding, ...],
+    runs: TwoRuns,
+    rounding: Rounding,
+) -> tuple[Finding, ...]:
+    """The causes of two runs of which one computes in a narrow type. ``arguments`` and weights that differ, and
+    ``by_value``: the same after the first operator that differs by more than rounding (``causes.py``)."""
+    if rounding.is_converted:
+        return low_precision_causes(rows, arguments, runs, rounding)
+    if not by_value:  # rounding explains how much differs, but perhaps not where
+        outside = first_outside([row for row in rows if differs(row)], runs)
+        return () if outside is None else (outside,)
+    if by_value[0].kind != "cause" or by_value[0].evidence != "by value":
+        return by_value
+    first = rejected_by_replay(by_value[0], rows, runs)
+    return low_precision_causes(rows, by_value[1:], runs, rounding) if first is None else (first, *by_value[1:])
+
+
 def low_precision_causes(
     rows: Sequence[Row], arguments: Sequence[Finding], runs: TwoRuns, rounding: Rounding
 ) -> tuple[Finding, ...]:
@@ -96,7 +122,7 @@ def low_precision_causes(
         return tuple(arguments)
     places = {row.name: place for place, row in reversed([*enumerate(rows)])}
     end = places.get(arguments[0].layer, len(rows)) if arguments else len(rows)
-    found = [(place, f) for place, f in (*_writers(rows, runs), *_jumps(rows, runs, rounding)) if place < end]
+    found = [(place, f) for place, f in _suspects(rows, runs, rounding) if place < end]
     place, first = min(found, key=lambda item: item[0], default=(end, None))
     outside = first_outside(rows[:place], runs)
     first = outside or first
@@ -105,8 +131,16 @@ def low_precision_causes(
     if arguments:
         return tuple(arguments)
     why = {} if find_spec("torch") else {"why": NO_TORCH}
-    types = [*_types(rows), *(("8 bits",) if rounding.is_quantised else ())]
-    return (Finding("rounding", facts={"types": ", ".join(types), **why}),)
+    why |= {"unseen": ", ".join(modules)} if (modules := unseen(runs.networks[0])) else {}
+    types = [*rounding.types, *(("8 bits",) if rounding.is_quantised else ())]
+    told = Finding("rounding", facts={"types": ", ".join(types), **why})
+    return tuple(filter(None, (magnified(rows, runs.networks[1]), told)))
+
+
+def _suspects(rows: Sequence[Row], runs: TwoRuns, rounding: Rounding) -> Iterator[tuple[int, Finding]]:
+    yield from packed_weights(rows, runs.pairs, runs.dumps, runs.networks)
+    yield from _writers(rows, runs)
+    yield from _jumps(rows, runs, rounding)
 
 
 def rejected_by_replay(finding: Finding, rows: Sequence[Row], runs: TwoRuns) -> Finding | None:
@@ -196,6 +230,7 @@ def _jumps(rows: Sequence[Row], runs: TwoRuns, rounding: Rounding) -> Iterator[t
     errors = {
         row.op_index: row.error for row in reversed(rows) if row.io == "out" and not _is_module(network, row.op_index)
     }
+    edges = _edges(rows, network)
     makers = {
         number: index
         for index, operator in sorted(network.items())
@@ -209,7 +244,7 @@ def _jumps(rows: Sequence[Row], runs: TwoRuns, rounding: Rounding) -> Iterator[t
             continue
         if (row.io == "out" and not operator.is_module) or (row.io, row.slot) in operator.weights:
             continue
-        before = _error_of(operator.values.get((row.io, row.slot)), network, makers, errors)
+        before = _error_of(operator.values.get((row.io, row.slot)), network, makers, (errors, edges))
         if before is None or row.error <= _TIMES * before + _MORE or rounding.is_converted_value(row):
             continue
         yield place, _of_jump(row, runs, rounding, before)
@@ -228,21 +263,40 @@ def _of_jump(row: Row, runs: TwoRuns, rounding: Rounding, before: float) -> Find
     return Finding("cause", maker.name, maker.kind, figures, "by value", names=(row.name,), facts=facts)
 
 
+def _edges(rows: Sequence[Row], network: Network) -> dict[Hashable, float]:
+    """The errors of what modules take and give, by value."""
+    found: dict[Hashable, float] = {}
+    for row in rows:
+        operator = network.get(row.op_index)
+        if operator is not None and operator.is_module and row.finite and _are_floats(row):
+            value = operator.values.get((row.io, row.slot))
+            found |= {} if value is None else {value: row.error}
+    return found
+
+
 def _error_of(
-    number: object, network: Network, makers: Mapping[object, int], errors: Mapping[int, float]
+    number: Hashable,
+    network: Network,
+    makers: Mapping[Hashable, int],
+    errors: tuple[Mapping[int, float], Mapping[Hashable, float]],
 ) -> float | None:
-    """The largest error among the nearest compared operators that made a value; None where none did."""
+    """The largest error among the nearest compared operators that made a value, or modules that it came through; None
+    where none did."""
+    of_operators, of_edges = errors
     waiting, passed, found = [number], set[int](), list[float]()
     parts = {op.values.get(key): own for op in network.values() for key, own in op.parts.items()}
     while waiting and len(passed) < _MOST_TRIED:
         value = waiting.pop()
         index = makers.get(value)
+        if value != number and value in of_edges and index not in of_operators:
+            found.append(of_edges[value])
+            continue
         waiting += parts.get(value, ()) if index is None else ()
         if index is None or index in passed:
             continue
         passed.add(index)
-        if index in errors:
-            found.append(errors[index])
+        if index in of_operators:
+            found.append(of_operators[index])
         else:
             operator = network[index]
             waiting += [value for key, value in operator.values.items() if key[0] == "in"]
@@ -257,7 +311,7 @@ def _is_module(network: Network, index: int) -> bool:
 def _types(rows: Iterable[Row]) -> list[str]:
     """The narrow types that either side computes in."""
     words = (word for row in rows for word in (row.sample_dtype, row.benchmark_dtype))
-    return [word for word in dict.fromkeys(words) if _is_narrow(word)]
+    return [word for word in dict.fromkeys(words) if is_narrow(word)]
 
 
 def _key(pair: Pair) -> _Key:
@@ -270,30 +324,47 @@ def _are_floats(row: Row) -> bool:
     return all(dtype is not None and is_float(dtype) for dtype in types)
 
 
-def _is_narrow(name: str) -> bool:
-    dtype = KNOWN.get(name)
-    return dtype is not None and is_float(dtype) and dtype.itemsize < 4
-
-
 def _have_other_types(row: Row) -> bool:
     return bool(row.sample_dtype != row.benchmark_dtype)
 
 
 def is_quantised(dumps: Sequence[Dump], networks: Sequence[Network]) -> bool:
-    """Whether one side alone of two torch programs reads weights of 8 bits."""
+    """Whether one side alone of two torch programs computes modules in 8 bits: with weights of 8 bits, or by torch's
+    quantised operators."""
     if not all(map(is_recorded, networks)):
         return False
-    one, other = (
-        any(
-            record.io == "in"
-            and record.tensor.dtype.name in ("int8", "uint8")
-            and (operator := network.get(record.op_index)) is not None
-            and (record.io, record.slot) in operator.weights
-            for record in dump.records
-        )
-        for dump, network in zip(dumps, networks)
-    )
+    one, other = (set(_quantised_modules(dump, network)) for dump, network in zip(dumps, networks))
     return one != other
+
+
+def types_of_products(dumps: Sequence[Dump], networks: Sequence[Network]) -> tuple[str, ...]:
+    """The types of most products of each side, where both have some: autocast has some in a narrow type, and what
+    follows in float32."""
+    types = tuple(map(_type_of_products, dumps, networks))
+    return types if all(types) else ()
+
+
+def _type_of_products(dump: Dump, network: Network) -> str:
+    """The element type of most products' outputs, where it is a float; "" for none."""
+    words = (
+        record.tensor.dtype.name
+        for record in dump.records
+        if record.io == "out"
+        and (operator := network.get(record.op_index)) is not None
+        and not operator.is_module
+        and kind_of(operator.kind) in _PRODUCTS
+        and is_float(record.tensor.dtype)
+    )
+    return next((word for word, _ in Counter(words).most_common(1)), "")
+
+
+def _quantised_modules(dump: Dump, network: Network) -> Iterator[str]:
+    yield from (op.module for op in network.values() if op.kind.partition(".")[0] in QUANTISED)
+    for record in dump.records:
+        operator = network.get(record.op_index)
+        is_weight = operator is not None and (record.io, record.slot) in operator.weights
+        if is_weight and record.io == "in" and record.tensor.dtype.name in ("int8", "uint8"):
+            yield operator.module  # type: ignore[union-attr]
 
 
 def _is_converted(pair: Pair, types: Sequence[np.dtype[Any]], is_quantised: bool) -> bool:

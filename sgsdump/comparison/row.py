@@ -26,7 +26,7 @@ LEAST = sys.float_info.min  # what is known of an error that is not 0
 EQUAL, DIFFER = "equal", "differ"
 PRECISE = 1e-4  # a scale from which six decimals are precise enough
 _LAST_DIGITS = 1e-12  # of statistics, which are float64 or text
-_UNITS_OF_16_BITS, _UNITS = 4, 128
+UNITS_OF_16_BITS, _UNITS = 4, 128
 T = TypeVar("T")
 
 
@@ -441,5 +441,11 @@ def is_rounding(row: Row) -> bool:
         return not row.checksums or row.error > LEAST
     if not row.finite or dtype is None or not is_float(dtype):
         return False
-    units = _UNITS_OF_16_BITS if dtype.itemsize <= 2 else _UNITS
+    units = UNITS_OF_16_BITS if dtype.itemsize <= 2 else _UNITS
     return row.error <= units * float(ml_dtypes.finfo(dtype).eps)
+
+
+def is_narrow(name: str) -> bool:
+    """Whether an element type is one of floats narrower than float32."""
+    dtype = KNOWN.get(name)
+    return dtype is not None and is_float(dtype) and dtype.itemsize < 4

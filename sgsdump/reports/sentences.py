@@ -20,6 +20,7 @@ from sgsdump.comparison.finding import KINDS, Finding
 from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.naming.network import only_moves
 from sgsdump.comparison.naming.pairs_by_quantisation import HOW as QUANTISED_VALUES
+from sgsdump.comparison.packed_weights import PACKED
 from sgsdump.comparison.row import EQUAL, LEAST, Row, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
@@ -53,6 +54,7 @@ _REARRANGED = "the same values in another order (channels or axes permuted)"
 _HOW = {
     "rearranged": "its values are the benchmark's in another order (channels or axes permuted)",
     "zero": "all of the sample's values are 0",
+    PACKED: "its quantised weights are not the benchmark's",
 }
 _WHERE = ("argument", "cause", "another tensor")
 
@@ -247,6 +249,7 @@ def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Th
     yield from (f"NaN or Inf first at {_named(finding)}: {_odd_text(finding)}." for finding in not_finite)
     yield from map(_quantisation_sentence, of["quantisation"])
     yield from _channel_sentences(of["channel"])
+    yield from map(_magnified_sentence, of["magnified"])
     yield from map(_rounding_sentence, of["rounding"])
     if any(finding.facts.get("why") == "statistics only" for finding in of["not judged"]):
         yield from _on_statistics(comparison)
@@ -358,6 +361,11 @@ def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     figures = first.facts.get("unlike") or ("" if not _has_error(first) else _figures_of(first) + _how_text(first))
     if first.evidence == "measured" and "bound" in first.figures:
         yield f"The error arises at {_called(first)}, whose own result is outside its bound: {_outside_text(first)}."
+    elif first.facts.get("how") == PACKED:
+        yield (
+            f"The error arises at {_called(first)}, whose quantised weights are not the benchmark's: its output is off "
+            f"by {first.figures['times']:.3g} times what 8 bits cost."
+        )
     elif "collective" in first.facts:
         yield (
             f"The error comes from another rank, by {_called(first)}, whose own inputs are equal: {figures}; look at "
@@ -416,6 +424,16 @@ def _other_tensor_sentence(finding: Finding) -> str:
     return f"{_named(finding)} of the sample is another tensor of the same name: it matches {finding.facts['found']}."
 
 
+def _magnified_sentence(finding: Finding) -> str:
+    figures, facts = finding.figures, finding.facts
+    rounded = facts["rounded"]
+    first = "" if rounded == finding.layer else f", which was first rounded at {shortened(rounded, LONGEST)}"
+    return (
+        f"Rounding is magnified {figures['times']:.3g} times at {_called(finding)}: a relative error of "
+        f"{figures['error']:.3g} from {figures['before']:.3g} in what it reads{first}; compute that in float32."
+    )
+
+
 def _rounding_sentence(finding: Finding) -> str:
     types, why = finding.facts["types"], finding.facts.get("why")
     if why:
@@ -423,7 +441,8 @@ def _rounding_sentence(finding: Finding) -> str:
             f"No weight, argument or operator differs but by rounding to {types}; the operators were not computed "
             f"again, which needs torch: pip install 'sgsdump[torch]'."
         )
-    return f"What differs is rounding to {types}: weights, arguments and each operator's own result are within it."
+    but = f"; not seen are the quantised weights of {unseen}" if (unseen := finding.facts.get("unseen")) else ""
+    return f"What differs is rounding to {types}: weights, arguments and each operator's own result are within it{but}."
 
 
 def _quantisation_sentence(finding: Finding) -> str:

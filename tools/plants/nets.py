@@ -21,9 +21,9 @@ class RootNorm(nn.Module):
         self.weight, self.eps, self.is_fused = nn.Parameter(torch.rand(size) + 0.5), eps, False
 
     def forward(self, x):
-        if self.is_fused:
-            return functional.rms_norm(x, self.weight.shape, self.weight, self.eps)
         wide = x.float()
+        if self.is_fused:  # rounded where the other form rounds: another order is a fault
+            return self.weight * functional.rms_norm(wide, self.weight.shape, None, self.eps).to(x.dtype)
         return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
 

@@ -42,8 +42,10 @@ WAYS: Mapping[str, tuple[Spec, Spec]] = {
     "bf16": ({"dtype": "bfloat16"}, {"dtype": "bfloat16"}),
     "fp16": ({"dtype": "float16"}, {"dtype": "float16"}),
     "bf16_f32": ({"dtype": "bfloat16"}, {}),
+    "fp16_f32": ({"dtype": "float16"}, {}),
     "int8": ({"dtype": "bfloat16"}, {"dtype": "bfloat16"}),
     "int8_f32": ({}, {"wide": True}),
+    "int8_dynamic": ({"dynamic": True}, {}),
     "autocast": ({"autocast": True}, {}),
     "in_place": ({"dtype": "bfloat16"}, {"dtype": "bfloat16"}),
     "in_place_f32": ({"dtype": "bfloat16"}, {}),
@@ -51,6 +53,22 @@ WAYS: Mapping[str, tuple[Spec, Spec]] = {
     "compiled": ({"dtype": "bfloat16", "compiled": True}, {"dtype": "bfloat16"}),
 }
 NETS = {"decoder": ("is_one_operator", "is_fused", "is_joined"), "unet": ("is_one_operator", "is_parts")}
+# What rewritten.py has of the units, and in which ways.
+_REWRITTEN = {
+    "linear": "Linear",
+    "conv": "Conv2d",
+    "layer_norm": "LayerNorm",
+    "group_norm": "GroupNorm",
+    "batch_norm": "BatchNorm2d",
+    "gelu": "GELU",
+    "slope": "Slope",
+    "softmax": "Softmax",
+    "root": "Root",
+    "attention": "Attention",
+    "cache": "Cache",
+    "part": "Part",
+}
+_OF_REWRITTEN = ("bf16", "fp16", "bf16_f32", "autocast", "in_place", "in_place_both_f32")
 _OF_NETS = ("bf16", "fp16", "bf16_f32", "autocast", "in_place_both_f32", "compiled")
 
 
@@ -58,15 +76,26 @@ def drawn_pair(way: str, rng: np.random.Generator, healthy: bool = False) -> Spe
     """``sample`` and ``benchmark``, the specifications of both sides, and the ``culprit``, None for a healthy pair."""
     if way in NETS:
         return _drawn_net(way, rng, healthy)
+    is_rewritten = way == "rewritten"
+    way = str(rng.choice(_OF_REWRITTEN)) if is_rewritten else way
     kinds = _kinds(rng, way)
     spec = {"seed": int(rng.integers(1 << 20)), "kinds": kinds}
     fault = None if healthy else _fault(rng, kinds, way)
     sample, benchmark = WAYS[way]
     differs: Spec = {}
-    if healthy:
+    if is_rewritten:
+        differs = {"rewritten": _some_rewritten(rng, kinds)}
+    elif healthy:
         differs = [{}, {"threads": 1}, {"channels_last": True}][rng.integers(3)]
     sides = {"sample": {**spec, **sample, **differs, "fault": fault}, "benchmark": {**spec, **benchmark, "fault": None}}
     return {**sides, "culprit": None if fault is None else f"units.{fault['unit']}"}
+
+
+def _some_rewritten(rng: np.random.Generator, kinds: list[str]) -> list[str]:
+    """One to three of a net's kinds, by the names of their classes."""
+    those = sorted({_REWRITTEN[kind] for kind in kinds if kind in _REWRITTEN})
+    chosen = rng.permutation(len(those))[: int(rng.integers(1, 4))]
+    return [those[place] for place in sorted(chosen)]
 
 
 def _drawn_net(net: str, rng: np.random.Generator, healthy: bool) -> Spec:
@@ -156,7 +185,7 @@ def _outcomes(rngs: Sequence[np.random.Generator], folder: Path, way: str, healt
 
 def _plants(healthy: bool) -> dict[str, Callable[..., Outcome]]:
     begins = "healthy_" if healthy else ""
-    return {f"{begins}{way}": partial(_outcome, way=way, healthy=healthy) for way in (*WAYS, *NETS)}
+    return {f"{begins}{way}": partial(_outcome, way=way, healthy=healthy) for way in (*WAYS, *NETS, "rewritten")}
 
 
 PLANTS: dict[str, Plant] = {**_plants(False), **_plants(True)}

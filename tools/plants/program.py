@@ -3,8 +3,9 @@
     python program.py SPEC.json TOOL OUTPUT
 
 SPEC has the kinds of the units, the fault (``{"unit", "kind", "value"}`` or null) and what else differs: the type of
-the whole net (``dtype``), ``autocast``, ``int8`` weights (``wide``: the same in float), ``threads``, ``channels_last``,
-``compiled``; or a ``net`` of ``nets.py``. A list of them runs one after another, a round each. TOOL is
+the whole net (``dtype``), ``autocast``, ``int8`` weights (``wide``: the same in float), ``dynamic`` (linear layers
+quantised by torch), ``rewritten`` (``rewritten.py``), ``threads``, ``channels_last``, ``compiled``; or a ``net`` of
+``nets.py``. A list of them runs one after another, a round each. TOOL is
 exec (nothing is done here: sgsdump exec starts it), register_hook, torchair or msprobe; for the last one the program
 writes what msprobe would, level mix, as that package runs on the card's machine alone.
 """
@@ -93,11 +94,14 @@ class Attention(nn.Module):
 
     def forward(self, x):
         q, k, v = (side(x).view(2, 4, 2, 8).transpose(1, 2) for side in (self.q, self.k, self.v))
-        angle = torch.arange(4.0)[:, None] / self.theta ** (torch.arange(0.0, 8, 2) / 8)
-        cos, sin = (torch.cat([turn, turn], -1).to(q.dtype) for turn in (angle.cos(), angle.sin()))
-        q, k = (side * cos + torch.cat([-side[..., 4:], side[..., :4]], -1) * sin for side in (q, k))
+        q, k = self.turned(q, k)
         y = functional.scaled_dot_product_attention(q, k.to(q.dtype), v.to(q.dtype), is_causal=True, scale=self.scale)
         return x + y.transpose(1, 2).reshape(2, 4, 16)
+
+    def turned(self, q, k):
+        angle = torch.arange(4.0)[:, None] / self.theta ** (torch.arange(0.0, 8, 2) / 8)
+        cos, sin = (torch.cat([turn, turn], -1).to(q.dtype) for turn in (angle.cos(), angle.sin()))
+        return (side * cos + torch.cat([-side[..., 4:], side[..., :4]], -1) * sin for side in (q, k))
 
 
 class Cache(nn.Module):
@@ -239,6 +243,12 @@ def made(spec):
     x = torch.randn(2, 8, 8, 8) if "conv" in spec["kinds"] else torch.randn(2, 4, 16)
     if spec["fault"]:
         planted(net, spec["fault"])
+    if spec.get("dynamic"):
+        net = torch.ao.quantization.quantize_dynamic(net, {nn.Linear}, dtype=torch.qint8)
+    if spec.get("rewritten"):
+        import rewritten
+
+        rewritten.rewrite(net, spec["rewritten"])
     if spec.get("dtype"):
         net, x = net.to(getattr(torch, spec["dtype"])), x.to(getattr(torch, spec["dtype"]))
     if spec.get("channels_last") and x.ndim == 4:

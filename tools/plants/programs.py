@@ -33,7 +33,7 @@ _SCALARS: Mapping[str, tuple[str, list[Any]]] = {
     "softmax": ("dim", [1]),
     "gelu": ("approximate", ["tanh"]),
 }
-_BLAMED = ("argument", "outside", "another tensor", "not finite", "cause", "channel")
+_BLAMED = ("argument", "outside", "another tensor", "not finite", "cause", "magnified", "channel")
 
 
 def another_weight(rng: np.random.Generator, folder: Path) -> Outcome:

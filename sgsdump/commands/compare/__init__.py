@@ -534,6 +534,7 @@ def _difference(comparison: Comparison) -> tuple[str, bool]:
     """Where two runs are not equal, the first layer that is not, and whether it is all by rounding; else "". NaN and
     Inf in the same places are equal."""
     from sgsdump.comparison.dataflow import first_difference
+    from sgsdump.comparison.finding import NO_FAULT
     from sgsdump.comparison.row import differs, is_rounding
 
     first = first_difference(comparison)
@@ -541,7 +542,7 @@ def _difference(comparison: Comparison) -> tuple[str, bool]:
         count = sum(map(differs, comparison))
         more = first_difference(comparison, beyond_rounding=True)
         if more is None:
-            blamed = any(finding.kind != "rounding" for finding in comparison.causes)
+            blamed = any(finding.kind not in NO_FAULT for finding in comparison.causes)
             how = "" if blamed else ", by rounding alone"
             return f"{count} of {len(comparison)} layers{how}, first {shown(first.where)}", not blamed
         by = " beyond rounding" if is_rounding(first.output) else ""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference
+from sgsdump.comparison.finding import NO_FAULT
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.runs import Run
 from sgsdump.reports.tables import aligned
@@ -42,7 +43,7 @@ def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
     first = first_difference(comparison, beyond_rounding=bool(beyond))
     largest = max((row.error for row in differing), default=0.0)
     where = "" if first is None else first.where
-    blamed = any(finding.kind != "rounding" for finding in comparison.causes)
+    blamed = any(finding.kind not in NO_FAULT for finding in comparison.causes)
     of_round = len(comparison), len(differing), len(beyond), largest, where
     return ComparedRound(run, *of_round, other_input(comparison), blamed)
 

@@ -1,0 +1,45 @@
+"""Where rounding is magnified: rotary angles in bfloat16, against the same in float32."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from module_runs import Run
+
+from sgsdump import compare
+from sgsdump.comparison.findings import findings_of
+from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.reports.sentences import headline
+
+
+def angles(first, narrow):
+    """The run of a module that gives the cosines of positions times frequencies."""
+    dtype = ml_dtypes.bfloat16 if narrow else np.float32
+    positions = np.arange(first, first + 8).astype(np.float32)[:, None]
+    frequencies = np.array([[1.0, 0.5, 0.25, 0.125]], np.float32)
+    run, cast = Run(), positions.astype(dtype)
+    product = (cast.astype(np.float32) * frequencies).astype(dtype)
+    cosines = np.cos(product.astype(np.float32)).astype(dtype)
+    run.add("rotary", "aten._to_copy", [positions], cast)
+    run.add("rotary", "aten.mul", [cast, frequencies.astype(dtype)], product)
+    run.add("rotary", "aten.cos", [product], cosines)
+    weight = np.eye(4, dtype=np.float32)
+    for index in range(2):  # products in another type: the program was converted
+        run.add(f"fc{index}", "aten.mm", [cosines, weight.astype(dtype)], cosines)
+    return run.dump()
+
+
+def test_the_operator_is_named_and_where_rounding_began():
+    comparison = compare(angles(300, narrow=True), angles(300, narrow=False))
+    findings = findings_of(comparison)
+    (found,) = [finding for finding in findings if finding.kind == "magnified"]
+    assert (found.op_type, found.facts["module"]) == ("aten.cos", "rotary")
+    assert found.facts["rounded"] == "rotary/aten._to_copy_0/output.0"
+    error = comparison["rotary/aten.cos_2/output.0"].rmse
+    assert found.figures["times"] == pytest.approx(error / comparison["rotary/aten.mul_1/output.0"].rmse)
+    assert not [finding for finding in findings if finding.kind in ("cause", "argument")]
+    assert "Rounding is magnified" in " ".join(headline(findings, comparison, DOCUMENTED))
+
+
+def test_angles_that_fit_are_not():
+    findings = findings_of(compare(angles(0, narrow=True), angles(0, narrow=False)))
+    assert [finding.kind for finding in findings if finding.kind in ("magnified", "rounding")] == ["rounding"]

@@ -1,0 +1,70 @@
+"""One module written in two ways, and what reads it: what is inside is not compared, a fault inside is still found."""
+
+import numpy as np
+import pytest
+from module_runs import Run
+
+from sgsdump import compare
+from sgsdump.comparison.findings import findings_of
+from sgsdump.comparison.rewritten import REASON
+
+BLAMED = ("argument", "another tensor", "not finite", "cause", "channel")
+RNG = np.random.default_rng(5)
+X, W, B = (RNG.normal(size=size).astype(np.float32) for size in ((4, 16), (16, 16), (16,)))
+
+
+def whole(weight=W):
+    run, y = Run(), X @ weight + B
+    run.add("proj", "Linear", [X], y, is_module=True, inner=lambda: run.add("proj", "aten.addmm", [B, X, weight], y))
+    run.add("act", "aten.relu", [y], np.maximum(y, 0))
+    return run.dump()
+
+
+def in_halves(off=0.0, times=1.0):
+    """The product as a sum of two, each of which is of the size of the whole."""
+    run = Run()
+    parts = [X[:, :8] @ W[:8], X[:, 8:] @ W[8:] * times]
+    y = parts[0] + (parts[1] + B) + off
+
+    def inner():
+        for part, (x, w) in zip(parts, ((X[:, :8], W[:8]), (X[:, 8:], W[8:]))):
+            run.add("proj", "aten.mm", [x, w], part)
+        run.add("proj", "aten.add", [parts[1], B], parts[1] + B)
+        run.add("proj", "aten.add", [parts[0], parts[1] + B], y)
+
+    run.add("proj", "Linear", [X], y, is_module=True, inner=inner)
+    run.add("act", "aten.relu", [y], np.maximum(y, 0))
+    return run.dump()
+
+
+def named(comparison):
+    return [finding for finding in findings_of(comparison) if finding.kind in BLAMED]
+
+
+def test_nothing_inside_is_blamed_where_the_module_gives_the_same():
+    comparison = compare(in_halves(), whole())
+    assert named(comparison) == []
+    assert comparison.failed == ()
+    assert comparison.passes()
+    inner = {one.record.name: one for one in comparison.only_in_benchmark}
+    assert inner["proj/aten.addmm_1/output.0"].reason == REASON
+    assert inner["proj/aten.addmm_1/output.0"].expected
+    assert "proj/Linear_0/output.0" in [row.name for row in comparison.rows]
+    assert comparison.completeness.missing_outputs == ()
+
+
+@pytest.mark.parametrize("fault", [{"off": 0.5}, {"times": 1.1}], ids=str)
+def test_a_fault_inside_is_that_of_the_module(fault):
+    comparison = compare(in_halves(**fault), whole())
+    first, *_ = named(comparison)
+    modules = {row.name: row.module for row in comparison.rows}
+    assert (first.facts.get("module") or modules[first.layer]) == "proj"
+
+
+def test_operators_that_are_the_same_on_both_sides_stay_compared():
+    other = W.copy()
+    other[3] *= 1.5
+    comparison = compare(whole(other), whole())
+    first, *_ = named(comparison)
+    assert comparison["proj/aten.addmm_1/output.0"].rmse > 0.01
+    assert first.layer.startswith("proj/")
