@@ -78,3 +78,32 @@ def test_by_token_by_layer_by_operator_and_no_further_than_the_tokens_agree(tmp_
     assert every.count("== step") == 7 and "Rounds:" not in every
     equal = sgsdump("compare", "good", "good", cwd=tmp_path).stdout
     assert "Rounds: 7 compared, 7 equal." in equal and "Layers of" not in equal
+
+
+def large(gain):
+    """A round of 101 layers with 606 tensors; ``gain`` is that of the layer in the middle."""
+    lines = []
+    for layer in range(101):
+        for number, place in enumerate(PLACES):
+            folders = [f"{layer}_{place['folders'][0]}", *place["folders"][1:]]
+            lines.append({**place, "place": 3 * layer + number, "folders": folders})
+        for line in round_of(0, 1.0, gain if layer == 50 else 1.0)[len(PLACES) :]:
+            if "at" in line:
+                lines.append({**line, "at": line["at"] + 3 * layer})
+    return [*lines, {"event": "round", "step": 0}]
+
+
+def test_a_round_of_many_tensors_is_one_screen_until_it_is_asked_for(tmp_path):
+    put(tmp_path / "good", [large(1.0)])
+    put(tmp_path / "bad", [large(1.5)])
+    text = sgsdump("compare", "bad", "good", "--csv", "all.csv", cwd=tmp_path).stdout
+    assert "Rounds: 1 compared, 0 equal." in text and len(text.splitlines()) < 40, text
+    assert "Operators of 50_layers.0 whose output differs: 2" in text
+    assert len((tmp_path / "all.csv").read_text().splitlines()) == 607
+    for asked in (["bad@step=0", "good@step=0"], ["bad", "good", "--step", "0"], ["bad", "good", "--top", "600"]):
+        assert len(sgsdump("compare", *asked, cwd=tmp_path).stdout.splitlines()) > 590
+    put(tmp_path / "good", [large(1.0), large(1.0)])
+    put(tmp_path / "bad", [large(1.0), large(1.0)[:-1]])
+    text = sgsdump("compare", "bad", "good", cwd=tmp_path).stdout
+    assert "Rounds: 2 compared, 2 equal." in text and "== step" not in text
+    assert "it is not complete" in text, text

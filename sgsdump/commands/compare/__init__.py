@@ -53,8 +53,8 @@ three runs:
 
 trees of several runs (steps, ranks, graphs):
   They are compared run by run, a table for each, and the first run that differs is named. Of more than four rounds of a
-  program one screen tells the rounds that differ, the layers of the first of them, and the operators of the first of
-  these; --top, --sort or --only-bad give a table for each. From the round on in which the programs were fed other
+  program, or of rounds of more than 500 tensors, one screen tells the rounds that differ, the layers of the first of
+  them, and the operators of the first of these; --top, --sort or --only-bad give a table for each. From the round on in which the programs were fed other
   tokens nothing is compared: it would be no error of that round. --csv report.csv then writes
   report.step0-rank0.csv and so on, and so do the other files. --step, --rank or TREE@step=3 choose a single run.
 
@@ -115,7 +115,7 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "add_arguments", "run"]
 
 Dumps = tuple["Dump", "Dump"]
-MOST_TABLES = 4
+MOST_TABLES, MOST_ROWS = 4, 500
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,14 @@ def _compare(options: Options) -> int:
         return _compare_merged(options)
     pairs = _pairs_of_trees(options)
     MODES.check(TREES if pairs else TWO, options.given)
-    return _compare_trees(options, pairs) if pairs else _compare_two(options)[0]
+    if pairs:
+        return _compare_trees(options, pairs)
+    run = _whole_round(options)
+    if run is None:
+        return _compare_two(options)[0]
+    results = _compare_tokens([(options, run, run)], (options.sample, options.benchmark))
+    _print_summary(results, True)
+    return results[0].status
 
 
 def _three_runs(options: Options, golden: Path) -> ThreeRuns:
@@ -389,7 +396,7 @@ def _compare_trees(options: Options, pairs: RunPairs) -> int:
         of_pairs.append((replace(pair, output=options.output.labelled(label)), sample, run))
     is_by_token = _is_by_token(options, pairs)
     if is_by_token:
-        results = _compare_tokens(of_pairs)
+        results = _compare_tokens(of_pairs, trees)
     else:
         for pair, sample, run in of_pairs:
             print(for_terminal(_title(sample, run)))
@@ -471,17 +478,58 @@ def _fed_others(results: list[_ComparedRun]) -> list[_ComparedRun]:
 
 
 def _is_by_token(options: Options, pairs: RunPairs) -> bool:
-    """Whether a table for each run is more than anyone reads: of many rounds of a program, where no list was asked
-    for."""
+    """Whether a table for each run is more than anyone reads: of many rounds of a program, or of large ones, where no
+    list was asked for."""
+    are_rounds = all(map(_is_round, (run for pair in pairs.pairs for run in pair)))
+    if not are_rounds or _asks_for_list(options):
+        return False
+    return len(pairs.pairs) > MOST_TABLES or _is_large(options.sample, pairs.pairs[0][0])
+
+
+def _whole_round(options: Options) -> Run | None:
+    """The one round that each side is left with, where its table is more than anyone reads, and neither the round nor a
+    list was asked for."""
+    from sgsdump.dumps.trees import list_runs, tree_of
+
+    paths = options.sample, options.benchmark
+    reading = options.reading
+    is_chosen = reading.step is not None or any(tree_of(path) != path for path in paths)
+    if is_chosen or _asks_for_list(options) or any(reads_raw(reading, path) for path in paths):
+        return None
+    try:
+        (sample,), (benchmark,) = (list_runs(path, None, reading.rank) for path in paths)
+    except (FormatError, ValueError):
+        return None
+    is_large = _is_round(sample) and _is_round(benchmark) and _is_large(options.sample, sample)
+    return benchmark if is_large else None
+
+
+def _asks_for_list(options: Options) -> bool:
+    return bool(set(options.given) & {"sort", "top", "only_bad"})
+
+
+def _is_round(run: Run) -> bool:
     from sgsdump.dumps.formats.rounds.round_file import INDEX_ENDING
 
-    are_rounds = all(run.place.endswith(INDEX_ENDING) for pair in pairs.pairs for run in pair)
-    return are_rounds and len(pairs.pairs) > MOST_TABLES and not set(options.given) & {"sort", "top", "only_bad"}
+    return run.place.endswith(INDEX_ENDING)
 
 
-def _compare_tokens(pairs: list[tuple[Options, Run, Run]]) -> list[_ComparedRun]:
+def _is_large(path: Path, run: Run) -> bool:
+    """Whether a round of a tree has more tensors than a table that is read."""
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.trees import tree_of
+
+    try:
+        with open_dump(tree_of(path) / run.place) as dump:
+            return len(dump.records) > MOST_ROWS
+    except (FormatError, ValuesError):
+        return False
+
+
+def _compare_tokens(pairs: list[tuple[Options, Run, Run]], trees: tuple[Path, Path]) -> list[_ComparedRun]:
     """Compare the rounds and print, on one screen, which differ, which layers of the first that does, and which
     operators of the first of these. Where the programs went on with other inputs, later rounds are not compared."""
+    from sgsdump.dumps.dump import note_lines
     from sgsdump.reports.comparison import tokens
     from sgsdump.reports.sentences import environment_lines
 
@@ -489,6 +537,7 @@ def _compare_tokens(pairs: list[tuple[Options, Run, Run]]) -> list[_ComparedRun]
     rounds: list[tokens.ComparedRound] = []
     detailed: tuple[tokens.ComparedRound, Comparison] | None = None
     environment: Sequence[Finding] = ()
+    notes: tuple[dict[str, None], dict[str, None]] = {}, {}
     remaining = list(pairs)
     while remaining:
         pair, _, run = remaining.pop(0)
@@ -497,6 +546,8 @@ def _compare_tokens(pairs: list[tuple[Options, Run, Run]]) -> list[_ComparedRun]
         if comparison is None:
             continue
         environment = environment or comparison.environment
+        for of_side, told in zip(notes, (comparison.sample_notes, comparison.benchmark_notes)):
+            of_side.update(dict.fromkeys(told))
         rounds.append(tokens.compared_round(run, comparison))
         first = tokens.first_of(rounds)
         if first is rounds[-1]:
@@ -508,6 +559,8 @@ def _compare_tokens(pairs: list[tuple[Options, Run, Run]]) -> list[_ComparedRun]
         *tokens.all_lines(rounds, detailed, [run for _, _, run in remaining]),
     ]
     print(for_terminal("".join(f"{line}\n" for line in lines)), end="")
+    for tree, told in zip(trees, notes):
+        print_lines(note_lines(tree, [*told]))
     print("All layers of a round: TREE@step=N on both sides; a table for each: --top N, --sort, --only-bad.")
     return results
 
@@ -545,6 +598,9 @@ def _difference(comparison: Comparison) -> tuple[str, bool]:
             blamed = any(finding.kind not in NO_FAULT for finding in comparison.causes)
             how = "" if blamed else ", by rounding alone"
             return f"{count} of {len(comparison)} layers{how}, first {shown(first.where)}", not blamed
+        named = next((finding.layer for finding in comparison.causes if finding.kind == "argument"), None)
+        if named not in (None, more.output.name):  # what differs first by more than rounding is made by it
+            return f"{count} of {len(comparison)} layers", False
         by = " beyond rounding" if is_rounding(first.output) else ""
         of = f"{shown(more.where)}, {more}" if more.is_placed else shown(more.output.name)
         return f"{count} of {len(comparison)} layers, first{by} {of}", False

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference
-from sgsdump.comparison.finding import NO_FAULT
+from sgsdump.comparison.finding import NO_FAULT, Finding
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.runs import Run
 from sgsdump.reports.tables import aligned
@@ -22,9 +22,10 @@ LONGEST = 60
 
 @dataclass(frozen=True)
 class ComparedRound:
-    """A round of both trees. ``where``: the module of the first operator that differs, "" where all is equal;
-    ``other_input``: the first input of whole numbers that differs, "" where the programs were fed the same; ``blamed``:
-    whether an argument, a weight or an operator explains it, be the differences as small as rounding's."""
+    """A round of both trees. ``where``: the operator whose argument or weight differs, else the first that differs by
+    more than rounding, else the first that differs, "" where all is equal; ``other_input``: the first input of whole
+    numbers that differs, "" where the programs were fed the same; ``blamed``: whether an argument, a weight or an
+    operator explains it, be the differences as small as rounding's."""
 
     run: Run
     compared: int
@@ -42,10 +43,17 @@ def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
     beyond = [row for row in differing if not is_rounding(row)]
     first = first_difference(comparison, beyond_rounding=bool(beyond))
     largest = max((row.error for row in differing), default=0.0)
-    where = "" if first is None else first.where
+    named = next((finding for finding in comparison.causes if finding.kind == "argument"), None)
+    where = _place_of(named) if named is not None else "" if first is None else first.where
     blamed = any(finding.kind not in NO_FAULT for finding in comparison.causes)
     of_round = len(comparison), len(differing), len(beyond), largest, where
     return ComparedRound(run, *of_round, other_input(comparison), blamed)
+
+
+def _place_of(finding: Finding) -> str:
+    module = finding.facts.get("module")
+    of_type = f" ({finding.op_type})" if finding.op_type else ""
+    return f"{finding.layer}{of_type}{f' in {module}' if module else ''}"
 
 
 def other_input(comparison: Comparison) -> str:
