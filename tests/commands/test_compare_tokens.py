@@ -87,9 +87,8 @@ def large(gain):
         for number, place in enumerate(PLACES):
             folders = [f"{layer}_{place['folders'][0]}", *place["folders"][1:]]
             lines.append({**place, "place": 3 * layer + number, "folders": folders})
-        for line in round_of(0, 1.0, gain if layer == 50 else 1.0)[len(PLACES) :]:
-            if "at" in line:
-                lines.append({**line, "at": line["at"] + 3 * layer})
+        of_layer = round_of(0, 1.0, gain if layer == 50 else 1.0)
+        lines += [{**line, "at": line["at"] + 3 * layer} for line in of_layer if "at" in line]
     return [*lines, {"event": "round", "step": 0}]
 
 
