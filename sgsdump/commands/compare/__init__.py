@@ -54,9 +54,10 @@ three runs:
 trees of several runs (steps, ranks, graphs):
   They are compared run by run, a table for each, and the first run that differs is named. Of more than four rounds of a
   program, or of rounds of more than 500 tensors, one screen tells the rounds that differ, the layers of the first of
-  them, and the operators of the first of these; --top, --sort or --only-bad give a table for each. From the round on in which the programs were fed other
-  tokens nothing is compared: it would be no error of that round. --csv report.csv then writes
-  report.step0-rank0.csv and so on, and so do the other files. --step, --rank or TREE@step=3 choose a single run.
+  them, and the operators of the first of these; --top, --sort or --only-bad give a table for each. From the round on in
+  which the programs were fed other tokens nothing is compared: it would be no error of that round. --csv report.csv
+  then writes report.step0-rank0.csv and so on, and so do the other files. --step, --rank or TREE@step=3 choose a single
+  run.
 
 the dump of a watcher (dump_scene: watcher):
   It is compared alone: each watched output as it was after its own operator and after each listed one. The operators
