@@ -97,7 +97,7 @@ def test_a_round_of_many_tensors_is_one_screen_until_it_is_asked_for(tmp_path):
     put(tmp_path / "bad", [large(1.5)])
     text = sgsdump("compare", "bad", "good", "--csv", "all.csv", cwd=tmp_path).stdout
     assert "Rounds: 1 compared, 0 equal." in text and len(text.splitlines()) < 40, text
-    assert "Operators of 50_layers.0 whose output differs: 2" in text
+    assert "Operators of 50_1_layers.0 whose output differs: 2" in text
     assert len((tmp_path / "all.csv").read_text().splitlines()) == 607
     for asked in (["bad@step=0", "good@step=0"], ["bad", "good", "--step", "0"], ["bad", "good", "--top", "600"]):
         assert len(sgsdump("compare", *asked, cwd=tmp_path).stdout.splitlines()) > 590
