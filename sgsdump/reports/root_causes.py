@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.errors import listed
-from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
 from sgsdump.reports.text import counted, percent
-from sgsdump.tuning.examined import (
-    CLIPPED,
-    FLAT,
-    NORMALISATION,
-    ODD,
-    OPERATOR,
-    ORDER,
-    STILL,
-    UNLIKE,
-    WEIGHTS,
-    WIDE,
-)
-from sgsdump.tuning.measured_advice import MeasuredAdvice
+from sgsdump.tuning.reasons import CLIPPED, FLAT, NORMALISATION, ODD, OPERATOR, ORDER, STILL, UNLIKE, WEIGHTS, WIDE
+
+if TYPE_CHECKING:
+    from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
+    from sgsdump.tuning.measured_advice import MeasuredAdvice
 
 MOST_NAMED = 4
 

@@ -1,4 +1,5 @@
-"""Causes in what a network was calibrated on: how pictures are normalised, ranges that are given, and the pictures."""
+"""Causes in what a network was calibrated on: how pictures are normalised, ranges that are given, and the pictures.
+Apart: each runs the float model on pictures again, and changes no model."""
 
 from __future__ import annotations
 
@@ -20,29 +21,22 @@ from sgsdump.quantisation.scales import INT16
 from sgsdump.tensors.types import Range
 from sgsdump.tuning.advice import holds
 from sgsdump.tuning.examined import (
-    CLIPPED,
     EXPLAINS,
     FEWEST_PICTURES,
-    FLAT,
     FLAT_PART,
     GREYS,
     LEFT,
     MANY,
     MEANS,
     MOST_ODD,
-    NORMALISATION,
-    ODD,
     ODD_TIMES,
-    ORDER,
     STDS,
-    STILL,
-    UNLIKE,
-    WIDE,
     WIDE_TIMES,
     Examined,
     RootCause,
     float_feeds,
 )
+from sgsdump.tuning.reasons import CLIPPED, FLAT, NORMALISATION, ODD, ORDER, STILL, UNLIKE, WIDE
 
 if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import Feeds, LabelledFeed

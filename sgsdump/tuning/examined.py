@@ -11,29 +11,26 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.analysis import SDK_NAMES, Analysis
 from sgsdump.quantisation.calibration import LEVELS, selection
-from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
 from sgsdump.quantisation.diagnosis.reach import Reach, measure_reach
-from sgsdump.quantisation.diagnosis.subject import Subject
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import output_error, watched_tensors
 from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, outputs_of
 from sgsdump.tensors.types import Range
-from sgsdump.tuning.measured_advice import MeasuredAdvice, labelled
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
+    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.sidecars.input_config import InputConfig
-
-WEIGHTS, ODD, UNLIKE, WIDE, CLIPPED = "weights per tensor", "odd picture", "unlike pictures", "wide ranges", "clipped"
-FLAT, OPERATOR, NORMALISATION, ORDER = "flat pictures", "operator", "normalisation", "channel order"
-STILL = "hardly moved"
-REASONS = (WEIGHTS, ODD, UNLIKE, WIDE, CLIPPED, FLAT, OPERATOR, NORMALISATION, ORDER, STILL)
+    from sgsdump.tuning.measured_advice import MeasuredAdvice
 
 # Putting the cause right leaves at most this part of the outputs' error.
 LEFT = 0.5
+# Of a level with a scale for each output channel, which costs no bits.
+LEFT_AT_NO_COST = 0.75
 # An odd picture's tensors are so many times as wide as the others' in the median, and at most this part is odd.
 ODD_TIMES, MOST_ODD = 3.0, 0.1
 FEWEST_PICTURES = 4
@@ -108,7 +105,8 @@ class Examined:
     def judged(self, other: Subject, pairs: PicturePairs) -> PlanOutputs:
         """The outputs of another fixed model of this network."""
         model = self.subject.float_model
-        return outputs_of(model, [other.fixed_model.proto], labelled(pairs), watched_tensors(deployed(model)))[0]
+        pictures = ((p.label, p.feed, p.raw) for p in (pairs.make(index) for index in range(len(pairs))))
+        return outputs_of(model, [other.fixed_model.proto], pictures, watched_tensors(deployed(model)))[0]
 
     def operator_of(self, name: str) -> str:
         """What makes a tensor, as the SDK calls it; "" for an input."""
@@ -126,4 +124,5 @@ class RootCause:
 
 
 def float_feeds(pairs: PicturePairs) -> list[LabelledFeed]:
-    return [(label, dict(feed)) for label, feed, _ in labelled(pairs)]
+    pictures = (pairs.make(index) for index in range(len(pairs)))
+    return [(picture.label, dict(picture.feed)) for picture in pictures]

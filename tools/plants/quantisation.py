@@ -32,6 +32,8 @@ LEAST_REGAINED, LEAST_ERROR = 0.3, 0.12
 TRIES, TRIES_AT_L5 = 8, 24
 # Beside the largest part, parts so near to it are as right.
 AS_GOOD = 0.95
+# A scale for each output channel that takes this part of the error away is as right, of the weights before the tensor.
+LEAST_OF_SCALES = 0.25
 Ends = Mapping[str, tuple[float, float]]
 # Changes the net, by a strength that begins at 1 and doubles, or gives ranges to make the fixed model with.
 Fault = Callable[[Net, str, np.random.Generator, np.ndarray, float], Ends]
@@ -84,6 +86,8 @@ def _planted(fault: Fault) -> Callable[[np.random.Generator, Path], Outcome]:
             if right and truth.worst >= LEAST_ERROR:
                 break
         names = {n for name, part in truth.regained.items() if part >= AS_GOOD * best for n in _names(truth, name)}
+        if level == "L1" and truth.above_l1 >= LEAST_OF_SCALES:  # at no cost, so it may be named before any INT16
+            names |= {net.links[tensor][0]}
         outcome = WAYS[way](folder, level, wrong, frozenset(names), truth.picture)
         if level != "L5" or outcome.named or not _good(intervene(folder, data, level, wrong)):
             return outcome
@@ -190,6 +194,8 @@ def _blamed(findings: list[dict]) -> tuple[str, ...]:
 def _with_headline(named: tuple[str, ...], printed: str) -> tuple[str, ...]:
     """What the first lines name goes first: a headline that says another thing than the JSON is wrong, and so is none
     where the JSON names something."""
+    if named and any(line.startswith("The cause: ") for line in printed.splitlines()[:4]):
+        return named
     said = re.findall(r"arises at (?:the input )?(\S+)", "\n".join(printed.splitlines()[:4]))
     first = said[:1] or (["nothing in the first lines"] if named else [])
     return tuple(dict.fromkeys([*first, *named]))

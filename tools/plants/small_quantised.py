@@ -222,6 +222,7 @@ class Interventions:
                range as calibrated.
     picture    the one whose outputs are furthest off.
     domains    by each domain's first input, its convolutions.
+    above_l1   the part that goes away with a weight scale for each output channel.
     """
 
     error: float
@@ -230,6 +231,7 @@ class Interventions:
     picture: int
     regained: Mapping[str, float]
     domains: Mapping[str, tuple[str, ...]]
+    above_l1: float = 0.0
 
 
 def intervene(
@@ -258,10 +260,10 @@ def intervene(
 
     pictures_errors: list[np.ndarray] = []
 
-    def errors(arrays: tuple[str, ...], ranges: Mapping[str, Range]) -> np.ndarray:
+    def errors(arrays: tuple[str, ...], ranges: Mapping[str, Range], per_channel: bool = False) -> np.ndarray:
         import onnxruntime as ort
 
-        fixed = make_fixed(model, ranges, replace(found.config, tensor_arrays=arrays), side=side)
+        fixed = make_fixed(model, ranges, replace(found.config, tensor_arrays=arrays), True, per_channel, side)
         session = ort.InferenceSession(fixed.proto.SerializeToString(), providers=["CPUExecutionProvider"])
         kind = session.get_inputs()[0].type
         feed = raw.astype(np.float32 if kind == "tensor(float)" else np.uint8)
@@ -286,7 +288,8 @@ def intervene(
         now = errors((*own, domain.name), {**found.ranges, **cured})[0].mean()
         regained[domain.name] = 1 - now / base.mean()
         domains[domain.name] = domain.convolutions
-    return Interventions(base.mean(), base.max(), cos.min(), int(pictures_errors[0].argmax()), regained, domains)
+    above = 1 - errors(own, {**found.ranges, **bad}, True)[0].mean() / base.mean()
+    return Interventions(base.mean(), base.max(), cos.min(), int(pictures_errors[0].argmax()), regained, domains, above)
 
 
 def _sums(values: np.ndarray) -> np.ndarray:
