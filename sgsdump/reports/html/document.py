@@ -35,13 +35,14 @@ ROOM = 9  # characters of a number that fit into a column of the usual width
 STYLES = ("palette.css", "page/page.css", "page/print.css")
 # A chart of the page is a script of its own; what is used stands before who uses it.
 SCRIPTS = (
-    "data", "text", "elements", "axes", "selection", "depth", "zoom", "table",
+    "data", "text", "elements", "axes", "selection", "depth", "zoom", "rows", "table",
     "neighbours", "histogram", "places", "layer", "tradeoff", "begin",
 )  # fmt: skip
 FIGURES = (
     "mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "in_all", "brings", "gives_back", "mean_rmse",
 )  # fmt: skip
 MANY_LAYERS = 200
+MOST_ROWS = 300  # of a table that is in the page as a whole; of a longer one only what is in view
 CHANNELS = 32
 MOST_TRIED = 3000
 MOST_SCALES = 4
@@ -62,6 +63,7 @@ def render(report: Report) -> str:
         measured=measured,
         here="the outputs' error arises here" if measured else _RISES[report.by_flow],
         counts=Counter(layer.verdict for layer in report.layers),
+        windowed=len(report.layers) > MOST_ROWS,
         long_numbers=any(len(number(v)) > ROOM for f in figures for v in (f.rmse, f.mse, f.rise)),
         op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
         reasons=_by_reason(report.left_out),
@@ -82,8 +84,9 @@ def document(report: Report) -> dict[str, Any]:
     for index, layer in enumerate(report.layers):
         indices.setdefault(layer.name, index)
     bins = 128 if len(report.layers) > MANY_LAYERS else 256
+    as_text = len(report.layers) > MOST_ROWS  # read when the layer is shown
     return {
-        "layers": [_layer(layer, indices, bins) for layer in report.layers],
+        "layers": [_layer(layer, indices, bins, as_text) for layer in report.layers],
         "limits": {name: _figure(limit) for name, limit in report.limits.items()},
         "tradeoff": _tradeoff(report.tradeoff) if report.tradeoff else None,
         "flow": report.by_flow,
@@ -132,8 +135,9 @@ def _json(report: Report) -> str:
     return text.translate(_ESCAPES)
 
 
-def _layer(layer: Layer, indices: dict[str, int], bins: int) -> dict[str, Any]:
+def _layer(layer: Layer, indices: dict[str, int], bins: int, as_text: bool) -> dict[str, Any]:
     facts = layer.facts
+    details = _details(layer.details, bins) if layer.details is not None else None
     scales = (facts.scale if isinstance(facts.scale, tuple) else (facts.scale,)) if facts.scale is not None else ()
     fields = {
         "name": shown(layer.name),
@@ -151,7 +155,7 @@ def _layer(layer: Layer, indices: dict[str, int], bins: int) -> dict[str, Any]:
         "zero": facts.zero_point,
         "attributes": [[shown(name), shown(value)] for name, value in facts.attributes.items()],
         "worst": shown(layer.worst_picture),
-        "details": _details(layer.details, bins) if layer.details is not None else None,
+        "details": json.dumps(details, allow_nan=False, separators=(",", ":")) if details and as_text else details,
     }
     return {name: value for name, value in fields.items() if not (value is None or value is False or value in ("", []))}
 

@@ -6,9 +6,12 @@ def find(page, css):
 
 
 def names(page):
-    """Of the rows that are shown, in their order."""
-    rows = "[...document.querySelectorAll('#table tbody tr')].filter(r => !r.hidden)"
-    return page.execute_script(f"return {rows}.map(r => r.querySelector('.name').title)")
+    """Of the rows that are listed, in their order: of many layers those on paper, where all are in the page."""
+    rows = "[...document.querySelectorAll('#table tbody tr:not(.gap)')].map(r => r.querySelector('.name').title)"
+    if "windowed" not in find(page, "#table").get_attribute("class"):
+        return page.execute_script(f"return {rows}")
+    on_paper = "dispatchEvent(new Event('beforeprint')); const names = %s; dispatchEvent(new Event('afterprint'));"
+    return page.execute_script(f"{on_paper % rows} return names")
 
 
 def selected(page):

@@ -4,6 +4,7 @@ function redraw() {
   if (layers.length) {
     drawDepth();
     drawLayer(layers[selection.place]);
+    drawRows(true);
   }
   if (data.tradeoff) drawTradeoff();
 }

@@ -13,6 +13,10 @@ function number(value) {
 function layerOf(written, place) {
   const layer = { ...written, place, sources: written.sources || [], feeds: [] };
   layer.known = new Set(FIGURES.filter((name) => written[name] !== undefined));
+  if (typeof written.details === "string") {
+    // of many layers each is read when it is shown
+    Object.defineProperty(layer, "details", { get: () => JSON.parse(written.details) });
+  }
   for (const name of FIGURES) layer[name] = number(written[name]);
   return layer;
 }
