@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from sgsdump.verbs.dump import dump
     from sgsdump.verbs.histogram import Histograms, histogram
     from sgsdump.verbs.simulate import simulate
+    from sgsdump.verbs.tune import tune
+    from sgsdump.verbs.tuned import Tuned
 
 __version__ = "0.1.0"
 
@@ -91,6 +93,8 @@ _PUBLIC = {
     "calibrate": "sgsdump.verbs.calibrate",
     "FixedModel": "sgsdump.verbs.calibrate",
     "simulate": "sgsdump.verbs.simulate",
+    "tune": "sgsdump.verbs.tune",
+    "Tuned": "sgsdump.verbs.tuned",
     "histogram": "sgsdump.verbs.histogram",
     "Histograms": "sgsdump.verbs.histogram",
     "diagnose": "sgsdump.verbs.diagnose",
@@ -111,6 +115,7 @@ __all__ = [
     "Statistics",
     "Tensor",
     "TensorInfo",
+    "Tuned",
     "calibrate",
     "capture",
     "compare",
@@ -123,6 +128,7 @@ __all__ = [
     "quant_params",
     "save_dump",
     "simulate",
+    "tune",
 ]
 
 # What shows, draws and writes results; their own rooms do not know reports.

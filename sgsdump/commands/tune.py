@@ -46,13 +46,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,38 +69,29 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import print_cut, print_warnings
+from sgsdump.commands.terminal import print_cut, print_lines, print_warnings
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.verbs.calibrate import WITHOUT_BITS
+from sgsdump.verbs.cured_ways import CURED
 from sgsdump.verbs.network import Network, OpenNetwork, open_network
+from sgsdump.verbs.tune import (
+    BUDGET,
+    Beginning,
+    Ending,
+    Run,
+    aims_of,
+    calibrated,
+    feeds_of,
+    parse_seconds,
+    searched,
+)
+from sgsdump.verbs.tuned import PROGRESS, RESULTS, Written, is_kept
 
 if TYPE_CHECKING:
-    from sgsdump.executors.workers.task_pool import Workers
-    from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.quantisation.fixed_model import FixedModel
-    from sgsdump.quantisation.ranges.statistics import SideRanges
-    from sgsdump.quantisation.trials.plan_trial import PlanTrial
-    from sgsdump.tensors.types import Range
-    from sgsdump.tuning.criteria import Target, UserMetric
-    from sgsdump.tuning.integer_choice import IntegerScores
-    from sgsdump.tuning.pareto import Pareto, Row
-    from sgsdump.tuning.search import SearchResult
-    from sgsdump.tuning.setup import PictureFeed, Setup
     from sgsdump.verbs.cured_ways import Start
 
 Left = Callable[[], float]
-PROGRESS, CURED = "progress.json", "cured.onnx"
-RESULTS = re.compile(
-    r"optimized(_\d+_[\d.]+)?\.onnx|optimized_quant_info(_\d+_[\d.]+)?\.(json|pkl)|"
-    r"input_config(_\d+_[\d.]+)?\.ini|pareto\.(csv|json|png)|report\.html|cured\.(onnx|quant\.json|quant\.pkl)"
-)
-# The layers of the plan to take are compared on this many pictures.
-COMPARED = 4
-# Plans run in integers to find the smallest that does, about; a picture of the report takes as long as so many.
-HALVED, REPORTED = 4, 4
 TIDY = (10, 20, 30, 60, 120, 180, 300, 600, 1200, 1800, 3600)
-# A part of an error that need not be told.
-WITHIN = 0.01
 
 
 @dataclass(frozen=True)
@@ -113,6 +104,7 @@ class SearchOptions:
     objective: str
     cost: str
     evaluate: str | None
+    validate: str | None
     budget: str
     cure: bool
 
@@ -128,21 +120,6 @@ class Options:
     json: Path | None
     fixed_model: bool
     pickle: bool
-
-
-@dataclass(frozen=True)
-class Goal:
-    """The goal of a search: the best plan of each rate, or with a target the smallest that reaches it.
-
-    seconds      the time for the whole command.
-    metric_text  the file of the user's metric.
-    """
-
-    rates: tuple[float, ...]
-    target: Target | None
-    seconds: float
-    metric: UserMetric | None
-    metric_text: bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -169,8 +146,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what is to be small: bytes of weights, or multiplications at 16 bits (default: %(default)s)",
     )
     search.add_argument("--evaluate", metavar="IMAGES", help="pictures to judge plans by, instead of some of -i")
+    search.add_argument("--validate", metavar="IMAGES", help="pictures that the search does not see, to check plans by")
     search.add_argument(
-        "--budget", default="10m", metavar="TIME", help="time for the command: 60s, 5m, 1h (default: %(default)s)"
+        "--budget", default=BUDGET, metavar="TIME", help="time for the command: 60s, 5m, 1h (default: %(default)s)"
     )
     search.add_argument("--cure", action="store_true",
                         help="start from the cured model (see cure), which is then the one to convert")  # fmt: skip
@@ -190,113 +168,68 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_file, replace_text, replacing_folder, together
     from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.objective import watched_by_output
-    from sgsdump.reports.pareto_reports import pareto_json, pareto_table
+    from sgsdump.reports.pareto_reports import ending_lines, pareto_json, pareto_table
     from sgsdump.tuning.criteria import parse_objective
-    from sgsdump.tuning.integer_choice import IntegerScores, chosen, fixed_of
-    from sgsdump.tuning.pareto import pareto
     from sgsdump.tuning.proposals import check_solver
-    from sgsdump.tuning.search import most_evaluations
-    from sgsdump.tuning.setup import Judging, set_up
 
     begun = time.monotonic()
     options = record(Options, args, network=network_of(args), search=record(SearchOptions, args))
-    network, goal, cost = options.network, _goal(options.search), options.search.cost
+    network, search = options.network, options.search
+    aims = aims_of(search.rates, search.target, search.metric, search.objective, search.cost)
+    end = begun + parse_seconds(search.budget)
     check_solver()
     if options.json:
         check_file(options.json)
     made = not options.output.exists()
     folder = _usable_folder(options.output, network.input_config)
+    progress = Terminal("stderr")
+    run = Run(
+        options.quant_level,
+        Workers(options.num_process, options.scheduler),
+        lambda: end - time.monotonic(),
+        progress,
+        folder / PROGRESS,
+        partial(_print_beginning, search.budget, begun, folder / PROGRESS),
+    )
     with _no_empty_folder(folder, made):
         opened = open_network(network, options.quant_level)
-        model, config = opened.model, opened.config
-        objective = parse_objective(options.search.objective, watched_by_output(deployed(model)))
-        progress, workers = Terminal("stderr"), Workers(options.num_process, options.scheduler)
-        feeds = opened.feeds()
-        judges = opened.feeds(options.search.evaluate) if options.search.evaluate else feeds
-        _ = feeds[0]  # data that does not fit needs no warnings
+        parse_objective(search.objective, watched_by_output(deployed(opened.model)))
+        feeds = feeds_of(opened, search.evaluate or "", search.validate or "")
+        _ = feeds.calibrated[0]  # data that does not fit needs no warnings
         print_warnings(opened)
-        start = _started(options, opened) if options.search.cure else None
+        start = _started(options, opened) if search.cure else None
+        ready = calibrated(start.opened if start else opened, feeds.calibrated, run)
         if start is not None:
-            opened, model = start.opened, start.opened.model
-        ranges, side = _calibrated(options, opened, feeds, workers)
-        if start is not None:
-            ranges = start.with_room(ranges)
-    with _stopped_by_ctrl_c(begun + goal.seconds) as left:
-        judging = Judging(goal.metric, goal.metric_text, objective, folder / PROGRESS, workers, cost, side)
-        setup = set_up(model, ranges, config, _judged(judges, options), judging, progress)
-        most = most_evaluations(len(setup.sizes.domains), 0 if goal.target else len(goal.rates))
-        pool, trial = setup.pool, setup.trial
-        first = IntegerScores(pool, trial)
-        ending = _ending_of(first, goal)
-        _print_beginning(setup, most, options.search.budget, folder / PROGRESS)
-        if left() < ending.seconds:
-            print(too_small(options.search.budget, time.monotonic() - begun, ending), flush=True)
-        found = _searched(setup, goal, most, lambda: left() - ending.seconds)
-        exact = IntegerScores(pool, trial, progress)
-        exact.scores |= first.scores
-        found = chosen(found, pool, setup.sizes, exact, goal.target, lambda: left() - ending.report)
-    result = pareto(found, setup, exact)
-    taken = fixed_of(trial, result.taken.tensors)
+            ready = replace(ready, ranges=start.with_room(ready.ranges))
+    with _stopped_by_ctrl_c(end) as left:
+        found = searched(ready, feeds, aims, replace(run, left=left))
     with together():
         if options.json:
-            replace_text(options.json, pareto_json(result))
-        with replacing_folder(folder, keep=_is_kept) as newer:
-            _write_results(options, newer, opened.ini, result, trial)
+            replace_text(options.json, pareto_json(found.result))
+        with replacing_folder(folder, keep=is_kept) as newer:
+            found.write(newer, Written(options.fixed_model, options.pickle), progress)
             if start is not None:
                 start.cured.save(newer / CURED)
-            _write_report(newer, result, trial, taken, judges)
-    print(pareto_table(result), end="")
-    print_ending(result, folder, WITHOUT_BITS[options.quant_level])
+    print(pareto_table(found.result), end="")
+    print_lines(ending_lines(found.result))
+    print(f"{folder}: to make its fixed model, sgsdump calibrate with --input-config {folder / 'input_config.ini'} "
+          f"--quant-level {found.quant_level}")  # fmt: skip
     if start is not None:
         print(f"{folder}: give it -m {folder / CURED} and --quant-file {folder / 'optimized_quant_info.json'} too")
-    for clipped in taken.clipped:
+    for clipped in found.fixed.clipped:
         print(f"warning: {clipped}")
-    print_cut(model, config)
+    print_cut(ready.opened.model, ready.opened.config)
     return 0
 
 
 def _started(options: Options, opened: OpenNetwork) -> Start:
     """The network cured, and what that brought printed."""
-    from sgsdump.commands.terminal import Terminal, print_lines
+    from sgsdump.commands.terminal import Terminal
     from sgsdump.verbs.cured_ways import start_cured
 
     start = start_cured(options.network, opened, WITHOUT_BITS[options.quant_level], Terminal("stderr"))
     print_lines(start.lines(), flush=True)
     return start
-
-
-def _searched(setup: Setup, goal: Goal, most: int, left: Left) -> SearchResult:
-    """The plans for the rates, or for the target, of ``most`` that are run."""
-    from sgsdump.tuning.search import search_rates, search_target
-
-    setup.pool.expect(most * len(setup.pool.pictures))
-    try:
-        if goal.target is not None:
-            return search_target(setup.pool, setup.sizes, goal.target, left)
-        return search_rates(setup.pool, setup.sizes, goal.rates, left)
-    finally:
-        setup.pool.close()
-
-
-@dataclass(frozen=True)
-class Ending:
-    """The seconds that are kept for what follows the search: verifying plans in integers, and the report."""
-
-    verify: float
-    report: float
-
-    @property
-    def seconds(self) -> float:
-        return self.verify + self.report
-
-
-def _ending_of(exact: IntegerScores, goal: Goal) -> Ending:
-    """Of how long one plan takes in integers: that of all at 8 bits, which must be run anyway."""
-    begun = time.monotonic()
-    exact.score(frozenset())
-    plan = time.monotonic() - begun
-    plans = 1 + (1 if goal.target else len(goal.rates)) + HALVED
-    return Ending(plan * plans, plan * COMPARED * REPORTED / exact.pictures)
 
 
 def too_small(budget: str, spent: float, ending: Ending) -> str:
@@ -309,73 +242,6 @@ def too_small(budget: str, spent: float, ending: Ending) -> str:
         f"and the report take about {ending.seconds:.0f} s more; only the first proposals are tried. Give at least "
         f"--budget {text}"
     )
-
-
-def _goal(options: SearchOptions) -> Goal:
-    """Raises ConfigError for an invalid rate, target or time and for options that do not go together, InputError for a
-    metric that cannot be loaded."""
-    from sgsdump.files.bounded_read import read_bytes
-    from sgsdump.tuning.criteria import load_metric, parse_target
-    from sgsdump.tuning.search import RATES
-
-    rates = parse_rates(options.rates) if options.rates else RATES
-    target = parse_target(options.target) if options.target else None
-    seconds = parse_seconds(options.budget)
-    if options.target and options.rates:
-        raise ConfigError("--rates and --target exclude each other: a target finds its own rate")
-    if target is not None and target.name == "metric" and not options.metric:
-        raise ConfigError("--target metric>=X needs --metric FILE.py:function")
-    metric = load_metric(options.metric) if options.metric else None
-    text = read_bytes(Path(options.metric.rpartition(":")[0])) if options.metric else b""
-    return Goal(rates, target, seconds, metric, text)
-
-
-def parse_rates(text: str) -> tuple[float, ...]:
-    """Raises ConfigError for anything but a list of rates above 0.5 and at most 1."""
-    from sgsdump.tuning.search import check_rates
-
-    try:
-        rates = sorted({float(word) for word in text.split(",") if word.strip()})
-    except ValueError as error:
-        raise ConfigError(f"--rates {text!r} is not a list of numbers like 0.65,0.7") from error
-    if not rates:
-        raise ConfigError("--rates names no rate")
-    check_rates(rates)
-    return tuple(rates)
-
-
-def parse_seconds(text: str) -> float:
-    """``60s``, ``5m``, ``1.5h``, or a number of seconds. Raises ConfigError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    if not match:
-        raise ConfigError(f"--budget {text!r} is not a time; write 60s, 5m or 1h")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
-
-
-def _calibrated(
-    options: Options, network: OpenNetwork, feeds: Feeds, workers: Workers
-) -> tuple[dict[str, Range], SideRanges]:
-    """The ranges of the model's tensors, and the other statistics."""
-    from sgsdump.commands.terminal import Terminal
-    from sgsdump.quantisation.calibration import calibrate
-    from sgsdump.quantisation.fixed_model import rehearse
-    from sgsdump.quantisation.ranges.statistics import side_ranges
-
-    level = WITHOUT_BITS[options.quant_level]
-    rehearse(network.model, feeds[0], network.config)
-    calibration = calibrate(network.model, feeds, network.config, level, workers=workers, progress=Terminal("stderr"))
-    return calibration.ranges, side_ranges(calibration.statistics)
-
-
-def _judged(judges: Feeds, options: Options) -> Iterator[PictureFeed]:
-    """The pictures that judge plans: all of --evaluate, or some of the calibration's."""
-    from sgsdump.models.feeds.image_list import evenly
-    from sgsdump.tuning.setup import PICTURES
-
-    every = range(len(judges))
-    for index in every if options.search.evaluate else evenly(every, PICTURES):
-        _, feed, raw = judges.both(index)
-        yield feed, raw
 
 
 @contextmanager
@@ -429,116 +295,12 @@ def _usable_folder(path: Path, ini: Path | None) -> Path:
     return path
 
 
-def _is_kept(name: str) -> bool:
-    """Whether a file of an older FOLDER stays: progress.json and the user's own, but no result of an earlier run."""
-    return not RESULTS.fullmatch(name)
-
-
-def _write_results(options: Options, folder: Path, ini: bytes, result: Pareto, trial: PlanTrial) -> None:
-    """Every file of FOLDER but progress.json; ``ini`` is the user's input_config.ini."""
-    from sgsdump.files.atomic_write import replacing
-    from sgsdump.quantisation.float_model import serialise
-    from sgsdump.reports.charts.pareto import pareto_png
-    from sgsdump.reports.pareto_reports import pareto_csv, pareto_json
-    from sgsdump.sidecars import quant_param
-    from sgsdump.sidecars.input_config import with_tensor_arrays
-    from sgsdump.tuning.integer_choice import fixed_of
-    from sgsdump.tuning.pareto import optimized, stem
-
-    def write(name: str, data: bytes) -> None:
-        with replacing(folder / name) as file:
-            file.write(data)
-
-    asked = [row for row in result.rows if row.asked is not None]
-    names = [f"_{stem(index, row.asked or row.rate)}" for index, row in enumerate(asked)]
-    for name, row in [*zip(names, asked), ("", result.taken)]:
-        fixed = fixed_of(trial, row.tensors)
-        params = optimized(trial, fixed, options.network.model)
-        quant_param.write(params, folder / f"optimized_quant_info{name}.json")
-        if options.pickle:
-            quant_param.write(params, folder / f"optimized_quant_info{name}.pkl", "pickle")
-        if options.fixed_model:
-            write(f"optimized{name}.onnx", serialise(fixed.proto))
-        write(f"input_config{name}.ini", with_tensor_arrays(ini, row.tensors))
-    write("pareto.csv", pareto_csv(result).encode())
-    write("pareto.json", pareto_json(result).encode())
-    write("pareto.png", pareto_png(result))
-
-
-def _write_report(folder: Path, result: Pareto, trial: PlanTrial, taken: FixedModel, judges: Feeds) -> None:
-    """report.html of the plan to take, compared on a few of the pictures that judge plans."""
-    from sgsdump.commands.terminal import Terminal
-    from sgsdump.files.atomic_write import replace_text
-    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, PicturePairs, each_compared, over_all
-    from sgsdump.reports.command_reports import report_of_tuning
-    from sgsdump.reports.html.document import render
-    from sgsdump.reports.report import Context
-
-    pairs = PicturePairs(judges, COMPARED)
-    comparer = PictureComparer(trial.model, replace(trial.model, proto=taken.proto), folder)
-    compared = over_all(each_compared(comparer, pairs), pairs.labels, Terminal("stderr"))
-    facts = [("float model", str(trial.model.path)), ("judged on", f"{result.effort.pictures} pictures"),
-             ("layers compared on", ", ".join(pairs.labels))]  # fmt: skip
-    title = f"{trial.model.path.name} with the tuned INT16 convolutions"
-    report = report_of_tuning(result, compared, trial.model, Context(title, facts, ranges=trial.ranges))
-    replace_text(folder / "report.html", render(report))
-
-
-def _print_beginning(setup: Setup, most: int, budget: str, progress: Path) -> None:
-    """How much there is to do, ``most`` plans, and what is known already."""
-    pool, groups = setup.pool, len(setup.sizes.domains)
-    runs = most * len(pool.pictures)
-    print(f"{groups} groups of convolutions; at most {most} plans on {len(pool.pictures)} pictures = {runs} runs of "
-          f"the network, within {budget}")  # fmt: skip
-    if pool.resumed:
-        print(f"{progress}: resuming, {pool.resumed} plans are known")
-
-
-def how_far(result: Pareto) -> str:
-    """How far the approximation that the search used is from the integers, on the plans that were run in both."""
-    low, high = min(result.off), max(result.off)
-    plans = f"on the {len(result.off)} plans run in both"
-    if max(-low, high) < WITHIN:
-        return f"the approximation was within {100 * WITHIN:.0f} % of them {plans}"
-    below = f"{100 * -low:.0f} % below to " if low < 0 else ""
-    return f"{plans} their error is {below}{100 * max(high, 0):.0f} % above the approximation's"
-
-
-def _macs_of(row: Row) -> str:
-    return "" if row.macs16 is None else f"; {row.macs16:.0%} of the multiplications at 16 bits"
-
-
-def _costs_of(cost: str, smaller: Row, larger: Row) -> tuple[float, float, str]:
-    if cost == "bytes":
-        return smaller.rate, larger.rate, "bytes"
-    return smaller.macs16 or 0.0, larger.macs16 or 0.0, "multiplications at 16 bits"
-
-
-def print_ending(result: Pareto, folder: Path, level: str) -> None:
-    from sgsdump.tuning.pareto import worsened
-
-    how = "every plan there is was tried" if result.effort.exhaustive else f"{result.effort.plans_tried} plans tried"
-    rest = "" if result.effort.complete else "; the time ran out before the search ended; rerun the command to resume"
-    print(f"{how}, {result.effort.runs} runs of the network{rest}")
-    if result.effort.unsearched:
-        print(f"not looked at: {'; '.join(result.effort.unsearched)}")
-    names = ", ".join(result.taken.raised[:6]) + (" …" if len(result.taken.raised) > 6 else "")
-    for name in result.left_out:
-        print(f"not counted: {name}, whose error at INT16 is infinite; is it zero in the float model?")
-    for name, (error, low) in worsened(result).items():
-        print(f"warning: * leaves {name} worse than INT8 does (error {error:.3g}, INT8 {low:.3g}); "
-              f"--objective worst or --objective {name} heeds it")  # fmt: skip
-    print(f"*: {len(result.taken.raised)} convolutions at INT16{': ' + names if names else ''}")
-    print(
-        f"*: {result.taken.bytes} bytes of weights, {result.taken.rate:.3f} of all at 16 bits{_macs_of(result.taken)}"
-    )
-    if result.enough is not None and result.enough is not result.taken:
-        less = result.enough
-        small, large, of_what = _costs_of(result.cost, less, result.taken)
-        print(f"*: {small:.3f} of the {of_what} would go 95 % of the way; {large - small:.3f} more take the error from "
-              f"{less.error:.3g} to {result.taken.error:.3g}")  # fmt: skip
-    if result.off:
-        print(f"*: chosen in the hardware's integers, where its error is {result.taken.error:.3g} (the approximation's "
-              f"{result.taken.searched:.3g}); {how_far(result)}")  # fmt: skip
-    print(f"{folder}: to make its fixed model, sgsdump calibrate with --input-config {folder / 'input_config.ini'} "
-          f"--quant-level {level}")  # fmt: skip
+def _print_beginning(budget: str, begun: float, progress: Path, beginning: Beginning) -> None:
+    """How much there is to do, and what is known already."""
+    runs, spent = beginning.most * beginning.pictures, time.monotonic() - begun
+    print(f"{beginning.groups} groups of convolutions; at most {beginning.most} plans on {beginning.pictures} pictures "
+          f"= {runs} runs of the network, within {budget}")  # fmt: skip
+    if beginning.resumed:
+        print(f"{progress}: resuming, {beginning.resumed} plans are known")
+    if parse_seconds(budget) - spent < beginning.ending.seconds:
+        print(too_small(budget, spent, beginning.ending), flush=True)

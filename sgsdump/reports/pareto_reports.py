@@ -1,13 +1,18 @@
-"""The plans that ``tune`` found: a table, CSV, JSON. Apart: commands print, reports render."""
+"""The plans that ``tune`` found: a table, CSV, JSON, and sentences. Apart: commands print, reports render."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from sgsdump.files.escaping import csv_lines
 from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import aligned
-from sgsdump.tuning.pareto import Pareto, Row, as_document, plan_lines
+from sgsdump.tuning.pareto import Pareto, Row, as_document, plan_lines, worsened
+from sgsdump.tuning.plan_costs import BYTES
+
+# A part of an error that need not be told.
+WITHIN = 0.01
 
 
 def pareto_table(result: Pareto) -> str:
@@ -18,6 +23,8 @@ def pareto_table(result: Pareto) -> str:
     head = ["", "plan", "rate", "INT16 convs", "bytes", "MACs at 16", "predicted", "searched", "error", "of the way"]
     head += [f"error {name}" for name in _judged(result)]
     head += [f"COS {name}" for name in outputs] + [f"RMSE {name}" for name in outputs] + ["metric"] * metric
+    if result.held_out is not None:
+        head += ["held-out error", "of the way"] + ["held-out metric"] * metric
     lines = aligned([head, *(_cells(row, result) for row in result.rows)], range(len(head)))
     return "\n".join(lines) + "\n"
 
@@ -54,4 +61,82 @@ def _cells(row: Row, result: Pareto) -> list[str]:
         *(f"{row.outputs.cos[name]:.6f}" for name in result.outputs),
         *(f"{row.outputs.rmse[name]:.4f}" for name in result.outputs),
     ]
-    return cells if row.outputs.metric is None else [*cells, f"{row.outputs.metric:.4g}"]
+    cells += [] if row.outputs.metric is None else [f"{row.outputs.metric:.4g}"]
+    if result.held_out is None:
+        return cells
+    held = [(row.outputs.held_error, ".3g"), (row.outputs.held_way, ".1%")]
+    held += [] if row.outputs.metric is None else [(row.outputs.held_metric, ".4g")]
+    return [*cells, *("-" if value is None or math.isnan(value) else f"{value:{form}}" for value, form in held)]
+
+
+def ending_lines(result: Pareto) -> Iterator[str]:
+    """How the search went, and the plan to take."""
+    how = "every plan there is was tried" if result.effort.exhaustive else f"{result.effort.plans_tried} plans tried"
+    rest = "" if result.effort.complete else "; the time ran out before the search ended; rerun the command to resume"
+    yield f"{how}, {result.effort.runs} runs of the network{rest}"
+    if result.effort.unsearched:
+        yield f"not looked at: {'; '.join(result.effort.unsearched)}"
+    for name in result.left_out:
+        yield f"not counted: {name}, whose error at INT16 is infinite; is it zero in the float model?"
+    for name, (error, low) in worsened(result).items():
+        yield (
+            f"warning: * leaves {name} worse than INT8 does (error {error:.3g}, INT8 {low:.3g}); "
+            f"--objective worst or --objective {name} heeds it"
+        )
+    taken = result.taken
+    names = ", ".join(taken.raised[:6]) + (" …" if len(taken.raised) > 6 else "")
+    yield f"*: {len(taken.raised)} convolutions at INT16{': ' + names if names else ''}"
+    macs = "" if taken.macs16 is None else f"; {taken.macs16:.0%} of the multiplications at 16 bits"
+    yield f"*: {taken.bytes} bytes of weights, {taken.rate:.3f} of all at 16 bits{macs}"
+    if result.enough is not None and result.enough is not taken:
+        small, large, of_what = _costs_of(result.cost, result.enough, taken)
+        yield (
+            f"*: {small:.3f} of the {of_what} would go 95 % of the way; {large - small:.3f} more take the error from "
+            f"{result.enough.error:.3g} to {taken.error:.3g}"
+        )
+    if result.off:
+        yield (
+            f"*: chosen in the hardware's integers, where its error is {taken.error:.3g} (the approximation's "
+            f"{taken.searched:.3g}); {how_far(result)}"
+        )
+    yield from _held_lines(result)
+
+
+def _held_lines(result: Pareto) -> Iterator[str]:
+    """What the pictures that the search did not see say of the plan to take."""
+    held, taken = result.held_out, result.taken
+    if held is None or taken.outputs.held_error is None:
+        return
+    yield (
+        f"held out: on {held.pictures} pictures that the search did not see its error is "
+        f"{taken.outputs.held_error:.3g} ({taken.error:.3g} on the search's {result.effort.pictures})"
+    )
+    if held.float_metric is not None and taken.outputs.held_metric is not None:
+        yield (
+            f"held out: its metric is {taken.outputs.held_metric:.4g} there, the float model's "
+            f"{held.float_metric[1]:.4g} ({taken.outputs.metric:.4g} and {held.float_metric[0]:.4g} on the search's)"
+        )
+    if not held.confirmed:
+        yield (
+            "warning: * is not recommended: its error there lies beyond the search's, and so does that of every larger "
+            "plan that was run; give more pictures to judge by (--evaluate), or pictures more like these (-i)"
+        )
+    elif held.beyond:
+        rates = ", ".join(f"{rate:.3f}" for rate in held.beyond)
+        yield f"*: taken in place of the plan of {rates} of the bytes, whose error lies beyond the search's there"
+
+
+def how_far(result: Pareto) -> str:
+    """How far the approximation that the search used is from the integers, on the plans that were run in both."""
+    low, high = min(result.off), max(result.off)
+    plans = f"on the {len(result.off)} plans run in both"
+    if max(-low, high) < WITHIN:
+        return f"the approximation was within {100 * WITHIN:.0f} % of them {plans}"
+    below = f"{100 * -low:.0f} % below to " if low < 0 else ""
+    return f"{plans} their error is {below}{100 * max(high, 0):.0f} % above the approximation's"
+
+
+def _costs_of(cost: str, smaller: Row, larger: Row) -> tuple[float, float, str]:
+    if cost == BYTES:
+        return smaller.rate, larger.rate, "bytes"
+    return smaller.macs16 or 0.0, larger.macs16 or 0.0, "multiplications at 16 bits"

@@ -10,15 +10,20 @@ worst   the output furthest from what INT16 gives it: the largest (error - its e
 Of a single output both are its plain error.
 
 The user's metric is ``FILE.py:function``, f(outputs, float_outputs) -> number, higher is better. It is called once for
-each picture with the fixed and the float model's outputs, {name: array}; its mean over the pictures counts.
+each picture with the fixed and the float model's outputs, {name: array}; its mean over the pictures counts. Where it
+has parameters of these names it also gets ``picture``, the file (of a data loader "feed 3"), and ``label``, what the
+data loader gave beside the feed.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +36,10 @@ MEAN, WORST = "mean", "worst"
 # bits of such an output must not weigh as much as a real error.
 FLOOR = 1e-8
 NAMES = ("output-cos", "output-rmse", "error", "metric")
-UserMetric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
+Outputs = Mapping[str, np.ndarray]
+UserMetric = Callable[..., float]
+"""f(outputs, float_outputs), with ``picture`` and ``label`` where it has them."""
+TOLD = ("picture", "label")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +48,7 @@ class Criteria:
 
     domains  names, in execution order.
     watched  tensors whose error counts; ``outputs`` the network's.
-    metric   the user's function, or None.
+    metric   the user's function, or None; see ``measured``.
     """
 
     domains: Sequence[str]
@@ -49,13 +57,41 @@ class Criteria:
     outputs: Sequence[str]
     metric: UserMetric | None = None
 
+    def measured(self, outputs: Outputs, picture: Picture) -> float:
+        """The user's metric of one picture, 0 without one. Raises what it raises."""
+        return 0.0 if self.metric is None else measured(self.metric, self.outputs, outputs, picture)
+
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """The fixed model's feed, and the float model's values for it (outputs and watched tensors)."""
+    """The fixed model's feed, and the float model's values for it (outputs and watched tensors); where it comes from,
+    and what a data loader says of it."""
 
     raw: Mapping[str, np.ndarray]
     floats: Mapping[str, np.ndarray]
+    name: str = ""
+    label: Any = None
+
+
+def measured(metric: UserMetric, names: Iterable[str], outputs: Outputs, picture: Picture) -> float:
+    """The user's metric of these outputs of one picture."""
+    sides = ({name: side[name] for name in names} for side in (outputs, picture.floats))
+    told = {"picture": picture.name, "label": picture.label}
+    return metric(*sides, **{name: told[name] for name in takes(metric)})
+
+
+def takes(metric: UserMetric) -> tuple[str, ...]:
+    """Those of TOLD that a metric has parameters for."""
+    if isinstance(metric, LoadedMetric):
+        return metric.told
+    try:
+        parameters = signature(metric).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+        return TOLD
+    names = {each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY}
+    return tuple(name for name in TOLD if name in names)
 
 
 @dataclass(frozen=True)
@@ -166,20 +202,29 @@ def parse_target(text: str) -> Target:
     return Target(match[1], at_least, value)
 
 
-def load_metric(text: str) -> UserMetric:
-    """Raises InputError for a file or function that is not there or fails; what it returns later does too when that
-    is not a finite number."""
-    file, name, function = import_function(text, "--metric", "metric", "outputs, float_outputs")
+@dataclass(frozen=True)
+class LoadedMetric:
+    """A user's metric out of a file, whose faults are told in one line; ``told``: what it takes of TOLD."""
 
-    def metric(outputs: Mapping[str, np.ndarray], floats: Mapping[str, np.ndarray]) -> float:
-        with blaming(file, "metric"):
-            result = function(dict(outputs), dict(floats))
+    file: Path
+    name: str
+    function: Callable[..., Any]
+    told: tuple[str, ...]
+
+    def __call__(self, outputs: Outputs, floats: Outputs, **told: Any) -> float:
+        """Raises InputError where it fails, or gives no finite number."""
+        with blaming(self.file, "metric"):
+            result = self.function(dict(outputs), dict(floats), **told)
         try:
             value = float(result)
         except (TypeError, ValueError):
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(f"{file}: {name} gave {str(result)[:60]!r}, which is not a finite number")
+            raise InputError(f"{self.file}: {self.name} gave {str(result)[:60]!r}, which is not a finite number")
         return value
 
-    return metric
+
+def load_metric(text: str) -> LoadedMetric:
+    """Raises InputError for a file or function that is not there or fails."""
+    file, name, function = import_function(text, "--metric", "metric", "outputs, float_outputs")
+    return LoadedMetric(file, name, function, takes(function))

@@ -26,11 +26,12 @@ from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.objective import Score, score, total
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.quantisation.trials.plan_trial import words_of
-from sgsdump.tuning.criteria import CombinedError, Target, combined_error
+from sgsdump.tuning.criteria import CombinedError, Target, combined_error, measured
 from sgsdump.tuning.search import ENOUGH, Left, SearchResult, no_limit
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
+    from sgsdump.tuning.criteria import Picture
     from sgsdump.tuning.plan_scores import PlanScores
     from sgsdump.tuning.proposals import Sizes
 
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 HALVING, NEGLIGIBLE = 0.05, 1e-4
 # The likeliest knees, as the search saw them, that are run in integers.
 KNEES = 3
+# An error on pictures held out, as a part of INT8's there, that is so many times the search's is beyond it.
+BEYOND = 1.5
+# Of plans to take in place of one that is not confirmed so many are run on them, it included.
+CONFIRMED = 6
 
 
 def fixed_of(trial: PlanTrial, tensors: tuple[str, ...]) -> FixedModel:
@@ -48,16 +53,31 @@ def fixed_of(trial: PlanTrial, tensors: tuple[str, ...]) -> FixedModel:
 
 
 class IntegerScores:
-    """Scores of plans in integers, on the pictures of ``pool``, measured on demand."""
+    """Scores of plans in integers, on the pictures of ``pool`` or on these, measured on demand."""
 
-    def __init__(self, pool: PlanScores, trial: PlanTrial, progress: Progress = SILENT):
+    def __init__(
+        self,
+        pool: PlanScores,
+        trial: PlanTrial,
+        progress: Progress = SILENT,
+        pictures: Sequence[Picture] | None = None,
+    ):
         self.scores: dict[Plan, Score] = {}
         self._pool, self._trial, self._progress = pool, trial, progress
+        self._pictures = pool.pictures if pictures is None else pictures
+
+    @property
+    def outputs(self) -> list[str]:
+        return self._pool.outputs
+
+    @property
+    def domains(self) -> list[str]:
+        return self._pool.domains
 
     @property
     def pictures(self) -> int:
         """How many pictures a plan is run on."""
-        return len(self._pool.pictures)
+        return len(self._pictures)
 
     def score(self, plan: Plan) -> Score:
         """The sums over all pictures of every tensor that ``Picture.floats`` has, and the user's metric."""
@@ -75,6 +95,11 @@ class IntegerScores:
         """The ``combined`` error of a plan."""
         return self.combined.of(self.score(plan))
 
+    def part(self, plan: Plan) -> float:
+        """The error of a plan as a part of all-INT8's."""
+        low = self.error(frozenset())
+        return self.error(plan) / low if low > 0 else 0.0
+
     def off(self) -> dict[Plan, float]:
         """By plan that was run, its error in integers over the one that the search saw, less 1; both combined as the
         search combines them."""
@@ -83,16 +108,14 @@ class IntegerScores:
         return {plan: exact / searched - 1 for plan, (exact, searched) in pairs.items() if searched > 0}
 
     def _run(self, plan: Plan) -> Score:
-        pool, pictures = self._pool, self._pool.pictures
+        pool, pictures = self._pool, self._pictures
         fixed = fixed_of(self._trial, words_of(self._trial, plan))
         graph = FixedOutputs(self._trial.model, fixed.proto, list(pictures[0].floats))
         scores = []
         with self._progress.bar("verify", "picture") as advance, threadpool_limits(limits=1, user_api="blas"):
             for number, picture in enumerate(pictures, 1):
-                values, metric = graph.run(picture.raw, picture.raw), 0.0
-                if pool.metric is not None:
-                    sides = ({name: side[name] for name in pool.outputs} for side in (values, picture.floats))
-                    metric = pool.metric(*sides)
+                values = graph.run(picture.raw, picture.raw)
+                metric = 0.0 if pool.metric is None else measured(pool.metric, pool.outputs, values, picture)
                 scores.append(score(values, picture.floats, metric))
                 advance(number, len(pictures))
         return total(scores)
@@ -134,6 +157,42 @@ def chosen(
     plans = tuple(found.proposed(p.rate, _best_within(sizes.limit(p.rate), sizes, exact)) for p in found.plans)
     kept = found.proposed(sizes.rate(smallest), smallest)
     return replace(found, plans=plans, smallest=kept, knee=found.proposed(sizes.rate(knee), knee))
+
+
+def confirmed(
+    found: SearchResult,
+    sizes: Sizes,
+    exact: IntegerScores,
+    held: IntegerScores,
+    target: Target | None = None,
+    left: Left = no_limit,
+) -> SearchResult:
+    """The result with a plan to take that is as good on the pictures ``held`` out as on those of the search: where the
+    one taken is not, the smallest larger one that is, of those that were run."""
+    taken = found.knee or found.smallest
+    beyond: list[Plan] = []
+    larger = [plan for plan in exact.scores if sizes.wide(plan) > sizes.wide(taken.plan)]
+    for plan in [taken.plan, *sorted(larger, key=lambda plan: (sizes.wide(plan), exact.error(plan), sorted(plan)))]:
+        if beyond and (left() <= 0 or len(beyond) == CONFIRMED):
+            break
+        if not is_beyond(plan, exact, held, target):
+            kept = found.proposed(sizes.rate(plan), plan)
+            if plan != taken.plan and target is not None:
+                found = replace(found, plans=(kept,), smallest=kept)
+            elif plan != taken.plan:
+                found = replace(found, knee=kept)
+            return replace(found, beyond=tuple(beyond))
+        beyond.append(plan)
+    return replace(found, beyond=tuple(beyond), confirmed=False)
+
+
+def is_beyond(plan: Plan, exact: IntegerScores, held: IntegerScores, target: Target | None) -> bool:
+    """Whether the error of a plan on the pictures held out lies beyond that on the search's, both as a part of INT8's,
+    and beyond what INT16 gives there; or whether it misses the target there."""
+    if target is not None and not target.reached(held.score(plan), held.outputs, held.error(plan)):
+        return True
+    allowed = max(BEYOND * exact.part(plan), BEYOND * held.part(frozenset(held.domains)), NEGLIGIBLE)
+    return held.part(plan) > allowed
 
 
 def _knee(smallest: Plan, pool: PlanScores, sizes: Sizes, exact: IntegerScores, left: Left) -> Plan:

@@ -101,11 +101,7 @@ class Judge:
         return vectors
 
     def _score(self, outputs: Mapping[str, np.ndarray], picture: Picture) -> Score:
-        metric = self.criteria.metric
-        if metric is None:
-            return score(outputs, picture.floats)
-        quantised, golden = ({name: side[name] for name in self.criteria.outputs} for side in (outputs, picture.floats))
-        return score(outputs, picture.floats, metric(quantised, golden))
+        return score(outputs, picture.floats, self.criteria.measured(outputs, picture))
 
 
 @dataclass(frozen=True, eq=False)

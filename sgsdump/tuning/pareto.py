@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,27 +16,52 @@ from sgsdump.quantisation.fixed_model import FixedModel
 from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.quant_file import quant_params
 from sgsdump.quantisation.trials.plan_trial import words_of
+from sgsdump.tuning.criteria import measured
 from sgsdump.tuning.plan_costs import BYTES
 
 if TYPE_CHECKING:
-    from sgsdump.quantisation.trials.plan_trial import PlanTrial
+    from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
     from sgsdump.sidecars.quant_param_entries import QuantParam
     from sgsdump.tuning.integer_choice import IntegerScores
     from sgsdump.tuning.search import Proposed, SearchResult
     from sgsdump.tuning.setup import Setup
 
+_HELD = ("held_error", "held_way", "held_metric")
 _FACTS = ("label", "asked", "rate", "bytes", "macs16", "predicted", "searched", "error", "way")
 
 
 @dataclass(frozen=True)
 class OutputFigures:
     """Of each output its own error (``Score.error``), where a Softmax makes it at its input; its COS and RMSE; and the
-    user's metric of them all, None without one."""
+    user's metric of them all, None without one.
+
+    held_error   the plan's error on the pictures that the search did not see, ``held_way`` how far it goes there from
+                 INT8's to INT16's, ``held_metric`` the user's metric there; None where it was not run on them.
+    """
 
     errors: Mapping[str, float]
     cos: Mapping[str, float]
     rmse: Mapping[str, float]
     metric: float | None = None
+    held_error: float | None = None
+    held_way: float | None = None
+    held_metric: float | None = None
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What pictures that the search did not see said of its plans.
+
+    pictures      how many.
+    beyond        plans that were to be taken, but whose error lies beyond the search's there: their parts of the bytes.
+    confirmed     whether that of the one to take does not.
+    float_metric  the user's metric of the float model itself, on the search's pictures and on these; None without one.
+    """
+
+    pictures: int
+    beyond: tuple[float, ...] = ()
+    confirmed: bool = True
+    float_metric: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +111,7 @@ class Pareto:
     take; ``cost`` what the search made small (``plan_costs``), ``objective`` what the error is, ``left_out`` the
     outputs that cannot count, ``off`` of each plan that was run in integers how far its error is above the one that
     the search saw, as a part of that; ``enough`` the smallest that goes far enough, where that is not ``taken``: a few
-    more bytes bought much."""
+    more bytes bought much; ``held_out`` where there were pictures that the search did not see."""
 
     rows: tuple[Row, ...]
     cloud: tuple[tuple[float, float, float | None], ...]
@@ -98,6 +124,7 @@ class Pareto:
     off: tuple[float, ...] = ()
     enough: Row | None = None
     cost: str = BYTES
+    held_out: HeldOut | None = None
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with one line per plan, the columns of the CSV. Raises MissingExtra without pandas."""
@@ -105,9 +132,11 @@ class Pareto:
         return data_frame(lines, columns)
 
 
-def pareto(search: SearchResult, setup: Setup, exact: IntegerScores | None = None) -> Pareto:
+def pareto(
+    search: SearchResult, setup: Setup, exact: IntegerScores | None = None, held: IntegerScores | None = None
+) -> Pareto:
     """Lay the search's result out; every plan's score is in the pool, and its figures are those of ``exact``, without
-    it of the pool."""
+    it of the pool. ``held``: of pictures that the search did not see, where plans were run on some."""
     pool, trial, costs = setup.pool, setup.trial, setup.costs
     error_of = exact.error if exact is not None else pool.error
     low, high = (error_of(end.plan) for end in search.ends)
@@ -135,6 +164,7 @@ def pareto(search: SearchResult, setup: Setup, exact: IntegerScores | None = Non
                 {name: score.cos(name) for name in pool.outputs},
                 {name: score.rmse(name) for name in pool.outputs},
                 score.mean_metric if pool.metric is not None else None,
+                *_held_figures(plan, held, pool.metric is not None),
             ),
             searched=pool.error(plan),
         )
@@ -161,7 +191,27 @@ def pareto(search: SearchResult, setup: Setup, exact: IntegerScores | None = Non
         ),
         off=tuple(exact.off().values()) if exact is not None else (),
         cost=setup.cost,
+        held_out=None if held is None else _held_out(search, setup, held),
     )
+
+
+def _held_figures(plan: Plan, held: IntegerScores | None, with_metric: bool) -> tuple[float | None, ...]:
+    if held is None or plan not in held.scores:
+        return None, None, None
+    error, low, high = (held.error(each) for each in (plan, frozenset[str](), frozenset(held.domains)))
+    way = (low - error) / (low - high) if low > high else math.nan
+    return error, way, held.score(plan).mean_metric if with_metric else None
+
+
+def _held_out(search: SearchResult, setup: Setup, held: IntegerScores) -> HeldOut:
+    pool = setup.pool
+    metric = None
+    if pool.metric is not None:
+        of = partial(measured, pool.metric, pool.outputs)
+        parts = [[of(picture.floats, picture) for picture in each] for each in (pool.pictures, setup.held_out)]
+        metric = (math.fsum(parts[0]) / len(parts[0]), math.fsum(parts[1]) / len(parts[1]))
+    beyond = tuple(setup.costs.bytes.rate(plan) for plan in search.beyond)
+    return HeldOut(held.pictures, beyond, search.confirmed, metric)
 
 
 def _place(tried: tuple[float, float, float | None]) -> tuple[float, float]:
@@ -176,6 +226,7 @@ def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
         *_FACTS,
         "metric",
         *(f"{head}:{name}" for head, _, name in measures),
+        *_HELD,
         "int16_convs",
         "tensor_arrays",
         "taken",
@@ -185,6 +236,7 @@ def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
             *(getattr(row, name) for name in _FACTS),
             row.outputs.metric,
             *(getattr(row.outputs, measure)[name] for _, measure, name in measures),
+            *(getattr(row.outputs, name) for name in _HELD),
             len(row.raised),
             ", ".join(row.tensors),
             "yes" if row is result.taken else "",
@@ -206,9 +258,10 @@ def as_document(result: Pareto) -> Any:
     facts = {
         name: value
         for name, value in _flat(result, "effort").items()
-        if name not in ("rows", "taken", "cloud", "enough")
+        if name not in ("rows", "taken", "cloud", "enough", "held_out")
     }
-    return _plain({"format": "sgsdump plans", "version": 1, **facts, "rows": rows, "cloud": result.cloud})
+    told = {"held_out": None if result.held_out is None else vars(result.held_out), "rows": rows}
+    return _plain({"format": "sgsdump plans", "version": 1, **facts, **told, "cloud": result.cloud})
 
 
 def _flat(record: object, part: str) -> dict[str, Any]:

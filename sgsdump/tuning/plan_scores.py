@@ -28,7 +28,7 @@ from sgsdump.models.feeds.image_list import evenly
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.objective import Score, total
 from sgsdump.quantisation.trials.plan_trial import Plan
-from sgsdump.tuning.criteria import MEAN, CombinedError, Criteria, Objective, combined_error
+from sgsdump.tuning.criteria import MEAN, CombinedError, Criteria, Objective, combined_error, measured
 from sgsdump.tuning.judge import Judge, Judged, Question, each_alone
 from sgsdump.tuning.proposals import Surrogate
 
@@ -210,10 +210,11 @@ class PlanScores:
     def _with_metric(self, judged: Judged) -> Judged:
         if self.metric is None:
             return judged
-        floats = self.pictures[judged.index].floats
-        golden = {name: floats[name] for name in self.outputs}
-        kept = judged.outputs or {}
-        scores = {plan: replace(s, metric=self.metric(kept[plan], golden)) for plan, s in judged.scores.items()}
+        picture, kept, metric = self.pictures[judged.index], judged.outputs or {}, self.metric
+        scores = {
+            plan: replace(s, metric=measured(metric, self.outputs, kept[plan], picture))
+            for plan, s in judged.scores.items()
+        }
         return replace(judged, scores=scores, outputs=None)
 
 

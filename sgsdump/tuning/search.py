@@ -59,7 +59,8 @@ class SearchResult:
     """``plans`` by rising rate, ``smallest`` goes ENOUGH of the way (or reaches the target) in the fewest bytes known;
     ``complete`` False when the time ran out before the search ended, ``unsearched`` what it did not look at then;
     ``predict`` the error that the model of the search foresees; ``knee`` the plan to take in place of ``smallest``,
-    where a few more bytes buy much."""
+    where a few more bytes buy much; ``beyond`` plans that were to be taken, but not by pictures held out, and whether
+    one that is was ``confirmed`` by them, where there were any."""
 
     plans: tuple[Proposed, ...]
     smallest: Proposed
@@ -69,6 +70,8 @@ class SearchResult:
     unsearched: tuple[str, ...] = ()
     predict: Callable[[Plan], float] = lambda plan: math.nan
     knee: Proposed | None = None
+    beyond: tuple[Plan, ...] = ()
+    confirmed: bool = True
 
     def proposed(self, rate: float, plan: Plan) -> Proposed:
         return Proposed(rate, plan, self.predict(plan))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,18 +33,21 @@ from sgsdump.tuning.proposals import Sizes
 PICTURES = 10
 # Of the progress file: one of another form is not read.
 FORM = b"3"
-PictureFeed = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
-"""(feed of the float model, the same with pictures as raw bytes)"""
+Arrays = Mapping[str, np.ndarray]
+PictureFeed = tuple[Arrays, Arrays] | tuple[Arrays, Arrays, str, Any]
+"""(feed of the float model, the same with pictures as raw bytes), and where it comes from and its label"""
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """``sizes``: those of ``costs`` that steer the search, ``cost`` which these are."""
+    """``sizes``: those of ``costs`` that steer the search, ``cost`` which these are; ``held_out``: pictures that the
+    search does not see."""
 
     trial: PlanTrial
     pool: PlanScores
     costs: PlanCosts
     cost: str = BYTES
+    held_out: tuple[Picture, ...] = ()
 
     @property
     def sizes(self) -> Sizes:
@@ -59,6 +64,7 @@ class Judging:
     workers    a cluster runs the plans, with the same results; without one, threads here do. The metric runs here.
     cost       what the search makes small: BYTES of weights, or MACS at 16 bits.
     side       what calibration found beside the ranges: the trials round as the hardware does where they know it.
+    held_out   pictures that the search does not see.
     """
 
     metric: UserMetric | None = None
@@ -68,6 +74,7 @@ class Judging:
     workers: Workers = ALONE
     cost: str = BYTES
     side: SideRanges = NOTHING_BESIDE
+    held_out: Iterable[PictureFeed] = ()
 
 
 def set_up(
@@ -98,19 +105,20 @@ def set_up(
     watched = watched_tensors(trial.proto)
     names = list(dict.fromkeys([*watched, *trial.outputs]))
     walk = PlanWalk(trial, names)
-    runner = SegmentRunner(model, keep_sessions=True)
-    pictures = []
+    floats = partial(_floats, SegmentRunner(model, keep_sessions=True), set(names))
+    pictures = [floats(feed) for feed in feeds]
     digest = hashlib.sha256(FORM + trial.every_plan.SerializeToString(deterministic=True) + judging.metric_text)
     for name, bounds in sorted(ranges.items()):
         digest.update(repr((name, bounds.min.tolist(), bounds.max.tolist())).encode())
     for name, bounds in sorted(judging.side.channels.items()):
         digest.update(repr((name, bounds.min.tolist(), bounds.max.tolist())).encode())
-    for feed, raw in feeds:
-        floats = {layer.name: layer.array.copy() for layer in runner.run(feed, only=set(names))}
-        pictures.append(Picture(raw, floats))
-        for array in raw.values():
+    for picture in pictures:
+        for array in picture.raw.values():
             digest.update(np.ascontiguousarray(array).tobytes())
+        if judging.metric is not None:
+            digest.update(repr((picture.name, picture.label)).encode("utf-8", "surrogateescape"))
     _check_outputs(walk, pictures, names)
+    held_out = tuple(floats(feed) for feed in judging.held_out)
     criteria = Criteria(costs.bytes.domains, pictures, watched, trial.outputs, judging.metric)
     elsewhere = None
     if judging.workers.scheduler is not None:
@@ -118,7 +126,13 @@ def set_up(
         shared = (subject, names, replace(criteria, metric=None), judging.metric is not None)
         elsewhere = task_pool(make_answer, shared, judging.workers, progress)
     pool = PlanScores(Judge(walk, criteria), judging.objective, judging.file, digest.hexdigest(), progress, elsewhere)
-    return Setup(trial, pool, costs, judging.cost)
+    return Setup(trial, pool, costs, judging.cost, held_out)
+
+
+def _floats(runner: SegmentRunner, names: set[str], given: PictureFeed) -> Picture:
+    """A picture with what the float model gives of it."""
+    feed, raw, *told = given
+    return Picture(raw, {layer.name: layer.array.copy() for layer in runner.run(feed, only=names)}, *told)
 
 
 def _check_outputs(walk: PlanWalk, pictures: Sequence[Picture], names: Sequence[str]) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.errors import ConfigError
-from sgsdump.verbs.network import named_network, open_network
+from sgsdump.verbs.network import check_apart, named_network, open_network
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -60,20 +59,9 @@ def cured(
     from sgsdump.quantisation.fixed_model import rehearse
 
     fitted, judges = feeds
-    if judges is not None and (same := sorted(_files(judges) & _files(fitted))):
-        raise ConfigError(
-            f"--validate has {same[0]}, which -i has too: judged on what it is fitted to, every cure looks good; "
-            f"give other files"
-        )
+    if judges is not None:
+        check_apart(judges, fitted, "-i", "cure")
     rehearse(opened.model, fitted[0], opened.config)
     outputs = [entry.name for entry in opened.config.outputs]
     model = network.part.of(open_model(network.model, network.weight_file, staged_outputs=outputs))
     return cure(model, fitted, opened.config, how, judges, progress)
-
-
-def _files(feeds: Feeds) -> set[Path]:
-    """The files that runs are made of, where they are."""
-    from sgsdump.models.feeds.feeds import PictureFeeds
-
-    runs = feeds.runs if isinstance(feeds, PictureFeeds) else ()
-    return {Path(file).resolve() for run in runs for file in run}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
 
 from sgsdump.errors import ConfigError, did_you_mean, listed
 
@@ -84,18 +84,23 @@ def named_network(model: str | Path, data: Data, beside: Beside) -> Network:
         name = min(unknown)
         raise TypeError(f"unexpected keyword argument {name!r}{did_you_mean(name, list(Beside.__annotations__))}")
     given = str(data) if isinstance(data, (str, Path)) else ""
-    is_script = given.endswith(".py") or given.rpartition(":")[0].endswith(".py")
+    script = is_script(given)
     return Network(
         Path(model),
         _path(beside.get("weight_file")),
-        given if given and not is_script else None,
-        given if is_script else None,
+        given if given and not script else None,
+        given if script else None,
         str(beside.get("preprocess") or "") or None,
         _path(beside.get("input_config")),
         Part(tuple(beside.get("model_inputs", ())), tuple(beside.get("model_outputs", ()))),
         beside.get("strict_sdk", False),
         None if isinstance(data, (str, Path)) else _runs(data),
     )
+
+
+def is_script(data: str) -> bool:
+    """Whether data is named as ``FILE.py`` or ``FILE.py:NAME``: a data loader."""
+    return data.endswith(".py") or data.rpartition(":")[0].endswith(".py")
 
 
 def _runs(data: Run | Iterable[Run]) -> Iterable[Run]:
@@ -127,11 +132,15 @@ class OpenNetwork:
         return tuple(graph_inputs(self.model.proto))
 
     def feeds(self, images: str | None = None) -> Feeds:
-        """The feeds of the network's source, or of these images in place of it. Raises InputError for images that take
-        other branches of the model's Ifs."""
+        """The feeds of the network's source, or of these images, or this data loader, in place of it. Raises InputError
+        for images that take other branches of the model's Ifs."""
         if not images:
             return feeds_of(self.source, self.specs)
-        feeds = feeds_of(replace(self.source, image=images, script=None), self.specs)
+        if is_script(images):
+            source = replace(self.source, image=None, preprocess=None, script=images, feeds=None)
+        else:
+            source = replace(self.source, image=images, script=None, feeds=None)
+        feeds = feeds_of(source, self.specs)
         check_branches(self.model, feeds)
         return feeds
 
@@ -255,9 +264,33 @@ def feeds_of(source: Source, specs: Sequence[InputSpec]) -> Feeds:
     if source.script:
         return LoadedFeeds.of_script(source.script, specs, source.config)
     if source.feeds is not None:
-        runs = (run if isinstance(run, Mapping) else {specs[0].name: run} for run in source.feeds)
+        runs = (_fed(run, specs[0].name) for run in source.feeds)
         return LoadedFeeds.of(runs, specs, source.config)
     return PictureFeeds(source.image or "", source.preprocess, tuple(specs), source.config)
+
+
+def _fed(run: Any, name: str) -> Any:
+    """A run as a dictionary of arrays, or a pair of that and its label."""
+    if isinstance(run, tuple) and len(run) == 2:
+        return _fed(run[0], name), run[1]
+    return run if isinstance(run, Mapping) else {name: run}
+
+
+def check_apart(held_out: Feeds, seen: Feeds, option: str, what: str) -> None:
+    """Raises ConfigError for files that are held out and given with ``option`` too; ``what`` is then judged on them."""
+    if same := sorted(_files(held_out) & _files(seen)):
+        raise ConfigError(
+            f"--validate has {same[0]}, which {option} has too: judged on what it is fitted to, every {what} looks "
+            f"good; give other files"
+        )
+
+
+def _files(feeds: Feeds) -> set[Path]:
+    """The files that runs are made of, where they are."""
+    from sgsdump.models.feeds.feeds import PictureFeeds
+
+    runs = feeds.runs if isinstance(feeds, PictureFeeds) else ()
+    return {Path(file).resolve() for run in runs for file in run}
 
 
 def check_branches(model: Model, feeds: Iterable[tuple[str, Feed]]) -> None:

@@ -9,7 +9,6 @@ import pytest
 from sgsdump.commands import COMMANDS
 from sgsdump.commands.parser import build_parser
 from sgsdump.commands.repair import DEBUG_PICTURES
-from sgsdump.commands.tune import parse_rates, parse_seconds
 from sgsdump.comparison.distribution import LEVELS as QUANTISER_LEVELS
 from sgsdump.comparison.distribution import WIDE
 from sgsdump.comparison.thresholds import DOCUMENTED
@@ -21,6 +20,7 @@ from sgsdump.tuning import integer_choice, repair, search, setup
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER
 from sgsdump.tuning.search import most_evaluations
 from sgsdump.verbs.calibrate import WITHOUT_BITS
+from sgsdump.verbs.tune import parse_rates, parse_seconds
 
 COMMON = ["-m", "net.onnx", "--input-config", "input_config.ini"]
 LEAST = {

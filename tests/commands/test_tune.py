@@ -13,12 +13,13 @@ from PIL import Image
 from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.cli import main
-from sgsdump.commands.tune import Ending, too_small
+from sgsdump.commands.tune import too_small
 from sgsdump.models.model import open_model
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config, quant_param
 from sgsdump.tuning.pareto import Effort, OutputFigures
+from sgsdump.verbs.tune import Ending
 
 INI = """; mine
 [INPUT_CONFIG]
@@ -227,9 +228,9 @@ def test_each_outputs_error_is_shown_and_one_can_be_chosen(work, capsys):
     assert document["objective"] == "mean of rb"
 
 
-def test_an_output_left_worse_than_int8_is_named(work, capsys):
+def test_an_output_left_worse_than_int8_is_named():
     """The plan to take for one output may cost another."""
-    from sgsdump.commands.tune import print_ending
+    from sgsdump.reports.pareto_reports import ending_lines
 
     errors = [{"prob": 0.5, "rb": 0.1}, {"prob": 0.1, "rb": 0.2}]
     rows = [
@@ -237,9 +238,10 @@ def test_an_output_left_worse_than_int8_is_named(work, capsys):
         for figures in errors
     ]
     effort = Effort(1, 4, 1, True, False, ("3 of all 4 plans",))
-    result = Namespace(rows=rows, taken=rows[1], enough=rows[1], left_out=("mask",), off=(), effort=effort)
-    print_ending(result, work / "out", "L3")
-    said = capsys.readouterr().out
+    result = Namespace(
+        rows=rows, taken=rows[1], enough=rows[1], left_out=("mask",), off=(), effort=effort, held_out=None
+    )
+    said = "\n".join(ending_lines(result))
     assert "warning: * leaves rb worse than INT8 does (error 0.2, INT8 0.1)" in said
     assert "*: 9 bytes of weights, 0.600 of all at 16 bits; 25% of the multiplications at 16 bits" in said
     assert "not counted: mask" in said and "not looked at: 3 of all 4 plans" in said

@@ -11,7 +11,16 @@ from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.objective import score, watched_by_output
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.criteria import MEAN, WORST, Objective, combined_error, parse_objective, parse_target
+from sgsdump.tuning.criteria import (
+    MEAN,
+    WORST,
+    Objective,
+    Picture,
+    combined_error,
+    measured,
+    parse_objective,
+    parse_target,
+)
 from sgsdump.tuning.proposals import every_plan
 from sgsdump.tuning.search import search_rates
 from sgsdump.tuning.setup import Judging, set_up
@@ -211,3 +220,15 @@ def test_without_outputs_no_cos_is_good_enough():
 def test_a_target_names_what_is_better(text, message):
     with pytest.raises(ConfigError, match=message):
         parse_target(text)
+
+
+def test_a_metric_gets_what_it_has_parameters_for():
+    picture = Picture({}, {"y": np.ones(2), "hidden": np.ones(2)}, "cat.png", 3)
+    asked = {
+        "nothing": lambda ours, theirs: len(ours) + len(theirs),
+        "label": lambda ours, theirs, label: label,
+        "picture": lambda ours, theirs, *, picture: len(picture),
+        "all": lambda ours, theirs, **told: 100 * told["label"] + len(told["picture"]),
+    }
+    found = {name: measured(metric, ["y"], {"y": np.zeros(2), "hidden": 0}, picture) for name, metric in asked.items()}
+    assert found == {"nothing": 2, "label": 3, "picture": 7, "all": 307}

@@ -6,7 +6,8 @@
 
 ``FILE.py`` takes its ``load_data`` (Polygraphy's name), ``FILE.py:NAME`` what is called NAME: a function, a class or
 anything else that can be gone through, or has onnxruntime's ``get_next``. Each of what it gives is a dictionary of an
-array for each input of the model, as the float model takes it (``feeds.py`` says what the fixed model takes of it).
+array for each input of the model, as the float model takes it (``feeds.py`` says what the fixed model takes of it), or
+a pair of that and a label: whatever a user's own metric wants to know of the run.
 
 Commands that run a feed once take one after another (``loaded_feeds``). Those that run them more than once, or in
 several processes, keep them in a file that goes with the command (``LoadedFeeds``); in memory is what is run.
@@ -49,6 +50,12 @@ def raw_feeds(script: str, inputs: Sequence[str]) -> Iterator[tuple[str, Feed]]:
     iterating for what the user's Python raises, for what is no feed of these inputs, for a script without feeds, and
     for more than MOST_FEEDS.
     """
+    loaded = labelled_feeds(script, inputs)
+    return ((number, feed) for number, feed, _ in loaded)
+
+
+def labelled_feeds(script: str, inputs: Sequence[str]) -> Iterator[tuple[str, Feed, Any]]:
+    """The same, each with its label, None without one."""
     path, colon, name = script.rpartition(":")
     if not (colon and name.isidentifier()):
         path, name = script, FUNCTION
@@ -93,22 +100,24 @@ class LoadedFeeds(Feeds):
     kept: tuple[Mapping[str, _Kept], ...]
     specs: tuple[InputSpec, ...]
     config: InputConfig | None = None
+    labelled: tuple[Any, ...] = ()
     by_threads = True
 
     @staticmethod
     def of_script(script: str, specs: Sequence[InputSpec], config: InputConfig | None = None) -> LoadedFeeds:
         """The feeds of a script. Raises what ``raw_feeds`` and ``of`` raise."""
-        loaded = raw_feeds(script, [spec.name for spec in specs])
-        return LoadedFeeds.of((feed for _, feed in loaded), specs, config, str(_file_of(script)))
+        loaded = labelled_feeds(script, [spec.name for spec in specs])
+        return LoadedFeeds.of(((feed, label) for _, feed, label in loaded), specs, config, str(_file_of(script)))
 
     @staticmethod
     def of(
-        feeds: Iterable[Arrays],
+        feeds: Iterable[Arrays | tuple[Arrays, Any]],
         specs: Sequence[InputSpec],
         config: InputConfig | None = None,
         source: str = "the feeds",
     ) -> LoadedFeeds:
-        """Any iterable of {input: array}, gone through once; ``source`` is named in messages.
+        """Any iterable of {input: array}, or of pairs of that and a label, gone through once; ``source`` is named in
+        messages.
 
         Raises InputError for a feed that does not fit the model, OutputError where they do not fit on the disk.
         """
@@ -117,17 +126,18 @@ class LoadedFeeds(Feeds):
         path = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                kept = tuple(_keep(feeds, specs, entries, file, source))
+                pairs = tuple(_keep(feeds, specs, entries, file, source))
         except OSError as error:
             path.unlink(missing_ok=True)
             raise OutputError(f"cannot keep the feeds in {path.parent}: {error.strerror or error}") from error
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        if not kept:
+        if not pairs:
             path.unlink(missing_ok=True)
             raise InputError(f"{source}: there are no feeds")
-        result = LoadedFeeds(path, source, kept, tuple(specs), config)
+        kept, labels = zip(*pairs)
+        result = LoadedFeeds(path, source, kept, tuple(specs), config, labels)
         weakref.finalize(result, path.unlink, missing_ok=True)
         return result
 
@@ -137,6 +147,9 @@ class LoadedFeeds(Feeds):
 
     def both(self, index: int) -> tuple[str, Feed, Feed]:
         return f"feed {index}", self._fitted(index, True), self._fitted(index, False)
+
+    def truth(self, index: int) -> Any:
+        return self.labelled[index]
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -176,7 +189,15 @@ def _kind(value: Any) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def _numbered(iterator: Iterator[Any], loader: str, file: Path, inputs: Sequence[str]) -> Iterator[tuple[str, Feed]]:
+def _parted(given: Any) -> tuple[Any, Any]:
+    """A feed and its label, None where it comes alone."""
+    pair = isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[0], Mapping)
+    return (given[0], given[1]) if pair else (given, None)
+
+
+def _numbered(
+    iterator: Iterator[Any], loader: str, file: Path, inputs: Sequence[str]
+) -> Iterator[tuple[str, Feed, Any]]:
     number = 0
     while True:
         with blaming(file, "data loader", f" on feed {number}"):
@@ -189,9 +210,10 @@ def _numbered(iterator: Iterator[Any], loader: str, file: Path, inputs: Sequence
                 f"itertools.islice(feeds, 100)"
             )
         what = f"{file}: feed {number}"
+        feed, label = _parted(feed)
         arrays = _arrays(feed, what, blaming(file, "data loader", f" on feed {number}"))
         check_inputs(arrays, inputs, what)
-        yield str(number), arrays
+        yield str(number), arrays, label
         number += 1
     if not number:
         raise InputError(f"{loader} gives no feeds")
@@ -210,11 +232,15 @@ def _arrays(feed: Any, what: str, blamed: AbstractContextManager[None] | None = 
 
 
 def _keep(
-    feeds: Iterable[Arrays], specs: Sequence[InputSpec], entries: Sequence[ModelInput | None], file: Any, source: str
-) -> Iterator[Mapping[str, _Kept]]:
-    """Writes each feed, checked as the float model and the fixed one take it."""
+    feeds: Iterable[Arrays | tuple[Arrays, Any]],
+    specs: Sequence[InputSpec],
+    entries: Sequence[ModelInput | None],
+    file: Any,
+    source: str,
+) -> Iterator[tuple[Mapping[str, _Kept], Any]]:
+    """Writes each feed, checked as the float model and the fixed one take it; what was written, and its label."""
     offset = 0
-    for number, feed in enumerate(feeds):
+    for number, (feed, label) in enumerate(map(_parted, feeds)):
         what = f"{source}: feed {number}"
         arrays = _arrays(feed, what)
         for normalised in (True, False):
@@ -231,7 +257,7 @@ def _keep(
             file.write(np.ascontiguousarray(array).tobytes())
             kept[name] = _Kept(offset, array.dtype, array.shape)
             offset += array.nbytes
-        yield kept
+        yield kept, label
 
 
 def _taken(file: Any, kept: _Kept) -> np.ndarray:

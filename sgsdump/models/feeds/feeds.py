@@ -131,6 +131,10 @@ class Feeds(Sequence[LabelledFeed]):
         """(label, feed of the float model, of the fixed one: pictures as bytes 0 to 255). Raises InputError."""
         raise NotImplementedError
 
+    def truth(self, index: int) -> Any:
+        """What a data loader says a run should give, for a user's own metric; None of what says nothing."""
+        return None
+
     @overload
     def __getitem__(self, index: int) -> LabelledFeed: ...
     @overload

@@ -1,0 +1,310 @@
+"""``tune``: the cheapest set of INT16 convolutions that repairs a model, chosen in the hardware's integers."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.errors import ConfigError
+from sgsdump.progress import SILENT, Progress
+from sgsdump.verbs.calibrate import WITHOUT_BITS
+from sgsdump.verbs.network import OpenNetwork, check_apart, named_network, open_network
+from sgsdump.verbs.tuned import COMPARED, Tuned
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.quantisation.ranges.statistics import SideRanges
+    from sgsdump.tensors.types import Range
+    from sgsdump.tuning.criteria import Target, UserMetric
+    from sgsdump.tuning.integer_choice import IntegerScores
+    from sgsdump.tuning.search import SearchResult
+    from sgsdump.tuning.setup import PictureFeed, Setup
+    from sgsdump.verbs.network import Beside, Data
+
+Left = Callable[[], float]
+BUDGET = "10m"
+# Plans run in integers to find the smallest that does, about; a picture of the report takes as long as so many.
+HALVED, REPORTED = 4, 4
+
+
+@dataclass(frozen=True)
+class Aims:
+    """The goal of a search: the best plan of each rate, or with a target the cheapest that reaches it.
+
+    objective    which outputs' error is made small, as typed; ``cost`` what is to be cheap: ``bytes`` or ``macs``.
+    metric_text  the file of the user's metric.
+    """
+
+    rates: tuple[float, ...]
+    target: Target | None = None
+    metric: UserMetric | None = None
+    metric_text: bytes = b""
+    objective: str = "mean"
+    cost: str = "bytes"
+
+
+@dataclass(frozen=True, eq=False)
+class TuneFeeds:
+    """The pictures that a network is calibrated on; those that plans are judged by, where they are others; and those
+    that only the plans that were found are run on."""
+
+    calibrated: Feeds
+    evaluated: Feeds | None = None
+    held_out: Feeds | None = None
+
+    @property
+    def judges(self) -> Feeds:
+        return self.evaluated or self.calibrated
+
+    def judged(self) -> Iterator[PictureFeed]:
+        """All that were given to judge by, or some of the calibration's."""
+        from sgsdump.models.feeds.image_list import evenly
+        from sgsdump.tuning.setup import PICTURES
+
+        every = range(len(self.judges))
+        yield from _given(self.judges, every if self.evaluated else evenly(every, PICTURES))
+
+    def validated(self) -> Iterator[PictureFeed]:
+        if self.held_out is not None:
+            yield from _given(self.held_out, range(len(self.held_out)))
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """A network that is open, and what calibration found of it."""
+
+    opened: OpenNetwork
+    ranges: Mapping[str, Range]
+    side: SideRanges
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """How a search runs.
+
+    file   where every plan tried is kept, to go on from; None: nowhere.
+    left   the seconds left.
+    begin  gets how much there is to do, before the work.
+    """
+
+    quant_level: str
+    workers: Workers
+    left: Left
+    progress: Progress = SILENT
+    file: Path | None = None
+    begin: Callable[[Beginning], None] = lambda beginning: None
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """How much a search has to do: ``most`` plans of ``groups`` of convolutions on ``pictures``; ``resumed`` are known
+    already. ``ending``: the seconds that are kept for what follows it."""
+
+    groups: int
+    most: int
+    pictures: int
+    resumed: int
+    ending: Ending
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The seconds that are kept for what follows the search: verifying plans in integers, and the report."""
+
+    verify: float
+    report: float
+
+    @property
+    def seconds(self) -> float:
+        return self.verify + self.report
+
+
+def tune(
+    model: str | Path,
+    data: Data,
+    *,
+    rates: Sequence[float] = (),
+    target: str | None = None,
+    metric: str | UserMetric | None = None,
+    objective: str = "mean",
+    cost: str = "bytes",
+    evaluate: str | Path | None = None,
+    validate: str | Path | None = None,
+    budget: str = BUDGET,
+    quant_level: str = "L5",
+    **beside: Unpack[Beside],
+) -> Tuned:
+    """The cheapest sets of INT16 convolutions that repair a model; as ``sgsdump tune``.
+
+    model, data, beside  see ``calibrate``; ``data`` may be pairs of a feed and a label.
+    rates      of bytes, or of multiplications with ``cost="macs"``: 0.5 all INT8, 1 all INT16 (0.65, 0.7 … 0.95).
+    target     the cheapest plan that reaches it, in place of rates: ``output-cos>=0.99``, ``metric>=0.97``.
+    metric     f(outputs, float_outputs) or ``FILE.py:f``, higher is better; it gets ``picture`` and ``label`` where it
+               has parameters of these names.
+    objective  ``mean``, ``worst``, or outputs by name.
+    evaluate   pictures to judge plans by, in place of some of ``data``.
+    validate   pictures that the search does not see: a plan that is worse on them is not taken.
+    budget     time: ``60s``, ``10m``.
+
+    Raises SgsdumpError: what cannot be read, fed or tuned, and a target that no plan reaches.
+    """
+    from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.tuning.proposals import check_solver
+    from sgsdump.verbs.bars import bars
+
+    begun = time.monotonic()
+    check_solver()
+    network = named_network(model, data, beside)
+    typed = ",".join(map(str, rates)) or None
+    aims = aims_of(typed, target, metric, objective, cost)
+    end = begun + parse_seconds(budget)
+    opened = open_network(network, quant_level)
+    feeds = feeds_of(opened, str(evaluate or ""), str(validate or ""))
+    run = Run(quant_level, Workers(), lambda: end - time.monotonic(), bars())
+    return searched(calibrated(opened, feeds.calibrated, run), feeds, aims, run)
+
+
+def aims_of(rates: str | None, target: str | None, metric: str | UserMetric | None, objective: str, cost: str) -> Aims:
+    """What is typed. Raises ConfigError for an invalid rate or target and for options that do not go together,
+    InputError for a metric that cannot be loaded."""
+    from sgsdump.files.bounded_read import read_bytes
+    from sgsdump.tuning.criteria import load_metric, parse_target
+    from sgsdump.tuning.plan_costs import BYTES, MACS
+    from sgsdump.tuning.search import RATES
+
+    chosen = parse_rates(rates) if rates else RATES
+    wanted = parse_target(target) if target else None
+    if target and rates:
+        raise ConfigError("--rates and --target exclude each other: a target finds its own rate")
+    if wanted is not None and wanted.name == "metric" and not metric:
+        raise ConfigError("--target metric>=X needs --metric FILE.py:function")
+    if cost not in (BYTES, MACS):
+        raise ConfigError(f"cost {cost!r} is not {BYTES} or {MACS}")
+    if not isinstance(metric, str):
+        return Aims(chosen, wanted, metric, b"", objective, cost)
+    loaded = load_metric(metric)
+    return Aims(chosen, wanted, loaded, read_bytes(loaded.file), objective, cost)
+
+
+def parse_rates(text: str) -> tuple[float, ...]:
+    """Raises ConfigError for anything but a list of rates above 0.5 and at most 1."""
+    from sgsdump.tuning.search import check_rates
+
+    try:
+        rates = sorted({float(word) for word in text.split(",") if word.strip()})
+    except ValueError as error:
+        raise ConfigError(f"--rates {text!r} is not a list of numbers like 0.65,0.7") from error
+    if not rates:
+        raise ConfigError("--rates names no rate")
+    check_rates(rates)
+    return tuple(rates)
+
+
+def parse_seconds(text: str) -> float:
+    """``60s``, ``5m``, ``1.5h``, or a number of seconds. Raises ConfigError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if not match:
+        raise ConfigError(f"--budget {text!r} is not a time; write 60s, 5m or 1h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def feeds_of(opened: OpenNetwork, evaluate: str, validate: str) -> TuneFeeds:
+    """Raises what making them raises, and ConfigError for files held out that the search sees too."""
+    feeds = opened.feeds()
+    judges = opened.feeds(evaluate) if evaluate else None
+    held = opened.feeds(validate) if validate else None
+    if held is not None:
+        check_apart(held, feeds, "-i", "plan")
+        if judges is not None:
+            check_apart(held, judges, "--evaluate", "plan")
+    return TuneFeeds(feeds, judges, held)
+
+
+def calibrated(opened: OpenNetwork, feeds: Feeds, run: Run) -> Calibrated:
+    """The network with the ranges of its tensors. Raises what calibrating raises."""
+    from sgsdump.quantisation.calibration import calibrate
+    from sgsdump.quantisation.fixed_model import rehearse
+    from sgsdump.quantisation.ranges.statistics import side_ranges
+
+    level = WITHOUT_BITS[run.quant_level]
+    rehearse(opened.model, feeds[0], opened.config)
+    found = calibrate(opened.model, feeds, opened.config, level, workers=run.workers, progress=run.progress)
+    return Calibrated(opened, found.ranges, side_ranges(found.statistics))
+
+
+def searched(network: Calibrated, feeds: TuneFeeds, aims: Aims, run: Run) -> Tuned:
+    """The plans of a network, the promising ones run in integers. Raises what a search raises."""
+    from sgsdump.quantisation.float_model import deployed
+    from sgsdump.quantisation.objective import watched_by_output
+    from sgsdump.tuning.criteria import parse_objective
+    from sgsdump.tuning.integer_choice import IntegerScores, chosen, confirmed, fixed_of
+    from sgsdump.tuning.pareto import pareto
+    from sgsdump.tuning.search import most_evaluations
+    from sgsdump.tuning.setup import Judging, set_up
+
+    model, config = network.opened.model, network.opened.config
+    judging = Judging(
+        aims.metric,
+        aims.metric_text,
+        parse_objective(aims.objective, watched_by_output(deployed(model))),
+        run.file,
+        run.workers,
+        aims.cost,
+        network.side,
+        feeds.validated(),
+    )
+    setup = set_up(model, network.ranges, config, feeds.judged(), judging, run.progress)
+    pool, trial, left = setup.pool, setup.trial, run.left
+    most = most_evaluations(len(setup.sizes.domains), 0 if aims.target else len(aims.rates))
+    first = IntegerScores(pool, trial)
+    ending = _ending_of(first, aims, len(setup.held_out))
+    run.begin(Beginning(len(setup.sizes.domains), most, len(pool.pictures), pool.resumed, ending))
+    found = _proposed(setup, aims, most, lambda: left() - ending.seconds)
+    exact = IntegerScores(pool, trial, run.progress)
+    exact.scores |= first.scores
+    found = chosen(found, pool, setup.sizes, exact, aims.target, lambda: left() - ending.report)
+    held = IntegerScores(pool, trial, run.progress, setup.held_out) if setup.held_out else None
+    if held is not None:
+        found = confirmed(found, setup.sizes, exact, held, aims.target, left)
+        for proposed in (found.smallest, *found.plans):
+            if left() > ending.report:
+                held.score(proposed.plan)
+    result = pareto(found, setup, exact, held)
+    fixed = fixed_of(trial, result.taken.tensors)
+    return Tuned(result, trial, fixed, network.opened.ini, feeds.judges, WITHOUT_BITS[run.quant_level])
+
+
+def _proposed(setup: Setup, aims: Aims, most: int, left: Left) -> SearchResult:
+    """The plans for the rates, or for the target, of ``most`` that are run."""
+    from sgsdump.tuning.search import search_rates, search_target
+
+    setup.pool.expect(most * len(setup.pool.pictures))
+    try:
+        if aims.target is not None:
+            return search_target(setup.pool, setup.sizes, aims.target, left)
+        return search_rates(setup.pool, setup.sizes, aims.rates, left)
+    finally:
+        setup.pool.close()
+
+
+def _ending_of(exact: IntegerScores, aims: Aims, held_out: int) -> Ending:
+    """Of how long one plan takes in integers: that of all at 8 bits, which must be run anyway."""
+    begun = time.monotonic()
+    exact.score(frozenset())
+    plan = time.monotonic() - begun
+    rates = 1 if aims.target else len(aims.rates)
+    plans = 1 + rates + HALVED + (rates + 3) * held_out / exact.pictures
+    return Ending(plan * plans, plan * COMPARED * REPORTED / exact.pictures)
+
+
+def _given(feeds: Feeds, indices: Sequence[int]) -> Iterator[PictureFeed]:
+    for index in indices:
+        name, feed, raw = feeds.both(index)
+        yield feed, raw, name, feeds.truth(index)

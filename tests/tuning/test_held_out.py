@@ -1,0 +1,63 @@
+"""A plan whose error on pictures held out lies beyond the search's is not taken."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sgsdump.tuning.criteria import parse_target
+from sgsdump.tuning.integer_choice import CONFIRMED, confirmed
+from sgsdump.tuning.proposals import Sizes
+from sgsdump.tuning.search import Proposed, SearchResult
+
+NAMES = tuple("abcdefgh")
+SIZES = Sizes(NAMES, np.full(len(NAMES), 10), 20)
+PLANS = [frozenset(NAMES[:count]) for count in range(len(NAMES) + 1)]
+
+
+def scores(errors):
+    """Of plans with no, one, two … domains at 16 bits; those without an error were not run."""
+    known = {plan: error for plan, error in zip(PLANS, errors) if error is not None}
+    return SimpleNamespace(
+        scores=known,
+        error=known.__getitem__,
+        score=lambda plan: SimpleNamespace(mean_metric=-known[plan]),
+        part=lambda plan: known[plan] / known[frozenset()],
+        outputs=["y"],
+        domains=list(NAMES),
+    )
+
+
+def taken(searched, held, target=None, left=math.inf, start=2):
+    plan = Proposed(SIZES.rate(PLANS[start]), PLANS[start], 0.0)
+    found = SearchResult((plan,), plan, (plan, plan), False, True, predict=lambda plan: 0.0)
+    found = confirmed(found, SIZES, scores(searched), scores(held), target, lambda: left)
+    return PLANS.index((found.knee or found.smallest).plan), len(found.beyond), found.confirmed
+
+
+SEARCHED = [1.0, 0.5, 0.02, 0.015, 0.01, 0.009, 0.008, 0.007, 0.006]
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        ([2.0, 1.0, 0.05, *[0.01] * 6], (2, 0, True)),  # 0.025 of INT8's there, 0.02 on the search's
+        ([2.0, 1.0, 0.08, 0.05, *[0.01] * 5], (4, 2, True)),  # beyond: 0.04 for 0.02, and 0.025 for 0.015
+        ([2.0, 1.0, 0.08, *[0.07] * 6], (2, 0, True)),  # nor does INT16 give more
+        ([2.0, 1.0, *[0.9] * 6, 0.01], (2, CONFIRMED, False)),
+        ([1.0, 0.9, 9e-5, *[1e-9] * 6], (2, 0, True)),
+    ],
+)
+def test_the_smallest_plan_that_is_as_good_there_is_taken(held, expected):
+    assert taken(SEARCHED, held) == expected
+
+
+def test_a_target_has_to_be_reached_there():
+    held = [0.9 * error for error in SEARCHED]
+    assert taken(SEARCHED, held, parse_target("error<=0.02")) == (2, 0, True)
+    assert taken(SEARCHED, [1.1 * error for error in SEARCHED], parse_target("error<=0.02")) == (3, 1, True)
+
+
+def test_without_time_for_another_it_is_only_not_recommended():
+    assert taken(SEARCHED, [2.0, 1.0, *[0.9] * 6, 0.01], left=0.0) == (2, 1, False)
