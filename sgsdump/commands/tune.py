@@ -24,6 +24,11 @@ the error of an output (--objective):
 targets (--target):
   output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, metric>=X with --metric: your Python function
   f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its mean counts, higher is better.
+  Where it has parameters picture and label, it gets the file, and what a data loader yielded beside the feed.
+
+pictures that the search does not see (--validate):
+  The plans of the table are run on them too, in integers. A plan whose error there, as a part of all-INT8's, is half
+  as large again as on the search's pictures is not taken, nor one that misses the target there.
 
 the folder -o:
   For the i-th rate optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl for the SDK's
