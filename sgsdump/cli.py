@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             complete()
         words = with_help(given)
         args = build_parser(called(words)).parse_args(words)
+        args.typed = list(words)  # for the report, which says how to make it again
         status: int = _with_json_alone(args) if str(getattr(args, "json", "")) == "-" else args.run(args)
         return status
 

@@ -113,6 +113,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_file, check_not_around, replace_text, replacing_folder
+    from sgsdump.reports.made_by import typed
     from sgsdump.verbs.cured_ways import next_steps
     from sgsdump.verbs.diagnose import Task, diagnosed_in
 
@@ -133,6 +134,8 @@ def run(args: argparse.Namespace) -> int:
         if options.cure:
             steps = next_steps(options.network, level, limits, (folder, output), Terminal("stderr"))
             found = replace(found, report=replace(found.report, next_steps=(*steps, *found.report.next_steps)))
+        facts = (*found.report.facts, *typed(args))
+        found = replace(found, report=replace(found.report, facts=facts))
         found.write(folder)
     if options.json:
         replace_text(options.json, found.texts["layers.json"])

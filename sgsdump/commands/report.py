@@ -6,16 +6,20 @@ The sample is the run under test (the fixed model), the benchmark the reference 
 ranges the histograms show the minimum, the maximum and the 256 levels between them. Exit status 0, or 2 on trouble;
 `sgsdump compare --html FILE` writes the same file beside the table and can fail a build.
 
+Of two diagnoses of one network --before says what has become of each output and layer, and draws both.
+
 examples:
   sgsdump report fixed.bin float.bin
   sgsdump report fixed.bin float.bin --ranges log/tensor_min_max.txt -o conv1.html
   sgsdump report fixed/ float/ --runs -o pictures.html
+  sgsdump report diagnosis --before diagnosis_of_monday -o since_monday.html
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +29,14 @@ from sgsdump.commands.terminal import TERMINAL, print_lines
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.dumps.dump import Dump
+    from sgsdump.reports.report import Report
 
 
 @dataclass(frozen=True)
 class Options:
     sample: Path
-    benchmark: Path
+    benchmark: Path | None
+    before: Path | None
     ranges: Path | None
     runs: bool
     reading: Reading
@@ -39,8 +45,11 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sample", type=Path, metavar="SAMPLE", help="the dump under test")
-    parser.add_argument("benchmark", type=Path, metavar="BENCHMARK", help="reference dump")
+    parser.add_argument(
+        "sample", type=Path, metavar="SAMPLE", help="the dump under test; with --before the folder of a diagnosis"
+    )
+    parser.add_argument("benchmark", type=Path, nargs="?", metavar="BENCHMARK", help="reference dump")
+    parser.add_argument("--before", type=Path, metavar="DIAGNOSIS", help="folder of an older diagnosis to compare with")
     parser.add_argument(
         "--ranges", type=Path, metavar="FILE", help="calibrated ranges, such as log/tensor_min_max.txt of calibrate"
     )
@@ -56,32 +65,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.trees import tree_of
-    from sgsdump.errors import ValuesError
-    from sgsdump.files.atomic_write import check_outputs, replacing
-    from sgsdump.reports.html.document import render
+    from sgsdump.errors import ConfigError, ValuesError
+    from sgsdump.files.atomic_write import check_outputs
+    from sgsdump.reports.made_by import typed, versions
     from sgsdump.reports.report import Context, report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     options = record(Options, args, reading=Reading(args.step, args.rank))
+    if options.before is not None:
+        return _report_of_two(options, options.before, typed(args))
+    if options.benchmark is None:
+        raise ConfigError(f"{options.sample} is compared with a reference; name that dump, or --before OLDER_DIAGNOSIS")
     read = [path for path in (options.sample, options.benchmark, options.ranges, options.stages) if path]
     check_outputs([options.output], [tree_of(path) for path in read])
     ranges = read_ranges(options.ranges) if options.ranges else {}
-    comparison, sample, benchmark, pictures = _compared(options)
+    comparison, sample, benchmark, pictures = _compared(options, options.benchmark)
     if not comparison.rows and not comparison.failed:
         raise ValuesError(f"no layer in common: {options.sample}, {options.benchmark}; are they dumps of one model?")
     facts = [("sample", str(options.sample)), ("benchmark", str(options.benchmark))]
     facts += [("ranges", str(options.ranges))] if options.ranges else []
     facts += [("pictures", str(pictures))] if pictures else []
+    facts += [versions(), *typed(args)]
     title = f"{options.sample.name} against {options.benchmark.name}"
     context = Context(title, facts, ranges=ranges, sample=sample, benchmark=benchmark)
-    report = report_of(comparison, context=context)
-    with replacing(options.output) as file:
+    return _written(report_of(comparison, context=context), options.output)
+
+
+def _written(report: Report, path: Path) -> int:
+    from sgsdump.files.atomic_write import replacing
+    from sgsdump.reports.html.document import render
+
+    with replacing(path) as file:
         file.write(render(report).encode())
-    print_lines([*report.verdict, f"Report: {options.output}"])
+    print_lines([*report.verdict, f"Report: {path}"])
     return 0
 
 
-def _compared(options: Options) -> tuple[Comparison, Dump, Dump, int]:
+def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, str]]) -> int:
+    """Of two diagnoses. Raises ConfigError for options that are of dumps, FormatError for what is no diagnosis."""
+    from sgsdump.errors import ConfigError
+    from sgsdump.files.atomic_write import check_outputs
+    from sgsdump.reports.two_diagnoses import FILE, read_diagnosis, report_of_two
+
+    asked = {"a second dump": options.benchmark, "--ranges": options.ranges, "--stages": options.stages}
+    asked |= {"--runs": options.runs, "--step": options.reading.step, "--rank": options.reading.rank}
+    for name, value in asked.items():
+        if value not in (None, False):
+            raise ConfigError(f"{name} is for dumps, and --before for two diagnoses; leave one of them out")
+    check_outputs([options.output], [options.sample / FILE, before / FILE])
+    report = report_of_two(read_diagnosis(options.sample), read_diagnosis(before))
+    return _written(replace(report, facts=(*report.facts, *facts)), options.output)
+
+
+def _compared(options: Options, reference: Path) -> tuple[Comparison, Dump, Dump, int]:
     """The comparison with its details, the two dumps (of the first pair) and how many pairs there were, 0 for one."""
     from sgsdump.comparison.compare import compare
     from sgsdump.comparison.merge import merge_each
@@ -90,9 +126,9 @@ def _compared(options: Options) -> tuple[Comparison, Dump, Dump, int]:
 
     stages = stages_of(options.stages)
     if not options.runs:
-        sample, benchmark = opened(options.reading, options.sample, options.benchmark)
+        sample, benchmark = opened(options.reading, options.sample, reference)
         return compare(sample, benchmark, stages=stages, details=True, progress=TERMINAL), sample, benchmark, 0
-    pairs = paired_dumps(options.sample, options.benchmark).pairs
+    pairs = paired_dumps(options.sample, reference).pairs
     dumps = {name: opened(options.reading, *paths) for name, paths in pairs.items()}
     runs = each(TERMINAL, dumps.items(), "compare", "run", len(dumps))
     merged = merge_each((name, compare(*both, stages=stages, details=True)) for name, both in runs)

@@ -77,6 +77,33 @@ class Details:
     high: float | None = None
 
     @property
+    def mean_shift(self) -> float:
+        """The mean of sample - benchmark over the mean |benchmark|, both to the width of a bin: what all values are off
+        by together. NaN without values."""
+        total = int(self.errors.sum())
+        middles = self._middles(self.edges, self.benchmark.size)
+        size = float(np.abs(middles) @ self.benchmark) / max(int(self.benchmark.sum()), 1)
+        if not total or not size:
+            return float("nan")
+        return float(self._middles(self.error_edges, self.errors.size) @ self.errors) / total / size
+
+    @property
+    def outside(self) -> float | None:
+        """The share of the benchmark's values outside the calibrated range, to the width of a bin; None without one."""
+        total = int(self.benchmark.sum())
+        if self.low is None or self.high is None or not total:
+            return None
+        edges = np.linspace(*self.edges, self.benchmark.size + 1)
+        width = np.maximum(np.diff(edges), np.finfo(np.float64).tiny)
+        within = np.clip(np.minimum(edges[1:], self.high) - np.maximum(edges[:-1], self.low), 0, None) / width
+        return max(1 - float(np.minimum(within, 1) @ self.benchmark) / total, 0.0)
+
+    @staticmethod
+    def _middles(edges: tuple[float, float], bins: int) -> np.ndarray:
+        ends = np.linspace(*edges, bins + 1)
+        return (ends[:-1] + ends[1:]) / 2
+
+    @property
     def largest_error(self) -> float:
         """The error of the value that is furthest off, to the width of a bin."""
         if not self.errors.size or not self.errors.any():

@@ -24,7 +24,7 @@ from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, within_a_step
 from sgsdump.reports.cause_sentences import conv_config
 from sgsdump.reports.diagnosis import FIXED, LEVEL, PLAN, YOU, Diagnosis, LayerReach, PastLayers, steps, verdict
-from sgsdump.reports.report import BLOB, PLAIN, Context, Layer, Plan, Report, Tradeoff, report_of
+from sgsdump.reports.report import BLOB, PLAIN, Context, Earlier, Layer, Plan, Report, Tradeoff, layers_of, report_of
 from sgsdump.reports.root_causes import Righted
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
@@ -153,7 +153,14 @@ def report_of_repair(
     comparison = compare(context.sample, context.benchmark, details=True)
     context = replace(context, ranges=repair.ranges, attributes=attributes_of(model))
     report = report_of(comparison, limits, context, [_repair_step(repair)])
-    return replace(report, verdict=(_repair_verdict(repair, rounds), *report.verdict))
+    earlier = _first_round(rounds) if len(rounds) > 1 else None
+    return replace(report, verdict=(_repair_verdict(repair, rounds), *report.verdict), earlier=earlier)
+
+
+def _first_round(rounds: Sequence[Round]) -> Earlier:
+    """Every layer as it was before anything was raised."""
+    layers = layers_of(rounds[0].run.layers, DOCUMENTED, PLAIN)
+    return Earlier("before any repair", {layer.name: layer.figures for layer in layers})
 
 
 def report_of_tuning(result: Pareto, compared: Compared, model: Model, context: Context = PLAIN) -> Report:

@@ -53,7 +53,7 @@ PLAIN = Context()
 class Figures:
     """The numbers of a layer, as in ``comparison.row.Row``, NaN and infinity among them.
 
-    sqnr       in dB.
+    sqnr       in dB; None where only the other figures are known.
     rise       rmse less the highest rmse among the sources.
     own_error  measured: the rmse with this layer's convolution alone quantised, ``inherited`` that with all others
                quantised, and ``in_all`` with all, of one model; None where it was not measured.
@@ -65,7 +65,7 @@ class Figures:
     mse: float
     cos: float
     rmse: float
-    sqnr: float
+    sqnr: float | None
     rise: float = 0.0
     own_error: float | None = None
     inherited: float | None = None
@@ -149,6 +149,14 @@ class Tradeoff:
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """The same layers in another run, drawn beside the report's own: what it is called, and its figures by name."""
+
+    label: str
+    figures: Mapping[str, Figures]
+
+
+@dataclass(frozen=True)
 class Report:
     """The whole report.
 
@@ -159,6 +167,7 @@ class Report:
     good      the verdict in one word; None: whether no layer fails.
     first     the layer to show first, that of the first finding; "" for the steepest one.
     by_flow   it is known which layers feed which; else layers stand in the order of the file.
+    earlier   another run to compare with.
     """
 
     title: str
@@ -173,6 +182,7 @@ class Report:
     good: bool | None = None
     first: str = ""
     by_flow: bool = True
+    earlier: Earlier | None = None
 
 
 def report_of(

@@ -279,6 +279,8 @@ def _each_compared(
 
 
 def _facts(task: Task, feeds: Feeds, pairs: PicturePairs) -> list[tuple[str, str]]:
+    from sgsdump.reports.made_by import versions
+
     facts = [("float model", str(task.network.model))]
     if task.fixed:
         facts.append(("fixed model", str(task.fixed)))
@@ -287,7 +289,10 @@ def _facts(task: Task, feeds: Feeds, pairs: PicturePairs) -> list[tuple[str, str
     else:
         facts.append(("calibrated on", f"{len(feeds)} of {task.network.data}, level {task.quant_level}"))
     which = "" if len(pairs) == len(feeds) else ", those whose outputs are furthest off"
-    return [*facts, ("layers compared on", f"{len(pairs)}{which}: {', '.join(pairs.labels)}")]
+    facts.append(("layers compared on", f"{len(pairs)}{which}: {', '.join(pairs.labels)}"))
+    if task.network.input_config:
+        facts.append(("input_config", str(task.network.input_config)))
+    return [*facts, versions()]
 
 
 def worst_of(errors: list[float], most: int) -> tuple[int, ...]:
@@ -386,10 +391,12 @@ def _check_inputs(models: tuple[Model, Model], task: QuantisedTask) -> None:
 
 
 def _context_of_others(task: QuantisedTask, diagnosis: QuantisedDiagnosis) -> Context:
+    from sgsdump.reports.made_by import versions
     from sgsdump.reports.quantised_diagnosis import attributes_of_units
     from sgsdump.reports.report import Context
 
     facts = [("float model", str(task.model)), ("quantised model", str(task.quantised))]
     facts.append(("quantised by", diagnosis.quantiser or "unknown"))
     facts.append(("compared on", f"{diagnosis.inputs} of {len(task.feeds)} inputs"))
+    facts.append(versions())
     return Context(f"{task.quantised.name} quantised", facts=facts, attributes=attributes_of_units(diagnosis.pair))

@@ -26,6 +26,7 @@ LINES = (
     "compare digits.onnx digits.onnx --match-by-value --csv weights.csv",
     "check fixed.bin --json out.json",
     "report fixed.bin float.bin -o out.html",
+    "report pictures --before pictures -o out.html",
     "histogram fixed.bin -o out",
     "convert float.bin out.npz --layout NCHW --dtype float32",
     "convert fixed.bin out --to npy_dir --select c*",

@@ -35,7 +35,7 @@ ROOM = 9  # characters of a number that fit into a column of the usual width
 STYLES = ("palette.css", "page/page.css", "page/print.css")
 # A chart of the page is a script of its own; what is used stands before who uses it.
 SCRIPTS = (
-    "data", "text", "elements", "axes", "selection", "depth", "zoom", "rows", "table",
+    "data", "terms", "text", "elements", "axes", "selection", "depth", "zoom", "rows", "table",
     "neighbours", "histogram", "places", "layer", "tradeoff", "begin",
 )  # fmt: skip
 FIGURES = (
@@ -90,6 +90,7 @@ def document(report: Report) -> dict[str, Any]:
         "limits": {name: _figure(limit) for name, limit in report.limits.items()},
         "tradeoff": _tradeoff(report.tradeoff) if report.tradeoff else None,
         "flow": report.by_flow,
+        "earlier": _earlier(report),
         "first": indices.get(report.first),
     }
 
@@ -171,6 +172,8 @@ def _details(details: Details, most: int) -> dict[str, Any]:
         "benchmark": [_count(count) for count in benchmark],
         "counts": [int(details.sample.sum()), int(details.benchmark.sum())],
         "range": None if details.low is None or details.high is None else [_figure(details.low), _figure(details.high)],
+        "shift": _rounded(details.mean_shift, 3),
+        "outside": None if (outside := details.outside) is None else _rounded(outside, 3),
         "errorEdges": list(errors.edges),
         "errors": [_count(count) for count in errors.rows[0]],
         "byValue": [0 if np.isnan(value) else _rounded(value, 3) for value in mean_error],
@@ -226,6 +229,15 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "asked": _figure(plan.asked),
         "copy": copied(plan.copy),
     }
+
+
+def _earlier(report: Report) -> dict[str, Any] | None:
+    """What the other run is called, and of each layer its MSE, COS, RMSE and SQNR there, None where it is not in it."""
+    if report.earlier is None:
+        return None
+    then = [report.earlier.figures.get(layer.name) for layer in report.layers]
+    figures = [f and [_figure(value) for value in (f.mse, f.cos, f.rmse, f.sqnr)] for f in then]
+    return {"label": shown(report.earlier.label), "figures": figures}
 
 
 def _figure(value: float | None) -> float | str | None:

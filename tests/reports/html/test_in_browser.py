@@ -3,6 +3,8 @@
 import math
 from dataclasses import replace
 
+from sgsdump.reports.report import Earlier
+
 from .page import dots, drag, find, hover, names, selected
 from .reports import HOSTILE, hostile, report, tradeoff
 
@@ -239,3 +241,19 @@ def test_names_can_be_read_beside_what_was_measured(opened):
     )
     assert find(page, "#table tbody .name").size["width"] > 60
     assert find(page, "th[data-key=gives_back]").is_displayed()
+
+
+def test_another_run_is_drawn_beside(opened):
+    """Dashed, and told of the selected layer; what a word means is told when it is pointed at."""
+    found = report(["net.a", "net.b", "net.c"])
+    figures = [replace(layer.figures, rmse=0.5, sqnr=None) for layer in found.layers[:2]]
+    page = opened(replace(found, earlier=Earlier("before: monday", {"net.a": figures[0], "net.b": figures[1]})))
+    assert find(page, "#depth-chart .earlier").get_attribute("d").count("L") == 1  # of two layers
+    assert "before: monday" in find(page, "#depth .legend").text
+    find(page, "#table tbody tr[data-place='0'] .name").click()
+    text = find(page, "#selected").text
+    assert "before: monday\nRMSE 0.500000" in text and "beyond the range" in text and "mean shift" in text
+    titled = page.find_elements("css selector", "#selected dt[title]")
+    assert {"RMSE", "COS", "mean shift"} <= {term.text for term in titled}
+    # names of the axis without what all begin with
+    assert [each.text for each in page.find_elements("css selector", "#depth-chart text")][-3:] == ["a", "b", "c"]

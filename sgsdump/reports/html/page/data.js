@@ -22,6 +22,14 @@ function layerOf(written, place) {
 }
 
 const layers = data.layers.map(layerOf);
+// The same layers in another run: figures as a layer has them, null where it has not.
+const then = data.earlier
+  ? data.earlier.figures.map((figures) => {
+      if (!figures) return null;
+      const [mse, cos, rmse, sqnr] = figures.map(number);
+      return { mse, cos, rmse, sqnr };
+    })
+  : [];
 for (const layer of layers) for (const source of layer.sources) layers[source].feeds.push(layer.place);
 // Where the error arises: measured, or by figures alone.
 const measuredHere = layers.some((layer) => layer.known.has("gives_back"));

@@ -1,7 +1,7 @@
 // The error over depth: a point for each layer, the threshold, and triangles where the error rises.
 // Equal zeros have neither RMSE nor COS, 0 / 0, and no error.
 const areEqual = (layer) => layer.mse === 0;
-const METRICS = [
+const EVERY_METRIC = [
   {
     key: "rmse",
     label: "RMSE",
@@ -20,6 +20,7 @@ const METRICS = [
   { key: "mse", label: "MSE", of: (layer) => layer.mse, log: true, limit: limits.mse },
   { key: "sqnr", label: "SQNR", unit: " dB", of: (layer) => layer.sqnr, log: false, limit: limits.sqnr },
 ];
+const METRICS = EVERY_METRIC.filter(({ key }) => layers.some((layer) => layer.known.has(key)));
 // The layers in view are those from ``from`` up to ``to``.
 const view = { metric: METRICS[0], from: 0, to: layers.length };
 const LEFT = 52,
@@ -34,7 +35,7 @@ const isOdd = (metric, value) =>
 
 // y of a value, and the marks of the axis.
 function heights(metric, top, bottom) {
-  const values = layers.map(metric.of).filter((value) => Number.isFinite(value) && (!metric.log || value > 0));
+  const values = [...layers, ...then.filter(Boolean)].map(metric.of).filter((value) => Number.isFinite(value) && (!metric.log || value > 0));
   if (Number.isFinite(metric.limit) && (!metric.log || metric.limit > 0)) values.push(metric.limit);
   if (!values.length) values.push(metric.log ? 1 : 0);
   const low = Math.min(...values),
@@ -93,7 +94,9 @@ function drawDepth() {
   const hover = line("hover", 0, top - 16, 0, bottom),
     brush = svg("rect", { class: "window", y: top - 16, height: bottom - top + 16 });
   for (const each of [hover, brush]) each.setAttribute("visibility", "hidden");
-  root.append(hover, svg("path", { class: "line", d: pathOf(points) }));
+  root.append(hover);
+  if (data.earlier) root.append(svg("path", { class: "earlier", d: pathOf(earlierPoints(width, scale)) }));
+  root.append(svg("path", { class: "line", d: pathOf(points) }));
   drawPoints(root, points, (right - LEFT) / (seen.length || 1));
   if (Number.isFinite(view.metric.limit)) {
     const y = scale.y(view.metric.limit);
@@ -109,6 +112,16 @@ function drawDepth() {
   holder.parts = { root, width, hover, brush };
   tellSelected(holder);
   drawStrip();
+}
+
+// The layers in view as the other run has them.
+function earlierPoints(width, scale) {
+  const points = [];
+  for (let place = view.from; place < view.to; place++) {
+    const value = then[place] ? view.metric.of(then[place]) : NaN;
+    points.push({ value, x: xAt(place, width), y: scale.y(value) });
+  }
+  return points;
 }
 
 function pathOf(points) {
@@ -149,10 +162,19 @@ function drawChosen(root, points, width, narrow) {
 }
 
 function drawNames(root, points, bottom) {
+  const common = commonOf(points.map(({ layer }) => layer.name));
   for (const { layer, x } of points) {
     const at = { transform: `translate(${x + 4} ${bottom + 12}) rotate(-42)`, "text-anchor": "end" };
-    root.append(svg("text", { ...at, class: layer.place === selection.place ? "strong" : "" }, short(layer.name, 17)));
+    root.append(svg("text", { ...at, class: layer.place === selection.place ? "strong" : "" }, short(layer.name.slice(common), 17)));
   }
+}
+
+// How many characters all names begin with, up to the end of a part: what differs is what tells them apart.
+function commonOf(names) {
+  if (names.length < 2) return 0;
+  let length = 0;
+  while (length < names[0].length && names.every((name) => name[length] === names[0][length])) length++;
+  return Math.max(...["/", ".", "_", ":"].map((sign) => names[0].lastIndexOf(sign, length - 1) + 1), 0);
 }
 
 function drawPlaces(root, width, height, bottom, narrow) {

@@ -30,11 +30,11 @@ function typeOf(layer) {
 }
 
 function fact(what, value, kind) {
-  return value ? el("div", { class: kind }, el("dt", {}, what), el("dd", {}, value)) : null;
+  return value ? el("div", { class: kind }, el("dt", { title: TERMS[what] }, what), el("dd", {}, value)) : null;
 }
 
 function figuresOf(layer) {
-  const each = (what, key, unit = "") => fact(what, figure(layer, key) + unit);
+  const each = (what, key, unit = "") => fact(what, figure(layer, key) && figure(layer, key) + unit);
   return el(
     "dl",
     { class: "figures" },
@@ -55,12 +55,26 @@ function factsOf(layer) {
     fact("type", layer.dtype),
     fact("scale", scales + (layer.scales > (layer.scale || []).length ? ` … (${layer.scales})` : "")),
     fact("zero point", layer.zero === undefined ? "" : String(layer.zero)),
+    ...detailsOf(layer),
     fact("calibrated range", range && range.map((end) => show(number(end))).join(" … ")),
     fact("mean RMSE of the pictures", layer.known.has("mean_rmse") && exact(layer.mean_rmse)),
     fact("worst picture", layer.worst),
     fact("attributes", (layer.attributes || []).map(([name, value]) => `${name} = ${value}`).join(",  "), "wide"),
     fact("remark", layer.note, "wide"),
   );
+}
+
+// What is known of how the values lie, and of the other run.
+function detailsOf(layer) {
+  const d = layer.details,
+    before = then[layer.place];
+  const shift = d ? number(d.shift) : NaN,
+    outside = d ? number(d.outside) : NaN;
+  return [
+    before && fact(data.earlier.label, `RMSE ${exact(before.rmse)}, COS ${exact(before.cos)}`, "wide"),
+    fact("beyond the range", Number.isFinite(outside) && percent(outside)),
+    fact("mean shift", Number.isFinite(shift) && percent(Math.abs(shift) < 1e-4 ? 0 : shift)),
+  ];
 }
 
 // What comes in from the layers before, what arises here, and what goes out: bars of one scale.

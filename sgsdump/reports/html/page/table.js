@@ -20,7 +20,10 @@ function startTable() {
     if (row && !String(getSelection())) select(Number(row.dataset.place), true);
   });
   body.addEventListener("keydown", walkRows);
-  for (const head of heads()) head.replaceChildren(button({}, () => sortBy(head.dataset.key), head.textContent));
+  for (const head of heads()) {
+    const title = TERMS[head.textContent];
+    head.replaceChildren(button({ title }, () => sortBy(head.dataset.key), head.textContent));
+  }
   for (const kind of ["input", "change"]) $("filters").addEventListener(kind, listAnew);
   $("filters").hidden = false;
   onSelect(markRow);

@@ -1,0 +1,22 @@
+// What the words of the page mean, told when they are pointed at; the footer has the formulas.
+const TERMS = {
+  "#": "The operator's number in the network's order, the same in every report",
+  Verdict: "fail: past a limit, or NaN or Inf; warn: within, with a remark; pass: within",
+  RMSE: "The sum of |sample − benchmark| over the sum of |benchmark|: a relative error, as the SDK calls it. 0 is equal",
+  COS: "The cosine of the two tensors as vectors. 1 is equal; blind to scale",
+  MSE: "The mean of the squared differences",
+  SQNR: "Signal to quantisation noise: 10 log10 of the squares' sum over that of the differences, in dB. More is better",
+  "SQNR dB": "Signal to quantisation noise: 10 log10 of the squares' sum over that of the differences. More is better",
+  Rise: "The RMSE less the highest among the layers that feed this one: what seems to arise here",
+  Own: "The RMSE with this convolution alone at 8 bits, all others at 16: what it makes by itself",
+  Inherited: "The RMSE with this convolution alone at 16 bits, all others at 8: what comes in",
+  Brings: "The part of the outputs' error that is there with this convolution alone at 8 bits",
+  "Gives back": "The part of the outputs' error that goes away with this convolution alone put right",
+  "calibrated range": "The least and the largest value that calibration saw, between which the 256 levels of 8 bits lie",
+  "beyond the range": "The share of the float model's values outside the calibrated range, which the fixed model clips",
+  "mean shift": "The mean of sample − benchmark over the mean |benchmark|: what all values are off by together, as a bias",
+  scale: "What one step of the integers is worth",
+  "zero point": "The integer that stands for 0",
+  "worst picture": "The picture on which this layer is furthest off",
+  "mean RMSE of the pictures": "The mean of each picture's RMSE; the other figures are of all pictures' values as one",
+};
