@@ -1,4 +1,4 @@
-"""Write a configuration file into the current folder to start from; without a name, list them.
+"""Write a configuration file to start from, into the current folder or where -o says; without a name, list them.
 
 With -m input_config.ini is written for this model, as diagnose assumes it: what its inputs and outputs are and, from
 the preprocess file (-n), the order of the channels, mean and std_value: it is run on pictures of one colour, which show
@@ -9,6 +9,7 @@ examples:
   sgsdump cfg DebugConfig.txt        what `sgsdump simulate` dumps
   sgsdump cfg input_config.ini       the model's inputs, their mean, std and colours, the outputs
   sgsdump cfg input_config.ini -m net.onnx -n preprocess.py
+  sgsdump cfg input_config.ini -m net.onnx -o models/net.ini
 """
 
 from __future__ import annotations
@@ -30,15 +31,25 @@ NAME = "input_config.ini"
 @dataclass(frozen=True)
 class Options:
     name: str | None
+    output: Path | None
     model: Path | None
     weight_file: Path | None
     part: Part
     image: str | None
     preprocess: str | None
 
+    @property
+    def target(self) -> Path:
+        """The file to write: in the folder, or as the file, that was named."""
+        name = str(self.name)
+        if self.output is None:
+            return Path(name)
+        return self.output / name if self.output.is_dir() else self.output
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="which file; without it their names are listed")
+    parser.add_argument("-o", "--output", type=Path, metavar="PATH", help="the file to write, or a folder for it")
     model = parser.add_argument_group("input_config.ini of a model")
     add_model(model, required=False)
     add_pictures(model, "a picture that checks what was found (default: one that is made up)")
@@ -53,13 +64,15 @@ def run(args: argparse.Namespace) -> int:
     if options.preprocess or options.image or options.weight_file or options.part:
         raise ConfigError("-n, -i, --weight-file and --model-outputs belong to a model; give it with -m")
     files = {file.name: file for file in sorted(templates().iterdir()) if file.suffix in (".txt", ".ini")}
-    if args.name is None:
+    if options.name is None:
+        if options.output is not None:
+            raise ConfigError(f"name the file to write into {options.output}: {', '.join(files)}")
         print("\n".join(files))
         return 0
-    if args.name not in files:
-        raise ConfigError(f"there is no configuration file {args.name}; there are: {', '.join(files)}")
-    write_new(Path(args.name), files[args.name].read_bytes())
-    print(f"{args.name} written")
+    if options.name not in files:
+        raise ConfigError(f"there is no configuration file {options.name}; there are: {', '.join(files)}")
+    write_new(options.target, files[options.name].read_bytes())
+    print(f"{options.target} written")
     return 0
 
 
@@ -81,8 +94,8 @@ def _write_input_config(options: Options) -> int:
     with tempfile.TemporaryDirectory() as folder:
         run = expand(options.image, len(specs))[0] if options.image else made_up_run(specs, Path(folder))
         assumed = assume_config(specs, outputs, options.preprocess, run)
-    write_new(Path(NAME), ini_text(assumed.config).encode())
-    print(f"{NAME} written")
+    write_new(options.target, ini_text(assumed.config).encode())
+    print(f"{options.target} written")
     for sentence in assumed.sentences[1:]:
         print(f"assumed: {sentence}")
     return 0

@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"\nAccuracy on {len(digits.labels)} digits")
     for kind, answer in answers.items():
         print(f"  {kind:26} {(answer == digits.labels).mean():.2f}")
-    print(f"Made sick on purpose: {', '.join(_planted(models['float']))}")
+    planted = _planted(models["float"])
+    print(f"Made sick on purpose: {', '.join(planted.values())}, which {' and '.join(planted)} read")
     print(f"What was done to repair it: {args.output / 'repaired' / 'rounds.txt'}")
     print(f"To look at: {args.output / 'report.html'}, and after the repair {args.output / 'repaired' / 'report.html'}")
     print(f"Pictures: {args.output / 'Histograms'}; begin with {args.output / 'Histograms' / 'overview.png'}")
@@ -153,8 +154,10 @@ def _first_spoilt(answers: dict[str, np.ndarray], labels: np.ndarray) -> int:
     return int(np.argmax((answers["float"] == labels) & (answers["fixed, INT8"] != labels)))
 
 
-def _planted(model: Model) -> list[str]:
-    return next(entry.value for entry in model.proto.metadata_props if entry.key == "planted").split(",")
+def _planted(model: Model) -> dict[str, str]:
+    """The convolutions that were made sick, and the tensor that each reads."""
+    names = next(entry.value for entry in model.proto.metadata_props if entry.key == "planted").split(",")
+    return {node.name: node.input[0] for node in model.proto.graph.node if node.name in names}
 
 
 def _save_picture(path: Path, image: np.ndarray) -> None:

@@ -30,6 +30,19 @@ def test_a_copy_is_written_and_never_twice(name, capsys):
     assert f"{name} exists" in capsys.readouterr().err
 
 
+def test_it_is_written_where_it_is_told(capsys):
+    Path("there").mkdir()
+    content = (CFG / "DebugConfig.txt").read_bytes()
+    assert main("cfg DebugConfig.txt -o there".split()) == 0
+    assert main("cfg DebugConfig.txt -o there/other.txt".split()) == 0
+    assert sorted(path.read_bytes() for path in Path("there").iterdir()) == [content, content]
+    assert {path.name for path in Path("there").iterdir()} == {"DebugConfig.txt", "other.txt"}
+    capsys.readouterr()
+    for target, said in (("there", "exists"), ("no/x", "cannot write no/x")):
+        assert main(f"cfg DebugConfig.txt -o {target}".split()) == 2 and said in capsys.readouterr().err
+    assert main("cfg -o there".split()) == 2 and "name the file to write" in capsys.readouterr().err
+
+
 def test_an_unknown_name_lists_the_known(capsys, work_folder):
     assert main(["cfg", "../cfg/DebugConfig.txt"]) == 2
     assert "DebugConfig.txt, input_config.ini" in capsys.readouterr().err

@@ -28,7 +28,9 @@ def test_it_names_the_planted_convolutions_as_where_the_error_jumps(printed):
     """The first two named are the operators that the planted convolutions belong to: what is fused has the name of its
     last part."""
     folder, text = printed
-    planted = re.search(r"Made sick on purpose: (.*)", text)[1].split(", ")
+    told = re.search(r"Made sick on purpose: (.*), which (.*) read", text)
+    assert told[1] == "block2/dw/relu, block4/dw/relu"
+    planted = told[2].split(" and ")
     section = text[text.index("RMSE rises most at") : text.index("Inside fused operators")]
     named = re.findall(r"^  \d+\.(block\d/\S+) \(", section, re.M)
     fixed = open_dump(folder / "fixed.bin")

@@ -29,7 +29,7 @@ COLUMNS = [
     "status", *_PLACE, "type", *_NUMBERS, "within", *_NOT_FINITE, *_PAIR, "remark", "verdict", *_TYPES, *_SIGNS,
     _STATISTICS, *_INTEGERS,
 ]  # fmt: skip
-FORMAT, VERSION = "sgsdump comparison", 2
+FORMAT, VERSION = "sgsdump comparison", 3
 _JSON = [
     "name", "io", "slot", "op_index", "op_type", "type_name", "sample_name", "paired", "count", "mse", "cos", "rmse",
     *_NOT_FINITE, "note", "sources", "by_flow", "module", "origin", "rise", "misnamed", *_TYPES, "dtype_note", *_SIGNS,
@@ -37,7 +37,7 @@ _JSON = [
     "channels", "step", "rearranged", "retried", "runs", "stage", "source",
 ]  # fmt: skip
 _WHERE_THERE = ("integers", "indices", "channels", "runs")  # left out of rows that do not have them
-_JSON_NAMES = {"misnamed": "twin", "statistics": "figures"}  # other names in the file, which its readers know
+_JSON_NAMES = {"statistics": "figures"}  # other names in the file, which its readers know
 
 
 def render_csv(comparison: Comparison, thresholds: Thresholds) -> str:
