@@ -6,7 +6,8 @@
 MODEL is UltraFace (outputs ``scores`` and ``boxes``; Linzaer, Ultra-Light-Fast-Generic-Face-Detector-1MB, MIT), for
 pictures normalised as (x - 127) / 128. One line each: squared error of boxes and scores relative to the float model,
 the faces found as the float model finds them (IoU 0.9), seconds. -i may be several folders or files, so may --judge.
---no-peers leaves onnxruntime out, --cures tries these alone: both together are the short setting.
+--no-peers leaves onnxruntime out, --cures tries these alone: both together are the short setting. Models that other
+tools quantised (``cure_peers.py``) are judged by --quantised FILE...
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import ultraface_boxes
 
 from sgsdump.curing.cure import cure
@@ -58,6 +60,8 @@ def main() -> None:
     parser.add_argument("--cures", default=",".join(CURES))
     parser.add_argument("--all-int16", action="store_true")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--feeds", type=Path, metavar="FILE.npz", help="write the normalised pictures, and no more")
+    parser.add_argument("--quantised", type=Path, nargs="+", metavar="FILE", help="judge these, and no more")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -73,9 +77,16 @@ def main() -> None:
 
         pictures, judged = feeds("calibrate", args.image), feeds("judge", args.judge)
         validate = feeds("validate", args.validate) if args.validate else None
+        if args.feeds:
+            np.savez(args.feeds, feeds=np.stack([next(iter(feed.values())) for _, feed in pictures]))
+            return
         table = Table(source, [in_bytes(*judged.both(i)[1:]) for i in range(len(judged))])
         original = opened(source)
         table.line("as it is", lambda: fixed_of(original, pictures, config, args.level), config)
+        for path in args.quantised or ():
+            table.run(path.stem, (onnx_session(onnx.load(path)), 0.0))
+        if args.quantised:
+            return
 
         def cured() -> tuple[Model, object]:
             result = cure(source, pictures, config, CureOptions(args.level, tuple(args.cures.split(","))), validate)
@@ -169,7 +180,6 @@ PEERS = {
 
 
 def peer(source: Model, pictures: PictureFeeds, work: Path, options: Mapping[str, object]) -> tuple[object, float]:
-    import onnx
     from onnxruntime import quantization as ort
     from onnxruntime.quantization.shape_inference import quant_pre_process
 

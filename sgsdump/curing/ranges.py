@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HEADROOM, INT16_STEPS = 1.5, 32767
 # So far below a power of two sums are kept, of its logarithm.
 SLACK = 0.01
-SHARE, MOST = 0.1, 2.0
+SHARE, MOST = 0.2, 2.0
 
 
 def margins(layers: Sequence[Layer], noise: Noise, factors: np.ndarray, share: float = SHARE) -> dict[str, float]:

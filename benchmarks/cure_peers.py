@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Quantise a model by other tools, each in an environment of its own, for ``benchmarks/cure.py --quantised``.
+
+    python benchmarks/cure.py MODEL.onnx -i pictures/ --judge faces/ --feeds feeds.npz
+    ENVIRONMENT/bin/python benchmarks/cure_peers.py PEER MODEL.onnx feeds.npz PEER.onnx
+    python benchmarks/cure.py MODEL.onnx -i pictures/ --judge faces/ --quantised PEER.onnx …
+
+PEER: onnxsim, onnxsim-equalised, onnxsim-biases, onnxsim-adaround (pip install onnxsim>=0.8); nncf, nncf-accurate (pip
+install nncf). Weights and activations have 8 bits; feeds.npz are the normalised calibration pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+Feeds = list[dict[str, np.ndarray]]
+
+
+def by_onnxsim(model: Any, feeds: Feeds, how: str) -> Any:
+    import onnxsim
+
+    model = onnxsim.simplify(model)[0]
+    start = onnxsim.cross_layer_equalize(model) if how == "equalised" else model
+    quantised = onnxsim.quantize_static(start, feeds, method="minmax", per_channel=True)
+    if how == "biases":
+        return onnxsim.correct_bias(start, quantised, feeds)
+    if how == "adaround":
+        return onnxsim.apply_adaround(start, quantised, feeds)
+    return quantised
+
+
+def by_nncf(model: Any, feeds: Feeds, how: str) -> Any:
+    import nncf
+
+    more = {"preset": nncf.QuantizationPreset.MIXED, "fast_bias_correction": how != "accurate"}
+    return nncf.quantize(model, nncf.Dataset(feeds), subset_size=len(feeds), **more)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("peer")
+    parser.add_argument("model", type=Path)
+    parser.add_argument("feeds", type=Path)
+    parser.add_argument("output", type=Path)
+    args = parser.parse_args()
+    name, _, how = args.peer.partition("-")
+    model = onnx.load(args.model)
+    with np.load(args.feeds) as file:
+        every = file["feeds"]
+    weights = {tensor.name for tensor in model.graph.initializer}
+    given = next(each.name for each in model.graph.input if each.name not in weights)
+    begun = time.perf_counter()
+    quantised = {"onnxsim": by_onnxsim, "nncf": by_nncf}[name](model, [{given: each} for each in every], how)
+    onnx.save(quantised, args.output)
+    print(f"{args.peer}: {time.perf_counter() - begun:.0f} seconds")
+
+
+if __name__ == "__main__":
+    main()
