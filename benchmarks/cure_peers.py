@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import version_converter
 
 Feeds = list[dict[str, np.ndarray]]
 
@@ -50,7 +51,7 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     args = parser.parse_args()
     name, _, how = args.peer.partition("-")
-    model = onnx.load(args.model)
+    model = version_converter.convert_version(onnx.load(args.model), 13)  # they leave older ones as they are
     with np.load(args.feeds) as file:
         every = file["feeds"]
     weights = {tensor.name for tensor in model.graph.initializer}
