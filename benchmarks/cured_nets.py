@@ -36,7 +36,7 @@ from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.verbs.cure import cured
 from sgsdump.verbs.network import OpenNetwork, named_network, open_network
 
-SAMPLES, JUDGED, TRAINED, STEPS = 32, 300, 2000, 250
+SAMPLES, JUDGED, TRAINED, STEPS = 24, 200, 2000, 250
 LOST_ACCURACY, LOST_ERROR = 0.005, 1.05
 Task = tuple[torch.Tensor, torch.Tensor]
 

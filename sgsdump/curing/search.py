@@ -54,12 +54,13 @@ SENSED = 2
 class State:
     """A model on the way. ``factors``: of the basis' classes, None where it is not equalised; ``room``: the share that
     room in UINT8 ranges may cost, 0 for room in INT16 alone, None without any; ``plain``: the model before its weights
-    and biases were rebuilt, where they were."""
+    and biases were rebuilt, where they were; ``folded``: which basis it has."""
 
     proto: ModelProto
     factors: np.ndarray | None = None
     room: float | None = None
     plain: ModelProto | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +108,7 @@ class Search:
         self.names = list(self.watched) or [o.name for o in source.proto.graph.output]
         self.floats = FloatOutputs(self.original, list(dict.fromkeys([*self.names, *self.watched.values()])))
         self.taken: list[str] = []
+        self._bases: dict[bool, Basis] = {}
         self.share = SHARE
         self.trusting = judges.feeds is pairs.feeds
 
@@ -142,17 +144,25 @@ class Search:
             tried = self._try(name, state)
             if tried is None:
                 continue
-            found = [tried]
-            if name == FOLD and not tried.step.taken and EQUALISE in cures and (tried.step.kept or 0.0) <= KEPT:
-                both = self._try(EQUALISE, tried.state)
-                if both is not None and both.step.taken:
-                    found = [replace(tried, step=replace(tried.step, taken=True)), both]
+            found = self._with_equalising(tried, state) if name == FOLD and EQUALISE in cures else [tried]
             for one in found:
                 steps = [*(s for s in steps if s.cure != one.step.cure), one.step]
                 if one.step.taken:
                     state, self.now = one.state, one.judged
                     self.taken.append(one.step.cure)
         return state, steps
+
+    def _with_equalising(self, fold: Tried, state: State) -> list[Tried]:
+        """Folding that costs something by itself makes way for equalising, or is in its way: what is better."""
+        found = [fold]
+        kept = fold.step.kept is None or fold.step.kept <= KEPT
+        both = self._try(EQUALISE, fold.state) if kept else None
+        alone = self._try(EQUALISE, state)
+        if both is not None and both.step.taken:
+            found = [replace(fold, step=replace(fold.step, taken=True)), both]
+        if alone is not None and alone.step.taken and self._ratio(alone.judged) < self._ratio(found[-1].judged):
+            found = [replace(fold, step=replace(fold.step, taken=False)), alone]
+        return found
 
     def _try(self, name: str, state: State) -> Tried | None:
         """None where the cure has nothing to change. Room of several sizes: the best, where others judge it; else the
@@ -198,10 +208,10 @@ class Search:
         if name == RANGES:
             return replace(state, room=self.share), max(len(self._wider(replace(state, room=self.share))), 1)
         if name == FOLD:
-            basis = self.basis
-            return replace(state, proto=basis.proto), len(basis.folded)
+            basis = self.basis(True)
+            return replace(state, proto=basis.proto, folded=True), len(basis.folded)
         if name == EQUALISE:
-            basis = self.basis
+            basis = self.basis(state.folded)
             factors = equalising_factors(basis.scaling, basis.layers, basis.noise)
             proto = scaled(basis.proto, basis.scaling, factors)
             return replace(state, proto=proto, factors=factors), int((factors != 1).sum())
@@ -218,10 +228,14 @@ class Search:
         count = len(made.rounded if name == ROUND else made.corrected)
         return replace(state, proto=made.proto, plain=plain), count
 
-    @cached_property
-    def basis(self) -> Basis:
+    def basis(self, fold: bool) -> Basis:
+        if fold not in self._bases:
+            self._bases[fold] = self._basis(fold)
+        return self._bases[fold]
+
+    def _basis(self, fold: bool) -> Basis:
         source = self.source.proto
-        proto, names = folded(source) if FOLD in self.options.cures else (source, ())
+        proto, names = folded(source) if fold else (source, ())
         model, feeds = self.opened(proto), _Fed(self.pairs)
         graph = Graph(proto)
         wanted = {name for node in graph.nodes for name in node.output if name}
@@ -239,8 +253,9 @@ class Search:
     def _wider(self, state: State) -> Mapping[str, float]:
         if self._wide or not state.room:
             return {}
-        factors = np.ones(self.basis.scaling.size) if state.factors is None else state.factors
-        return margins(self.basis.layers, self.basis.noise, factors, state.room)
+        basis = self.basis(state.folded)
+        factors = np.ones(basis.scaling.size) if state.factors is None else state.factors
+        return margins(basis.layers, basis.noise, factors, state.room)
 
     def judge(self, state: State, what: str = "judge") -> dict[str, float]:
         """The error of a state, fitted here, against the original model: of each output, and of what it is watched by
