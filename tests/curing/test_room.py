@@ -1,0 +1,87 @@
+"""Room in ranges: what it costs in UINT8, how far INT16 goes so that sums keep their bits, what a quant file carries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from picture_folder import write_pictures
+from small_nets import conv, model, node, weights
+
+from sgsdump.curing.ranges import HEADROOM, MOST, headrooms, margins, params_of, widened
+from sgsdump.curing.search import rewritten
+from sgsdump.models.feeds.feeds import PictureFeeds
+from sgsdump.models.graph import Graph
+from sgsdump.models.model import graph_inputs, open_model
+from sgsdump.quantisation.calibration import calibrate
+from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.quant_file import import_params
+from sgsdump.quantisation.ranges.statistics import side_ranges
+from sgsdump.sidecars import input_config
+from sgsdump.tensors.types import Range
+
+
+class Rounding:
+    """Layers whose input's rounding counts so much, and nothing else."""
+
+    exact = frozenset({"picture"})
+
+    def parts(self, layer, factors):
+        return layer.counted, 0.0, 0.0
+
+
+class Read:
+    def __init__(self, name: str, counted: float):
+        self.node, self.counted = node("Conv", [name, f"{name}.w"], f"{name}.out"), counted
+
+
+def test_rooms_cost_their_share_together_and_none_more_than_it_can_take() -> None:
+    layers = [Read("a", 1.0), Read("b", 0.1), Read("b", 0.1), Read("c", 1e-6), Read("picture", 0.4)]
+    wider = margins(layers, Rounding(), np.ones(1), 0.2)  # type: ignore[arg-type]
+    counted = {"a": 1.0, "b": 0.2, "c": 1e-6}
+    assert wider.keys() == counted.keys() and wider["c"] == MOST
+    cost = {name: (wider[name] ** 2 - 1) * noise for name, noise in counted.items()}
+    assert sum(cost.values()) == pytest.approx(0.2 * 1.600001)
+    assert cost["a"] == pytest.approx(cost["b"])
+    assert set(margins(layers, Rounding(), np.ones(1), 0.0).values()) == {1.0}  # type: ignore[arg-type]
+
+
+def test_sums_end_just_below_a_power_of_two() -> None:
+    net = model([conv("c", "data")], weights("c", (4, 3, 1, 1), 3), {"data": (1, 3, 4, 4)}, ["c"])
+    graph = Graph(net.proto)
+    kernel, bias = (graph.value(name).astype(np.float64) for name in ("c.w", "c.b"))
+    ranges = {"data": Range.of(-3.0, 2.0)}
+    sums = Range(np.array([-1.0, -2.0, -3.0, -4.0]), np.array([5.0, 1.0, 0.5, 4.0]))
+    room = headrooms(net, ranges, {"c": sums}, per_channel=True)["data"]
+    assert HEADROOM <= room <= 2 * HEADROOM
+    reach = np.max(np.abs([bias, sums.min - bias, sums.max - bias]), axis=0)
+    steps = np.abs(kernel).reshape(4, -1).max(axis=1) / 32767 * 3.0 * room / 32767
+    left = np.log2((reach / steps).max())
+    assert 0 <= np.ceil(left) - left < 0.02
+
+
+def test_a_quant_file_carries_what_a_batch_normalization_needs(tmp_path: Path) -> None:
+    """Its factor's and offset's results are stored by no name of their own, and clip at their ranges all the same."""
+    constants = {**weights("c1", (4, 3, 3, 3), 1), **weights("c2", (4, 4, 1, 1), 2)}
+    constants |= {f"n.{part}": np.full(4, value, np.float32) for part, value in zip("gbmv", (2.0, 0.1, 0.05, 0.5))}
+    normal = node("BatchNormalization", ["c1", "n.g", "n.b", "n.m", "n.v"], "n")
+    nodes = [conv("c1", "data"), normal, node("Relu", ["n"], "r"), conv("c2", "r")]
+    write_pictures(tmp_path, 3)
+    onnx.save(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c2"]).proto, tmp_path / "net.onnx")
+    source = open_model(tmp_path / "net.onnx")
+    config = input_config.read(tmp_path / "input_config.ini")
+    float_model = rewritten(source, source.proto)
+    feeds = PictureFeeds(str(tmp_path / "pictures"), None, tuple(graph_inputs(source.proto)), config)
+    calibration = calibrate(float_model, feeds, config, "L2")
+    ranges = widened(float_model, calibration.ranges, {})
+    side = side_ranges(calibration.statistics)
+    wide = make_fixed(float_model, ranges, calibration.config, side=side)
+    fixed = type(source)(wide.proto, source.path)
+    params = params_of(fixed, float_model, ranges)
+    given = {**calibration.ranges, **import_params(float_model, params, config).ranges}
+    inner = next(name for name in calibration.ranges if "MUL_output" in name)
+    assert given[inner].high == pytest.approx(HEADROOM * calibration.ranges[inner].high)
+    again = make_fixed(float_model, given, calibration.config, side=side)
+    assert again.proto.graph == wide.proto.graph
