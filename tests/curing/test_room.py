@@ -1,4 +1,4 @@
-"""Room in ranges: what it costs in UINT8, how far INT16 goes so that sums keep their bits, what a quant file carries."""
+"""Room in ranges: what it costs in UINT8, how far it goes in INT16 so that sums keep their bits, how it is written."""
 
 from __future__ import annotations
 
