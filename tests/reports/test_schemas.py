@@ -78,7 +78,7 @@ def test_every_kind_of_comparison():
         "nothing": compare(dump(), dump()),
     }
     documents = {kind: check("comparison", REPORTS["json"](each, limits)) for kind, each in kinds.items()}
-    assert all((d["format"], d["version"]) == ("sgsdump comparison", 2) for d in documents.values())
+    assert all((d["format"], d["version"]) == ("sgsdump comparison", 3) for d in documents.values())
     assert documents["hostile"]["excluded"] == ["plain"] and documents["hostile"]["rows"][0]["left_out"] is not None
     assert "runs" in documents["runs"]["rows"][0] and "integers" in documents["integers"]["rows"][0]
     assert documents["statistics"]["rows"][0]["figures"] and documents["misnamed"]["rows"][0]["misnamed"]
