@@ -122,7 +122,8 @@ def _failing(diagnosis: PastDiagnosis) -> int:
 
 
 def _layer(row: Mapping[str, Any], rising: set[str]) -> Layer:
-    figures = Figures(*(float(row[name]) for name in ("mse", "cos", "rmse")), sqnr=None, rise=float(row["rise"]))
+    mse, cos, rmse, rise = (float(row[name]) for name in ("mse", "cos", "rmse", "rise"))
+    figures = Figures(mse, cos, rmse, None, rise)
     runs = row.get("runs") or {}
     return Layer(
         str(row["name"]),
