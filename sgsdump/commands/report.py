@@ -107,7 +107,8 @@ def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, st
     from sgsdump.files.atomic_write import check_outputs
     from sgsdump.reports.two_diagnoses import FILE, read_diagnosis, report_of_two
 
-    asked: dict[str, object] = {"a second dump": options.benchmark, "--ranges": options.ranges, "--stages": options.stages}
+    asked: dict[str, object] = {"a second dump": options.benchmark, "--ranges": options.ranges}
+    asked |= {"--stages": options.stages}
     asked |= {"--runs": options.runs, "--step": options.reading.step, "--rank": options.reading.rank}
     for name, value in asked.items():
         if value not in (None, False):

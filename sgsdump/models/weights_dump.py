@@ -1,4 +1,5 @@
-"""The weights of an ONNX model as a dump: every initializer and constant, in the order in which its nodes read them."""
+"""The weights of an ONNX model as a dump: every initializer and constant, in the order in which its nodes read them.
+Apart: of no use to those that run a model."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ def report_of_diagnosis(
     report = report_of(comparison, diagnosis.limits, context, steps(diagnosis))
     layers = _with_measured(report.layers, diagnosis)
     good = diagnosis.good and bool(diagnosis.share.convolutions)
-    return replace(report, verdict=verdict(diagnosis, comparison), layers=layers, good=good, first="")
+    view = replace(report.view, first="")
+    return replace(report, verdict=verdict(diagnosis, comparison), layers=layers, good=good, view=view)
 
 
 def diagnosed(
@@ -153,8 +154,8 @@ def report_of_repair(
     comparison = compare(context.sample, context.benchmark, details=True)
     context = replace(context, ranges=repair.ranges, attributes=attributes_of(model))
     report = report_of(comparison, limits, context, [_repair_step(repair)])
-    earlier = _first_round(rounds) if len(rounds) > 1 else None
-    return replace(report, verdict=(_repair_verdict(repair, rounds), *report.verdict), earlier=earlier)
+    view = replace(report.view, earlier=_first_round(rounds) if len(rounds) > 1 else None)
+    return replace(report, verdict=(_repair_verdict(repair, rounds), *report.verdict), view=view)
 
 
 def _first_round(rounds: Sequence[Round]) -> Earlier:

@@ -125,7 +125,8 @@ def report_of_quantised(diagnosis: QuantisedDiagnosis, context: Context) -> Repo
         return replace(layer, figures=figures, rises=layer.name in causes)
 
     layers = tuple(map(measured, report.layers))
-    return replace(report, verdict=tuple(verdict(diagnosis)), layers=layers, good=diagnosis.good, first="")
+    view = replace(report.view, first="")
+    return replace(report, verdict=tuple(verdict(diagnosis)), layers=layers, good=diagnosis.good, view=view)
 
 
 def verdict(diagnosis: QuantisedDiagnosis) -> Iterator[str]:

@@ -157,6 +157,20 @@ class Earlier:
 
 
 @dataclass(frozen=True)
+class View:
+    """How the layers are shown.
+
+    first     the layer to show first, that of the first finding; "" for the steepest one.
+    by_flow   it is known which layers feed which; else layers stand in the order of the file.
+    earlier   another run to compare with.
+    """
+
+    first: str = ""
+    by_flow: bool = True
+    earlier: Earlier | None = None
+
+
+@dataclass(frozen=True)
 class Report:
     """The whole report.
 
@@ -165,9 +179,6 @@ class Report:
     left_out  the layers that were not compared, and why.
     limits    thresholds by metric (``cos``, ``rmse``, ``mse``, ``sqnr``), for the lines in the chart.
     good      the verdict in one word; None: whether no layer fails.
-    first     the layer to show first, that of the first finding; "" for the steepest one.
-    by_flow   it is known which layers feed which; else layers stand in the order of the file.
-    earlier   another run to compare with.
     """
 
     title: str
@@ -180,9 +191,7 @@ class Report:
     limits: Mapping[str, float] = field(default_factory=dict)
     facts: Sequence[tuple[str, str]] = ()
     good: bool | None = None
-    first: str = ""
-    by_flow: bool = True
-    earlier: Earlier | None = None
+    view: View = View()
 
 
 def report_of(
@@ -211,8 +220,7 @@ def report_of(
             for note in notes
         ),
         good=None if comparison.is_complete and not blamed(comparison) else False,
-        first=_first(comparison, thresholds),
-        by_flow=comparison.completeness.by_flow,
+        view=View(_first(comparison, thresholds), comparison.completeness.by_flow),
     )
 
 

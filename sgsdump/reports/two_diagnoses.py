@@ -1,4 +1,5 @@
-"""Two diagnoses of one network as one report: the layers of the newer one, and how they were in the older one."""
+"""Two diagnoses of one network as one report: the layers of the newer one, and how they were in the older one. Apart:
+reads untrusted files."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from sgsdump.errors import FormatError, ValuesError, listed
 from sgsdump.files.bounded_read import read_bytes
 from sgsdump.files.json_yaml import json_of
 from sgsdump.reports.comparison.data import FORMAT, VERSION
-from sgsdump.reports.report import Earlier, Figures, Layer, Report
+from sgsdump.reports.report import Earlier, Figures, Layer, Report, View
 from sgsdump.reports.text import counted, number
 
 FILE = "layers.json"
@@ -63,6 +64,7 @@ def report_of_two(newer: PastDiagnosis, older: PastDiagnosis) -> Report:
     shared = [layer for layer in newer.layers if layer.name in before]
     if not shared:
         raise ValuesError(f"no layer of {newer.folder} is in {older.folder}; are they diagnoses of one network?")
+    figures = {name: layer.figures for name, layer in before.items()}
     return Report(
         title=f"{newer.folder.name}, and {older.folder.name} before it",
         verdict=tuple(_sentences(newer, older)),
@@ -70,8 +72,7 @@ def report_of_two(newer: PastDiagnosis, older: PastDiagnosis) -> Report:
         limits=newer.limits,
         facts=(("diagnosis", str(newer.folder)), ("before it", str(older.folder))),
         good=all(newer.outputs[name][0] <= rmse for name, (rmse, _) in older.outputs.items() if name in newer.outputs),
-        by_flow=newer.by_flow,
-        earlier=Earlier(f"before: {older.folder.name}", {name: layer.figures for name, layer in before.items()}),
+        view=View(by_flow=newer.by_flow, earlier=Earlier(f"before: {older.folder.name}", figures)),
     )
 
 

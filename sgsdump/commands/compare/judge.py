@@ -18,10 +18,13 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgsdump.commands.compare.options import INPUT_TAG, TH1, Output, add_listing, add_reading, add_tables, output_of
+from sgsdump.commands.compare.options import INPUT_TAG, TH1, Output, add_listing, add_reading, add_tables
 from sgsdump.commands.compare.output import check_files, print_golden, write_tables
 from sgsdump.commands.options import Reading, described, record
 from sgsdump.commands.terminal import TERMINAL
+
+# What compare writes and judge does not.
+_NO_OUTPUT = dict.fromkeys(("html", "plots", "write_name_map"))
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         args,
         reading=record(Reading, args, raw_shape=()),
         tolerance=record(Tolerance, args),
-        output=output_of(args, html=None, plots=None, write_name_map=None),
+        output=record(Output, args, annotate=args.annotate and tuple(args.annotate), **_NO_OUTPUT),
     )
     with together():
         return judge(three)

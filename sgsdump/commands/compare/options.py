@@ -159,11 +159,6 @@ class Options:
         return replace(self, sample=sample, benchmark=benchmark, reading=reading)
 
 
-def output_of(args: argparse.Namespace, **absent: None) -> Output:
-    """The files and the listing; ``absent``: what a command has not."""
-    return record(Output, args, annotate=args.annotate and tuple(args.annotate), **absent)
-
-
 def options_of(args: argparse.Namespace) -> Options:
     return record(
         Options,
@@ -172,7 +167,7 @@ def options_of(args: argparse.Namespace) -> Options:
         reading=record(Reading, args, raw_shape=()),
         pairing=record(Pairing, args),
         measuring=record(Measuring, args, th1=TH1 if args.th1 is None else args.th1),
-        output=output_of(args),
+        output=record(Output, args, annotate=args.annotate and tuple(args.annotate)),
         given=MODES.given(args),
     )
 

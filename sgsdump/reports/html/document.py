@@ -61,7 +61,7 @@ def render(report: Report) -> str:
         report=report,
         bars=[round(share * BAR, 1) for share in bar_shares([f.rmse for f in figures])],
         measured=measured,
-        here="the outputs' error arises here" if measured else _RISES[report.by_flow],
+        here="the outputs' error arises here" if measured else _RISES[report.view.by_flow],
         counts=Counter(layer.verdict for layer in report.layers),
         windowed=len(report.layers) > MOST_ROWS,
         long_numbers=any(len(number(v)) > ROOM for f in figures for v in (f.rmse, f.mse, f.rise)),
@@ -89,9 +89,9 @@ def document(report: Report) -> dict[str, Any]:
         "layers": [_layer(layer, indices, bins, as_text) for layer in report.layers],
         "limits": {name: _figure(limit) for name, limit in report.limits.items()},
         "tradeoff": _tradeoff(report.tradeoff) if report.tradeoff else None,
-        "flow": report.by_flow,
+        "flow": report.view.by_flow,
         "earlier": _earlier(report),
-        "first": indices.get(report.first),
+        "first": indices.get(report.view.first),
     }
 
 
@@ -233,11 +233,11 @@ def _plan(plan: Plan) -> dict[str, Any]:
 
 def _earlier(report: Report) -> dict[str, Any] | None:
     """What the other run is called, and of each layer its MSE, COS, RMSE and SQNR there, None where it is not in it."""
-    if report.earlier is None:
+    if report.view.earlier is None:
         return None
-    then = [report.earlier.figures.get(layer.name) for layer in report.layers]
+    then = [report.view.earlier.figures.get(layer.name) for layer in report.layers]
     figures = [f and [_figure(value) for value in (f.mse, f.cos, f.rmse, f.sqnr)] for f in then]
-    return {"label": shown(report.earlier.label), "figures": figures}
+    return {"label": shown(report.view.earlier.label), "figures": figures}
 
 
 def _figure(value: float | None) -> float | str | None:

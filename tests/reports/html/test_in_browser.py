@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from sgsdump.reports.report import Earlier
+from sgsdump.reports.report import Earlier, View
 
 from .page import dots, drag, find, hover, names, selected
 from .reports import HOSTILE, hostile, report, tradeoff
@@ -221,7 +221,7 @@ return new Set(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.h
 
 
 def test_without_a_dataflow_nothing_is_inherited(opened):
-    page = opened(replace(report(NAMES), by_flow=False))
+    page = opened(replace(report(NAMES), view=View(by_flow=False)))
     titles = " ".join(title.text for title in page.find_elements("css selector", "#selected h3"))
     assert "Values" in titles and "Where" not in titles.replace("Where it sits", "")
     assert "nherited" not in find(page, "#selected").text and "Fed by" not in find(page, "#selected").text
@@ -230,7 +230,7 @@ def test_without_a_dataflow_nothing_is_inherited(opened):
 
 
 def test_the_layer_that_the_headline_names_is_shown_first(opened):
-    assert selected(opened(replace(report(NAMES), first=NAMES[7]))) == NAMES[7]
+    assert selected(opened(replace(report(NAMES), view=View(NAMES[7])))) == NAMES[7]
 
 
 def test_names_can_be_read_beside_what_was_measured(opened):
@@ -247,7 +247,8 @@ def test_another_run_is_drawn_beside(opened):
     """Dashed, and told of the selected layer; what a word means is told when it is pointed at."""
     found = report(["net.a", "net.b", "net.c"])
     figures = [replace(layer.figures, rmse=0.5, sqnr=None) for layer in found.layers[:2]]
-    page = opened(replace(found, earlier=Earlier("before: monday", {"net.a": figures[0], "net.b": figures[1]})))
+    earlier = Earlier("before: monday", {"net.a": figures[0], "net.b": figures[1]})
+    page = opened(replace(found, view=View(earlier=earlier)))
     assert find(page, "#depth-chart .earlier").get_attribute("d").count("L") == 1  # of two layers
     assert "before: monday" in find(page, "#depth .legend").text
     find(page, "#table tbody tr[data-place='0'] .name").click()
