@@ -9,9 +9,12 @@ bfloat16, float16 or int8 is judged, in which every tensor differs from a float3
 Named are the first operator outside its bound, the first NaN or infinity that was made of finite inputs, and the first
 overflow. Operators that cannot be judged are listed: random and collective ones, custom ones, those without a bound.
 
-Models that the program ran with onnxruntime are judged by onnx's reference evaluator, which needs nothing more.
-Needs torch for what torch ran (pip install 'sgsdump[torch]'). Exit status: 0 when every judged operator is within its
-bound, 1 when one is outside, 2 on trouble or where nothing can be judged (a dump of statistics).
+Of a program that torch.compile made each graph is judged as a whole, by what exec recorded: its outputs against the
+same graph run operator by operator. One that computes something else is named, for the compiler is at fault there.
+
+Models that the program ran with onnxruntime are judged by onnx's reference evaluator, which needs nothing more. Needs
+torch for what torch ran (pip install 'sgsdump[torch]'). Exit status: 0 when every judged operator is within its bound,
+1 when one is outside or a compiled graph is wrong, 2 on trouble or where nothing can be judged (a dump of statistics).
 
 examples:
   sgsdump check dumps/msit_dump_20261127_101500
@@ -75,7 +78,19 @@ def run(args: argparse.Namespace) -> int:
                 replace_text(path, render(runs))
     if not any(run.check.judged or (run.finiteness and run.finiteness.looked_at) for run in runs):
         raise ValuesError(_nothing(options.tree, runs))
-    return 1 if any(run.check.outside or (run.finiteness and run.finiteness.made) for run in runs) else 0
+    is_graph_wrong = _print_graphs(tree_of(options.tree))
+    is_outside = any(run.check.outside or (run.finiteness and run.finiteness.made) for run in runs)
+    return 1 if is_outside or is_graph_wrong else 0
+
+
+def _print_graphs(tree: Path) -> bool:
+    """Print what the program's compiled graphs differ by from torch operator by operator; whether one is wrong."""
+    from sgsdump.programs.compiled_graphs import graph_notes
+    from sgsdump.programs.process_index import processes_of
+
+    notes = list(graph_notes(processes_of(tree))) if (tree / "processes").is_dir() else []
+    print_lines(f"{note}." for _, note in notes)
+    return any(is_wrong for is_wrong, _ in notes)
 
 
 def _checked(options: Options) -> Iterator[CheckedRun]:

@@ -97,6 +97,22 @@ def test_a_write_that_fails_leaves_whole_frames_and_stops_the_dump(hook, start, 
     assert not any("damaged" in note for note in dump.notes)
 
 
+def test_nothing_follows_lines_that_were_lost(hook, start, tmp_path):
+    """A line that would fit still may refer to one that did not."""
+    session = start(layout="rounds", content="stats", max_bytes=1 << 13)
+    operator = hook.records.Operator(("0_Linear",), op_type="aten.addmm", module="root.fc", model="Net")
+    session.begins(0)
+    session.say([session.operator(0, operator)], 0)
+    session.say(["x" * 9000, "\n"], 0)
+    assert "--max-size" in session.stopped
+    size = (path := next(tmp_path.glob("rounds/*/0.round"))).stat().st_size
+    session.say([session.operator(0, operator)], 0)
+    session.ends(0)
+    session.finish()
+    assert path.stat().st_size == size
+    assert not any(line.get("event") == "round" for line in lines_of(Path(session.out)))
+
+
 def test_exec_writes_rounds_and_with_tree_the_vendors(tmp_path):
     path = program(tmp_path / "code")
     for words, folder in ((), "rounds"), (("--tree",), "tensors"), (("-symlink",), "tensors"):

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_runs import plain, runner, values_of, write_program
 
+from sgsdump.cli import main
 from sgsdump.programs.compiled_graphs import EPS, GraphRun, graph_notes
 from sgsdump.programs.control import Steps
 
@@ -82,7 +83,7 @@ def test_compiled_code_stays_and_is_seen_by_graph(run, tmp_path_factory, form):
     assert {wrong for wrong, _ in graph_notes(result.captured.processes)} == {False}
 
 
-def test_a_wrong_compiler_gives_its_wrong_answer_and_is_named(run, tmp_path_factory):
+def test_a_wrong_compiler_gives_its_wrong_answer_and_is_named(run, tmp_path_factory, capfd):
     source = WRONG + NET + "made = torch.compile(net, backend=wrong)" + RUN
     alone = plain(write_program(tmp_path_factory.mktemp("alone"), source))
     right = plain(write_program(tmp_path_factory.mktemp("right"), source.replace("backend=wrong", "backend='eager'")))
@@ -90,6 +91,9 @@ def test_a_wrong_compiler_gives_its_wrong_answer_and_is_named(run, tmp_path_fact
     assert result.text == alone.stdout != right.stdout
     ((wrong, note),) = graph_notes(result.captured.processes)
     assert wrong and note.startswith("graph_0 (") and "compiled by wrong; root, program.py:" in note
+    capfd.readouterr()
+    assert main(["check", str(result.root)]) == 1
+    assert note in capfd.readouterr().out
 
 
 def test_a_graph_that_draws_random_numbers_is_not_compared(run, tmp_path_factory):

@@ -77,6 +77,7 @@ class Round:
         self._files, self._control = room
         self._stop = stop
         self._form = 0
+        self._has_gap = False  # lines were lost: what follows them may refer to them
         self._index = self._values = None
         self._lock = threading.RLock()
 
@@ -87,6 +88,8 @@ class Round:
 
     def say(self, text):
         """Lines as they are."""
+        if self._has_gap:
+            return
         data = text.encode("utf-8")
         if len(data) > MOST_TEXT:
             lines = text.splitlines(True)
@@ -141,6 +144,8 @@ class Round:
                     file.close()
 
     def _failed(self, ending, error):
+        self._has_gap = True
+        self.close()
         why = str(error) if isinstance(error, Full) else error.strerror or error
         self._stop(why if isinstance(error, Full) else "rounds/{}{}: {}".format(self._place, ending, why))
 
