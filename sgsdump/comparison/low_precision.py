@@ -8,7 +8,7 @@ what the operator before it made. Where there is none of these, what differs is 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -140,7 +140,28 @@ def low_precision_causes(
 def _suspects(rows: Sequence[Row], runs: TwoRuns, rounding: Rounding) -> Iterator[tuple[int, Finding]]:
     yield from packed_weights(rows, runs.pairs, runs.dumps, runs.networks)
     yield from _writers(rows, runs)
+    yield from _other_operators(rows, runs)
     yield from _jumps(rows, runs, rounding)
+
+
+def _other_operators(rows: Sequence[Row], runs: TwoRuns) -> Iterator[tuple[int, Finding]]:
+    """Pairs of two operators of one family that compute different things, as two ways of resizing do: each is within
+    its bound, but what they give differs by far more than what they read."""
+    partners = {pair.benchmark.op_index: pair.sample.op_index for pair in runs.pairs}
+    of_operator: defaultdict[int, list[tuple[int, Row]]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        of_operator[row.op_index].append((place, row))
+    for index, own in of_operator.items():
+        both = runs.networks[0].get(partners.get(index, -1)), runs.networks[1].get(index)
+        if None in both or any(op.is_module for op in both) or len({plain(op.kind) for op in both}) == 1:  # type: ignore[union-attr]
+            continue
+        read = max((row.error for _, row in own if row.io == "in" and _are_floats(row)), default=0.0)
+        for place, row in own:
+            if row.io == "out" and row.finite and _are_floats(row) and row.error > _TIMES * read + _MORE:
+                figures = {"error": row.error, "own": row.error - read, "rmse": row.rmse, "cos": row.cos}
+                facts = {"module": row.module, "inputs": "differ" if read else "equal"}
+                yield place, Finding("cause", row.name, row.op_type, figures, "by value", facts=facts)
+                break
 
 
 def rejected_by_replay(finding: Finding, rows: Sequence[Row], runs: TwoRuns) -> Finding | None:

@@ -135,6 +135,20 @@ def test_a_kernel_that_is_off_by_no_more_than_rounding_is_measured_too(narrow):
     assert report_of(compare(dump(calls), dump(net(narrow)))).good is False
 
 
+@pytest.mark.parametrize(("sample", "benchmark"), PAIRS, ids=str)
+def test_two_operators_of_one_family_are_told_apart(sample, benchmark):
+    def resized(dtype, mode):
+        x = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(1)).to(dtype)
+        step = recorded(lambda x: F.interpolate(x, scale_factor=2.0, mode=mode), x)[-1]
+        weight = torch.eye(16).to(dtype)
+        after = torch.from_numpy(step.outputs[0].astype(np.float32)).to(dtype).reshape(-1, 16)
+        return dump([("up", step), *(("fc", recorded(lambda x: torch.mm(x, weight), after)[-1]) for _ in "12")])
+
+    (first, *_), _, _ = blamed(resized(sample, "bilinear"), resized(benchmark, "nearest"))
+    assert (first.kind, first.facts["module"], first.layer) == ("cause", "up", "0_up/output.0")
+    assert blamed(resized(sample, "nearest"), resized(benchmark, "nearest"))[0] == []
+
+
 def test_an_operator_that_one_side_alone_has():
     (first, *_), _, _ = blamed(dump(net(torch.bfloat16, more=True)), dump(net(torch.float32)))
     assert (first.kind, first.facts["module"], first.facts["only_in"]) == ("cause", "turn", "sample")

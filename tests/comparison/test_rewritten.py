@@ -68,3 +68,23 @@ def test_operators_that_are_the_same_on_both_sides_stay_compared():
     first, *_ = named(comparison)
     assert comparison["proj/aten.addmm_1/output.0"].rmse > 0.01
     assert first.layer.startswith("proj/")
+
+
+def block(curve):
+    """A module whose curve feeds a module inside."""
+    run, made = Run(), {"silu": X / (1 + np.exp(-X)), "gelu": X * 0.5 * (1 + np.tanh(0.8 * X))}[curve]
+    y = made @ W
+
+    def inner():
+        run.add("block", f"aten.{curve}", [X], made)
+        product = {"is_module": True, "inner": lambda: run.add("block.fc", "aten.mm", [made, W], y)}
+        run.add("block.fc", "Linear", [made], y, **product)
+
+    run.add("block", "Block", [X], y, is_module=True, inner=inner)
+    return run.dump()
+
+
+def test_what_a_module_takes_is_the_fault_of_what_made_it():
+    first, *_ = named(compare(block("gelu"), block("silu")))
+    assert (first.kind, first.facts["module"], first.facts["only_in"]) == ("cause", "block", "benchmark")
+    assert first.op_type == "aten.silu"

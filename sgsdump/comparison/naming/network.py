@@ -144,12 +144,13 @@ class Nodes(Sequence[Node]):
             if key[0] == "out" and (value := _identity(node, *key)) is not None
         }
 
-    def giver(self, module: Node, slot: int) -> Node | None:
-        """The operator whose output is that of the module around it; None where no operator of the dump made it."""
-        value = _identity(module, "out", slot)
+    def giver(self, module: Node, slot: int, io: str = "out") -> Node | None:
+        """The operator whose output is that of the module around it, or what the module takes; None where no operator
+        of the dump made it."""
+        value = _identity(module, io, slot)
         maker = self._makers.get(value) if value is not None else None
         is_inside = maker is not None and f"{maker.module}.".startswith(f"{module.module}." if module.module else "")
-        return maker if is_inside else None
+        return maker if is_inside or io == "in" else None
 
     @cached_property
     def readers(self) -> dict[int, list[Node]]:

@@ -53,8 +53,8 @@ class Placed:
     settled  the pairs, and what must not be paired by its name, which may be another operator's.
     modules  the module of each record, by ``id``.
     origins  what an input is that no paired operator made, by ``id``.
-    makers   the operators without a partner that made the inputs of paired ones, or the outputs of paired modules
-             around them, by ``id`` of these.
+    makers   the operators without a partner that made what paired operators and modules take, or what paired modules
+             around them give, by ``id`` of these.
     sources  by name of a benchmark's output the outputs that feed it, where the dumps have no inputs to tell it by.
     """
 
@@ -192,7 +192,7 @@ def _weights(networks: Iterable[Nodes]) -> Iterator[tuple[int, str]]:
 
 
 def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iterator[tuple[int, OneSided]]:
-    """The inputs of paired operators, and the outputs of paired modules, that an operator made which has no partner."""
+    """The inputs of paired operators and modules, and the outputs of these, that an operator made without a partner."""
     nodes = list(nodes)
     paired = {node for both in nodes for node in both[:2]}
     modules = {node for both in nodes if both.sample.is_module and both.benchmark.is_module for node in both[:2]}
@@ -200,6 +200,7 @@ def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iter
         inner, outer = paired.intersection(side.inner), [node for node in side if node.is_outer and node in modules]
         made = [(record, side.maker(node, slot)) for node in inner for slot, record in node.inputs.items()]
         made += [(record, side.giver(node, slot)) for node in outer for slot, record in node.outputs.items()]
+        made += [(record, side.giver(node, slot, "in")) for node in outer for slot, record in node.inputs.items()]
         for record, maker in made:
             if maker is not None and maker not in paired and maker.outputs:
                 yield id(record), _of_one_side(side, maker, paired, name)
