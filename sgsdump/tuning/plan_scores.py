@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -33,6 +33,7 @@ from sgsdump.tuning.judge import Judge, Judged, Question, each_alone
 from sgsdump.tuning.proposals import Surrogate
 
 SAVE_SECONDS = 1.0
+MOST_SAVING = 0.02
 # Domains times pictures that each is measured alone on, 2 n + 2 plans that take as long as n squared: ten pictures of a
 # network of 50 convolutions, FEWEST of one of 250 and more.
 RANKED, FEWEST = 500, 2
@@ -67,13 +68,14 @@ class PlanScores:
         self.domains, self.watched, self.outputs = map(list, (criteria.domains, criteria.watched, criteria.outputs))
         self.pictures = list(criteria.pictures)
         self.scores: dict[Plan, Score] = {}
+        self._errors: dict[Plan, tuple[Score, float]] = {}
         self._passed_over: set[Plan] = set()
         self.runs = 0
         self.resumed = 0
         self.best: dict[str, Any] = {}
         self.objective = objective or Objective(MEAN, tuple(self.watched))
         self._judge, self.metric = judge, criteria.metric
-        self._file, self._fingerprint, self._saved = file, fingerprint, 0.0
+        self._file, self._fingerprint, self._saved, self._saving = file, fingerprint, 0.0, 0.0
         self._sensitivities: dict[int, Judged] = {}
         self._stack = ExitStack()
         self._advance = self._stack.enter_context(progress.bar("tune", "run"))
@@ -96,7 +98,11 @@ class PlanScores:
 
     def error(self, plan: Plan) -> float:
         """The ``combined`` error of a plan whose score is known."""
-        return self.combined.of(self.scores[plan])
+        known = self._errors.get(plan)
+        score = self.scores[plan]
+        if known is None or known[0] is not score:
+            self._errors[plan] = known = score, self.combined.of(score)
+        return known[1]
 
     @property
     def ranking(self) -> list[int]:
@@ -171,12 +177,15 @@ class PlanScores:
         )
 
     def save(self, seconds: float = 0.0) -> None:
-        """Write the progress file, at most once in ``seconds``. Raises OutputError."""
-        if self._file is None or time.monotonic() - self._saved < seconds:
+        """Write the progress file, at most once in ``seconds``, nor for more than a small part of the time: it is
+        written whole. Raises OutputError."""
+        begun = time.monotonic()
+        if self._file is None or (seconds and begun - self._saved < max(seconds, self._saving / MOST_SAVING)):
             return
         progressed = SavedScores(self.scores, self._sensitivities)
         save_progress(self._file, self._fingerprint, self.domains, self.best, progressed)
         self._saved = time.monotonic()
+        self._saving = self._saved - begun
 
     def close(self) -> None:
         """Save, and let the threads or workers go."""
@@ -283,4 +292,5 @@ def _scores(plain: Mapping[str, Any], criteria: Criteria) -> dict[Plan, Score]:
 
 
 def _plain(score: Score) -> dict[str, Any]:
-    return {**asdict(score), "sums": {name: list(sums.numbers) for name, sums in score.sums.items()}}
+    sums = {name: list(each.numbers) for name, each in score.sums.items()}
+    return {"pictures": score.pictures, "sums": sums, "metric": score.metric}

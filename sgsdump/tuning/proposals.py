@@ -14,7 +14,9 @@ comes after it. Its errors alone are of use.)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,7 +25,7 @@ from sgsdump.files.process import STANDARD_OUTPUT, no_native_messages
 from sgsdump.quantisation.trials.plan_trial import Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sizes:
     """Numbers of weights: of each domain, and of the convolutions that stay at 8 bits in every plan."""
 
@@ -39,9 +41,14 @@ class Sizes:
         """How many weights may be at INT16 for a rate (bytes over the bytes of all at 16 bits)."""
         return (2 * rate - 1) * self.total + 1e-6
 
+    @cached_property
+    def _of_domain(self) -> dict[str, int]:
+        return dict(zip(self.domains, self.weights.tolist()))
+
     def wide(self, plan: Plan) -> int:
         """Weights at INT16."""
-        return int(self.weights[self.mask(plan)].sum())
+        of_domain = self._of_domain
+        return int(sum(of_domain[name] for name in plan if name in of_domain))
 
     def rate(self, plan: Plan) -> float:
         return (self.total + self.wide(plan)) / (2 * self.total)
@@ -74,15 +81,18 @@ class Surrogate:
         return (((at_8 @ self.grams) * at_8).sum(axis=2) + self.base[:, None]).max(axis=0)
 
     def one_away(self, plan: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Errors [n] of a plan with one domain changed, and [n, n] with two: what ``predict`` gives, from what the
-        changes add to the plan's own form."""
+        """Errors [n] of a plan with one domain changed, and [r, f] with one of its r domains at INT16 swapped for one
+        of the f others: what ``predict`` gives, from what the changes add to the plan's own form."""
         at_8, signs = np.concatenate([[1.0], 1.0 - plan]), np.where(plan, 1.0, -1.0)
         rows = self.grams @ at_8
         own = rows @ at_8 + self.base
-        inner = self.grams[:, 1:, 1:]
-        added = 2 * signs * rows[:, 1:] + np.einsum("kii->ki", inner)
-        both = added[:, :, None] + added[:, None, :] + 2 * inner * (signs[:, None] * signs)
-        return (own[:, None] + added).max(axis=0), (own[:, None, None] + both).max(axis=0)
+        added = own[:, None] + 2 * signs * rows[:, 1:] + np.einsum("kii->ki", self.grams)[:, 1:]
+        raised, free = np.flatnonzero(plan), np.flatnonzero(~plan)
+        # The signs of the two differ.
+        both = self.grams[:, raised[:, None] + 1, free[None] + 1] * -2.0
+        both += added[:, raised, None] - own[:, None, None]
+        both += added[:, None, free]
+        return added.max(axis=0), both.max(axis=0)
 
     def gains(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The error that raising each domain removes, [n]: as measured near all-INT16, near all-INT8, and the mean
@@ -138,41 +148,57 @@ def best_by_model(model: Surrogate, weights: np.ndarray, limit: float, start: np
     """Downhill from ``start`` by drops, additions and swaps, as the model predicts; no run of the network."""
     plan, error = start.copy(), float(model.predict(start[None])[0])
     for _ in range(4 * len(start)):
-        drops, adds, (out, into) = _changes(plan, weights, limit)
-        one, two = model.one_away(plan)
-        predicted = np.concatenate([one[drops], one[adds], two[out, into]])
-        if not len(predicted):
+        changes = changes_of(model, plan, weights, limit)
+        if not len(changes.errors):
             break
-        best = int(predicted.argmin())
-        if not predicted[best] < error * (1 - 1e-12):
+        best = int(changes.errors.argmin())
+        if not changes.errors[best] < error * (1 - 1e-12):
             break
-        error, swap = float(predicted[best]), best - len(drops) - len(adds)
-        changed = [out[swap], into[swap]] if swap >= 0 else [np.concatenate([drops, adds])[best]]
-        plan[changed] = ~plan[changed]
+        error, plan = float(changes.errors[best]), changes.plan(best)
     return plan
 
 
-def _changes(
-    plan: np.ndarray, weights: np.ndarray, limit: float
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """The domains that may be dropped, added, and swapped one for another within the limit."""
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """The plans within a limit that are one drop, one addition or one swap away from one: the domains ``out`` that each
+    lowers and ``into`` that it raises, -1 for none, and the ``errors`` that a model predicts, [k] each; ``wide``: the
+    weights at INT16."""
+
+    start: np.ndarray
+    out: np.ndarray
+    into: np.ndarray
+    errors: np.ndarray
+    wide: np.ndarray
+
+    def plan(self, index: int) -> np.ndarray:
+        plan = self.start.copy()
+        for domain, raised in ((self.out[index], False), (self.into[index], True)):
+            if domain >= 0:
+                plan[domain] = raised
+        return plan
+
+    def ranked(self, smaller_than: float = np.inf) -> Iterator[np.ndarray]:
+        """The plans of fewer weights at INT16 than this, by the error that the model predicts, made one by one."""
+        chosen = np.flatnonzero(self.wide < smaller_than)
+        return (self.plan(index) for index in chosen[np.argsort(self.errors[chosen], kind="stable")])
+
+
+def changes_of(model: Surrogate, plan: np.ndarray, weights: np.ndarray, limit: float) -> Changes:
     raised, free = np.flatnonzero(plan), np.flatnonzero(~plan)
-    room = limit - weights[plan].sum()
-    out, into = np.nonzero(weights[free][None] - weights[raised][:, None] <= room)
-    return raised, free[weights[free] <= room], (raised[out], free[into])
-
-
-def neighbours(plan: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray:
-    """All plans [k, n] within the limit that are one drop, one addition or one swap away."""
-    dropped, added, (out, into) = _changes(plan, weights, limit)
-    plans = np.tile(plan, (len(dropped) + len(added) + len(out), 1))
-    rows = np.arange(len(plans))
-    drops, adds, swaps = np.split(rows, [len(dropped), len(dropped) + len(added)])
-    plans[drops, dropped] = False
-    plans[adds, added] = True
-    plans[swaps, out] = False
-    plans[swaps, into] = True
-    return plans
+    size = weights[plan].sum()
+    one, two = model.one_away(plan)
+    adds = free[weights[free] <= limit - size]
+    more = weights[free][None] - weights[raised][:, None]
+    swaps = more <= limit - size
+    out, into = np.nonzero(swaps)
+    none = np.full(len(raised), -1), np.full(len(adds), -1)
+    return Changes(
+        plan,
+        np.concatenate([raised, none[1], raised[out]]),
+        np.concatenate([none[0], adds, free[into]]),
+        np.concatenate([one[raised], one[adds], two[swaps]]),
+        size + np.concatenate([-weights[raised], weights[adds], more[swaps]]),
+    )
 
 
 def every_plan(weights: np.ndarray, limit: float) -> np.ndarray:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -26,7 +27,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.quantisation.trials.plan_trial import Plan
 from sgsdump.tuning.criteria import Target
 from sgsdump.tuning.plan_scores import SAVE_SECONDS, PlanScores
-from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, every_plan, neighbours, proposals
+from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, changes_of, every_plan, proposals
 
 AT_ONCE = 8  # neighbours verified together
 PATIENCE = 2  # such groups without gain before a rate is left
@@ -157,9 +158,10 @@ class Search:
 
     def best_within(self, limit: float) -> Plan:
         """The smallest error of the pool within a limit; of equals the fewest weights at INT16."""
-        wide, error = self.sizes.wide, self.pool.error
-        fitting = [(error(plan), wide(plan), sorted(plan), plan) for plan in self.pool.scores]
-        return min(entry for entry in fitting if entry[1] <= limit)[3]
+        fitting = [plan for plan in self.pool.scores if self.sizes.wide(plan) <= limit]
+        least = min(map(self.pool.error, fitting))
+        best = (plan for plan in fitting if self.pool.error(plan) == least)
+        return min(best, key=lambda plan: (self.sizes.wide(plan), sorted(plan)))
 
     def reaching(self, target: Target) -> list[Plan]:
         """Plans of the pool that reach the target, the fewest weights first, then the smallest error."""
@@ -177,11 +179,7 @@ class Search:
 
     def untried(self, masks: Iterable[np.ndarray]) -> list[Plan]:
         """The first few plans of these that the pool does not have."""
-        return [plan for plan in map(self.sizes.plan, masks) if not self.pool.is_tried(plan)][:AT_ONCE]
-
-    def ranked(self, near: np.ndarray) -> np.ndarray:
-        """Plans by the error that the model predicts."""
-        return near[np.argsort(self.model.predict(near), kind="stable")] if len(near) else near
+        return list(islice((plan for plan in map(self.sizes.plan, masks) if not self.pool.is_tried(plan)), AT_ONCE))
 
     def record_best(self, rates: Sequence[float]) -> None:
         """The best plans so far, for the progress file."""
@@ -247,8 +245,8 @@ def improve(search: Search, rate: float, rates: Sequence[float]) -> bool:
     idle, limit = 0, sizes.limit(rate)
     for _ in range(GROUPS):
         best = search.best_within(limit)
-        near = neighbours(sizes.mask(best), sizes.weights, limit)
-        new = search.untried(search.ranked(near)[: AT_ONCE * GROUPS])
+        near = changes_of(search.model, sizes.mask(best), sizes.weights, limit)
+        new = search.untried(islice(near.ranked(), AT_ONCE * GROUPS))
         if not new:
             return True
         if search.left() <= 0:
@@ -292,9 +290,7 @@ def shrink(search: Search, target: Target) -> bool:
         best = search.reaching(target)[0]
         size = sizes.wide(best)
         mask = sizes.mask(best)
-        near = neighbours(mask, sizes.weights, size)
-        near = near[near @ sizes.weights < size]
-        new = search.untried(search.ranked(near))
+        new = search.untried(changes_of(model, mask, sizes.weights, size).ranked(smaller_than=size))
         if not new:
             return True
         if search.left() <= 0:

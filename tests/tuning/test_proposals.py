@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, neighbours
+from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, changes_of
 
 SIZES = Sizes(("a", "b", "c"), np.array([100, 300, 500]), 100)
 
@@ -31,10 +31,14 @@ def test_changes_of_a_plan_are_foreseen_as_the_plans_themselves_are(seed):
     one, two = model.one_away(plan)
     flipped = plan ^ np.eye(7, dtype=bool)
     np.testing.assert_allclose(one, model.predict(flipped), rtol=1e-9)
-    for i in range(7):
-        both = np.delete(flipped[i] ^ np.eye(7, dtype=bool), i, axis=0)
-        np.testing.assert_allclose(np.delete(two[i], i), model.predict(both), rtol=1e-9)
+    for row, i in enumerate(np.flatnonzero(plan)):
+        np.testing.assert_allclose(two[row], model.predict(flipped[i] ^ np.eye(7, dtype=bool)[~plan]), rtol=1e-9)
     weights = rng.integers(1, 9, 7)
     best = best_by_model(model, weights, 20, plan & (np.cumsum(weights * plan) <= 20))
-    near = neighbours(best, weights, 20)
+    changes = changes_of(model, best, weights, 20)
+    near = np.array(list(changes.ranked()))
+    np.testing.assert_allclose(np.sort(changes.errors), model.predict(near), rtol=1e-9)
+    np.testing.assert_array_equal(changes.wide, [changes.plan(index) @ weights for index in range(len(near))])
+    smaller = list(changes.ranked(smaller_than=weights @ best))
+    assert len(smaller) == (changes.wide < weights @ best).sum() > 0
     assert weights[best].sum() <= 20 and model.predict(near).min() >= model.predict(best[None])[0] * (1 - 1e-9)

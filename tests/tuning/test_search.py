@@ -25,7 +25,7 @@ from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning import integer_choice, plan_scores
 from sgsdump.tuning.criteria import parse_target
 from sgsdump.tuning.integer_choice import IntegerScores, chosen, fixed_of
-from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, best_sum, every_plan, neighbours, proposals
+from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, best_sum, changes_of, every_plan, proposals
 from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, search_target
 from sgsdump.tuning.setup import Judging, set_up
 
@@ -329,7 +329,8 @@ def test_integer_program_and_neighbours_against_all_plans():
         assert sizes[chosen].sum() <= limit
         assert gains[chosen].sum() == pytest.approx((every @ gains).max())
         plan = every[rng.integers(len(every))]
-        near = {row.tobytes() for row in neighbours(plan, sizes, limit)}
+        model = Surrogate(np.eye(10)[None], np.zeros(1), np.zeros(9), 0.0)
+        near = {row.tobytes() for row in changes_of(model, plan, sizes, limit).ranked()}
         distance = (every != plan).sum(axis=1)
         swap = (distance == 2) & (every.sum(axis=1) == plan.sum())
         assert near == {row.tobytes() for row in every[(distance == 1) | swap]}
