@@ -48,6 +48,8 @@ OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quant
 # torch.jit's functions that run modules; the last is torch.onnx.export's.
 TRACING = ("trace", "trace_module", "_get_trace_graph")
 LOSS = torch.nn.modules.loss._Loss
+# Lines of operators that are not dumped, written at once.
+MOST_WAITING = 200
 # Stands for an operator that is made of others, which are seen instead.
 OF_OTHERS = object()
 
@@ -351,8 +353,11 @@ class Steps:
         try:
             if is_compiled(module) and self.keeps_compiled():
                 result = self.compiled(round, type(module).__name__, original, (module, *args), kwargs)
-            elif self.is_seen_inside(round):
+            elif self.is_dumped_inside():
                 result = original(module, *args, **kwargs)
+            elif self.is_seen_inside(round):
+                with self.names_alone(round):
+                    result = original(module, *args, **kwargs)
             else:
                 with unseen(round):
                     result = original(module, *args, **kwargs)
@@ -365,15 +370,30 @@ class Steps:
                 running = running if operator is None else Running(operator, (), True)
                 taking.guard(round, taking.after, running, result, (None, None), taken, ())
 
-    def is_seen_inside(self, round):
-        """Whether operators in modules are seen: where only layers are dumped those of the first step tell what there
-        is, and after it they are passed over."""
+    def is_dumped_inside(self):
+        """Whether what runs in modules may be dumped."""
         control = self.session.control
-        if control["children"] or control["ids"]:
-            return True
+        return bool(control["children"] or control["ids"])
+
+    def is_seen_inside(self, round):
+        """Whether operators in modules are seen where only layers are dumped: those of the first step tell what there
+        is, and after it they are passed over."""
         if self.first is None:
             self.first = round.step
         return self.first == round.step
+
+    @contextlib.contextmanager
+    def names_alone(self, round):
+        """What runs inside is told of, but not dumped: its lines may wait, and the kernel has nothing to tell."""
+        if round.are_names_alone:
+            yield
+            return
+        self.taking.guard(round, self.taking.say)
+        ordinary, round.ordinary, round.are_names_alone = round.ordinary, None, True
+        try:
+            yield
+        finally:
+            round.ordinary, round.are_names_alone = ordinary, False
 
     def begin_module(self, round, module, args, kwargs):
         inputs = tensors_in((args, kwargs) if kwargs else args)
@@ -448,7 +468,8 @@ class Steps:
         running.facts, running.key = facts, key
         if facts.resizes:
             running.size = args[0].untyped_storage().nbytes()
-        self.taking.say(round)
+        if not round.are_names_alone or len(round.lines) >= MOST_WAITING:
+            self.taking.say(round)
         return running
 
     def end_operator(self, round, running, args, kwargs, result, taken):

@@ -64,6 +64,7 @@ class Round:
     ordinary   the compiled kernel, where it tells of ordinary operators (``sgsdump_torch_ordinary.py``); else None.
     mark       stands for this round, for what outlives it.
     compiled   how deep it is in calls of what ``torch.compile`` made; graphs: how many compiled graphs ran so far.
+    are_names_alone  what runs now is told of and not dumped.
     operators  those of earlier rounds, by where they stood; layout: of the network of the round before.
     """
 
@@ -76,6 +77,7 @@ class Round:
         self.names: dict = {}
         self.quiet = False
         self.compiled = self.graphs = 0
+        self.are_names_alone = False
         self.lookup = TensorLookup()
         self.ordinary: Any = None
         self.mark = object()
