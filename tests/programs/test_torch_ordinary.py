@@ -106,16 +106,18 @@ def without_numbers(lines):
     return told
 
 
-def test_it_tells_what_python_tells(tmp_path, capfd):
-    result = runner(tmp_path, capfd)(ODD, content="stats", layout="rounds")
+@pytest.mark.parametrize(("children", "first", "count"), [(True, 0, 1000), (False, 1, 100)], ids=["all", "layers"])
+def test_it_tells_what_python_tells(tmp_path, capfd, children, first, count):
+    """Of layers alone without the first round, which tells what runs inside them."""
+    result = runner(tmp_path, capfd)(ODD, content="stats", layout="rounds", children=children)
     if result.text.split() == ["not built"]:
         pytest.skip("the compiled kernel is not built")
     assert not [trouble for trouble in result.process.troubles if "torch, step" in trouble], result.process.troubles
     lines = [dict(line) for line in lines_of(result.process.folder) if line.get("step") is not None]
     lines = [line for line in lines if line.get("event") not in ("round", "steps")]
-    compiled = without_numbers([line for line in lines if line["step"] < 4])
-    python = without_numbers([line for line in lines if line["step"] >= 4])
-    assert len(compiled) > 1000
+    compiled = without_numbers([line for line in lines if first <= line["step"] < 4])
+    python = without_numbers([line for line in lines if line["step"] >= 4 + first])
+    assert len(compiled) > count
     for one, other in zip(compiled, python):
         assert one == other
     assert len(compiled) == len(python)
