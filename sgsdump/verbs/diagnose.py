@@ -164,6 +164,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
 
 def _preprocessed(task: Task, setting: Setting) -> InputConfig | None:
     """The pictures as the user's preprocess file makes them, where there is one beside an input_config.ini."""
+    from sgsdump.errors import SgsdumpError
     from sgsdump.models.feeds.feeds import expand
     from sgsdump.quantisation.assumed_config import assume_config
 
@@ -171,7 +172,10 @@ def _preprocessed(task: Task, setting: Setting) -> InputConfig | None:
     if not network.preprocess or not network.input_config or not network.image:
         return None
     run = expand(network.image, len(setting.specs))[0]
-    return assume_config(setting.specs, (), network.preprocess, run).config
+    try:
+        return assume_config(setting.specs, (), network.preprocess, run).config
+    except SgsdumpError:  # the file takes the user's pictures, and not what it is tried on to tell
+        return None
 
 
 def _righted(root: RootCause | None, limits: Thresholds, progress: Progress) -> Righted | None:

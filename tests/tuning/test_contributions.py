@@ -164,7 +164,11 @@ def test_advise_tells_them_apart_as_diagnose_does(folder, capsys, limit, kind):
     assert main([*words, "--max-rmse", limit, "--json", "advice.json"]) == 0
     said = capsys.readouterr().out
     of_both = (diagnosed_findings, json.loads(Path("advice.json").read_text())["findings"])
-    (by_diagnose,), (by_advise,) = ([f for f in found if f["kind"] == kind] for found in of_both)
+    # diagnose names before it that the weights have one scale
+    (by_diagnose,), (by_advise,) = (
+        [f for f in found if f["kind"] == kind and f["facts"]["reason"] != "weights per tensor"] for found in of_both
+    )
     assert by_advise["layer"] == by_diagnose["layer"] == "y"
     assert by_advise["figures"] == pytest.approx(by_diagnose["figures"], rel=0.05)
-    assert next(line for line in lines if line.startswith("Its 8-bit input alone brings ")) in said
+    if kind == "part":
+        assert next(line for line in lines if line.startswith("Its 8-bit input alone brings ")) in said
