@@ -173,6 +173,8 @@ def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
         "dump_onnxruntime_program": ["runs.txt"],
         "read_any_dump": ["tensors.csv", "whole.bin", "doubled.npz"],
         "exact_integers": ["ours.bin", "integers.csv"],
+        "first_nan": ["tensors.json"],
+        "own_and_accumulated_error": ["advice.json"],
         "from_python": ["diagnosis_in_python/report.html", "net_in_python.onnx", "fixed_in_python.bin"],
         "debug_a_quantised_onnx": ["quantised/report.html", "quantised/quantised.csv", "net_int8.html"],
     }

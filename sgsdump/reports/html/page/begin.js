@@ -4,6 +4,7 @@ function redraw() {
   if (layers.length) {
     drawDepth();
     drawLayer(layers[selection.place]);
+    if (pieces) made.clear(); // names are cut by the width
     drawRows(true);
   }
   if (data.tradeoff) drawTradeoff();
@@ -13,6 +14,7 @@ function startWidth() {
   let wide = innerWidth,
     waiting = 0;
   addEventListener("resize", () => {
+    if (layers.length) drawRows();
     if (innerWidth === wide) return; // a phone's address bar comes and goes
     wide = innerWidth;
     cancelAnimationFrame(waiting);

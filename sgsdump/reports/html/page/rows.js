@@ -21,10 +21,17 @@ function parsed(text) {
 
 function withButton(row, layer) {
   const name = el("button", { type: "button", class: "name", title: layer.name, tabindex: "-1" });
-  name.append(pieces ? el("bdi", {}, layer.name) : written(short(layer.name, 66))); // one line each, of many
+  // one line each, of many, as long as its column
+  name.append(pieces ? el("bdi", {}, short(layer.name, roomOf(layer))) : written(short(layer.name, 66)));
   row.querySelector(".name").replaceWith(name);
   if (layer.place === selection.place) row.setAttribute("aria-current", "true");
   return row;
+}
+
+// How many characters of the name fit beside the operator's type.
+function roomOf(layer) {
+  const type = layer.op ? 0.85 * layer.op.length + 1 : 0;
+  return Math.max(Math.floor((headOf("name").offsetWidth - 24) / 7.6 - type), 12);
 }
 
 // These layers in this order, from the first one on.
@@ -53,7 +60,7 @@ function drawRows(anew = false) {
 // The room of the rows that are not in the page.
 function gap(count) {
   if (!count) return [];
-  const room = el("td", { colspan: heads().length });
+  const room = el("td", { colspan: heads().filter((head) => head.offsetWidth).length });
   room.style.height = `${count * ROW}px`; // by the script, which the page's policy lets set a style
   return [el("tr", { class: "gap", "aria-hidden": "true" }, room)];
 }
