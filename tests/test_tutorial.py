@@ -88,6 +88,18 @@ def metrics():
 def test_top1_of_the_page(metrics):
     one, other = ({"prob": np.float32([values])} for values in ([1, 3, 2], [0, 1, 9]))
     assert metrics["top1"](one, one) == 1 and metrics["top1"](one, other) == 0
+    assert metrics["top1_of_labels"](one, other, 1) == 1 and metrics["top1_of_labels"](one, other, 2) == 0
+
+
+def test_the_metrics_of_the_page_are_loaded_as_tune_loads_them(tmp_path):
+    from sgsdump.tuning.criteria import load_metric
+
+    (tmp_path / "accuracy.py").write_text("\n".join(blocks("metrics.md")), encoding="utf-8")
+    one = {"prob": np.float32([[1, 3, 2]])}
+    loaded = load_metric(f"{tmp_path / 'accuracy.py'}:top1_of_labels")
+    assert loaded.told == ("label",) and loaded(one, one, label=1) == 1 and loaded(one, one, label=0) == 0
+    for name in ("top1", "average_precision", "word_accuracy"):
+        assert load_metric(f"{tmp_path / 'accuracy.py'}:{name}").told == ()
 
 
 def test_average_precision_of_the_page(metrics):
