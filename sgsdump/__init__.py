@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from sgsdump.verbs.tune import tune
     from sgsdump.verbs.tuned import Tuned
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PUBLIC = {
     "open_dump": "sgsdump.dumps.io",
