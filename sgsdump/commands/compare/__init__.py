@@ -431,15 +431,15 @@ def _has_limits(measuring: Measuring) -> bool:
     return bool(measuring.limit) or any(limit is not None for limit in limits)
 
 
-def _print_summary(results: list[_ComparedRun], is_told_where: bool) -> None:
-    """``is_told_where``: it stands above already from where on the programs were fed other inputs."""
+def _print_summary(results: list[_ComparedRun], by_token: bool) -> None:
+    """``by_token``: it stands above from where on the programs were fed other inputs, and no layer is listed."""
     after = _fed_others(results)
     different = [result for result in results if result.differs and result not in after]
     real = [result for result in different if not result.by_rounding]
     rounded = f", by rounding alone: {len(different) - len(real)}" if len(real) < len(different) else ""
     others = f"; not judged, as they were fed other inputs: {len(after)}" if after else ""
     print(f"Runs compared: {len(results)}, of which differ: {len(different)}{rounded}{others}.")
-    if after and not is_told_where:
+    if after and not by_token:
         first = after[0]
         print(
             for_terminal(
@@ -455,9 +455,8 @@ def _print_summary(results: list[_ComparedRun], is_told_where: bool) -> None:
     one_sided = [result for result in results if result.unmatched]
     if one_sided:
         where = f"first in {shown(str(one_sided[0].run))}, {one_sided[0].unmatched}"
-        print(
-            for_terminal(f"Runs with layers that only one side has: {len(one_sided)}, {where}; they are listed there.")
-        )
+        listed = "TREE@step=N on both sides lists them" if by_token else "they are listed there"
+        print(for_terminal(f"Runs with layers that only one side has: {len(one_sided)}, {where}; {listed}."))
 
 
 def _first_of(different: list[_ComparedRun]) -> _ComparedRun:
