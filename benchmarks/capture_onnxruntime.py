@@ -6,8 +6,8 @@
 In one process with the hooks, sessions are made by turns by the library's own method and by the patched one; of each
 run the time within the library is taken, and the whole time of the call. A line tells the least and the median of both,
 and the ratios, which other work on the machine disturbs far less than whole processes one after the other. ``idle`` is
-with the hooks installed and switched off. Last come whole runs of a program by turns, plain and captured, by the clock and
-by the processor.
+with the hooks installed and switched off. Last come whole runs of a program by turns, plain and captured, by the
+clock and by the processor.
 """
 
 from __future__ import annotations
