@@ -87,7 +87,7 @@ def headrooms(
             continue
         measured, channels = ranges[name].at(INT16), sums[node.output[0]]
         widest = max(float(np.abs(measured.min).max()), float(np.abs(measured.max).max()))
-        bias = 0.0
+        bias: float | np.ndarray = 0.0
         if len(node.input) > 2 and node.input[2] in graph.constants:
             factor = attribute(node, "beta", 1.0) if node.op_type == "Gemm" else 1.0
             bias = graph.value(node.input[2]).astype(np.float64).reshape(-1) * factor
