@@ -58,6 +58,21 @@ class Editing:
         factor = attribute(node, "beta", 1.0) if node.op_type == "Gemm" else 1.0
         self.set(node, 2, values / (factor or 1.0), "bias")
 
+    def add_to_bias(self, node: NodeProto, added: np.ndarray) -> bool:
+        """Add a value per output channel; to that of a MatMul, which has none, in the constant that is added to it.
+        False where there is no such constant."""
+        if node.op_type != "MatMul":
+            self.set_bias(node, self.bias(node, added.size) + added)
+            return True
+        following = self.graph.sole_consumer(node.output[0])
+        if following is None or following.op_type != "Add":
+            return False
+        for index, name in enumerate(following.input):
+            if name in self.graph.constants and self.graph.constants[name].dims[-1:] == [added.size]:
+                self.set(following, index, self.value(name) + added, "constant")
+                return True
+        return False
+
     def set(self, node: NodeProto, index: int, values: np.ndarray, kind: str) -> None:
         """Make float32 ``values`` a node's input of this index."""
         from onnx import numpy_helper

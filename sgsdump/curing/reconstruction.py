@@ -92,9 +92,12 @@ def reconstructed(
             quant, both = fixed.plan.weights[node.output[0]], halves[node.output[0]]
             if node.output[0] in after:
                 both = tuple(half.local() for half in both)
-            did = _rewrite(editing, node, quant, both, wanted)
-            taken += [node.output[0]] if did else []
-            corrected += [node.output[0]] if wanted.biases else []
+            new, added = _rewritten(editing, node, quant, both, wanted)
+            if new is not None:
+                editing.set_weight(node, new)
+                taken.append(node.output[0])
+            if added is not None and editing.add_to_bias(node, added):
+                corrected.append(node.output[0])
     return Reconstructed(editing.proto, tuple(taken), tuple(corrected))
 
 
@@ -143,8 +146,10 @@ def _products(
     return found
 
 
-def _rewrite(editing: Editing, node: NodeProto, quant: Quant, halves: tuple[Products, ...], wanted: Wanted) -> bool:
-    """Whether the layer's rounding was taken."""
+def _rewritten(
+    editing: Editing, node: NodeProto, quant: Quant, halves: tuple[Products, ...], wanted: Wanted
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The layer's rounded weights, where that was taken, and what to add to its bias, where that is wanted."""
     weight = editing.weight(node)
     parts = matrices(editing.graph, node, weight)
     outputs, scale = parts.shape[0] * parts.shape[2], np.asarray(quant.scale, np.float64).reshape(-1)
@@ -161,8 +166,5 @@ def _rewrite(editing: Editing, node: NodeProto, quant: Quant, halves: tuple[Prod
             helps = helps and half.error(parts, candidate).sum() < half.error(parts, plain).sum()
         if helps:
             new, did = rounded(whole, parts, steps), True
-    if wanted.biases and whole.rows:
-        editing.set_bias(node, editing.bias(node, outputs) + correction(whole, parts, new))
-    if did:
-        editing.set_weight(node, as_weight(editing.graph, node, new))
-    return did
+    added = correction(whole, parts, new) if wanted.biases and whole.rows else None
+    return (as_weight(editing.graph, node, new) if did else None), added

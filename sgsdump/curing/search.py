@@ -25,7 +25,6 @@ from sgsdump.models.graph import Graph
 from sgsdump.models.passes.lift import lift
 from sgsdump.progress import Progress, each
 from sgsdump.quantisation.calibration import Calibration, calibrate
-from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.float_model import deployed, simplify
 from sgsdump.quantisation.objective import watched_by_output
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from sgsdump.models.model import Model
+    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.sidecars.quant_param_entries import QuantParam
     from sgsdump.tensors.types import Range

@@ -1,4 +1,4 @@
-"""The cures by name, which are tried, and what came of each. Apart: both the search and its callers read it."""
+"""The cures by name, which are tried, what came of each, and the ways there are then: records that reports read too."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ RANGES, FOLD, EQUALISE, BIAS, ROUND = CURES = ("ranges", "fold", "equalise", "bi
 # Those that keep what the float model computes, which differs by so much of an output's size at most.
 KEEPING = (RANGES, FOLD, EQUALISE)
 KEPT = 1e-5
+# The ways of a network onto the chip.
+AS_IT_IS, CURED, PLAN, ALL_16 = "as it is", "cured", "cured with a plan", "all at 16 bits"
 
 
 @dataclass(frozen=True)
@@ -45,3 +47,15 @@ class Step:
     errors: Mapping[str, float]
     count: int
     kept: float | None = None
+
+
+@dataclass(frozen=True)
+class Way:
+    """errors  by output, sum((y - r)^2) / sum(r^2), of the network this way.
+    raised  so many of ``convolutions`` are at 16 bits; both are told of a plan alone.
+    """
+
+    kind: str
+    errors: Mapping[str, float]
+    raised: int = 0
+    convolutions: int = 0

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sgsdump.curing.steps import KEPT
+from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED, KEPT, PLAN
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
 
 if TYPE_CHECKING:
     from sgsdump.curing.cure import Cured
     from sgsdump.curing.steps import Step as CureStep
-    from sgsdump.tuning.ways import Way, Ways
+    from sgsdump.curing.steps import Way
+    from sgsdump.tuning.ways import Ways
 
 # What the count of a step counts.
 COUNTED = {
@@ -72,8 +73,6 @@ def cured_steps(cured: Cured, found: Ways | None, level: str, folder: str) -> tu
 
 
 def _way(way: Way) -> str:
-    from sgsdump.tuning.ways import ALL_16, AS_IT_IS, CURED, PLAN
-
     return {
         AS_IT_IS: "as it is in 8 bits",
         CURED: "cured in 8 bits",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.curing.ranges import params_of, widened
 from sgsdump.curing.search import rewritten
+from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED, PLAN, Way
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.progress import SILENT, Progress, each
@@ -37,21 +38,8 @@ if TYPE_CHECKING:
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.measured_advice import MeasuredAdvice
 
-AS_IT_IS, CURED, PLAN, ALL_16 = "as it is", "cured", "cured with a plan", "all at 16 bits"
 # Pictures that all ways are judged on, and that plans are ranked by.
 JUDGED, MEASURED = 16, 4
-
-
-@dataclass(frozen=True)
-class Way:
-    """errors  by output, sum((y - r)^2) / sum(r^2), of the network this way.
-    raised  so many of ``convolutions`` are at 16 bits; both are told of a plan alone.
-    """
-
-    kind: str
-    errors: Mapping[str, float]
-    raised: int = 0
-    convolutions: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from small_nets import conv, model, node, run_all, weights
 from sgsdump.cli import main
 from sgsdump.curing.channels import ChannelFigures
 from sgsdump.curing.cure import Cured, cure
+from sgsdump.curing.editing import Editing
 from sgsdump.curing.equalisation import Noise, equalising_factors, layers_of, sums_step, weight_scales
 from sgsdump.curing.ranges import HEADROOM, margins, widened
 from sgsdump.curing.scaling import scaling_of
@@ -154,6 +155,20 @@ def test_rounded_weights_lie_on_the_grid_that_calibrating_finds(folder: Path) ->
         values = {t.name: numpy_helper.to_array(t).astype(np.float64) for t in cured.proto.graph.initializer}
         steps = [values[n] / (np.abs(values[n]).max(axis=(1, 2, 3), keepdims=True) / 127) for n in ("c2.w", "c3.w")]
         assert any(np.allclose(each, np.rint(each), atol=1e-3) for each in steps)
+
+
+def test_a_matrix_product_has_its_bias_in_what_is_added() -> None:
+    rng = np.random.default_rng(0)
+    constants = {
+        name: rng.normal(size=size).astype(np.float32) for name, size in (("w", (4, 6)), ("b", 6), ("v", (6, 3)))
+    }
+    nodes = [node("MatMul", ["data", "w"], "m"), node("Add", ["b", "m"], "a"), node("MatMul", ["a", "v"], "n")]
+    editing = Editing(model(nodes, constants, {"data": (1, 5, 4)}, ["n"]).proto)
+    first, _, second = editing.graph.nodes
+    assert editing.add_to_bias(first, np.arange(6.0)) and not editing.add_to_bias(second, np.ones(3))
+    feed = {"data": rng.normal(size=(1, 5, 4)).astype(np.float32)}
+    expected = (feed["data"] @ constants["w"] + constants["b"] + np.arange(6)) @ constants["v"]
+    np.testing.assert_allclose(run_all(editing.proto, feed)["n"], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_what_does_not_help_is_left_out_and_said(folder: Path, tmp_path: Path, monkeypatch, capsys) -> None:
