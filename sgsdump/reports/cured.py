@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED, KEPT, PLAN
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from sgsdump.curing.cure import Cured
     from sgsdump.curing.steps import Step as CureStep
     from sgsdump.curing.steps import Way
-    from sgsdump.tuning.ways import Ways
 
 # What the count of a step counts.
 COUNTED = {
@@ -48,8 +47,9 @@ def text(cured: Cured) -> str:
     return "\n".join([*lines(cured), summary(cured)])
 
 
-def cured_steps(cured: Cured, found: Ways | None, level: str, folder: str) -> tuple[Step, ...]:
-    """What there is to do with a cured model in a folder, before anything is raised, and the ways there are."""
+def cured_steps(cured: Cured, ways: Sequence[Way], planned: bool, level: str, folder: str) -> tuple[Step, ...]:
+    """What there is to do with a cured model in a folder, before anything is raised, and the ways there are.
+    ``planned``: whether one of them is a plan."""
     if not cured.helps:
         return (Step(f"Curing in 8 bits (sgsdump cure) does not help at level {level}."),)
     taken = ", ".join(step.cure for step in cured.steps if step.taken)
@@ -60,11 +60,9 @@ def cured_steps(cured: Cured, found: Ways | None, level: str, folder: str) -> tu
         f"{folder}/cured.onnx in place of yours, and diagnose it for what is left; the calibrator takes its ranges:",
         f"--quant-level {level} --quant-file {folder}/cured.quant.json",
     )
-    if found is None:
-        return (first,)
-    ways = "; ".join(f"{_way(way)}: {errors(way.errors)}" for way in found.ways)
-    text = f"The ways at level {level}, with the outputs' squared errors, on the same calibration pictures: {ways}."
-    if found.planned is None:
+    told = "; ".join(f"{_way(way)}: {errors(way.errors)}" for way in ways)
+    text = f"The ways at level {level}, with the outputs' squared errors, on the same calibration pictures: {told}."
+    if not planned:
         return first, Step(f"{text} A plan of 16 bits on top of the cures is not needed, or does not help.")
     return first, Step(
         f"{text} For the plan convert {folder}/planned.onnx, whose quant file raises its convolutions:",

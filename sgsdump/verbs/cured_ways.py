@@ -1,4 +1,9 @@
-"""What starts from a cured model: ``diagnose --cure`` with ways onto the chip, ``tune --cure``, ``repair --cure``."""
+"""What starts from a cured model: ``diagnose --cure`` with ways onto the chip, ``tune --cure``, ``repair --cure``.
+
+The ways are all run in the hardware's integers on the same pictures, and compared with the float model as it was given.
+A plan of 16 bits goes onto the model with those cures alone that keep what it computes: biases and weights that make
+up for 8 bits are wrong where there are 16.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,25 @@ from typing import TYPE_CHECKING
 from sgsdump.verbs.network import Network, OpenNetwork, open_network
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.curing.cure import Cured
+    from sgsdump.curing.steps import Way
+    from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.model import Model
     from sgsdump.progress import Progress
+    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.reports.sentences import Step
+    from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.sidecars.quant_param_entries import QuantParam
     from sgsdump.tensors.types import Range
+    from sgsdump.tuning.measured_advice import MeasuredAdvice
 
-CURED, PLANNED = "cured.onnx", "planned.onnx"
+CURED_FILE, PLANNED_FILE = "cured.onnx", "planned.onnx"
+# Pictures that all ways are judged on, and that plans are ranked by.
+JUDGED, MEASURED = 16, 4
 
 
 def next_steps(
@@ -25,20 +42,19 @@ def next_steps(
     """Cures the network and writes cured.onnx, and with a plan planned.onnx, with their quant files; what there is to
     do with them. ``folder``: where they are written, and what it will be called."""
     from sgsdump.reports.cured import cured_steps
-    from sgsdump.tuning.ways import Task, ways_of
 
     level = "L1" if quant_level == "L1" else "L2"
     opened = open_network(network, level, guesses=True)
     cured = cure_opened(network, opened, level, progress=progress)
     if not cured.helps:
-        return cured_steps(cured, None, level, str(folder[1]))
-    cured.save(folder[0] / CURED)
+        return cured_steps(cured, (), False, level, str(folder[1]))
+    cured.save(folder[0] / CURED_FILE)
     task = Task(opened.model, opened.feeds(), opened.config, level, limits)
     found = ways_of(task, cured, progress)
     if found.planned is not None:
         proto, params = found.planned
-        replace(cured, proto=proto, params=params).save(folder[0] / PLANNED)
-    return cured_steps(cured, found, level, str(folder[1]))
+        replace(cured, proto=proto, params=params).save(folder[0] / PLANNED_FILE)
+    return cured_steps(cured, found.ways, found.planned is not None, level, str(folder[1]))
 
 
 def cure_opened(
@@ -65,8 +81,6 @@ class Start:
 
     def with_room(self, ranges: Mapping[str, Range]) -> dict[str, Range]:
         """The calibrated ranges of the cured model with those of its quant file."""
-        from sgsdump.tuning.ways import with_room
-
         return with_room(self.opened.model, ranges, self.cured.params, self.opened.config)
 
     def lines(self) -> list[str]:
@@ -84,3 +98,113 @@ def start_cured(network: Network, opened: OpenNetwork, level: str, progress: Pro
 
     cured = cure_opened(network, opened, "L1" if level == "L1" else "L2", KEEPING, progress)
     return Start(replace(opened, model=rewritten(opened.model, cured.proto)), cured)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the ways are those of: the opened float model, and how it is calibrated and judged."""
+
+    model: Model
+    feeds: Feeds
+    config: InputConfig
+    level: str
+    limits: Thresholds
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """``planned``: the float model and the quant file's entries of the plan, which raise its convolutions; None where
+    the cured model needs no plan, or none helps."""
+
+    ways: tuple[Way, ...]
+    planned: tuple[ModelProto, tuple[QuantParam, ...]] | None
+
+
+def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
+    """Raises what calibrating does."""
+    from sgsdump.curing.ranges import params_of
+    from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED, PLAN, Way
+    from sgsdump.models.feeds.image_list import evenly
+    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.subject import calibrated
+    from sgsdump.tuning.measured_advice import fixed_with, judge, measure
+
+    plain = calibrated(task.model, task.feeds, task.config, task.level, progress)
+    wide = replace(task.config, conv_format="ALL_INT16")
+    of_16 = calibrated(task.model, task.feeds, wide, task.level, progress)
+    eight = cured_subject(task, cured.proto, cured.params, progress)
+    scaled = cured_subject(task, *cured.scaled, progress)
+    every = PicturePairs(task.feeds, most=JUDGED)
+    few = replace(every, chosen=tuple(evenly(every.indices, MEASURED)))
+    measured = measure(scaled, few, progress)
+    _, advice = judge(scaled, measured, every, task.limits, progress)
+    models = {AS_IT_IS: plain.fixed_model.proto, CURED: eight.fixed_model.proto}
+    planned = None
+    if advice is not None and advice.promise is not None:
+        models[PLAN] = fixed_with(advice.measured, advice.promise.names)
+        fixed = replace(scaled.fixed_model, proto=models[PLAN])
+        planned = cured.scaled[0], tuple(params_of(fixed, scaled.float_model, scaled.ranges))
+    models[ALL_16] = of_16.fixed_model.proto
+    errors = _errors(task, list(models.values()), cured, every, progress)
+    found = {kind: Way(kind, error) for kind, error in zip(models, errors)}
+    if advice is not None and advice.promise is not None:
+        found[PLAN] = replace(found[PLAN], raised=_raised(advice), convolutions=len(advice.measured.convolutions))
+    return Ways(tuple(found.values()), planned)
+
+
+def _raised(advice: MeasuredAdvice) -> int:
+    """How many convolutions the advised plan has at 16 bits."""
+    assert advice.promise is not None
+    analysis = advice.measured.analysis
+    domains = {analysis.switch(name) for name in advice.promise.names}
+    return sum(analysis.switch(conv.input) in domains for conv in advice.measured.convolutions)
+
+
+def cured_subject(task: Task, proto: ModelProto, params: tuple[QuantParam, ...] | None, progress: Progress) -> Subject:
+    """A cured model as ``calibrate`` makes it with its quant file; what is raised has room in INT16 too."""
+    from sgsdump.curing.search import rewritten
+    from sgsdump.quantisation.calibration import calibrate
+    from sgsdump.quantisation.diagnosis.subject import Subject
+    from sgsdump.quantisation.fixed_model import make_fixed
+    from sgsdump.quantisation.ranges.statistics import side_ranges
+
+    model = rewritten(task.model, proto)
+    calibration = calibrate(model, task.feeds, task.config, task.level, progress=progress)
+    ranges = with_room(model, calibration.ranges, params, task.config)
+    side = side_ranges(calibration.statistics)
+    fixed = make_fixed(model, ranges, calibration.config, side=side)
+    fixed_model = replace(model, proto=fixed.proto)
+    return Subject(model, fixed_model, task.config, ranges, task.level != "L1", None, fixed.notes, side)
+
+
+def with_room(
+    model: Model, ranges: Mapping[str, Range], params: tuple[QuantParam, ...] | None, config: InputConfig
+) -> dict[str, Range]:
+    """A cured model's calibrated ranges with those of its quant file, and room in INT16 for what is raised later."""
+    from sgsdump.curing.ranges import widened
+    from sgsdump.quantisation.quant_file import import_params
+
+    if not params:
+        return dict(ranges)
+    room, given = widened(model, ranges, {}), import_params(model, params, config).ranges
+    return {
+        name: replace(given[name], wide=measured.wide)
+        if name in given and given[name].bit == 8
+        else given.get(name, measured)
+        for name, measured in room.items()
+    }
+
+
+def _errors(
+    task: Task, models: list[ModelProto], cured: Cured, pairs: PicturePairs, progress: Progress
+) -> list[dict[str, float]]:
+    from sgsdump.executors.onnx_runtime.session import release_unused
+    from sgsdump.progress import each
+    from sgsdump.quantisation.trials.integer_outputs import outputs_of
+    from sgsdump.tuning.measured_advice import labelled
+
+    names = list(cured.as_it_is)
+    release_unused()
+    pictures = each(progress, labelled(pairs), "ways", "picture", len(pairs))
+    found = outputs_of(task.model, models, pictures, names)
+    return [{name: figures.rmse**2 for name, figures in one.outputs.items()} for one in found]
