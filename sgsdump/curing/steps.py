@@ -12,7 +12,7 @@ RANGES, FOLD, EQUALISE, BIAS, ROUND = CURES = ("ranges", "fold", "equalise", "bi
 KEEPING = (RANGES, FOLD, EQUALISE)
 KEPT = 1e-5
 # The ways of a network onto the chip.
-AS_IT_IS, CURED, PLAN, ALL_16 = "as it is", "cured", "cured with a plan", "all at 16 bits"
+AS_IT_IS, CURED_8, PLAN, ALL_16 = "as it is", "cured", "cured with a plan", "all at 16 bits"
 
 
 @dataclass(frozen=True)

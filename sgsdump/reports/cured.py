@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED, KEPT, PLAN
+from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, KEPT, PLAN
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
 
@@ -73,7 +73,7 @@ def cured_steps(cured: Cured, ways: Sequence[Way], planned: bool, level: str, fo
 def _way(way: Way) -> str:
     return {
         AS_IT_IS: "as it is in 8 bits",
-        CURED: "cured in 8 bits",
+        CURED_8: "cured in 8 bits",
         PLAN: f"cured with {way.raised} of {counted(way.convolutions, 'convolution')} at 16 bits",
         ALL_16: "as it is with all at 16 bits",
     }[way.kind]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.measured_advice import MeasuredAdvice
 
-CURED_FILE, PLANNED_FILE = "cured.onnx", "planned.onnx"
+CURED, PLANNED = "cured.onnx", "planned.onnx"
 # Pictures that all ways are judged on, and that plans are ranked by.
 JUDGED, MEASURED = 16, 4
 
@@ -48,12 +48,12 @@ def next_steps(
     cured = cure_opened(network, opened, level, progress=progress)
     if not cured.helps:
         return cured_steps(cured, (), False, level, str(folder[1]))
-    cured.save(folder[0] / CURED_FILE)
+    cured.save(folder[0] / CURED)
     task = Task(opened.model, opened.feeds(), opened.config, level, limits)
     found = ways_of(task, cured, progress)
     if found.planned is not None:
         proto, params = found.planned
-        replace(cured, proto=proto, params=params).save(folder[0] / PLANNED_FILE)
+        replace(cured, proto=proto, params=params).save(folder[0] / PLANNED)
     return cured_steps(cured, found.ways, found.planned is not None, level, str(folder[1]))
 
 
@@ -123,7 +123,7 @@ class Ways:
 def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
     """Raises what calibrating does."""
     from sgsdump.curing.ranges import params_of
-    from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED, PLAN, Way
+    from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN, Way
     from sgsdump.models.feeds.image_list import evenly
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import calibrated
@@ -138,7 +138,7 @@ def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
     few = replace(every, chosen=tuple(evenly(every.indices, MEASURED)))
     measured = measure(scaled, few, progress)
     _, advice = judge(scaled, measured, every, task.limits, progress)
-    models = {AS_IT_IS: plain.fixed_model.proto, CURED: eight.fixed_model.proto}
+    models = {AS_IT_IS: plain.fixed_model.proto, CURED_8: eight.fixed_model.proto}
     planned = None
     if advice is not None and advice.promise is not None:
         models[PLAN] = fixed_with(advice.measured, advice.promise.names)
