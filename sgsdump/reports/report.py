@@ -19,6 +19,7 @@ from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Dump
 from sgsdump.reports.layers.table import Entry, left_out_of
 from sgsdump.reports.sentences import Step, blamed, next_steps, trouble, verdict, why
+from sgsdump.reports.worst_picture import WorstPicture
 from sgsdump.tensors.tensor import Quant, TensorInfo
 from sgsdump.tensors.types import Range
 
@@ -163,11 +164,13 @@ class View:
     first     the layer to show first, that of the first finding; "" for the steepest one.
     by_flow   it is known which layers feed which; else layers stand in the order of the file.
     earlier   another run to compare with.
+    worst     what the outputs say on the picture that is furthest off.
     """
 
     first: str = ""
     by_flow: bool = True
     earlier: Earlier | None = None
+    worst: WorstPicture | None = None
 
 
 @dataclass(frozen=True)

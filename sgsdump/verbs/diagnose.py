@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
+    from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
     from sgsdump.reports.quantised_diagnosis import QuantisedDiagnosis
     from sgsdump.reports.report import Context
     from sgsdump.reports.root_causes import Righted
+    from sgsdump.reports.worst_picture import WorstPicture
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tuning.examined import RootCause
     from sgsdump.tuning.measured_advice import MeasuredAdvice
@@ -153,6 +155,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
         assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
     )
     report = report_of_diagnosis(subject, compared, diagnosis, context)
+    report = replace(report, view=replace(report.view, worst=_worst_picture(subject, outputs, every)))
     add = {"csv": with_columns, "json": with_findings}
     texts = {f"layers.{kind}": add[kind](REPORTS[kind](comparison, diagnosis.limits), diagnosis) for kind in add}
     passes = diagnosis.passes and not comparison.failed
@@ -160,6 +163,21 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     advised = advice if root is None else root.advice or (advice and replace(advice, promise=None))
     paste = () if setting.model.cut is None else tuple(to_paste(setting.model.cut, given))
     return Diagnosed(report, comparison, passes, texts, paste, partial(_write_model, subject, setting.ini, advised))
+
+
+def _worst_picture(subject: Subject, outputs: PlanOutputs, every: PicturePairs) -> WorstPicture | None:
+    """What the outputs say on the picture with the largest error, by one run more of each model."""
+    from sgsdump.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs
+    from sgsdump.reports.worst_picture import worst_picture
+
+    errors = [error if error == error else float("inf") for error in outputs.pictures.values()]
+    if not errors or not max(errors) > 0:
+        return None
+    picture = every.make(errors.index(max(errors)))
+    names = list(outputs.outputs)
+    floats = FloatOutputs(subject.float_model, names).run(picture.label, picture.feed)
+    fixed = FixedOutputs(subject.float_model, subject.fixed_model.proto, names).run(picture.feed, picture.raw)
+    return worst_picture(picture.label, floats, fixed)
 
 
 def _preprocessed(task: Task, setting: Setting) -> InputConfig | None:
