@@ -238,6 +238,7 @@ def rows(name: str, levels: list[str], steps: int) -> Iterator[bool]:
             errors = [float(((y - exact) ** 2).sum() / (exact**2).sum()) for y in results]
             answers = (exact.argmax(1),) * 2 if net.rebuilds else (truth.numpy(), exact.argmax(1))
             right, same = ([float((y.argmax(1) == each).mean()) for y in (exact, *results)] for each in answers)
+            taken = ", ".join(step.cure for step in found.steps if step.taken) or "nothing helps"
             shares = " | " * 4 if net.rebuilds else " | ".join(f"{each:.3f}" for each in (*right, *same[1:]))
             ratio = errors[1] / errors[0] if errors[0] else 1.0
             shown = f"{errors[0]:.2e} → {errors[1]:.2e} ({ratio:.2f})"
