@@ -55,8 +55,8 @@ def cured_steps(cured: Cured, ways: Sequence[Way], planned: bool, level: str, fo
     taken = ", ".join(step.cure for step in cured.steps if step.taken)
     before, after = errors(cured.as_it_is), errors(cured.errors)
     first = Step(
-        f"Before raising anything take the cured model: all in 8 bits at level {level} its outputs' squared errors go "
-        f"from {before} to {after} ({taken}; in the hardware's integers, on {_judged(cured)}). Convert "
+        f"Before raising anything take the cured model: with nothing raised besides, at level {level}, its outputs' "
+        f"squared errors go from {before} to {after} ({taken}; in the hardware's integers, on {_judged(cured)}). Convert "
         f"{folder}/cured.onnx in place of yours, and diagnose it for what is left; the calibrator takes its ranges:",
         f"--quant-level {level} --quant-file {folder}/cured.quant.json",
     )
@@ -72,8 +72,8 @@ def cured_steps(cured: Cured, ways: Sequence[Way], planned: bool, level: str, fo
 
 def _way(way: Way) -> str:
     return {
-        AS_IT_IS: "as it is in 8 bits",
-        CURED_8: "cured in 8 bits",
+        AS_IT_IS: "as it is",
+        CURED_8: "cured",
         PLAN: f"cured with {way.raised} of {counted(way.convolutions, 'convolution')} at 16 bits",
         ALL_16: "as it is with all at 16 bits",
     }[way.kind]
