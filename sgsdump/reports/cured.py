@@ -56,8 +56,9 @@ def cured_steps(cured: Cured, ways: Sequence[Way], planned: bool, level: str, fo
     before, after = errors(cured.as_it_is), errors(cured.errors)
     first = Step(
         f"Before raising anything take the cured model: with nothing raised besides, at level {level}, its outputs' "
-        f"squared errors go from {before} to {after} ({taken}; in the hardware's integers, on {_judged(cured)}). Convert "
-        f"{folder}/cured.onnx in place of yours, and diagnose it for what is left; the calibrator takes its ranges:",
+        f"squared errors go from {before} to {after} ({taken}; in the hardware's integers, on {_judged(cured)}). "
+        f"Convert {folder}/cured.onnx in place of yours, and diagnose it for what is left; the calibrator "
+        "takes its ranges:",
         f"--quant-level {level} --quant-file {folder}/cured.quant.json",
     )
     told = "; ".join(f"{_way(way)}: {errors(way.errors)}" for way in ways)
