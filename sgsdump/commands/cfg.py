@@ -49,7 +49,9 @@ class Options:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="which file; without it their names are listed")
-    parser.add_argument("-o", "--output", type=Path, metavar="PATH", help="the file to write, or a folder for it")
+    parser.add_argument_group("result").add_argument(
+        "-o", "--output", type=Path, metavar="PATH", help="the file to write, or a folder for it"
+    )
     model = parser.add_argument_group("input_config.ini of a model")
     add_model(model, required=False)
     add_pictures(model, "a picture that checks what was found (default: one that is made up)")

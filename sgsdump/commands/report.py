@@ -49,16 +49,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sample", type=Path, metavar="SAMPLE", help="the dump under test; with --before the folder of a diagnosis"
     )
     parser.add_argument("benchmark", type=Path, nargs="?", metavar="BENCHMARK", help="reference dump")
-    parser.add_argument("--before", type=Path, metavar="DIAGNOSIS", help="folder of an older diagnosis to compare with")
-    parser.add_argument(
+    dumps = parser.add_argument_group("the dumps")
+    dumps.add_argument(
         "--ranges", type=Path, metavar="FILE", help="calibrated ranges, such as log/tensor_min_max.txt of calibrate"
     )
-    parser.add_argument(
+    dumps.add_argument(
         "--runs", action="store_true", help="both are folders of dumps, one for each picture: compare those of one name"
     )
-    add_run(parser)
-    add_stages(parser)
-    parser.add_argument(
+    add_run(dumps)
+    add_stages(dumps)
+    diagnoses = parser.add_argument_group("two diagnoses")
+    diagnoses.add_argument(
+        "--before", type=Path, metavar="DIAGNOSIS", help="folder of an older diagnosis to compare with"
+    )
+    parser.add_argument_group("result").add_argument(
         "-o", "--output", type=Path, default=Path("report.html"), metavar="FILE", help="the file (%(default)s)"
     )
 
