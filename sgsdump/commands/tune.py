@@ -199,7 +199,7 @@ def run(args: argparse.Namespace) -> int:
     with _no_empty_folder(folder, made):
         opened = open_network(network, options.quant_level)
         parse_objective(search.objective, watched_by_output(deployed(opened.model)))
-        feeds = feeds_of(opened, search.evaluate or "", search.validate or "")
+        feeds = feeds_of(opened, search.evaluate, search.validate)
         _ = feeds.calibrated[0]  # data that does not fit needs no warnings
         print_warnings(opened)
         start = _started(options, opened) if search.cure else None

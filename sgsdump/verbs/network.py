@@ -131,15 +131,18 @@ class OpenNetwork:
 
         return tuple(graph_inputs(self.model.proto))
 
-    def feeds(self, images: str | None = None) -> Feeds:
-        """The feeds of the network's source, or of these images, or this data loader, in place of it. Raises InputError
-        for images that take other branches of the model's Ifs."""
-        if not images:
+    def feeds(self, data: Data | None = None) -> Feeds:
+        """The feeds of the network's source, or of this data in place of it, as ``named_network`` takes it. Raises
+        InputError for data that takes other branches of the model's Ifs."""
+        if data is None:
             return feeds_of(self.source, self.specs)
-        if is_script(images):
-            source = replace(self.source, image=None, preprocess=None, script=images, feeds=None)
+        given = str(data) if isinstance(data, (str, Path)) else ""
+        if not isinstance(data, (str, Path)):
+            source = Source(None, None, self.source.config, None, _runs(data))
+        elif is_script(given):
+            source = Source(None, None, self.source.config, given)
         else:
-            source = replace(self.source, image=images, script=None, feeds=None)
+            source = replace(self.source, image=given, script=None, feeds=None)
         feeds = feeds_of(source, self.specs)
         check_branches(self.model, feeds)
         return feeds

@@ -135,8 +135,8 @@ def tune(
     metric: str | UserMetric | None = None,
     objective: str = "mean",
     cost: str = "bytes",
-    evaluate: str | Path | None = None,
-    validate: str | Path | None = None,
+    evaluate: Data | None = None,
+    validate: Data | None = None,
     budget: str = BUDGET,
     quant_level: str = "L5",
     **beside: Unpack[Beside],
@@ -149,7 +149,7 @@ def tune(
     metric     f(outputs, float_outputs) or ``FILE.py:f``, higher is better; it gets ``picture`` and ``label`` where it
                has parameters of these names.
     objective  ``mean``, ``worst``, or outputs by name.
-    evaluate   pictures to judge plans by, in place of some of ``data``.
+    evaluate   pictures to judge plans by, in place of some of ``data``; whatever ``data`` may be.
     validate   pictures that the search does not see: a plan that is worse on them is not taken.
     budget     time: ``60s``, ``10m``.
 
@@ -166,7 +166,7 @@ def tune(
     aims = aims_of(typed, target, metric, objective, cost)
     end = begun + parse_seconds(budget)
     opened = open_network(network, quant_level)
-    feeds = feeds_of(opened, str(evaluate or ""), str(validate or ""))
+    feeds = feeds_of(opened, evaluate, validate)
     run = Run(quant_level, Workers(), lambda: end - time.monotonic(), bars())
     return searched(calibrated(opened, feeds.calibrated, run), feeds, aims, run)
 
@@ -215,11 +215,11 @@ def parse_seconds(text: str) -> float:
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-def feeds_of(opened: OpenNetwork, evaluate: str, validate: str) -> TuneFeeds:
+def feeds_of(opened: OpenNetwork, evaluate: Data | None, validate: Data | None) -> TuneFeeds:
     """Raises what making them raises, and ConfigError for files held out that the search sees too."""
     feeds = opened.feeds()
-    judges = opened.feeds(evaluate) if evaluate else None
-    held = opened.feeds(validate) if validate else None
+    judges = None if evaluate is None else opened.feeds(evaluate)
+    held = None if validate is None else opened.feeds(validate)
     if held is not None:
         check_apart(held, feeds, "-i", "plan")
         if judges is not None:

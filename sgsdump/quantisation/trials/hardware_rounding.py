@@ -177,7 +177,7 @@ class HardwareRounding:
                 continue
             if node.op_type != "Mul":
                 sign = -1.0 if node.op_type == "Sub" else 1.0
-                halves = half_away(2 * sign * np.float32(values) / np.float32(step(output)))
+                halves = half_away(np.asarray(2 * sign * np.float32(values) / np.float32(step(output))))
                 found[node.output[0]] = (sign * (halves / 2 + 0.25) * step(output)).astype(np.float32)
             elif (source := self._source(operator, index, place, tensors)) is not None:
                 times = (np.float32(ratio(step(source), output)) * np.float32(values)).astype(np.float64)
@@ -239,9 +239,14 @@ class HardwareRounding:
         grid = step(source) * steps(weights, sums.size) * 2.0**numbers.k
         gain = numbers.mul * 2.0 ** (numbers.k - numbers.n) * step(output)
         addend = numbers.bias * gain - output.zero_point * step(output)
-        arrays = (grid / TIES, numbers.zero / 2.0**numbers.k * TIES, gain, addend)
         key = np.array([step(source), *np.unique(numbers.k)]).tobytes()
-        return Accumulated(*(array.astype(np.float32) for array in arrays), key)
+        return Accumulated(
+            (grid / TIES).astype(np.float32),
+            (numbers.zero / 2.0**numbers.k * TIES).astype(np.float32),
+            gain.astype(np.float32),
+            addend.astype(np.float32),
+            key,
+        )
 
     def _channel_sums(self, node: NodeProto, quant: Quant) -> np.ndarray | None:
         key = (node.output[0], np.dtype(quant.dtype))

@@ -117,13 +117,10 @@ class PlanTrial:
         self.side = side or NOTHING_BESIDE
         self._weight_quants: dict[tuple[str, np.dtype], Quant] = {}
         self._rounding = None if side is None else HardwareRounding(graph, ranges, side.channels, self._weight_quant)
-        self._hardware = (
-            Hardware()
-            if side is None
-            else Hardware(
-                self._accumulating(facts, widest), self._far(), self._rounding.spread(self.analysis.operators)
-            )
-        )
+        self._hardware = Hardware()
+        if self._rounding is not None:
+            constants = self._rounding.spread(self.analysis.operators)
+            self._hardware = Hardware(self._accumulating(facts, widest), self._far(), constants)
         self.every_plan = parametrise(fixed, facts, self._narrow(), self._moved(), self.mark, self._hardware)
         self._fed = {info.name for info in self.every_plan.graph.input}
         self.outputs = list(watched_by_output(self.proto))
