@@ -53,6 +53,10 @@ FLATTENING = ("Flatten", "Reshape", "Squeeze")
 TABLES = ("Sigmoid", "Softmax", "LogSoftmax")
 
 
+# What multiplies by a constant or adds one that is spread over a tensor.
+SPREAD = ("Mul", "Add", "Sub")
+
+
 @dataclass(frozen=True, eq=False)
 class Operator:
     """Nodes computed as one; ``inputs`` are the variable tensors read from outside, ``outputs`` those stored."""

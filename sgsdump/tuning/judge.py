@@ -12,6 +12,7 @@ import numpy as np
 from sgsdump.models.model import Model
 from sgsdump.quantisation.objective import Score, score
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk, Prepared, Visit
 
@@ -123,7 +124,6 @@ def make_answer(
     from onnx import ModelProto
 
     model = Model(ModelProto.FromString(subject.data), subject.path)
-    judge = Judge(
-        PlanWalk(PlanTrial(model, subject.ranges, subject.config, side=subject.side), tensors), criteria, keep_outputs
-    )
+    trial = PlanTrial(model, subject.ranges, subject.config, hardware=OnHardware(subject.side))
+    judge = Judge(PlanWalk(trial, tensors), criteria, keep_outputs)
     return lambda question: judge.answer(question, judge.walk.ordered(question.plans))

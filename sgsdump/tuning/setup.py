@@ -19,6 +19,7 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.float_model import serialise
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig
@@ -95,7 +96,7 @@ def set_up(
             f"input_config: input_format = {config.conv_format} decides the bits of all convolutions; remove it from "
             f"[CONV_CONFIG] and let tune decide"
         )
-    trial = PlanTrial(model, ranges, config, side=judging.side)
+    trial = PlanTrial(model, ranges, config, hardware=OnHardware(judging.side))
     if not trial.domains:
         raise ConfigError(
             "there is no convolution to tune: none has weights to quantise and an input other than the picture"

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress
 from sgsdump.verbs.calibrate import WITHOUT_BITS
-from sgsdump.verbs.network import OpenNetwork, check_apart, named_network, open_network
+from sgsdump.verbs.network import Beside, OpenNetwork, check_apart, named_network, open_network
 from sgsdump.verbs.tuned import COMPARED, Tuned
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sgsdump.tuning.integer_choice import IntegerScores
     from sgsdump.tuning.search import SearchResult
     from sgsdump.tuning.setup import PictureFeed, Setup
-    from sgsdump.verbs.network import Beside, Data
+    from sgsdump.verbs.network import Data
 
 Left = Callable[[], float]
 BUDGET = "10m"
@@ -126,32 +126,35 @@ class Ending:
         return self.verify + self.report
 
 
-def tune(
-    model: str | Path,
-    data: Data,
-    *,
-    rates: Sequence[float] = (),
-    target: str | None = None,
-    metric: str | UserMetric | None = None,
-    objective: str = "mean",
-    cost: str = "bytes",
-    evaluate: Data | None = None,
-    validate: Data | None = None,
-    budget: str = BUDGET,
-    quant_level: str = "L5",
-    **beside: Unpack[Beside],
-) -> Tuned:
-    """The cheapest sets of INT16 convolutions that repair a model; as ``sgsdump tune``.
+class TuneOptions(Beside, total=False):
+    """What a search is asked for.
 
-    model, data, beside  see ``calibrate``; ``data`` may be pairs of a feed and a label.
     rates      of bytes, or of multiplications with ``cost="macs"``: 0.5 all INT8, 1 all INT16 (0.65, 0.7 … 0.95).
     target     the cheapest plan that reaches it, in place of rates: ``output-cos>=0.99``, ``metric>=0.97``.
     metric     f(outputs, float_outputs) or ``FILE.py:f``, higher is better; it gets ``picture`` and ``label`` where it
                has parameters of these names.
-    objective  ``mean``, ``worst``, or outputs by name.
+    objective  which outputs' error is made small: ``mean`` (of all), ``worst``, or outputs by name.
+    cost       what is to be small: ``bytes`` of weights, or ``macs``, the multiplications at 16 bits.
     evaluate   pictures to judge plans by, in place of some of ``data``; whatever ``data`` may be.
     validate   pictures that the search does not see: a plan that is worse on them is not taken.
     budget     time: ``60s``, ``10m``.
+    """
+
+    rates: Sequence[float]
+    target: str | None
+    metric: str | UserMetric | None
+    objective: str
+    cost: str
+    evaluate: Data | None
+    validate: Data | None
+    budget: str
+
+
+def tune(model: str | Path, data: Data, *, quant_level: str = "L5", **options: Unpack[TuneOptions]) -> Tuned:
+    """The cheapest sets of INT16 convolutions that repair a model; as ``sgsdump tune``.
+
+    model, data  see ``calibrate``; ``data`` may be pairs of a feed and a label.
+    options      see ``TuneOptions``; and what stands beside a model, see ``calibrate``.
 
     Raises SgsdumpError: what cannot be read, fed or tuned, and a target that no plan reaches.
     """
@@ -161,12 +164,20 @@ def tune(
 
     begun = time.monotonic()
     check_solver()
+    own = TuneOptions.__annotations__.keys() - Beside.__annotations__.keys()
+    beside = cast("Beside", {name: value for name, value in options.items() if name not in own})
     network = named_network(model, data, beside)
-    typed = ",".join(map(str, rates)) or None
-    aims = aims_of(typed, target, metric, objective, cost)
-    end = begun + parse_seconds(budget)
+    typed = ",".join(map(str, options.get("rates", ()))) or None
+    aims = aims_of(
+        typed,
+        options.get("target"),
+        options.get("metric"),
+        options.get("objective", "mean"),
+        options.get("cost", "bytes"),
+    )
+    end = begun + parse_seconds(options.get("budget", BUDGET))
     opened = open_network(network, quant_level)
-    feeds = feeds_of(opened, evaluate, validate)
+    feeds = feeds_of(opened, options.get("evaluate"), options.get("validate"))
     run = Run(quant_level, Workers(), lambda: end - time.monotonic(), bars())
     return searched(calibrated(opened, feeds.calibrated, run), feeds, aims, run)
 

@@ -9,6 +9,7 @@ from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.quantisation.calibration import calibrate
 from sgsdump.quantisation.float_model import deployed, simplify
 from sgsdump.quantisation.ranges.statistics import side_ranges
+from sgsdump.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.quantisation.trials.plan_trial import PlanTrial, words_of
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
@@ -63,7 +64,7 @@ def errors(network, plan_of, hardware):
     feeds = list(pictures())
     found = calibrate(network, [(label, feed) for label, feed, _ in feeds], CONFIG, "L1")
     side = side_ranges(found.statistics)
-    trial = PlanTrial(network, found.ranges, CONFIG, threads=1, side=side if hardware else None)
+    trial = PlanTrial(network, found.ranges, CONFIG, threads=1, hardware=OnHardware(side) if hardware else None)
     plan = plan_of([domain.name for domain in trial.domains])
     integers = FixedOutputs(network, fixed_of(trial, words_of(trial, plan)).proto, ["d"])
     floats = WholeGraph(mark_outputs(deployed(network), ["d"]), 1)

@@ -60,7 +60,10 @@ from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.quantisation.integer.emitter import (
     DOUBLE,
+    REACH,
     S16_MAX,
+    SIGMOID_RISE,
+    SIGMOID_STEP,
     Call,
     Integers,
     Rule,
@@ -83,11 +86,8 @@ if TYPE_CHECKING:
 
 Function = Callable[[np.ndarray], np.ndarray]
 
-REACH = 6.0
 TURN = 2.0  # where the first table ends and the second begins
 FRACTION = 2.0**15
-SIGMOID_STEP = 0.5 / S16_MAX
-SIGMOID_RISE = 8
 EXP_END = 10.0
 # Scales nearer than this are one: that of the range as text, and the one that it was made from.
 ONE_STEP = 1e-4

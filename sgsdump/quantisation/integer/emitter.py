@@ -30,6 +30,10 @@ FLOAT = np.dtype(np.float32)
 DOUBLE = np.dtype(np.float64)
 U8_MAX = 255
 S16_MAX = 32767
+# Where the table of a Sigmoid ends, in steps of what, and how many of these it rises from there on (``curves``).
+REACH = 6.0
+SIGMOID_STEP = 0.5 / S16_MAX
+SIGMOID_RISE = 8
 # From this opset on ReduceMax and ReduceProd take their axes as an input.
 REDUCES_BY_INPUT = 18
 # Of a weight's part that is quantised at a time: it stays in the processor's cache.

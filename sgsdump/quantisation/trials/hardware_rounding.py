@@ -1,4 +1,4 @@
-"""What the hardware rounds on the way to a stored tensor, for the float approximation of a plan.
+"""What the hardware rounds on the way to a stored tensor, for the float approximation of a plan. Apart: formulas alone.
 
 A convolution's accumulator is cut to some 14 bits before bias and multiplier (``integer/convolution.py``). Beside 8
 bits that is little, but it decides which way they round; of a network at 16 bits it is most of the error, 10 to 40
@@ -34,8 +34,9 @@ from sgsdump.quantisation.integer.accumulator import kernel_of
 from sgsdump.quantisation.integer.arithmetic import PRODUCT_BITS
 from sgsdump.quantisation.integer.convolution import Quants, requantisation
 from sgsdump.quantisation.integer.emitter import half_away, log2_ceiling, ratio, reach, shift, step, steps, store_weight
+from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.scales import INT8, INT16, int16_quant, joined
-from sgsdump.quantisation.trials.qdq_graph import SPREAD
+from sgsdump.quantisation.type_rules import SPREAD
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -78,6 +79,24 @@ class Accumulated:
     addend: np.ndarray
     key: bytes
 
+    def in_steps(self, node: NodeProto, weight: np.ndarray) -> np.ndarray:
+        """A convolution's weights over the grid of its accumulator."""
+        kernel = kernel_of(node, "", weight)
+        assert kernel is not None, "of a convolution"
+        return weight / kernel.per_channel(self.grid)
+
+
+@dataclass(frozen=True)
+class OnHardware:
+    """Have a trial round as the hardware does; ``side``: what calibration found beside the ranges."""
+
+    side: SideRanges = NOTHING_BESIDE
+
+    def rounding(
+        self, graph: Graph, ranges: Mapping[str, Range], weight: Callable[[NodeProto, np.dtype], Quant]
+    ) -> HardwareRounding:
+        return HardwareRounding(graph, ranges, self.side.channels, weight)
+
 
 @dataclass(eq=False)
 class HardwareRounding:
@@ -101,6 +120,11 @@ class HardwareRounding:
         if key not in self._known:
             self._known[key] = self._rounded(operator, tensors)
         return self._known[key]
+
+    @staticmethod
+    def accumulates(node: NodeProto) -> bool:
+        """Whether the graph of all plans rounds its accumulator."""
+        return node.op_type in ACCUMULATING
 
     def spread(self, operators: Iterable[Operator]) -> dict[str, int]:
         """What multiplies by a constant or adds one, by output, with the place of the constant."""

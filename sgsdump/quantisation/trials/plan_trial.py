@@ -19,8 +19,7 @@ from sgsdump.models.model import Model
 from sgsdump.quantisation.analysis import Analysis, analyse, moves_values
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.integer.accumulator import kernel_of
-from sgsdump.quantisation.integer.curves import REACH
+from sgsdump.quantisation.integer.emitter import REACH
 from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.pictures import pictures_of
 from sgsdump.quantisation.quant_plan import (
@@ -32,10 +31,9 @@ from sgsdump.quantisation.quant_plan import (
     weight_range,
     weight_types,
 )
-from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE
 from sgsdump.quantisation.scales import INT8
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
-from sgsdump.quantisation.trials.hardware_rounding import ACCUMULATING, Accumulated, HardwareRounding
 from sgsdump.quantisation.trials.qdq_graph import (
     ADDEND,
     BIAS,
@@ -62,6 +60,7 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
     from sgsdump.quantisation.fixed_facts import FixedFacts
+    from sgsdump.quantisation.trials.hardware_rounding import Accumulated, OnHardware
 
 Plan = frozenset[str]
 """Names of the domains at INT16; all others are at 8 bits."""
@@ -86,8 +85,8 @@ class Domain:
 class PlanTrial:
     """All plans of one float model.
 
-    side         what calibration found beside the ranges: the trial then rounds on the way as the hardware does
-                 (``hardware_rounding``), and draws its Sigmoids so; without it, each stored tensor is rounded, no more.
+    hardware     the trial rounds on the way as the hardware does (``hardware_rounding``), and draws its Sigmoids so;
+                 without it, each stored tensor is rounded, no more.
 
     domains      what can be raised, in execution order.
     fixed_weights  weights that stay at 8 bits in every plan (the picture's convolution).
@@ -101,7 +100,7 @@ class PlanTrial:
         config: InputConfig,
         per_channel: bool = False,
         threads: int = 0,
-        side: SideRanges | None = None,
+        hardware: OnHardware | None = None,
     ):
         self.model, self.ranges, self.config = model, ranges, config
         self.proto = deployed(model)
@@ -114,9 +113,9 @@ class PlanTrial:
         facts = read_facts(replace(model, proto=fixed))
         assert facts is not None
         graph = self.analysis.graph
-        self.side = side or NOTHING_BESIDE
+        self.side = hardware.side if hardware is not None else NOTHING_BESIDE
         self._weight_quants: dict[tuple[str, np.dtype], Quant] = {}
-        self._rounding = None if side is None else HardwareRounding(graph, ranges, side.channels, self._weight_quant)
+        self._rounding = None if hardware is None else hardware.rounding(graph, ranges, self._weight_quant)
         self._hardware = Hardware()
         if self._rounding is not None:
             constants = self._rounding.spread(self.analysis.operators)
@@ -217,10 +216,11 @@ class PlanTrial:
 
     def _accumulating(self, facts: FixedFacts, widest: QuantPlan) -> dict[str, int]:
         """Convolutions whose accumulator is rounded as the hardware does, by output, with their output channels."""
+        rounding = self._rounding
         return {
             name: sums.gain.size
             for name, sums in self._rounded(widest.tensors)[1].items()
-            if name in facts.convolutions and self.analysis.graph.producer[name].op_type in ACCUMULATING
+            if name in facts.convolutions and rounding and rounding.accumulates(self.analysis.graph.producer[name])
         }
 
     def _far(self) -> set[str]:
@@ -270,9 +270,7 @@ class PlanTrial:
         if key not in self._weights:
             weight = fake_weight(self.analysis.graph.value(node.input[1]), self._weight_quant(node, dtype))
             if sums is not None:
-                kernel = kernel_of(node, "", weight)
-                assert kernel is not None, "of a convolution"
-                weight = weight / kernel.per_channel(sums.grid)
+                weight = sums.in_steps(node, weight)
             self._weights[key] = WholeGraph.hold(weight)
         return self._weights[key]
 

@@ -13,14 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sgsdump.executors.onnx_runtime.repeated_graph import StagedGraph
-from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
 from sgsdump.quantisation.trials.qdq_graph import LOW, SCALE, WEIGHT, ZERO_POINT, parameter
 from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
 
 # Each stage costs some 0.1 ms of its own; more of them save less and less.
 MAX_STAGES = 16

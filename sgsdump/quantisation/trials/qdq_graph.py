@@ -39,9 +39,8 @@ from sgsdump.quantisation.fixed_facts import (
     StoredWeights,
     write_facts,
 )
-from sgsdump.quantisation.integer.curves import REACH, SIGMOID_RISE, SIGMOID_STEP
-from sgsdump.quantisation.integer.emitter import Emitter, store_weight
-from sgsdump.quantisation.type_rules import AVERAGE_POOLS, Operator
+from sgsdump.quantisation.integer.emitter import REACH, SIGMOID_RISE, SIGMOID_STEP, Emitter, store_weight
+from sgsdump.quantisation.type_rules import AVERAGE_POOLS, SPREAD, Operator
 from sgsdump.tensors.tensor import Quant
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ LOW, SCALE, ZERO_POINT, WEIGHT = "low", "scale", "zero_point", "weight"
 # Of a convolution that is rounded as the hardware does.
 BIAS, GAIN, ADDEND = "bias", "gain", "addend"
 # What a tensor is multiplied by, or what is added to it, as the hardware has it.
-CONSTANT, SPREAD = "constant", ("Mul", "Add", "Sub")
+CONSTANT = "constant"
 LARGEST = np.iinfo(np.int16).max
 # Of a step: less than half by so little that a whole number stays one, and more than any other average comes near.
 HALF = np.float32(0.498)
