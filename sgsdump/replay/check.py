@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from sgsdump.replay.judgement import Judgement, Reference, equal, judge
 from sgsdump.tensors.dtypes import is_complex, is_float
 
 _BFLOAT16_INF = 0x7F80  # its bits
+_ODD = ("NaN", "Infinity")  # as JSON writes them
 # Why an operator is not judged.
 Why = Literal["random", "collective", "custom", "memory", "no bound", "no values", "not recorded", "refused"]
 # What an operator made of finite inputs: an infinity where the exact result is beyond its type is an overflow.
@@ -111,6 +112,11 @@ def each(dump: Dump, network: Mapping[int, Operator], only: Sequence[int] | None
             yield from _of_operator(index, operator, records[index])
 
 
+def has_odd_argument(operator: Operator | None) -> bool:
+    """Whether an argument is infinite or NaN, as a mask's fill is: what is made of it is asked for."""
+    return operator is not None and any(word in value for value in operator.arguments.values() for word in _ODD)
+
+
 def is_recorded(network: Mapping[int, Operator]) -> bool:
     """Whether a run has operators whose form was recorded, so that they can be computed again."""
     return any(operator.call is not None for operator in network.values())
@@ -134,6 +140,7 @@ def _of_operator(index: int, operator: Operator, records: Sequence[Record]) -> I
         yield Unjudged(place, "no values", str(error))
         return
     arguments = {name: json.loads(text) for name, text in operator.arguments.items()}
+    is_asked = has_odd_argument(operator)
     call = torch_operators.Call(operator.kind, operator.call.overload, tensors, arguments, results)  # type: ignore[union-attr]
     if torch_operators.is_moved(call):
         for record, values in zip(outputs, results):
@@ -144,7 +151,8 @@ def _of_operator(index: int, operator: Operator, records: Sequence[Record]) -> I
     except torch_operators.NotReplayed as error:
         yield Unjudged(place, "refused", str(error))
         return
-    yield from judged_outputs(place, outputs, found, tensors.values())
+    judged = judged_outputs(place, outputs, found, tensors.values())
+    yield from (replace(one, odd="") if is_asked and isinstance(one, Judged) else one for one in judged)
 
 
 def judged_outputs(

@@ -18,12 +18,11 @@ import numpy as np
 
 from sgsdump.dumps.dump import Dump, Operator, Record
 from sgsdump.errors import FileChanged, SgsdumpError
-from sgsdump.replay.check import Place
+from sgsdump.replay.check import Place, has_odd_argument
 from sgsdump.tensors.dtypes import is_complex, is_float
 from sgsdump.tensors.statistics import Statistics, summarise
 
 _BACKWARD = "_backward"
-_ODD = ("NaN", "Infinity")  # as JSON writes them
 NAN, INF = "NaN", "Inf"
 
 
@@ -81,7 +80,7 @@ def finiteness(dump: Dump) -> Finiteness:
             if not made and came_in is None:
                 came_in = next(_odd(index, operator, inputs, words))
             continue
-        if _has_odd_argument(operator):
+        if has_odd_argument(operator):
             continue
         found = list(_odd(index, operator, outputs, words[len(inputs) :]))
         made += [] if found and _is_around(found[0], network, made) else found
@@ -107,10 +106,6 @@ def _is_around(found: Made, network: Mapping[int, Operator], made: Sequence[Made
         return False
     inside = (network[inner.place.op_index].module for inner in made if inner.place.op_index in network)
     return any(module == operator.module or module.startswith(f"{operator.module}.") for module in inside)
-
-
-def _has_odd_argument(operator: Operator | None) -> bool:
-    return operator is not None and any(word in value for value in operator.arguments.values() for word in _ODD)
 
 
 def _odd_of(record: Record) -> str | None:

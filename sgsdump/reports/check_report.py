@@ -88,8 +88,7 @@ def _lines_of(finding: Finding) -> Iterator[str]:
         elif facts["how"] == CAME_IN:
             yield f"{facts['what']} comes in at {operator}, which no operator that was dumped made."
         else:
-            source = f", called at {facts['source']}" if facts.get("source") else ""
-            yield f"First {facts['what']} made of finite inputs: {operator}{source}."
+            yield f"First {facts['what']} made of finite inputs: {operator}."
     else:
         detail = f"; {facts['detail']}" if facts["detail"] else ""
         yield f"Not judged, {WHY[facts['why']]}: {figures['count']:.0f} ({facts['kinds']}){detail}"
