@@ -55,7 +55,8 @@ def _error(row: Row) -> float:
 
 def _rounded_first(index: int, network: Network, operators: Mapping[int, Sequence[Row]]) -> Row:
     """From an operator upstream, always where the error is largest, the output that differs while nothing that its
-    operator reads does; the last one that was compared where it comes from outside."""
+    operator reads does, or the input that does while what made it does not; the last one that was compared where it
+    comes from outside."""
     makers: dict[Hashable, int] = {}
     for number, operator in network.items():
         if not operator.is_module:
@@ -69,6 +70,8 @@ def _rounded_first(index: int, network: Network, operators: Mapping[int, Sequenc
         maker = makers.get(network[index].values.get(("in", found.slot)))
         if maker is None or maker == index:
             break
-        index = maker
-        found = max((row for row in operators.get(index, ()) if row.io == "out"), key=_error, default=found)
+        made = [row for row in operators.get(maker, ()) if row.io == "out" and differs(row)]
+        if not made:
+            break  # a cast that one side alone has is between
+        index, found = maker, max(made, key=_error)
     return found

@@ -9,7 +9,7 @@ for rounding, a tensor inside that differs by far more is no evidence. It has no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import ml_dtypes
@@ -56,14 +56,14 @@ def without_rewritten(
     for row in rows:
         of_operator[row.op_index].append(row)
     inside: dict[int, _Call] = {}
-    for call in _calls(networks[1]):  # the innermost one that both sides have counts
-        if call.index in of_operator:
-            inside |= dict.fromkeys(range(call.index + 1, call.end), call)
+    calls = [call for call in _calls(networks[1]) if call.index in of_operator]
+    for call in calls:  # the innermost one that both sides have counts
+        inside |= dict.fromkeys(range(call.index + 1, call.end), call)
+    paths = {call.path for call in calls}
+    rewritten = {_innermost(path, paths) for path in rewritten}
     rounding = _MORE if in_8_bits else _rounding(rows)
     levels = {
-        call: _level(of_operator[call.index], rounding)
-        for call in set(inside.values())
-        if any(_is_inside(path, call.path) for path in rewritten)
+        call: _level(of_operator[call.index], rounding) for call in set(inside.values()) if call.path in rewritten
     }
     keys = _apart(rows, failed, {index: levels.get(call) for index, call in inside.items()})
     of_outputs = {op_index for io, op_index, _, _ in keys if io == "out"}
@@ -98,6 +98,13 @@ def _calls(network: Network) -> Iterator[_Call]:
 def _goes_on(call: _Call, operator: Operator) -> bool:
     """Whether an operator that follows runs inside the call: a module does not run inside itself."""
     return _is_inside(operator.module, call.path) and not (operator.is_module and operator.module == call.path)
+
+
+def _innermost(path: str, paths: Container[str]) -> str:
+    """The innermost module around one, or itself, that is among these; "" for none."""
+    while path and path not in paths:
+        path = path.rpartition(".")[0]
+    return path
 
 
 def _is_inside(path: str, module: str) -> bool:

@@ -43,3 +43,22 @@ def test_the_operator_is_named_and_where_rounding_began():
 def test_angles_that_fit_are_not():
     findings = findings_of(compare(angles(0, narrow=True), angles(0, narrow=False)))
     assert [finding.kind for finding in findings if finding.kind in ("magnified", "rounding")] == ["rounding"]
+
+
+def test_a_cast_that_one_side_alone_has_is_told_of_what_reads_it():
+    """As autocast does: the angles are made in float32, and the product reads them in bfloat16."""
+    runs = []
+    for dtype in (ml_dtypes.bfloat16, np.float32):
+        run, positions = Run(), np.arange(300, 308).astype(np.float32)[:, None]
+        run.add("rotary", "aten.unsqueeze", [positions[:, 0]], positions)
+        if dtype != np.float32:
+            run.add("rotary", "aten._to_copy", [positions], positions.astype(dtype))
+        product = (positions.astype(dtype).astype(np.float32) * np.float32(0.5)).astype(dtype)
+        cosines = np.cos(product.astype(np.float32)).astype(dtype)
+        run.add("rotary", "aten.mul", [positions.astype(dtype)], product)
+        run.add("rotary", "aten.cos", [product], cosines)
+        for index in range(2):
+            run.add(f"fc{index}", "aten.mm", [cosines, np.eye(1).astype(dtype)], cosines)
+        runs.append(run.dump())
+    (found,) = [one for one in findings_of(compare(*runs)) if one.kind == "magnified"]
+    assert found.facts["rounded_type"] == "aten.mul"

@@ -88,3 +88,34 @@ def test_what_a_module_takes_is_the_fault_of_what_made_it():
     first, *_ = named(compare(block("gelu"), block("silu")))
     assert (first.kind, first.facts["module"], first.facts["only_in"]) == ("cause", "block", "benchmark")
     assert first.op_type == "aten.silu"
+
+
+def around(in_parts, angle):
+    """A module around another one, which is written in parts, with an operator of its own that hardly counts."""
+    run, rotated = Run(), np.sin(X * angle)
+    parts = [X[:, :8] @ W[:8], X[:, 8:] @ W[8:]]
+    q = parts[0] + parts[1] if in_parts else X @ W
+    y = q + np.float32(1e-7) * rotated
+
+    def product():
+        if not in_parts:
+            run.add("attn.q", "aten.mm", [X, W], q)
+            return
+        for part, (x, w) in zip(parts, ((X[:, :8], W[:8]), (X[:, 8:], W[8:]))):
+            run.add("attn.q", "aten.mm", [x, w], part)
+        run.add("attn.q", "aten.add", parts, q)
+
+    def inner():
+        run.add("attn.q", "Linear", [X], q, is_module=True, inner=product)
+        run.add("attn", "aten.sin", [X], rotated)
+        run.add("attn", "aten.add", [q, rotated], y)
+
+    run.add("attn", "Attention", [X], y, is_module=True, inner=inner)
+    return run.dump()
+
+
+def test_only_the_module_that_is_written_otherwise_is_left_out():
+    comparison = compare(around(in_parts=True, angle=3.0), around(in_parts=False, angle=1.0))
+    assert comparison["attn/aten.sin_1/output.0"].rmse > 0.5
+    assert "attn.q/aten.mm_1/output.0" not in [row.name for row in comparison.rows]
+    assert "attn" in [finding.facts.get("module") for finding in named(comparison)]
