@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 
 from sgsdump.comparison.alignment import Alignment, Pair, Unpaired
+from sgsdump.comparison.naming.network import only_moves
 from sgsdump.comparison.naming.pairs_by_network import MODULE, PLACE
 from sgsdump.comparison.row import SURE, UNITS_OF_16_BITS, Failed, Row, is_narrow, is_rounding
 from sgsdump.dumps.dump import Network, Operator
@@ -45,10 +46,11 @@ def without_rewritten(
 ) -> tuple[list[Row], list[Failed], Alignment]:
     """The same without the pairs of operators that compute different things; ``in_8_bits``: one side computes so."""
     rewritten = {
-        network[unpaired.record.op_index].module
+        operator.module
         for side, network in zip((alignment.only_in_sample, alignment.only_in_benchmark), networks)
         for unpaired in side
-        if unpaired.record.op_index in network
+        if (operator := network.get(unpaired.record.op_index)) is not None
+        if not operator.is_module and not only_moves(operator.kind)  # a cast is no other way of computing
     }
     if not rewritten:
         return rows, failed, alignment
