@@ -61,6 +61,8 @@ def without_rewritten(
     calls = [call for call in _calls(networks[1]) if call.index in of_operator]
     for call in calls:  # the innermost one that both sides have counts
         inside |= dict.fromkeys(range(call.index + 1, call.end), call)
+    for call in calls:  # a module is paired by its path
+        inside.pop(call.index, None)
     paths = {call.path for call in calls}
     rewritten = {_innermost(path, paths) for path in rewritten}
     rounding = _MORE if in_8_bits else _rounding(rows)
