@@ -145,7 +145,7 @@ def _apart(rows: Iterable[Row], failed: Iterable[Failed], levels: Mapping[int, f
 
 
 def _is_apart(row: Row, level: float | None) -> bool:
-    if level is None:
+    if level is None or row.indices is not None:  # whole numbers do not round
         return False
     more = _MORE if is_narrow(row.sample_dtype) or is_narrow(row.benchmark_dtype) else SURE
     return not is_rounding(row) and row.error > _TIMES * level + more
