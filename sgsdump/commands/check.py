@@ -9,9 +9,6 @@ bfloat16, float16 or int8 is judged, in which every tensor differs from a float3
 Named are the first operator outside its bound, the first NaN or infinity that was made of finite inputs, and the first
 overflow. Operators that cannot be judged are listed: random and collective ones, custom ones, those without a bound.
 
-Of a program that torch.compile made each graph is judged as a whole, by what exec recorded: its outputs against the
-same graph run operator by operator. One that computes something else is named, for the compiler is at fault there.
-
 Models that the program ran with onnxruntime are judged by onnx's reference evaluator, which needs nothing more. Needs
 torch for what torch ran (pip install 'sgsdump[torch]'). Exit status: 0 when every judged operator is within its bound,
 1 when one is outside or a compiled graph is wrong, 2 on trouble or where nothing can be judged (a dump of statistics).
@@ -21,6 +18,10 @@ examples:
   sgsdump check msprobe_dump/step0/rank0
   sgsdump check TREE@step=1
   sgsdump check TREE --json check.json --junit check.xml
+
+compiled programs:
+  Of a program that torch.compile made each graph is judged as a whole, by what exec recorded: its outputs against the
+  same graph run operator by operator. One that computes something else is named, for the compiler is at fault there.
 
 dumps of other tools:
   A dump that holds the operators' inputs (msprobe's, of statistics too; ATB's; the SDK's) does not say how an operator

@@ -80,7 +80,6 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.compare.board import compare_board, is_board
 from sgsdump.commands.compare.cluster import measured_on_cluster
-from sgsdump.commands.compare.judge import ThreeRuns, Tolerance, judge
 from sgsdump.commands.compare.models import are_models, compare_models
 from sgsdump.commands.compare.options import (
     ALWAYS,
@@ -163,7 +162,7 @@ def _compare(options: Options) -> int:
     """The exit status of the comparison, in the mode that the options and the dumps ask for."""
     if options.golden is not None:
         MODES.check(GOLDEN, options.given)
-        return judge(_three_runs(options, options.golden))
+        return _judge(options, options.golden)
     if options.runs:
         MODES.check(RUNS, options.given)
         return _compare_merged(options)
@@ -179,11 +178,13 @@ def _compare(options: Options) -> int:
     return results[0].status
 
 
-def _three_runs(options: Options, golden: Path) -> ThreeRuns:
+def _judge(options: Options, golden: Path) -> int:
+    from sgsdump.commands.compare.judge import ThreeRuns, Tolerance, judge
+
     measuring = options.measuring
     tolerance = Tolerance(options.input_tag, measuring.th1, measuring.allow_missing)
     runs = options.sample, options.benchmark, golden
-    return ThreeRuns(*runs, options.reading, options.inputs, tolerance, options.output)
+    return judge(ThreeRuns(*runs, options.reading, options.inputs, tolerance, options.output))
 
 
 def _compare_watched(path: Path, step: int | None, rank: int | None) -> int:
@@ -559,8 +560,8 @@ def _compare_tokens(pairs: list[tuple[Options, Run, Run]], trees: tuple[Path, Pa
         *tokens.all_lines(rounds, detailed, [run for _, _, run in remaining]),
     ]
     print(for_terminal("".join(f"{line}\n" for line in lines)), end="")
-    for tree, told in zip(trees, notes):
-        print_lines(note_lines(tree, [*told]))
+    for tree, of_tree in zip(trees, notes):
+        print_lines(note_lines(tree, [*of_tree]))
     print("All layers of a round: TREE@step=N on both sides; a table for each: --top N, --sort, --only-bad.")
     return results
 

@@ -98,7 +98,7 @@ class OnHardware:
         return HardwareRounding(graph, ranges, self.side.channels, weight)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class HardwareRounding:
     """Of one float model.
 
