@@ -122,12 +122,13 @@ def _plotted(options: Options, plots: Path, comparison: Comparison, thresholds: 
     """Last of all files, since a folder takes its place at once."""
     from sgsdump.files.atomic_write import replacing_folder
     from sgsdump.reports.charts import save_plots
+    from sgsdump.reports.report import Context, report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     path = options.reading.tensor_min_max
-    ranges = read_ranges(path) if path else {}
+    context = Context(options.title, ranges=read_ranges(path) if path else {})
     with replacing_folder(plots) as folder:
-        pictures = save_plots(comparison, folder, thresholds, title=options.title, ranges=ranges)
+        pictures = save_plots(report_of(comparison, thresholds, context), folder)
     return f"Pictures: {', '.join(str(plots / picture.name) for picture in pictures)}"
 
 
