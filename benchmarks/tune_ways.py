@@ -33,7 +33,7 @@ from sgsdump.quantisation.trials.plan_trial import Plan
 from sgsdump.reports.pareto_reports import pareto_table as render
 from sgsdump.tuning.criteria import Picture
 from sgsdump.tuning.pareto import pareto
-from sgsdump.tuning.proposals import Sizes
+from sgsdump.tuning.plan_costs import Sizes
 from sgsdump.tuning.search import SearchResult, search_rates
 from sgsdump.tuning.setup import Setup
 

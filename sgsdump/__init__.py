@@ -65,8 +65,7 @@ if TYPE_CHECKING:
     from sgsdump.verbs.dump import dump
     from sgsdump.verbs.histogram import Histograms, histogram
     from sgsdump.verbs.simulate import simulate
-    from sgsdump.verbs.tune import tune
-    from sgsdump.verbs.tuned import Tuned
+    from sgsdump.verbs.tune import Tuned, tune
 
 __version__ = "0.2.0"
 
@@ -94,7 +93,7 @@ _PUBLIC = {
     "FixedModel": "sgsdump.verbs.calibrate",
     "simulate": "sgsdump.verbs.simulate",
     "tune": "sgsdump.verbs.tune",
-    "Tuned": "sgsdump.verbs.tuned",
+    "Tuned": "sgsdump.verbs.tune",
     "histogram": "sgsdump.verbs.histogram",
     "Histograms": "sgsdump.verbs.histogram",
     "diagnose": "sgsdump.verbs.diagnose",

@@ -81,16 +81,19 @@ from sgsdump.verbs.cured_ways import CURED
 from sgsdump.verbs.network import Network, OpenNetwork, open_network
 from sgsdump.verbs.tune import (
     BUDGET,
+    PROGRESS,
+    RESULTS,
     Beginning,
     Ending,
     Run,
+    Written,
     aims_of,
     calibrated,
     feeds_of,
+    is_kept,
     parse_seconds,
     searched,
 )
-from sgsdump.verbs.tuned import PROGRESS, RESULTS, Written, is_kept
 
 if TYPE_CHECKING:
     from sgsdump.verbs.cured_ways import Start

@@ -32,8 +32,8 @@ from sgsdump.tuning.search import ENOUGH, Left, SearchResult, no_limit
 if TYPE_CHECKING:
     from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
     from sgsdump.tuning.criteria import Picture
+    from sgsdump.tuning.plan_costs import Sizes
     from sgsdump.tuning.plan_scores import PlanScores
-    from sgsdump.tuning.proposals import Sizes
 
 
 # So much more of the bytes at 16 bits has to halve the error; of an error below NEGLIGIBLE there is nothing to halve.

@@ -16,48 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from sgsdump.errors import MissingExtra
 from sgsdump.files.process import STANDARD_OUTPUT, no_native_messages
-from sgsdump.quantisation.trials.plan_trial import Plan
-
-
-@dataclass(frozen=True, eq=False)
-class Sizes:
-    """Numbers of weights: of each domain, and of the convolutions that stay at 8 bits in every plan."""
-
-    domains: tuple[str, ...]
-    weights: np.ndarray
-    fixed: int
-
-    @property
-    def total(self) -> int:
-        return int(self.weights.sum()) + self.fixed
-
-    def limit(self, rate: float) -> float:
-        """How many weights may be at INT16 for a rate (bytes over the bytes of all at 16 bits)."""
-        return (2 * rate - 1) * self.total + 1e-6
-
-    @cached_property
-    def _of_domain(self) -> dict[str, int]:
-        return dict(zip(self.domains, self.weights.tolist()))
-
-    def wide(self, plan: Plan) -> int:
-        """Weights at INT16."""
-        of_domain = self._of_domain
-        return int(sum(of_domain[name] for name in plan if name in of_domain))
-
-    def rate(self, plan: Plan) -> float:
-        return (self.total + self.wide(plan)) / (2 * self.total)
-
-    def mask(self, plan: Plan) -> np.ndarray:
-        return np.array([name in plan for name in self.domains], bool)
-
-    def plan(self, mask: np.ndarray) -> Plan:
-        return frozenset(name for name, raised in zip(self.domains, mask) if raised)
 
 
 @dataclass(frozen=True, eq=False)

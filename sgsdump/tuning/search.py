@@ -26,8 +26,9 @@ from threadpoolctl import threadpool_limits
 from sgsdump.errors import ConfigError
 from sgsdump.quantisation.trials.plan_trial import Plan
 from sgsdump.tuning.criteria import Target
+from sgsdump.tuning.plan_costs import Sizes
 from sgsdump.tuning.plan_scores import SAVE_SECONDS, PlanScores
-from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, changes_of, every_plan, proposals
+from sgsdump.tuning.proposals import Surrogate, best_by_model, changes_of, every_plan, proposals
 
 AT_ONCE = 8  # neighbours verified together
 PATIENCE = 2  # such groups without gain before a rate is left

@@ -26,9 +26,8 @@ from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 from sgsdump.tuning.criteria import Criteria, Objective, Picture, UserMetric
 from sgsdump.tuning.judge import Judge, Subject, make_answer
-from sgsdump.tuning.plan_costs import BYTES, PlanCosts, costs_of
+from sgsdump.tuning.plan_costs import BYTES, PlanCosts, Sizes, costs_of
 from sgsdump.tuning.plan_scores import PlanScores
-from sgsdump.tuning.proposals import Sizes
 
 # Plans are judged on this many of the calibration pictures, evenly chosen.
 PICTURES = 10

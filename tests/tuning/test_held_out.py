@@ -8,7 +8,7 @@ import pytest
 
 from sgsdump.tuning.criteria import parse_target
 from sgsdump.tuning.integer_choice import CONFIRMED, confirmed
-from sgsdump.tuning.proposals import Sizes
+from sgsdump.tuning.plan_costs import Sizes
 from sgsdump.tuning.search import Proposed, SearchResult
 
 NAMES = tuple("abcdefgh")

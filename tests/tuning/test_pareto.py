@@ -12,8 +12,7 @@ from sgsdump.quantisation.trials.plan_trial import Domain
 from sgsdump.tuning import pareto as module
 from sgsdump.tuning.criteria import Objective
 from sgsdump.tuning.pareto import as_document, pareto
-from sgsdump.tuning.plan_costs import MACS, PlanCosts, macs_of
-from sgsdump.tuning.proposals import Sizes
+from sgsdump.tuning.plan_costs import MACS, PlanCosts, Sizes, macs_of
 from sgsdump.tuning.search import Proposed, SearchResult
 from sgsdump.tuning.setup import Setup
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, changes_of
+from sgsdump.tuning.plan_costs import Sizes
+from sgsdump.tuning.proposals import Surrogate, best_by_model, changes_of
 
 SIZES = Sizes(("a", "b", "c"), np.array([100, 300, 500]), 100)
 

@@ -25,7 +25,8 @@ from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning import integer_choice, plan_scores
 from sgsdump.tuning.criteria import parse_target
 from sgsdump.tuning.integer_choice import IntegerScores, chosen, fixed_of
-from sgsdump.tuning.proposals import Sizes, Surrogate, best_by_model, best_sum, changes_of, every_plan, proposals
+from sgsdump.tuning.plan_costs import Sizes
+from sgsdump.tuning.proposals import Surrogate, best_by_model, best_sum, changes_of, every_plan, proposals
 from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, search_target
 from sgsdump.tuning.setup import Judging, set_up
 
