@@ -27,8 +27,11 @@ BENCHMARKS = (
     "convert convolutions diagnose dump executors fixed histogram large layers model_layers pipeline report "
     "second_look startup text tune"
 ).split()
-# What benchmarks share, and what takes files of the user's.
-OTHERS = "cure external_weights resnet_like resnet_torch rows table tune_ways tuned_net ultraface_boxes".split()
+# What benchmarks share, what takes files of the user's, and what prints a table of its own.
+OTHERS = (
+    "cure cure_peers cured_nets external_weights resnet_like resnet_torch rows table tune_labelled tune_ways "
+    "tuned_net ultraface_boxes"
+).split()
 
 
 def collected(name: str, short: bool) -> tuple[list[Row], bool]:

@@ -210,7 +210,10 @@ def test_diagnose_writes_the_files_of_one_process(tmp_path, monkeypatch, dask_cl
     assert main([*command, "-o", "many", "--scheduler", dask_cluster.scheduler_address]) == 0
     assert capsys.readouterr().out == alone.replace("one_process", "many")
     assert contents(tmp_path / "one_process" / "log") == contents(tmp_path / "many" / "log")
-    for name in ("report.html", "layers.csv", "layers.json", "fixed.onnx", "input_config.ini"):
+    pages = [(tmp_path / folder / "report.html").read_text() for folder in ("one_process", "many")]
+    reproduced = f"-o many --scheduler {dask_cluster.scheduler_address}"
+    assert reproduced in pages[1] and pages[0] == pages[1].replace(reproduced, "-o one_process")
+    for name in ("layers.csv", "layers.json", "fixed.onnx", "input_config.ini"):
         assert (tmp_path / "one_process" / name).read_bytes() == (tmp_path / "many" / name).read_bytes(), name
 
 

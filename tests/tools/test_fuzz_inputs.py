@@ -46,9 +46,11 @@ def test_every_command_has_a_line_to_make_odd():
     assert {line.split()[0] for line in arguments.LINES} == set(COMMANDS) - {"exec"}
 
 
-@pytest.mark.parametrize(
-    "line", [line for line in arguments.LINES if line.split()[0] not in ("tune", "repair", "demo")]
-)
+SLOW = ("tune ", "repair ", "demo ")
+REFUSED = ("report pictures ",)  # no diagnosis is there
+
+
+@pytest.mark.parametrize("line", [line for line in arguments.LINES if not line.startswith(SLOW + REFUSED)])
 def test_the_lines_work_as_they_are(line, tmp_path):
     assert commands.run(line.split(), commands.place(tmp_path / "0" / "x")).status in (0, 1)
 

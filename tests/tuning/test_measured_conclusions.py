@@ -129,7 +129,7 @@ def test_the_exit_status_is_that_of_the_verdict(folder, capsys):
     """The outputs are judged on all pictures: an output past a limit is exit 1, whatever the layers' pictures show."""
     net = small_net(outputs=["c2"])
     status, lines, _ = diagnosed(net, capsys, "--pictures", "1", "--quant-level", "L1", "--max-rmse", "0.000001")
-    assert status == 1 and ": bad" in lines[0]
+    assert status == 1 and "The cause: " in lines[0] and ": bad" in lines[1]
     assert diagnosed(net, capsys, "--max-rmse", "0.9", "--quant-level", "L1")[0] == 0
 
 
