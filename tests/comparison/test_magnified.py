@@ -7,6 +7,7 @@ from module_runs import Run
 
 from sgsdump import compare
 from sgsdump.comparison.findings import findings_of
+from sgsdump.comparison.magnified import magnified
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.reports.sentences import headline
 
@@ -62,3 +63,16 @@ def test_a_cast_that_one_side_alone_has_is_told_of_what_reads_it():
         runs.append(run.dump())
     (found,) = [one for one in findings_of(compare(*runs)) if one.kind == "magnified"]
     assert found.facts["rounded_type"] == "aten.mul"
+
+
+@pytest.mark.parametrize(
+    ("read", "given", "is_named"),
+    [(0.02, 0.19, False), (0.02, 0.21, True), (0.001, 0.049, False), (0.001, 0.051, True)],
+)
+def test_ten_times_what_is_read_and_five_percent(read, given, is_named):
+    x, dumps = np.linspace(1, 2, 8, dtype=np.float32), []
+    for off, further in ((read, given), (0, 0)):
+        run = Run()
+        run.add("net", "aten.cos", [x * np.float32(1 + off)], x * np.float32(1 + further))
+        dumps.append(run.dump())
+    assert (magnified(compare(*dumps).rows, dumps[1].network()) is not None) is is_named

@@ -1,12 +1,13 @@
 """One module written in two ways, and what reads it: what is inside is not compared, a fault inside is still found."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from module_runs import Run
 
 from sgsdump import compare
 from sgsdump.comparison.findings import findings_of
-from sgsdump.comparison.rewritten import REASON
+from sgsdump.comparison.rewritten import REASON, _is_apart, _level
 
 BLAMED = ("argument", "another tensor", "not finite", "cause", "channel")
 RNG = np.random.default_rng(5)
@@ -119,3 +120,29 @@ def test_only_the_module_that_is_written_otherwise_is_left_out():
     assert comparison["attn/aten.sin_1/output.0"].rmse > 0.5
     assert "attn.q/aten.mm_1/output.0" not in [row.name for row in comparison.rows]
     assert "attn" in [finding.facts.get("module") for finding in named(comparison)]
+
+
+def row(error, io="out", dtype=np.float32):
+    """Of a tensor that is off by this part of itself."""
+    sides = []
+    for times in (1 + error, 1):
+        run = Run()
+        run.add("act", "aten.relu", [X * np.float32(times)], (X * np.float32(times)).astype(dtype))
+        sides.append(run.dump())
+    return next(one for one in compare(*sides).rows if one.io == io)
+
+
+@pytest.mark.parametrize(("error", "level", "apart"), [(0.38, 0.1, False), (0.42, 0.1, True), (0.001, 0, True)])
+def test_a_tensor_inside_is_another_one_beyond_four_times_the_error_of_its_module(error, level, apart):
+    assert _is_apart(row(error), level) is apart
+
+
+@pytest.mark.parametrize(("error", "apart"), [(0.04, False), (0.07, True)])
+def test_rounding_to_16_bits_may_add_a_twentieth(error, apart):
+    assert _is_apart(row(error, dtype=ml_dtypes.bfloat16), 0.0) is apart
+
+
+@pytest.mark.parametrize(("given", "known"), [(0.19, True), (0.21, False)])
+def test_a_module_that_gives_twice_the_error_it_takes_has_a_fault(given, known):
+    level = _level([row(0.1, io="in"), row(given)], 0.0)
+    assert level == pytest.approx(given, rel=1e-3) if known else level is None
