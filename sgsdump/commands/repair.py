@@ -176,7 +176,8 @@ def _write_results(
 ) -> None:
     """rounds.json, which begins with the facts, and report.html."""
     from sgsdump.dumps.io import open_dump
-    from sgsdump.reports.command_reports import report_of_repair
+    from sgsdump.models.model import open_model
+    from sgsdump.reports.command_reports import bits_by, report_of_repair
     from sgsdump.reports.html.document import render
     from sgsdump.reports.repair_reports import repair_json
     from sgsdump.reports.report import Context
@@ -188,7 +189,9 @@ def _write_results(
         ("layers of", facts["debug_pictures"][0]),
     ]
     with open_dump(folder / "fixed.bin") as sample, open_dump(folder / "float.bin") as benchmark:
-        context = Context(f"{Path(facts['model']).name}, repaired", shown, sample=sample, benchmark=benchmark)
+        bits = bits_by(open_model(folder / "fixed.onnx"), "this repair", rounds[0].tensor_arrays)
+        title = f"{Path(facts['model']).name}, repaired"
+        context = Context(title, shown, sample=sample, benchmark=benchmark, bits=bits)
         page = report_of_repair(repair, rounds, model, limits, context)
     _write(folder / "report.html", render(page))
 

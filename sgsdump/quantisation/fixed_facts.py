@@ -9,9 +9,11 @@ They are kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
      "biases": {STORED NAME: NAME},
      "operators": [{"in", "out", "inputs", "constants", "outputs"}],
      "inputs": [the fields of ModelInput], "ranges", "channels": {NAME: [[min …], [max …]]},
-     "decided": {NAME: WHO}, "masks": {NAME: [LOW, HIGH]} (null for an infinite end)}
+     "decided": {NAME: WHO}, "raised_by": {NAME: RULE, CONFIG, QUANT_FILE or LEVEL of quant_plan},
+     "masks": {NAME: [LOW, HIGH]} (null for an infinite end)}
 
-Models of earlier versions lack ``model_order``, ``convolutions``, ``biases``, ``ranges`` or ``channels``.
+Models of earlier versions lack ``model_order``, ``convolutions``, ``biases``, ``ranges``, ``channels`` or
+``raised_by``.
 Models are untrusted input: every type is checked.
 """
 
@@ -110,13 +112,15 @@ class DumpedOperator:
 @dataclass(frozen=True)
 class Origin:
     """The origin of a fixed model: the inputs of input_config.ini, and the range of every stored tensor and
-    weight, and of convolutions' output channels; ``decided`` by whom or what each tensor has its type (empty in models
-    of earlier versions). A range that was cut for a mask has the ends of the values as ``uncut``."""
+    weight, and of convolutions' output channels; ``decided`` by whom or what each tensor has its type, ``raised_by``
+    who raised those at INT16 (both empty in models of earlier versions). A range that was cut for a mask has the ends
+    of the values as ``uncut``."""
 
     inputs: tuple[ModelInput, ...] = ()
     ranges: Mapping[str, Range] = field(default_factory=dict)
     channels: Mapping[str, Range] = field(default_factory=dict)
     decided: Mapping[str, str] = field(default_factory=dict)
+    raised_by: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,7 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
         for key, ranges in (("ranges", facts.origin.ranges), ("channels", facts.origin.channels)):
             document[key] = {name: (r.min.tolist(), r.max.tolist()) for name, r in ranges.items()}
         document["decided"] = dict(facts.origin.decided)
+        document["raised_by"] = dict(facts.origin.raised_by)
         masks = {name: r.uncut for name, r in facts.origin.ranges.items() if r.uncut is not None}
         if masks:  # where it says something, so that earlier versions read most models
             document["masks"] = {
@@ -213,7 +218,7 @@ def _facts(document: Any) -> FixedFacts:
         weights=_each(_weights, document["weights"]),
         convolutions=_each(_name, document.get("convolutions", {})),
         operators=tuple(_operator(entry) for entry in _of(list, document["operators"])),
-        origin=Origin(inputs, ranges, channels, _each(_name, document.get("decided", {}))),
+        origin=Origin(inputs, ranges, channels, *(_each(_name, document.get(k, {})) for k in ("decided", "raised_by"))),
         biases=_each(_name, document.get("biases", {})),
     )
 

@@ -139,10 +139,11 @@ def make_fixed(
     graph = analysis.graph
     if not ranges.keys() & graph.producer.keys():
         raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
-    choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel, config.by_level)
+    by = config.by_level, config.by_quant_file
+    choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel, *by)
     decided = decide(analysis, ranges, choice)
     integer = frozenset(output.name for output in config.outputs if not output.dequantised)
-    origin = Origin(config.inputs, _used(decided, ranges, graph), side.channels, decided.decided)
+    origin = Origin(config.inputs, _used(decided, ranges, graph), side.channels, decided.decided, decided.raised_by)
     written = write_integers(graph, decided, ranges, pictures, integer, origin)
     return FixedModel(
         written.proto,

@@ -144,7 +144,9 @@ def import_params(
             ranges[param.name] = param.range
         raised.update(dict.fromkeys(_raised(analysis, param, subject)))
     changed = frozenset(param.name for param in params if param.data is not None and param.name not in unknown)
-    return Imported(model, replace(config, tensor_arrays=tuple(raised)), ranges, unknown, changed)
+    by_file = tuple(name for name in raised if name not in config.tensor_arrays)
+    config = replace(config, tensor_arrays=tuple(raised), by_quant_file=(*config.by_quant_file, *by_file))
+    return Imported(model, config, ranges, unknown, changed)
 
 
 def quant_params(model: Model) -> list[QuantParam]:

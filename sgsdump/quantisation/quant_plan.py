@@ -65,6 +65,9 @@ WIDEST_RATIO = 1024
 DECIMALS, EMPTY_TOP = 6, 0.5
 SOFTMAX_INPUT_MIN = -10.0
 CURVE_INPUT_MAX = 6.0
+# Who raises a tensor to INT16: the SDK's own rules, input_config.ini, a quant file, or the level of calibration.
+RULE, CONFIG, QUANT_FILE, LEVEL = "rule", "config", "quant file", "level"
+_WORDS = {CONFIG: "tensor_arrays", QUANT_FILE: "the quant file", LEVEL: "the calibration level"}
 # What has one range with its operands.
 SHARING = ("Max", "Abs")
 
@@ -75,14 +78,15 @@ class Choice:
 
     input_format is ALL_UINT8, ALL_INT16, CONV2D_INT16 or DEPTHWISE_INT16; ``tensors`` are the first inputs of
     further convolutions to raise, or words that raise some (``RaisedInputs``), ``by_level`` those of them that the
-    calibration level raised. per_channel gives weights whose range is not per channel already one scale per output
-    channel (levels above L1).
+    calibration level raised, ``by_quant_file`` those that a quant file did. per_channel gives weights whose range is
+    not per channel already one scale per output channel (levels above L1).
     """
 
     input_format: str = "ALL_UINT8"
     tensors: tuple[str, ...] = ()
     per_channel: bool = False
     by_level: tuple[str, ...] = ()
+    by_quant_file: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,8 @@ class QuantPlan:
     Tensors without a calibrated range (integers, and what the ranges leave out) are in none and keep the float
     model's type. ``weights`` is keyed by the name of the convolution node's output; ``bounds`` has the range of every
     stored tensor's domain (not of a Softmax that is taken apart), and of what a Max reads inside an operator;
-    ``decided`` says who or what gave each stored tensor its type; ``assembled`` has of a raised Concat the UINT8 in
+    ``decided`` says who or what gave each stored tensor its type, and ``raised_by`` of those at INT16 which of
+    RULE, CONFIG, QUANT_FILE and LEVEL it was; ``assembled`` has of a raised Concat the UINT8 in
     which its inputs are put together.
     """
 
@@ -102,6 +107,7 @@ class QuantPlan:
     bounds: dict[str, Range] = field(default_factory=dict)
     decided: dict[str, str] = field(default_factory=dict)
     assembled: dict[str, Quant] = field(default_factory=dict)
+    raised_by: dict[str, str] = field(default_factory=dict)
 
 
 def as_read(plan: QuantPlan, name: str) -> Quant:
@@ -148,8 +154,8 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
         for name in op.inputs[::-1]
         if op.outputs[0] in tensors and name in tensors and tensors[name].dtype == UINT8
     }
-    decided = _decided(analysis, choice, tensors)
-    return QuantPlan(analysis.operators, tensors, weights, tensor_bounds, decided, assembled)
+    decided, raised_by = _decided(analysis, choice, tensors)
+    return QuantPlan(analysis.operators, tensors, weights, tensor_bounds, decided, assembled, raised_by)
 
 
 def _raised_concats(analysis: Analysis) -> list[Operator]:
@@ -157,30 +163,36 @@ def _raised_concats(analysis: Analysis) -> list[Operator]:
     return [op for op in analysis.operators if op.head.op_type == "Concat" and op.outputs[0] in analysis.raised]
 
 
-def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -> dict[str, str]:
+def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -> tuple[dict[str, str], dict[str, str]]:
     """By stored tensor who or what gave it its type: the picture, the rule that forces its domain, the user's words, a
-    convolution that reads the domain, or that none does."""
+    convolution that reads the domain, or that none does; and of those at INT16 which of the four it was."""
     domain = analysis.domain
     by_rule = {domain[name]: rule for name, rule in analysis.forced.items()}
-    by_word: dict[str, str] = {}
+    by_word: dict[str, tuple[str, str]] = {}
     for word in choice.tensors:
         names = (word,) if word in analysis.first_inputs else RaisedInputs(analysis).inputs_of([word])
-        who = "the calibration level" if word in choice.by_level else "tensor_arrays"
-        by_word |= {domain[name]: f"{who}: {word}" for name in names}
+        who = LEVEL if word in choice.by_level else QUANT_FILE if word in choice.by_quant_file else CONFIG
+        by_word |= {domain[name]: (who, f"{_WORDS[who]}: {word}") for name in names}
     readers = {
         domain[n]: f"the convolution {nodes[0].output[0]} reads it" for n, nodes in analysis.first_inputs.items()
     }
-    decided = {}
+    decided, raised_by = dict[str, str](), dict[str, str]()
     for name, quant in tensors.items():
         of = domain[name]
+        rule = analysis.forced.get(name) or by_rule.get(of)
         if of in analysis.picture_domains:
             decided[name] = "a picture"
-        elif quant.dtype == INT16:
-            raised = f"input_format: {choice.input_format}" if of in readers else "no convolution reads it"
-            decided[name] = analysis.forced.get(name) or by_rule.get(of) or by_word.get(of) or raised
-        else:
+        elif quant.dtype != INT16:
             decided[name] = readers.get(of, "the type of what it moves")
-    return decided
+        elif rule:
+            raised_by[name], decided[name] = RULE, rule
+        elif of in by_word:
+            raised_by[name], decided[name] = by_word[of]
+        elif of in readers:
+            raised_by[name], decided[name] = CONFIG, f"input_format: {choice.input_format}"
+        else:
+            raised_by[name], decided[name] = RULE, "no convolution reads it"
+    return decided, raised_by
 
 
 def decide_tensors(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice) -> dict[str, Quant]:

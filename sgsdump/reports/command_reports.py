@@ -14,7 +14,8 @@ from sgsdump.comparison.merge import Compared
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, read_stages
-from sgsdump.quantisation.diagnosis.share import integer_share
+from sgsdump.quantisation import quant_plan
+from sgsdump.quantisation.diagnosis.share import ConvolutionBits, bits_by_layer, integer_share
 from sgsdump.quantisation.diagnosis.subject import Subject
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
@@ -23,8 +24,32 @@ from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, within_a_step
 from sgsdump.reports.cause_sentences import conv_config
-from sgsdump.reports.diagnosis import FIXED, LEVEL, PLAN, YOU, Diagnosis, LayerReach, PastLayers, steps, verdict
-from sgsdump.reports.report import BLOB, PLAIN, Context, Earlier, Layer, Plan, Report, Tradeoff, layers_of, report_of
+from sgsdump.reports.diagnosis import (
+    FIXED,
+    LEVEL,
+    QUANT_FILE,
+    RULE,
+    YOU,
+    Diagnosis,
+    LayerReach,
+    PastLayers,
+    steps,
+    verdict,
+)
+from sgsdump.reports.report import (
+    BLOB,
+    PLAIN,
+    Bits,
+    Context,
+    Layer,
+    OtherRun,
+    Plan,
+    Report,
+    Tradeoff,
+    layers_of,
+    other_run,
+    report_of,
+)
 from sgsdump.reports.root_causes import Righted
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
@@ -32,6 +57,8 @@ from sgsdump.tuning.measured_advice import MeasuredAdvice
 from sgsdump.tuning.pareto import Pareto, Row
 
 if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.quantisation.analysis import Analysis
     from sgsdump.tuning.repair import Repair, Round
 
 LONGEST_ATTRIBUTE = 60
@@ -45,13 +72,24 @@ def report_of_diagnosis(
     context: Context = PLAIN,
 ) -> Report:
     """The outputs first, then where, what to do, and every layer with what was measured of it."""
-    context = _with_model(replace(context, ranges=subject.ranges), subject.float_model, compared)
+    context = replace(context, ranges=subject.ranges, bits=diagnosis.bits)
+    context = _with_model(context, subject.float_model, compared)
     comparison = compared.comparison
     report = report_of(comparison, diagnosis.limits, context, steps(diagnosis))
     layers = _with_measured(report.layers, diagnosis)
     good = diagnosis.good and bool(diagnosis.share.convolutions)
-    view = replace(report.view, first="")
+    other = None if diagnosis.with_advice is None else other_run(_with_what(diagnosis), diagnosis.with_advice)
+    view = replace(report.view, first="", other=other)
     return replace(report, verdict=verdict(diagnosis, comparison), layers=layers, good=good, view=view)
+
+
+def _with_what(diagnosis: Diagnosis) -> str:
+    """What is other in the run that is drawn beside."""
+    root = diagnosis.root
+    if root is None:
+        return "with what is advised"
+    advised = root.advice is not None and root.advice.promise is not None
+    return "with the cause put right" + (" and what is advised" if advised else "")
 
 
 def diagnosed(
@@ -61,6 +99,7 @@ def diagnosed(
     compared: Compared,
     limits: Thresholds,
     root: Righted | None = None,
+    with_advice: Comparison | None = None,
 ) -> Diagnosis:
     """The facts of a diagnosis."""
     facts = read_facts(subject.fixed_model)
@@ -89,7 +128,7 @@ def diagnosed(
         advice,
         limits,
         integer_share(subject.float_model, facts),
-        _raised_by(subject, advice),
+        _bits(subject, advice, advice if root is None else root.advice),
         labels,
         left_out,
         layers,
@@ -100,6 +139,7 @@ def diagnosed(
         ),
         tuple(_misread(subject, Graph(proto), [*outputs.outputs])),
         root,
+        with_advice,
     )
 
 
@@ -122,20 +162,49 @@ def _fed_by(graph: Graph, name: str) -> frozenset[str]:
     return frozenset(fed)
 
 
-def _raised_by(subject: Subject, advice: MeasuredAdvice | None) -> dict[str, list[str]]:
-    """Inputs at INT16, by who raised them: the user, the level of calibration, or whoever made the fixed model."""
-    if advice is None:
-        return {}
-    analysis, raised = advice.measured.analysis, advice.measured.raised
-    words = RaisedInputs(analysis).inputs_of(subject.config.tensor_arrays) if subject.config.tensor_arrays else ()
-    users = {analysis.switch(name) for name in words}
+def _bits(subject: Subject, advice: MeasuredAdvice | None, advised: MeasuredAdvice | None) -> dict[str, Bits]:
+    """Of every convolution, by layer: its bits, by whom it was raised, and whether what is advised raises it."""
+    own = subject.config.tensor_arrays
+    by_file, analysis = {*subject.config.by_quant_file}, advice.measured.analysis if advice is not None else None
+    words = RaisedInputs(analysis).inputs_of(own) if analysis is not None and own else own
+    users = {_switch(analysis, name) for name in words}
     everything = (subject.config.conv_format or "") not in ("", "ALL_UINT8")
-    by: dict[str, list[str]] = {YOU: [], LEVEL: [], FIXED: []}
-    for name in raised:
-        of_user = everything or analysis.switch(name) in users
-        by[YOU if of_user else LEVEL if subject.made else FIXED].append(name)
-    forced = [name for name in analysis.first_inputs if analysis.domain[name] in analysis.forced_domains]
-    return {**by, PLAN: forced}
+    names = advised.promise.names if advised is not None and advised.promise is not None else ()
+    raised = {_switch(analysis, name) for name in names}
+
+    def who(of: ConvolutionBits) -> str:
+        of_user = (everything or _switch(analysis, of.input) in users) and of.input not in by_file
+        words = {quant_plan.RULE: RULE, quant_plan.LEVEL: LEVEL, quant_plan.QUANT_FILE: QUANT_FILE}
+        return words.get(of.raised_by) or (YOU if of_user else FIXED)
+
+    return {
+        layer: Bits(
+            of.input,
+            of.bits,
+            who(of) if of.bits == 16 else "",
+            of.rule,
+            of.bits == 8 and _switch(analysis, of.input) in raised,
+        )
+        for layer, of in bits_by_layer(read_facts(subject.fixed_model)).items()
+    }
+
+
+def bits_by(fixed: Model, who: str, yours: Sequence[str] = ()) -> dict[str, Bits]:
+    """Of every convolution of a fixed model, by layer: its bits, and by whom it was raised: ``who`` chose the plan, but
+    for the inputs that are ``yours``."""
+    words = {quant_plan.RULE: RULE, quant_plan.LEVEL: LEVEL, quant_plan.QUANT_FILE: QUANT_FILE}
+
+    def raised_by(of: ConvolutionBits) -> str:
+        return words.get(of.raised_by) or (YOU if of.input in yours else who)
+
+    return {
+        layer: Bits(of.input, of.bits, raised_by(of) if of.bits == 16 else "", of.rule)
+        for layer, of in bits_by_layer(read_facts(fixed)).items()
+    }
+
+
+def _switch(analysis: Analysis | None, name: str) -> str:
+    return name if analysis is None else analysis.switch(name)
 
 
 def report_of_repair(
@@ -154,14 +223,14 @@ def report_of_repair(
     comparison = compare(context.sample, context.benchmark, details=True)
     context = replace(context, ranges=repair.ranges, attributes=attributes_of(model))
     report = report_of(comparison, limits, context, [_repair_step(repair)])
-    view = replace(report.view, earlier=_first_round(rounds) if len(rounds) > 1 else None)
+    view = replace(report.view, other=_first_round(rounds) if len(rounds) > 1 else None)
     return replace(report, verdict=(_repair_verdict(repair, rounds), *report.verdict), view=view)
 
 
-def _first_round(rounds: Sequence[Round]) -> Earlier:
+def _first_round(rounds: Sequence[Round]) -> OtherRun:
     """Every layer as it was before anything was raised."""
     layers = layers_of(rounds[0].run.layers, DOCUMENTED, PLAIN)
-    return Earlier("before any repair", {layer.name: layer.figures for layer in layers})
+    return OtherRun("before any repair", {layer.name: layer.figures for layer in layers})
 
 
 def report_of_tuning(result: Pareto, compared: Compared, model: Model, context: Context = PLAIN) -> Report:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.comparison.comparison import Comparison
@@ -15,7 +16,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
-from sgsdump.files.json_yaml import json_text
+from sgsdump.files.json_yaml import json_text, strict
 from sgsdump.quantisation.objective import output_error
 from sgsdump.quantisation.tensor_arrays import wider
 from sgsdump.reports.cause_sentences import (
@@ -37,12 +38,19 @@ from sgsdump.tuning.causes import layers_finding, output_findings
 if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.share import IntegerShare
     from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
+    from sgsdump.reports.report import Bits
     from sgsdump.tuning.measured_advice import MeasuredAdvice
 
 MOST_NAMED = 4
 # Who raised an input.
-YOU, LEVEL, FIXED, PLAN = "you", "the calibration level", "the fixed model", "the plan of types"
+YOU, QUANT_FILE, LEVEL = "you", "the quant file", "the calibration level"
+FIXED, RULE = "the fixed model", "rules of the SDK"
 MEASURED = ("own", "inherited", "in_all", "brings", "gives_back")
+# What is told of a layer besides the comparison's own figures.
+COLUMNS = (
+    *("bits", "raised_by", "advised_bits", *MEASURED, "reaches", "largest_error", "resolution"),
+    *("advised_rmse", "advised_cos", "advised_mse"),
+)
 
 
 @dataclass(frozen=True)
@@ -71,24 +79,35 @@ class Diagnosis:
 
     outputs     on all pictures; ``labels`` of the outputs that are judged by another tensor.
     advice      None where nothing could be measured.
-    raised_by   words of tensor_arrays at INT16, by who raised them.
+    bits        of the convolutions, by layer.
     left_out    outputs that are no objective, and why.
     layers      what they reach and how far off their values are, by name.
     misread     a finding for each Softmax that outputs come of and whose readers take its values for others.
     root        what is to be put right before any INT16, and what is left then.
+    with_advice  the layers with what is advised, and with the cause put right; None where neither is.
     """
 
     outputs: PlanOutputs
     advice: MeasuredAdvice | None
     limits: Thresholds
     share: IntegerShare
-    raised_by: Mapping[str, Sequence[str]]
+    bits: Mapping[str, Bits]
     labels: Mapping[str, str]
     left_out: Mapping[str, str]
     layers: Mapping[str, LayerReach] = field(default_factory=dict)
     past: PastLayers = PastLayers()
     misread: tuple[Finding, ...] = ()
     root: Righted | None = None
+    with_advice: Comparison | None = None
+
+    @property
+    def raised_by(self) -> dict[str, list[str]]:
+        """The inputs of convolutions at INT16, by who raised them."""
+        by: dict[str, dict[str, None]] = {who: {} for who in (YOU, QUANT_FILE, LEVEL, FIXED, RULE)}
+        for bits in self.bits.values():
+            if bits.now == 16:
+                by[bits.raised_by][bits.input] = None
+        return {who: list(names) for who, names in by.items()}
 
     @property
     def resolution(self) -> frozenset[str]:
@@ -136,6 +155,21 @@ class Diagnosis:
             kinds = tuple(self.share.floats)
             found.append(Finding("not judged", figures=figures, names=kinds, facts={"reason": "stayed in float"}))
         return tuple(found)
+
+    @property
+    def columns(self) -> dict[str, dict[str, Any]]:
+        """By layer what is known of it besides the comparison: its bits, what was measured, what it reaches, and its
+        figures with what is advised."""
+        columns = {name: _bits_columns(bits) for name, bits in self.bits.items()}
+        after = () if self.with_advice is None else self.with_advice.rows
+        found = (
+            self.measured.items(),
+            ((name, asdict(reach)) for name, reach in self.layers.items()),
+            ((row.name, {"advised_rmse": row.rmse, "advised_cos": row.cos, "advised_mse": row.mse}) for row in after),
+        )
+        for name, further in itertools.chain(*found):
+            columns[name] = columns.get(name, {}) | further
+        return columns
 
     @property
     def measured(self) -> dict[str, dict[str, float]]:
@@ -269,7 +303,7 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
         names = advice.config_names if advice is not None else ()
         has = f"; the fixed model has {listed(names, MOST_NAMED)} at INT16 already" if names else ""
         of = "" if share.whole else " of what became integers"
-        of_others = any(raised for who, raised in diagnosis.raised_by.items() if who not in (YOU, PLAN))
+        of_others = any(raised for who, raised in diagnosis.raised_by.items() if who not in (YOU, RULE))
         copy = conv_config(names) if names and of_others else ""  # what you wrote is there already
         more = " more" if names else ""
         yield Step(f"Nothing{more} has to be raised to INT16{of}: no output has {limits}{has}.", copy)
@@ -365,28 +399,32 @@ def _past(outputs: PlanOutputs, limits: Thresholds) -> str:
 def with_findings(text: str, diagnosis: Diagnosis) -> str:
     """The JSON of a comparison with the findings, and what was measured in its rows."""
     document: dict[str, Any] = json.loads(text)
-    measured = diagnosis.measured
+    columns = diagnosis.columns
     for row in document["rows"]:
-        row |= measured.get(row["name"], {})
-        if row["name"] in diagnosis.layers:
-            row |= asdict(diagnosis.layers[row["name"]])
+        row |= {name: strict(value) for name, value in columns.get(row["name"], {}).items()}
     document["findings"] = [asdict_of(finding) for finding in diagnosis.findings]
     return json_text(document)
 
 
 def with_columns(text: str, diagnosis: Diagnosis) -> str:
-    """The CSV of a comparison with what was measured as columns at its end."""
+    """The CSV of a comparison with the further columns at its end."""
     lines = list(csv.DictReader(io.StringIO(text, newline="")))
     head = list(lines[0]) if lines else []
-    measured = diagnosis.measured
+    columns = diagnosis.columns
 
     def beside(name: str) -> dict[str, Any]:
-        layer = diagnosis.layers.get(name)
-        reach = {} if layer is None else asdict(layer) | {"resolution": "yes" if layer.resolution else ""}
-        return measured.get(name, {}) | reach
+        return {key: _cell(value) for key, value in columns.get(name, {}).items()}
 
-    columns = [*MEASURED, *(field.name for field in fields(LayerReach))]
-    return csv_text([*head, *columns], [line | beside(line["name"]) for line in lines])
+    return csv_text([*head, *COLUMNS], [line | beside(line["name"]) for line in lines])
+
+
+def _cell(value: Any) -> Any:
+    """Yes or nothing of what is so or not."""
+    return ("yes" if value else "") if isinstance(value, bool) else value
+
+
+def _bits_columns(bits: Bits) -> dict[str, Any]:
+    return {"bits": bits.now, "raised_by": bits.raised_by, "advised_bits": 16 if bits.advised else bits.now}
 
 
 def asdict_of(finding: Finding) -> dict[str, Any]:

@@ -28,6 +28,18 @@ BLOB = "Caffe blob"  # among the attributes of an operator: the blob that its te
 
 
 @dataclass(frozen=True)
+class Bits:
+    """Of a convolution: what it reads, 8 or 16 bits ``now``, who raised it in words ("" where nobody did), by which
+    rule of the SDK, and whether the advice raises it."""
+
+    input: str
+    now: int
+    raised_by: str = ""
+    rule: str = ""
+    advised: bool = False
+
+
+@dataclass(frozen=True)
 class Context:
     """A report's facts besides the comparison.
 
@@ -36,6 +48,7 @@ class Context:
     ranges       calibrated ranges by tensor name.
     sample       the dumps, for shapes, scales and data flow; ``benchmark`` likewise.
     attributes   of each layer's operator, as text by name (``attributes_of``).
+    bits         of the convolutions, by layer.
     """
 
     title: str = "Where accuracy is lost"
@@ -45,6 +58,7 @@ class Context:
     sample: Dump | None = None
     benchmark: Dump | None = None
     attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    bits: Mapping[str, Bits] = field(default_factory=dict)
 
 
 PLAIN = Context()
@@ -83,6 +97,7 @@ class Facts:
     shape       None where it is not known.
     scale       of the quantised sample; None where there is none, several where there is one per channel.
     attributes  of the operator, as text by name.
+    bits        of the convolution in the layer; None where there is none.
     """
 
     shape: tuple[int, ...] | None = None
@@ -90,6 +105,7 @@ class Facts:
     scale: float | tuple[float, ...] | None = None
     zero_point: int | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
+    bits: Bits | None = None
 
 
 @dataclass(frozen=True)
@@ -150,8 +166,9 @@ class Tradeoff:
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """The same layers in another run, drawn beside the report's own: what it is called, and its figures by name."""
+class OtherRun:
+    """The same layers in another run (an older one, one with what is advised), drawn beside the report's own: what it
+    is called, and its figures by name."""
 
     label: str
     figures: Mapping[str, Figures]
@@ -163,13 +180,13 @@ class View:
 
     first     the layer to show first, that of the first finding; "" for the steepest one.
     by_flow   it is known which layers feed which; else layers stand in the order of the file.
-    earlier   another run to compare with.
+    other     another run to compare with.
     worst     what the outputs say on the picture that is furthest off.
     """
 
     first: str = ""
     by_flow: bool = True
-    earlier: Earlier | None = None
+    other: OtherRun | None = None
     worst: WorstPicture | None = None
 
 
@@ -301,6 +318,7 @@ def _facts(row: Row, context: Context) -> Facts:
         scale=_scale(quant),
         zero_point=quant.zero_point if quant else None,
         attributes={**context.attributes.get(row.name, {}), **({"called at": row.source} if row.source else {})},
+        bits=context.bits.get(row.name),
     )
 
 
@@ -312,3 +330,8 @@ def _scale(quant: Quant | None) -> float | tuple[float, ...] | None:
     if quant is None or not np.any(quant.scale):
         return None
     return float(quant.scale) if np.ndim(quant.scale) == 0 else tuple(float(scale) for scale in np.ravel(quant.scale))
+
+
+def other_run(label: str, comparison: Comparison) -> OtherRun:
+    """A comparison as the run that is drawn beside the report's own."""
+    return OtherRun(label, {row.name: _figures(row) for row in comparison.rows})

@@ -13,7 +13,7 @@ from sgsdump.errors import FormatError, ValuesError, listed
 from sgsdump.files.bounded_read import read_bytes
 from sgsdump.files.json_yaml import json_of
 from sgsdump.reports.comparison.data import FORMAT, VERSION
-from sgsdump.reports.report import Earlier, Figures, Layer, Report, View
+from sgsdump.reports.report import Figures, Layer, OtherRun, Report, View
 from sgsdump.reports.text import counted, number
 
 FILE = "layers.json"
@@ -72,7 +72,7 @@ def report_of_two(newer: PastDiagnosis, older: PastDiagnosis) -> Report:
         limits=newer.limits,
         facts=(("diagnosis", str(newer.folder)), ("before it", str(older.folder))),
         good=all(newer.outputs[name][0] <= rmse for name, (rmse, _) in older.outputs.items() if name in newer.outputs),
-        view=View(by_flow=newer.by_flow, earlier=Earlier(f"before: {older.folder.name}", figures)),
+        view=View(by_flow=newer.by_flow, other=OtherRun(f"before: {older.folder.name}", figures)),
     )
 
 

@@ -79,14 +79,16 @@ class ModelOutput:
 class InputConfig:
     """The whole file. ``conv_format`` is input_format of [CONV_CONFIG], None when absent; ``tensor_arrays`` the names
     of the first inputs of the convolutions to raise to INT16, ``by_level`` those of them that a calibration level
-    raised and no file names; ``one_for_all`` the keys of means and std that do not have a value for each of several
-    pictures; ``means_by_colour`` False where pictures have none of mean_red, mean_green and mean_blue."""
+    raised and no file names, ``by_quant_file`` those that a quant file raised; ``one_for_all`` the keys of means and
+    std that do not have a value for each of several pictures; ``means_by_colour`` False where pictures have none of
+    mean_red, mean_green and mean_blue."""
 
     inputs: tuple[ModelInput, ...]
     outputs: tuple[ModelOutput, ...] = ()
     conv_format: str | None = None
     tensor_arrays: tuple[str, ...] = ()
     by_level: tuple[str, ...] = ()
+    by_quant_file: tuple[str, ...] = ()
     one_for_all: tuple[str, ...] = ()
     means_by_colour: bool = True
 

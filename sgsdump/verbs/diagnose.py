@@ -16,6 +16,7 @@ from sgsdump.verbs.network import Network, assumed_source, feeds_of, named_netwo
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.merge import Compared
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
@@ -141,14 +142,16 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     preprocessed = _preprocessed(task, setting)
     told = setting.told if task.network.input_config else None
     examined = Examined(subject, feeds, every, few, outputs, advice, task.limits, level, preprocessed, told)
-    root = _righted(root_cause(examined, progress), task.limits, progress)
+    cause = root_cause(examined, progress)
+    root = _righted(cause, task.limits, progress)
     pairs = replace(every, chosen=worst_of(list(outputs.pictures.values()), task.pictures))
     compared = over_all(_each_compared(task, subject, pairs, folder, progress), pairs.labels, progress)
     comparison = compared.comparison
     if not comparison.rows:
         why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made of this net?"
         raise ValuesError(f"no layer of {task.network.model} could be compared{why}")
-    diagnosis = diagnosed(subject, outputs, advice, compared, task.limits, root)
+    after = _with_advice((subject, advice), (cause, root), pairs, folder, progress)
+    diagnosis = diagnosed(subject, outputs, advice, compared, task.limits, root, after)
     context = Context(
         f"{task.network.model.name} in fixed point",
         facts=_facts(task, feeds, pairs),
@@ -162,7 +165,33 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     given = setting.config if task.network.input_config else None
     advised = advice if root is None else root.advice or (advice and replace(advice, promise=None))
     paste = () if setting.model.cut is None else tuple(to_paste(setting.model.cut, given))
-    return Diagnosed(report, comparison, passes, texts, paste, partial(_write_model, subject, setting.ini, advised))
+    write = partial(_write_model, subject, setting.ini, advised)
+    return Diagnosed(report, comparison, passes, texts, paste, diagnosis.columns, write)
+
+
+def _with_advice(
+    as_it_is: tuple[Subject, MeasuredAdvice | None],
+    root: tuple[RootCause | None, Righted | None],
+    pairs: PicturePairs,
+    folder: Path,
+    progress: Progress,
+) -> Comparison | None:
+    """Every layer on the same pictures with the cause put right and what is advised; None where neither is."""
+    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
+    from sgsdump.tuning.measured_advice import fixed_with
+
+    (subject, advice), (cause, righted) = as_it_is, root
+    if cause is not None:
+        if cause.cured is None or cause.pairs is None or righted is None:
+            return None
+        subject, advice, pairs = cause.cured, righted.advice, replace(cause.pairs, chosen=pairs.chosen)
+    fixed = subject.fixed_model
+    if advice is not None and (advice.promise is not None or advice.per_channel is not None):
+        fixed = replace(fixed, proto=fixed_with(advice.measured, advice.names, advice.per_channel is not None))
+    elif cause is None:
+        return None
+    comparer = PictureComparer(subject.float_model, fixed, folder, details=False)
+    return over_all(each_compared(comparer, pairs), pairs.labels, progress).comparison
 
 
 def _worst_picture(subject: Subject, outputs: PlanOutputs, every: PicturePairs) -> WorstPicture | None:

@@ -29,6 +29,8 @@ class Diagnosed:
     passes      whether every output and layer is within the limits.
     texts       the files of the folder by name, without the page.
     paste       lines for input_config.ini where the network was cut before its post-processing.
+    columns     by layer what is known besides the comparison: the bits of a convolution and who raised it, what was
+                measured of it, and its figures with what is advised.
     """
 
     report: Report
@@ -36,6 +38,7 @@ class Diagnosed:
     passes: bool
     texts: Mapping[str, str]
     paste: tuple[str, ...] = ()
+    columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     _write_more: Callable[[Path], None] = field(default=_nothing, repr=False)
 
     @property
@@ -62,7 +65,11 @@ class Diagnosed:
 
     def to_pandas(self) -> Any:
         """Every compared layer as a DataFrame; needs the extra ``pandas``."""
-        return self.comparison.to_pandas()
+        frame = self.comparison.to_pandas()
+        names = list(dict.fromkeys(name for row in self.columns.values() for name in row))
+        for name in names:
+            frame[name] = [self.columns.get(layer, {}).get(name) for layer in frame["name"]]
+        return frame
 
     def save(self, folder: str | Path) -> Path:
         """Write the folder of ``sgsdump diagnose``; an older one is moved aside. Raises OutputError."""

@@ -138,12 +138,13 @@ class Tuned:
             each_compared,
             over_all,
         )
-        from sgsdump.reports.command_reports import report_of_tuning
+        from sgsdump.reports.command_reports import bits_by, report_of_tuning
         from sgsdump.reports.html.document import render
         from sgsdump.reports.report import Context
 
         model, pairs = self.trial.model, PicturePairs(self.judges, COMPARED)
-        comparer = PictureComparer(model, replace(model, proto=self.fixed.proto), folder)
+        fixed = replace(model, proto=self.fixed.proto)
+        comparer = PictureComparer(model, fixed, folder)
         compared = over_all(each_compared(comparer, pairs), pairs.labels, progress)
         facts = [
             ("float model", str(model.path)),
@@ -151,7 +152,7 @@ class Tuned:
             ("layers compared on", ", ".join(pairs.labels)),
         ]
         title = f"{model.path.name} with the tuned INT16 convolutions"
-        context = Context(title, facts, ranges=self.trial.ranges)
+        context = Context(title, facts, ranges=self.trial.ranges, bits=bits_by(fixed, "the plan of tune"))
         replace_text(folder / "report.html", render(report_of_tuning(self.result, compared, model, context)))
 
     def __str__(self) -> str:

@@ -93,6 +93,33 @@ def test_its_figures_are_those_of_the_commands_it_replaces(digits):
     assert {row["name"] for row in ours if row["mse"]} <= set(open_dump(digits / "Float" / f"{chosen[0]}.bin").outputs)
 
 
+def test_what_is_advised_is_run_and_the_bits_of_each_convolution_are_told(digits):
+    """The figures with what is advised are those of calibrating anew with it, and who raised what is known."""
+    (digits / "few").mkdir()
+    for path in sorted((digits / "pictures").iterdir())[:3]:
+        path.rename(digits / "few" / path.name)
+    line = "diagnose -m digits.onnx -i few --quant-level L2 --input-config".split()
+    assert main([*line, "input_config.ini", "-o", "d"]) == 0
+    first, page = json.loads(Path("d/layers.json").read_text())["rows"], data_of(digits / "d" / "report.html")
+    assert {row["name"] for row in first if row.get("advised_bits") == 16} == {"block2/add", "block4/pw/relu"}
+    assert all(row["bits"] == 8 and row["raised_by"] == "" for row in first if "bits" in row)
+    names = set(input_config.read("d/input_config.ini").tensor_arrays)
+    assert main([*line, "d/input_config.ini", "-o", "again"]) == 0
+    second = {row["name"]: row for row in json.loads(Path("again/layers.json").read_text())["rows"]}
+    for row, figures in zip(first, page["other"]["figures"], strict=True):
+        assert row["advised_rmse"] == second[row["name"]]["rmse"] == figures[2]
+    assert page["other"]["label"] == "with what is advised"
+    assert {name for name, row in second.items() if row.get("bits") == 16} == {"block2/add", "block4/pw/relu"}
+    assert {row["raised_by"] for row in second.values() if row.get("bits") == 16} == {"you"} and names == PLANTED
+    assert "other" not in {k for k, v in data_of(digits / "again" / "report.html").items() if v}
+    table = list(csv.DictReader(Path("again/layers.csv").open(newline="")))
+    assert {line["raised_by"] for line in table if line["bits"] == "16"} == {"you"}
+    # as the fixed model remembers it
+    assert main([*line[:5], "--fixed", "again/fixed.onnx", "-o", "given"]) == 0
+    bits = [layer["bits"] for layer in data_of(digits / "given" / "report.html")["layers"] if "bits" in layer]
+    assert [(each["now"], each["by"]) for each in bits if each["now"] == 16] == [(16, "the fixed model")] * 2
+
+
 def test_a_fixed_model_or_ranges_stand_in_for_a_calibration(digits, capsys):
     assert main([*DIAGNOSE, "-o", "whole", "--pictures", "2"]) == 0
     whole = data_of(digits / "whole" / "report.html")

@@ -46,8 +46,8 @@ def test_what_has_become_of_each_layer(capsys):
     assert "Only in tuesday (1): new." in told and "Only in monday (1): gone." in told
     found = page_data("report.html")
     assert [layer["name"] for layer in found["layers"]] == list(TUESDAY)
-    assert found["earlier"]["label"] == "before: monday"
-    then = dict(zip(TUESDAY, found["earlier"]["figures"]))
+    assert found["other"]["label"] == "before: monday"
+    then = dict(zip(TUESDAY, found["other"]["figures"]))
     assert then["new"] is None
     assert {name: figures[2] for name, figures in then.items() if figures} == pytest.approx(
         {name: MONDAY[name] for name in ("a", "b", "c")}, rel=1e-5

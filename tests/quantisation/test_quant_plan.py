@@ -323,6 +323,22 @@ def test_what_a_level_raises_is_not_told_as_a_word_of_the_file():
     assert (told, by_level) == ("tensor_arrays: r1", "the calibration level: r1")
 
 
+def test_who_raised_what_is_at_int16_is_known():
+    net = residual_net().proto
+    by = {
+        "config": Choice(tensors=("r1",)),
+        "level": Choice(tensors=("r1",), by_level=("r1",)),
+        "quant file": Choice(tensors=("r1",), by_quant_file=("r1",)),
+    }
+    for who, choice in by.items():
+        decided = plan(net, BOUNDS, choice, ["data"])
+        assert decided.raised_by["r1"] == who
+        assert decided.raised_by.keys() == {n for n, quant in decided.tensors.items() if quant.dtype == np.int16}
+        outputs = {output.name for output in net.graph.output}
+        assert {decided.raised_by[name] for name in outputs} == {"rule"}
+    assert plan(net, BOUNDS, Choice("ALL_INT16"), ["data"]).raised_by["r1"] == "config"
+
+
 @pytest.mark.parametrize("moved", ["Flatten", "MaxPool", "Identity"])
 @pytest.mark.parametrize(("source", "scale"), [("Sigmoid", 0.5 / 32767), ("GlobalAveragePool", 4 / 32767)])
 def test_what_is_always_int16_goes_on_to_a_convolution_as_uint8(source, scale, moved):
@@ -492,7 +508,7 @@ def test_int16_is_symmetric(a, b):
     quant = int16_quant(min(a, b), max(a, b))
     assert quant.zero_point == 0
     top = max(abs(a), abs(b))
-    assert quant.scale * 32767 == pytest.approx(top if top > 1e-30 else 32767.0) or top < 1e-30
+    assert quant.scale * 32767 == pytest.approx(top if top >= 1e-30 else 32767.0) or top < 1e-30
 
 
 @pytest.mark.parametrize("per_channel", [False, True])

@@ -113,25 +113,26 @@ class PictureComparer:
     """Compares the fixed with the float model on one picture after another.
 
     folder  for the values of the picture at work.
+    details  with histograms and the like, for the page.
 
     The sessions of the fixed model, several times as many as those of the float one, are made for each picture: kept,
     they would be the largest part of the memory.
     """
 
-    def __init__(self, float_model: Model, fixed_model: Model, folder: Path):
+    def __init__(self, float_model: Model, fixed_model: Model, folder: Path, details: bool = True):
         facts = read_facts(fixed_model)
         self._pictures = {name for name, tensor in facts.tensors.items() if tensor.picture} if facts else set()
         self._float = Simulator(float_model, keep_sessions=True)
         self._fixed = Simulator(fixed_model)
-        self._folder = folder
+        self._folder, self._details = folder, details
 
     def compare(self, picture: PicturePair) -> Compared:
-        """The comparison on one picture, with details."""
+        """The comparison on one picture."""
         benchmark = _dump(self._float.run(picture.feed), self._folder)
         sample = _dump(self._fixed.run(picture.fixed_feed(self._pictures)), self._folder)
         release_unused()
         with sample, benchmark:
-            return Compared(compare(sample, benchmark, details=True), sample, benchmark)
+            return Compared(compare(sample, benchmark, details=self._details), sample, benchmark)
 
 
 def each_compared(comparer: PictureComparer, pairs: PicturePairs) -> Iterator[Compared]:

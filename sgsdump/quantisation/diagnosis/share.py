@@ -1,4 +1,5 @@
-"""The share of a network that became integers: of its weights, and of its multiplications where shapes are known.
+"""The share of a network that became integers: of its weights, and of its multiplications where shapes are known; and
+the bits of each convolution that did.
 
 What stays in float32 in the fixed model (an LSTM, the branches of an If, attention's products of two tensors) is as
 good there as in the float model, which says nothing of the chip.
@@ -15,6 +16,7 @@ import numpy as np
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.quantisation.fixed_facts import FixedFacts
 from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.quant_plan import RULE
 from sgsdump.quantisation.scales import INT16
 
 if TYPE_CHECKING:
@@ -45,6 +47,37 @@ class IntegerShare:
     @property
     def whole(self) -> bool:
         return not self.floats
+
+
+@dataclass(frozen=True)
+class ConvolutionBits:
+    """Of a convolution by what its operator stores.
+
+    input      what the bits go with: they are those of the weights too.
+    bits       8 or 16.
+    raised_by  who raised it: RULE, CONFIG, QUANT_FILE or LEVEL of ``quant_plan``; "" for 8 bits, and in fixed models of
+               earlier versions.
+    rule       which rule it was.
+    """
+
+    input: str
+    bits: int
+    raised_by: str = ""
+    rule: str = ""
+
+
+def bits_by_layer(facts: FixedFacts | None) -> dict[str, ConvolutionBits]:
+    """The convolutions of a fixed model, by the tensor that the operator with it stores."""
+    found = {}
+    for operator in facts.operators if facts is not None else ():
+        types = [facts.weights[name].dtype for name in operator.constants if name in facts.weights] if facts else []
+        if not types or not operator.inputs or not operator.outputs:
+            continue
+        name, origin = operator.inputs[0], facts.origin if facts else None
+        raised_by = origin.raised_by.get(name, "") if origin is not None and types[0] == INT16 else ""
+        rule = origin.decided.get(name, "") if origin is not None and raised_by == RULE else ""
+        found[operator.outputs[0]] = ConvolutionBits(name, 16 if types[0] == INT16 else 8, raised_by, rule)
+    return found
 
 
 def integer_share(model: Model, facts: FixedFacts | None) -> IntegerShare:

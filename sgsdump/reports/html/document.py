@@ -28,7 +28,7 @@ from sgsdump.reports.text import copied, number, shown
 if TYPE_CHECKING:
     import jinja2
 
-    from sgsdump.reports.report import Layer, Plan, Report, Tradeoff
+    from sgsdump.reports.report import Bits, Layer, Plan, Report, Tradeoff
 
 BAR = 56  # width of a table's bar
 ROOM = 9  # characters of a number that fit into a column of the usual width
@@ -46,6 +46,13 @@ MOST_ROWS = 300  # of a table that is in the page as a whole; of a longer one on
 CHANNELS = 32
 MOST_TRIED = 3000
 MOST_SCALES = 4
+# Who raised a convolution, in a cell.
+BY = {
+    "the quant file": "file",
+    "the calibration level": "level",
+    "the fixed model": "model",
+    "rules of the SDK": "rule",
+}
 _RISES = {True: "the error rises here", False: "the error rises here, in the order of the file"}
 # What would end the script element, or a line of it in old readers of JSON.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
@@ -65,6 +72,7 @@ def render(report: Report) -> str:
         counts=Counter(layer.verdict for layer in report.layers),
         windowed=len(report.layers) > MOST_ROWS,
         long_numbers=any(len(number(v)) > ROOM for f in figures for v in (f.rmse, f.mse, f.rise)),
+        bits=_bit_kinds(report),
         op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
         reasons=_by_reason(report.left_out),
         left_out_title=left_out_title(len(report.left_out) - expected, expected),
@@ -90,7 +98,7 @@ def document(report: Report) -> dict[str, Any]:
         "limits": {name: _figure(limit) for name, limit in report.limits.items()},
         "tradeoff": _tradeoff(report.tradeoff) if report.tradeoff else None,
         "flow": report.view.by_flow,
-        "earlier": _earlier(report),
+        "other": _other(report),
         "first": indices.get(report.view.first),
     }
 
@@ -103,6 +111,7 @@ def _template() -> jinja2.Template:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters |= {"shown": shown, "number": number, "copied": copied}
+    environment.filters |= {"bits_told": _bits_told, "by": lambda who: BY.get(who, who)}
     return environment.from_string(_part("page/page.html"))
 
 
@@ -118,6 +127,23 @@ def _script() -> str:
 def _hash(text: str) -> str:
     """As a content security policy names an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _bit_kinds(report: Report) -> list[tuple[str, str]]:
+    """What the filter of bits offers, in words and as the script has it; [] where no bits are known."""
+    known = [layer.facts.bits for layer in report.layers if layer.facts.bits is not None]
+    kinds = [(f"{now} bits", str(now)) for now in sorted({bits.now for bits in known})]
+    if any(bits.advised for bits in known):
+        kinds.append(("16 bits advised", "advised"))
+    who = dict.fromkeys(bits.raised_by for bits in known if bits.raised_by)
+    return [*kinds, *((f"raised by {by}", f"by {by}") for by in who)]
+
+
+def _bits_told(bits: Bits) -> str:
+    rule = f" ({bits.rule})" if bits.rule else ""
+    if bits.raised_by:
+        return f"{bits.now}, raised by {bits.raised_by}{rule}"
+    return f"{bits.now}; 16 is advised" if bits.advised else str(bits.now)
 
 
 def _by_reason(left_out: Sequence[Entry]) -> dict[tuple[str, str], list[Entry]]:
@@ -154,11 +180,16 @@ def _layer(layer: Layer, indices: dict[str, int], bins: int, as_text: bool) -> d
         "scale": [_figure(scale) for scale in scales[:MOST_SCALES]],
         "scales": len(scales),
         "zero": facts.zero_point,
+        "bits": facts.bits and _bits(facts.bits),
         "attributes": [[shown(name), shown(value)] for name, value in facts.attributes.items()],
         "worst": shown(layer.worst_picture),
         "details": json.dumps(details, allow_nan=False, separators=(",", ":")) if details and as_text else details,
     }
     return {name: value for name, value in fields.items() if not (value is None or value is False or value in ("", []))}
+
+
+def _bits(bits: Bits) -> dict[str, Any]:
+    return {"now": bits.now, "by": shown(bits.raised_by), "advised": bits.advised, "told": shown(_bits_told(bits))}
 
 
 def _details(details: Details, most: int) -> dict[str, Any]:
@@ -231,13 +262,13 @@ def _plan(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _earlier(report: Report) -> dict[str, Any] | None:
+def _other(report: Report) -> dict[str, Any] | None:
     """What the other run is called, and of each layer its MSE, COS, RMSE and SQNR there, None where it is not in it."""
-    if report.view.earlier is None:
+    if report.view.other is None:
         return None
-    then = [report.view.earlier.figures.get(layer.name) for layer in report.layers]
+    then = [report.view.other.figures.get(layer.name) for layer in report.layers]
     figures = [f and [_figure(value) for value in (f.mse, f.cos, f.rmse, f.sqnr)] for f in then]
-    return {"label": shown(report.view.earlier.label), "figures": figures}
+    return {"label": shown(report.view.other.label), "figures": figures}
 
 
 def _figure(value: float | None) -> float | str | None:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from sgsdump.reports.report import Earlier, View
+from sgsdump.reports.report import Bits, OtherRun, View
 
 from .page import dots, drag, find, hover, names, selected
 from .reports import HOSTILE, hostile, report, tradeoff
@@ -23,6 +23,27 @@ def test_sort(opened):
     find(page, "th[data-key=name] button").click()
     assert names(page) == NAMES
     assert find(page, "th[data-key=name]").get_attribute("aria-sort") == "ascending"
+
+
+def test_the_bits_of_convolutions_are_a_column_and_a_filter(opened):
+    from selenium.webdriver.support.ui import Select
+
+    you, rule = Bits("in", 16, "you"), Bits("in", 16, "rules of the SDK", "output of the network")
+    bits = {NAMES[0]: you, NAMES[2]: rule, NAMES[4]: Bits("in", 8, advised=True), NAMES[6]: Bits("in", 8)}
+    page = opened(report(NAMES, bits=bits))
+    cells = {row.find_element("css selector", ".name").get_attribute("title"): row.find_element("class name", "k-bits")
+             for row in page.find_elements("css selector", "#table tbody tr")}  # fmt: skip
+    told = {name: cell.text for name, cell in cells.items() if cell.text}
+    assert told == dict(zip(bits, ("16 you", "16 rule", "8 → 16", "8")))
+    find(page, "th[data-key=bits] button").click()
+    assert names(page)[:4] == [NAMES[0], NAMES[2], NAMES[4], NAMES[6]]
+    choice = Select(find(page, "#bits"))
+    wanted = {"16 bits": [0, 2], "8 bits": [4, 6], "16 bits advised": [4], "raised by rules of the SDK": [2]}
+    for words, places in wanted.items():
+        choice.select_by_visible_text(words)
+        assert sorted(names(page)) == [NAMES[place] for place in places]
+    find(page, "#table tbody button").click()
+    assert "16, raised by rules of the SDK (output of the network)" in find(page, "#selected").text
 
 
 def test_nan_is_the_worst(opened):
@@ -247,9 +268,9 @@ def test_another_run_is_drawn_beside(opened):
     """Dashed, and told of the selected layer; what a word means is told when it is pointed at."""
     found = report(["net.a", "net.b", "net.c"])
     figures = [replace(layer.figures, rmse=0.5, sqnr=None) for layer in found.layers[:2]]
-    earlier = Earlier("before: monday", {"net.a": figures[0], "net.b": figures[1]})
-    page = opened(replace(found, view=View(earlier=earlier)))
-    assert find(page, "#depth-chart .earlier").get_attribute("d").count("L") == 1  # of two layers
+    earlier = OtherRun("before: monday", {"net.a": figures[0], "net.b": figures[1]})
+    page = opened(replace(found, view=View(other=earlier)))
+    assert find(page, "#depth-chart .other").get_attribute("d").count("L") == 1  # of two layers
     assert "before: monday" in find(page, "#depth .legend").text
     find(page, "#table tbody tr[data-place='0'] .name").click()
     text = find(page, "#selected").text

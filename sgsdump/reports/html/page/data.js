@@ -23,8 +23,8 @@ function layerOf(written, place) {
 
 const layers = data.layers.map(layerOf);
 // The same layers in another run: figures as a layer has them, null where it has not.
-const then = data.earlier
-  ? data.earlier.figures.map((figures) => {
+const then = data.other
+  ? data.other.figures.map((figures) => {
       if (!figures) return null;
       const [mse, cos, rmse, sqnr] = figures.map(number);
       return { mse, cos, rmse, sqnr };

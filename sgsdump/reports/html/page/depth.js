@@ -95,7 +95,7 @@ function drawDepth() {
     brush = svg("rect", { class: "window", y: top - 16, height: bottom - top + 16 });
   for (const each of [hover, brush]) each.setAttribute("visibility", "hidden");
   root.append(hover);
-  if (data.earlier) root.append(svg("path", { class: "earlier", d: pathOf(earlierPoints(width, scale)) }));
+  if (data.other) root.append(svg("path", { class: "other", d: pathOf(otherPoints(width, scale)) }));
   root.append(svg("path", { class: "line", d: pathOf(points) }));
   drawPoints(root, points, (right - LEFT) / (seen.length || 1));
   if (Number.isFinite(view.metric.limit)) {
@@ -115,7 +115,7 @@ function drawDepth() {
 }
 
 // The layers in view as the other run has them.
-function earlierPoints(width, scale) {
+function otherPoints(width, scale) {
   const points = [];
   for (let place = view.from; place < view.to; place++) {
     const value = then[place] ? view.metric.of(then[place]) : NaN;

@@ -53,6 +53,7 @@ function factsOf(layer) {
     { class: "facts" },
     fact("shape", layer.shape && layer.shape.join(" × ")),
     fact("type", layer.dtype),
+    fact("bits", layer.bits && layer.bits.told),
     fact("scale", scales + (layer.scales > (layer.scale || []).length ? ` … (${layer.scales})` : "")),
     fact("zero point", layer.zero === undefined ? "" : String(layer.zero)),
     ...detailsOf(layer),
@@ -71,7 +72,7 @@ function detailsOf(layer) {
   const shift = d ? number(d.shift) : NaN,
     outside = d ? number(d.outside) : NaN;
   return [
-    before && fact(data.earlier.label, `RMSE ${exact(before.rmse)}, COS ${exact(before.cos)}`, "wide"),
+    before && fact(data.other.label, `RMSE ${exact(before.rmse)}, COS ${exact(before.cos)}`, "wide"),
     fact("beyond the range", Number.isFinite(outside) && percent(outside)),
     fact("mean shift", Number.isFinite(shift) && percent(Math.abs(shift) < 1e-4 ? 0 : shift)),
   ];

@@ -74,7 +74,11 @@ function sortBy(key) {
 // NaN is worse than any number.
 function compareBy(key) {
   const unknown = (layer) => MEASURED.includes(key) && !layer.known.has(key);
-  const of = (layer) => (key === "verdict" ? GRAVITY[layer.verdict] : unknown(layer) ? -Infinity : layer[key]);
+  const of = (layer) => {
+    if (key === "verdict") return GRAVITY[layer.verdict];
+    if (key === "bits") return layer.bits ? layer.bits.now + (layer.bits.advised ? 1 : 0) : 0;
+    return unknown(layer) ? -Infinity : layer[key];
+  };
   return (one, other) => {
     const a = of(one),
       b = of(other);
@@ -84,10 +88,17 @@ function compareBy(key) {
   };
 }
 
+// What the filter of bits can ask for that holds of a layer.
+function bitKinds({ bits }) {
+  if (!bits) return [];
+  return [String(bits.now), ...(bits.advised ? ["advised"] : []), ...(bits.by ? [`by ${bits.by}`] : [])];
+}
+
 // Whether a layer fits what is asked for.
 function filter() {
   const sought = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const op = $("op").value,
+    bits = $("bits") ? $("bits").value : "",
     group = $("group").value,
     rising = $("rises").checked;
   const verdicts = new Set(
@@ -96,6 +107,7 @@ function filter() {
   return (layer) =>
     verdicts.has(layer.verdict) &&
     (!op || layer.op === op) &&
+    (!bits || bitKinds(layer).includes(bits)) &&
     (!group || layer.group === group) &&
     (!rising || layer.rises) &&
     sought.every((word) => layer.text.includes(word));
