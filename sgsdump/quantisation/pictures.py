@@ -8,7 +8,7 @@ levels, and a fixed model of no use.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,6 +75,24 @@ def raw_bytes(array: np.ndarray, picture: Picture) -> np.ndarray:
     """The bytes of a normalised picture, as float32: what a fixed model's picture input takes."""
     mean, std = picture.along(picture.mean), picture.along(picture.std)
     return np.clip(np.round(array * std + mean), 0, 255).astype(np.float32)
+
+
+def first_picture(
+    model: Model, config: InputConfig, ranges: Container[str], raw: Mapping[str, np.ndarray]
+) -> np.ndarray | None:
+    """The first picture input of a run, to be looked at: bytes of shape H, W for grey or H, W, 3 in the order RGB; None
+    where no input is a picture.
+
+    raw  the fixed model's feed.
+    """
+    orders = {entry.name: entry.training_format for entry in config.inputs}
+    for name, picture in pictures_of(model, config, ranges).items():
+        if name not in raw:
+            continue
+        pixels = np.clip(np.round(raw[name][0]), 0, 255).astype(np.uint8)
+        pixels = np.moveaxis(pixels, 0, -1) if picture.axis == 1 else pixels
+        return pixels[..., 0] if pixels.shape[-1] == 1 else pixels[..., :: -1 if orders[name] == "BGR" else 1]
+    return None
 
 
 def disagreements(model: Model, feeds: Feeds) -> Iterator[str]:

@@ -1,7 +1,9 @@
-"""What the outputs say on the picture that is furthest off: both models' largest values, side by side."""
+"""What the outputs say on the picture that is furthest off: the picture, and both models' largest values beside it."""
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -9,6 +11,8 @@ import numpy as np
 
 MOST_OUTPUTS, MOST_VALUES = 4, 1 << 20
 TOP = 3
+# Pixels of a thumbnail's longer side, and of the largest one that stays as it is, a PNG.
+SIDE, SMALL = 256, 96
 
 
 @dataclass(frozen=True)
@@ -24,17 +28,35 @@ class Said:
 
 
 @dataclass(frozen=True)
+class Thumbnail:
+    """A picture in a page: ``source`` is a data URI; width and height as it is shown, ``pixelated`` where that is
+    larger than it is."""
+
+    source: str
+    width: int
+    height: int
+    pixelated: bool = False
+
+
+@dataclass(frozen=True)
 class WorstPicture:
-    """The picture, the values, and whether the largest one of each output is at the same place in both models."""
+    """The picture, the values, and whether the largest one of each output is at the same place in both models;
+    ``image`` None where the input is no picture."""
 
     label: str
     said: tuple[Said, ...]
     agrees: bool
+    image: Thumbnail | None = None
 
 
-def worst_picture(label: str, floats: Mapping[str, np.ndarray], fixed: Mapping[str, np.ndarray]) -> WorstPicture | None:
+def worst_picture(
+    label: str, floats: Mapping[str, np.ndarray], fixed: Mapping[str, np.ndarray], pixels: np.ndarray | None = None
+) -> WorstPicture | None:
     """Of real values by output, the three largest of either model; None where nothing is to be shown: no finite values,
-    too many, or other shapes."""
+    too many, or other shapes.
+
+    pixels  the picture, bytes of shape H, W or H, W, 3 (RGB); None where the input is no picture.
+    """
     shown = {
         name: (values, fixed[name])
         for name, values in floats.items()
@@ -43,7 +65,28 @@ def worst_picture(label: str, floats: Mapping[str, np.ndarray], fixed: Mapping[s
     }
     said = tuple(one for name, both in list(shown.items())[:MOST_OUTPUTS] for one in _said(name, *both))
     agrees = all(one.first[0] == one.first[1] for one in said)
-    return WorstPicture(label, said, agrees) if said else None
+    return WorstPicture(label, said, agrees, None if pixels is None else thumbnail(pixels)) if said else None
+
+
+def thumbnail(pixels: np.ndarray) -> Thumbnail:
+    """Of bytes of shape H, W or H, W, 3: a JPEG of at most SIDE pixels a side; a small picture as it is, a PNG that is
+    shown larger."""
+    from PIL import Image
+
+    image, file = Image.fromarray(np.ascontiguousarray(pixels)), io.BytesIO()
+    longer = max(image.size)
+    if longer <= SMALL:
+        image.save(file, "PNG", optimize=True)
+        times = max(SIDE // 2 // longer, 1)
+        width, height = (times * side for side in image.size)
+        return Thumbnail(_data_uri("png", file), width, height, times > 1)
+    image.thumbnail((SIDE, SIDE))
+    image.save(file, "JPEG", quality=85, optimize=True)
+    return Thumbnail(_data_uri("jpeg", file), *image.size)
+
+
+def _data_uri(kind: str, file: io.BytesIO) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def _said(name: str, floats: np.ndarray, fixed: np.ndarray) -> Iterator[Said]:

@@ -196,6 +196,7 @@ def _with_advice(
 
 def _worst_picture(subject: Subject, outputs: PlanOutputs, every: PicturePairs) -> WorstPicture | None:
     """What the outputs say on the picture with the largest error, by one run more of each model."""
+    from sgsdump.quantisation.pictures import first_picture
     from sgsdump.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs
     from sgsdump.reports.worst_picture import worst_picture
 
@@ -206,7 +207,8 @@ def _worst_picture(subject: Subject, outputs: PlanOutputs, every: PicturePairs) 
     names = list(outputs.outputs)
     floats = FloatOutputs(subject.float_model, names).run(picture.label, picture.feed)
     fixed = FixedOutputs(subject.float_model, subject.fixed_model.proto, names).run(picture.feed, picture.raw)
-    return worst_picture(picture.label, floats, fixed)
+    pixels = first_picture(subject.float_model, subject.config, subject.ranges, picture.raw)
+    return worst_picture(picture.label, floats, fixed, pixels)
 
 
 def _preprocessed(task: Task, setting: Setting) -> InputConfig | None:
