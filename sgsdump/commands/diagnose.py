@@ -28,6 +28,12 @@ a network that others quantised (--fixed QUANTISED.onnx, docs/debug_a_quantised_
   float is said in the words of onnxruntime, NNCF, ModelOpt, AIMET or Quark. The folder has quantised.csv besides, no
   input_config.ini.
 
+your metric, other pictures to judge by, pictures held out:
+  --metric FILE.py:f calls f(outputs, float_outputs) -> number for every picture, as tune does; its mean is told of the
+  float model, of the fixed one as it is, with what is advised, and with every convolution at 16 bits. --evaluate: what
+  outputs and layers are judged on, in place of the pictures of the calibration; ranges that do not fit them are a
+  cause. --validate: pictures that nothing is chosen on. A plan that is worse on them is not recommended.
+
 a cluster (--scheduler):
   The pictures run on a Dask cluster (pip install 'sgsdump[cluster]'), while calibrating and comparing. They are read
   and preprocessed here and sent: its workers need no files of yours, only the same versions of sgsdump, onnx,
@@ -46,6 +52,7 @@ from sgsdump.commands.options import (
     add_feeds,
     add_input_config,
     add_json,
+    add_judges,
     add_limits,
     add_model,
     add_quant_level,
@@ -57,6 +64,7 @@ from sgsdump.commands.options import (
 )
 from sgsdump.commands.terminal import print_folder, print_lines, print_verdict
 from sgsdump.verbs.diagnose import PICTURES
+from sgsdump.verbs.judges import Judges
 from sgsdump.verbs.network import Network
 
 if TYPE_CHECKING:
@@ -82,6 +90,7 @@ class Options:
     json: Path | None
     limits: Thresholds
     cure: bool
+    judges: Judges
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_quant_level(quantising)
     quantising.add_argument("--cure", action="store_true",
                             help="say first what curing brings in 8 bits (see cure); takes minutes")  # fmt: skip
+    add_judges(parser.add_argument_group("judging"), "outputs", "told of the model as it is and with what is advised")
     add_scheduler(parser.add_argument_group("processes"), "calibrate and compare")
     report = parser.add_argument_group("the report")
     report.add_argument("-o", "--output", type=Path, default=Path("diagnosis"), metavar="DIR",
@@ -118,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.verbs.diagnose import Task, diagnosed_in
 
     options = record(Options, args, network=network_of(args), given=record(Given, args),
-                     limits=Thresholds(args.min_cos, args.max_rmse))  # fmt: skip
+                     limits=Thresholds(args.min_cos, args.max_rmse), judges=record(Judges, args))  # fmt: skip
     given, output = options.given, options.output
     check_not_around(output, [*options.network.files, given.fixed, given.ranges])
     if options.json:
@@ -127,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--cure rewrites the float model and calibrates it anew; leave --fixed and --ranges out")
     limits = options.limits or DOCUMENTED
     level, most = options.quant_level, options.pictures
-    task = Task(options.network, given.fixed, given.ranges, level, most, limits, options.scheduler)
+    task = Task(options.network, given.fixed, given.ranges, level, most, limits, options.judges, options.scheduler)
     asides: list[Path] = []
     with replacing_folder(output, asides.append) as folder:
         found = diagnosed_in(folder, task, Terminal("stderr"), partial(print_lines, flush=True))

@@ -188,6 +188,15 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def add_judges(parser: argparse._ActionsContainer, judged: str, metric: str) -> None:
+    """``--metric``, ``--evaluate``, ``--validate``; ``judged``: what is judged, ``metric``: what the metric is for."""
+    parser.add_argument("--metric", metavar="FILE.py:FUNCTION", help=f"your own accuracy, {metric}")
+    parser.add_argument("--evaluate", metavar="IMAGES", help=f"pictures to judge {judged} by, instead of some of -i")
+    parser.add_argument(
+        "--validate", metavar="IMAGES", help="pictures that nothing is chosen on, to check what is recommended"
+    )
+
+
 class Told(argparse.Action):
     """An option that also says, as ``DEST_told``, that the user gave it."""
 

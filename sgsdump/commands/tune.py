@@ -66,6 +66,7 @@ from sgsdump.commands.options import (
     add_feeds,
     add_input_config,
     add_json,
+    add_judges,
     add_model,
     add_quant_level,
     add_scheduler,
@@ -78,6 +79,7 @@ from sgsdump.commands.terminal import print_cut, print_lines, print_warnings
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.verbs.calibrate import WITHOUT_BITS
 from sgsdump.verbs.cured_ways import CURED
+from sgsdump.verbs.judges import Judges
 from sgsdump.verbs.network import Network, OpenNetwork, open_network
 from sgsdump.verbs.tune import (
     BUDGET,
@@ -89,7 +91,6 @@ from sgsdump.verbs.tune import (
     Written,
     aims_of,
     calibrated,
-    feeds_of,
     is_kept,
     parse_seconds,
     searched,
@@ -140,7 +141,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     search = parser.add_argument_group("the search")
     search.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")
     search.add_argument("--target", metavar="NAME>=X", help="the smallest plan that reaches it, instead of rates")
-    search.add_argument("--metric", metavar="FILE.py:FUNCTION", help="your own accuracy, for the table and --target")
     search.add_argument(
         "--objective",
         default="mean",
@@ -153,8 +153,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="bytes",
         help="what is to be small: bytes of weights, or multiplications at 16 bits (default: %(default)s)",
     )
-    search.add_argument("--evaluate", metavar="IMAGES", help="pictures to judge plans by, instead of some of -i")
-    search.add_argument("--validate", metavar="IMAGES", help="pictures that the search does not see, to check plans by")
+    add_judges(search, "plans", "for the table and --target")
     search.add_argument(
         "--budget", default=BUDGET, metavar="TIME", help="time for the command: 60s, 5m, 1h (default: %(default)s)"
     )
@@ -202,7 +201,7 @@ def run(args: argparse.Namespace) -> int:
     with _no_empty_folder(folder, made):
         opened = open_network(network, options.quant_level)
         parse_objective(search.objective, watched_by_output(deployed(opened.model)))
-        feeds = feeds_of(opened, search.evaluate, search.validate)
+        feeds = Judges(search.metric, search.evaluate, search.validate).feeds(opened)
         _ = feeds.calibrated[0]  # data that does not fit needs no warnings
         print_warnings(opened)
         start = _started(options, opened) if search.cure else None

@@ -21,6 +21,7 @@ KINDS = {
     "layers": "how many layers are past the limits, and the cause that they share",
     "quantisation": "operators that one of two quantised copies of a network alone keeps in integers",
     "channel": "a channel that is wrong while its layer looks right",
+    "worth": "what a fixed model is worth by the user's metric, and on pictures held out",
     "advice": "what to change",
     "not judged": "what the comparison cannot tell, and why",
 }

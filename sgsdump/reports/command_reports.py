@@ -57,7 +57,6 @@ from sgsdump.tuning.measured_advice import MeasuredAdvice
 from sgsdump.tuning.pareto import Pareto, Row
 
 if TYPE_CHECKING:
-    from sgsdump.comparison.comparison import Comparison
     from sgsdump.quantisation.analysis import Analysis
     from sgsdump.tuning.repair import Repair, Round
 
@@ -99,7 +98,6 @@ def diagnosed(
     compared: Compared,
     limits: Thresholds,
     root: Righted | None = None,
-    with_advice: Comparison | None = None,
 ) -> Diagnosis:
     """The facts of a diagnosis."""
     facts = read_facts(subject.fixed_model)
@@ -139,7 +137,6 @@ def diagnosed(
         ),
         tuple(_misread(subject, Graph(proto), [*outputs.outputs])),
         root,
-        with_advice,
     )
 
 

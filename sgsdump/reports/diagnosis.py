@@ -32,6 +32,7 @@ from sgsdump.reports.root_causes import Righted, root_line, told_config, what_to
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
 from sgsdump.reports.text import counted
+from sgsdump.reports.worth import not_recommended, worth_findings, worth_lines
 from sgsdump.tuning.advice import MAYBE
 from sgsdump.tuning.causes import layers_finding, output_findings
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
     from sgsdump.reports.report import Bits
     from sgsdump.tuning.measured_advice import MeasuredAdvice
+    from sgsdump.tuning.worth import Worths
 
 MOST_NAMED = 4
 # Who raised an input.
@@ -74,6 +76,15 @@ class PastLayers:
 
 
 @dataclass(frozen=True, eq=False)
+class Tried:
+    """layers  with what is advised, and with the cause put right; None where neither is.
+    worths  by the user's metric and on pictures held out, where these were asked for."""
+
+    layers: Comparison | None = None
+    worths: Worths | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Diagnosis:
     """What was found of a fixed model.
 
@@ -84,7 +95,7 @@ class Diagnosis:
     layers      what they reach and how far off their values are, by name.
     misread     a finding for each Softmax that outputs come of and whose readers take its values for others.
     root        what is to be put right before any INT16, and what is left then.
-    with_advice  the layers with what is advised, and with the cause put right; None where neither is.
+    tried       what was run to know what the advice is worth.
     """
 
     outputs: PlanOutputs
@@ -98,7 +109,16 @@ class Diagnosis:
     past: PastLayers = PastLayers()
     misread: tuple[Finding, ...] = ()
     root: Righted | None = None
-    with_advice: Comparison | None = None
+    tried: Tried = Tried()
+
+    @property
+    def with_advice(self) -> Comparison | None:
+        """The layers with what is advised, and with the cause put right."""
+        return self.tried.layers
+
+    @property
+    def worths(self) -> Worths | None:
+        return self.tried.worths
 
     @property
     def raised_by(self) -> dict[str, list[str]]:
@@ -116,8 +136,9 @@ class Diagnosis:
 
     @property
     def passes(self) -> bool:
-        """Whether no output and no other layer is past the limits."""
-        return (self.good or not self.outputs.outputs) and not self.past.names
+        """Whether no output and no other layer is past the limits, nor an output on pictures held out."""
+        held = self.worths is None or self.worths.holds
+        return (self.good or not self.outputs.outputs) and not self.past.names and held
 
     @property
     def good(self) -> bool:
@@ -135,6 +156,7 @@ class Diagnosis:
         found += [advice.part] if advice is not None and advice.part is not None else []
         layers = layers_finding(self.past.names, self.past.count, causes, self.past.after, self.good)
         found += [layers] if layers is not None else []
+        found += worth_findings(self.worths) if self.worths is not None else ()
         advised = advice if root is None else root.advice
         if advised is not None and advised.promise is not None:
             advice, promise = advised, advised.promise
@@ -193,7 +215,8 @@ def verdict(diagnosis: Diagnosis, comparison: Comparison) -> tuple[str, ...]:
     """The cause where there is one, the outputs, where, the layers, and what was not judged."""
     where, layers = _where(diagnosis, comparison), _on_layers(diagnosis, comparison)
     root = () if diagnosis.root is None else (root_line(diagnosis.root.finding),)
-    return (*root, _on_outputs(diagnosis), *where, *layers, *_on_integers(diagnosis))
+    worth = () if diagnosis.worths is None else worth_lines(diagnosis.worths)
+    return (*root, _on_outputs(diagnosis), *worth, *where, *layers, *_on_integers(diagnosis))
 
 
 def _on_outputs(diagnosis: Diagnosis) -> str:
@@ -296,6 +319,8 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
     if not share.convolutions:
         yield Step("Nothing can be said of INT16: the network has no convolution whose weights become integers.")
         return
+    if diagnosis.worths is not None and (text := not_recommended(diagnosis.worths)):
+        yield Step(text)
     if diagnosis.root is not None:
         yield from _root_steps(diagnosis, diagnosis.root)
         return

@@ -40,6 +40,10 @@ Outputs = Mapping[str, np.ndarray]
 UserMetric = Callable[..., float]
 """f(outputs, float_outputs), with ``picture`` and ``label`` where it has them."""
 TOLD = ("picture", "label")
+# An error on pictures held out, as a part of the one before there, that is so many times the other's is beyond it.
+BEYOND = 1.5
+# A part of an error that is as good as none.
+NEGLIGIBLE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +165,12 @@ def combined_error(objective: Objective, int8: Score, int16: Score) -> CombinedE
     else:
         weights, base = scale[None] / len(names), np.zeros(1)
     return CombinedError(names, weights, base, tuple(sorted({*objective.names} - {*names})))
+
+
+def lies_beyond(held: float, judged: float, best: float) -> bool:
+    """Whether an error on pictures held out lies beyond that on the pictures that judge, and beyond the ``best`` there;
+    each as a part of the error there before."""
+    return held > max(BEYOND * judged, BEYOND * best, NEGLIGIBLE)
 
 
 @dataclass(frozen=True)

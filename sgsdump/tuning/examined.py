@@ -55,6 +55,7 @@ class Examined:
     level   a calibration of it has, or would have.
     told    the input_config.ini that the user gave; ``preprocessed``: as the preprocess file has it, where that is
             known.
+    others  whether the pictures are others than those it was calibrated on.
     """
 
     subject: Subject
@@ -67,6 +68,7 @@ class Examined:
     level: str
     preprocessed: InputConfig | None
     told: InputConfig | None = None
+    others: bool = False
 
     @property
     def good(self) -> bool:

@@ -26,7 +26,7 @@ from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.quantisation.objective import Score, score, total
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.quantisation.trials.plan_trial import words_of
-from sgsdump.tuning.criteria import CombinedError, Target, combined_error, measured
+from sgsdump.tuning.criteria import NEGLIGIBLE, CombinedError, Target, combined_error, lies_beyond, measured
 from sgsdump.tuning.search import ENOUGH, Left, SearchResult, no_limit
 
 if TYPE_CHECKING:
@@ -37,11 +37,9 @@ if TYPE_CHECKING:
 
 
 # So much more of the bytes at 16 bits has to halve the error; of an error below NEGLIGIBLE there is nothing to halve.
-HALVING, NEGLIGIBLE = 0.05, 1e-4
+HALVING = 0.05
 # The likeliest knees, as the search saw them, that are run in integers.
 KNEES = 3
-# An error on pictures held out, as a part of INT8's there, that is so many times the search's is beyond it.
-BEYOND = 1.5
 # Of plans to take in place of one that is not confirmed so many are run on them, it included.
 CONFIRMED = 6
 
@@ -191,8 +189,7 @@ def is_beyond(plan: Plan, exact: IntegerScores, held: IntegerScores, target: Tar
     and beyond what INT16 gives there; or whether it misses the target there."""
     if target is not None and not target.reached(held.score(plan), held.outputs, held.error(plan)):
         return True
-    allowed = max(BEYOND * exact.part(plan), BEYOND * held.part(frozenset(held.domains)), NEGLIGIBLE)
-    return held.part(plan) > allowed
+    return lies_beyond(held.part(plan), exact.part(plan), held.part(frozenset(held.domains)))
 
 
 def _knee(smallest: Plan, pool: PlanScores, sizes: Sizes, exact: IntegerScores, left: Left) -> Plan:

@@ -50,7 +50,7 @@ def root_cause(examined: Examined, progress: Progress = SILENT) -> RootCause | N
     reach = examined.reach()
     if reach is None:
         return None
-    if examined.subject.made is None:
+    if examined.subject.made is None or examined.others:
         found = of_given_ranges(examined, reach, progress)
     else:
         found = flat_pictures(examined, reach) or odd_picture(examined, reach, progress)

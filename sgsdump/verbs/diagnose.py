@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 
 from sgsdump.verbs.diagnose_native import NativeTask, diagnose_native
 from sgsdump.verbs.diagnosed import Diagnosed
-from sgsdump.verbs.network import Network, assumed_source, feeds_of, named_network, open_network
+from sgsdump.verbs.judges import JudgedBy, Judges, judges_of
+from sgsdump.verbs.network import (
+    Beside,
+    Network,
+    OpenNetwork,
+    assumed_source,
+    beside_of,
+    feeds_of,
+    named_network,
+    open_network,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -31,9 +41,12 @@ if TYPE_CHECKING:
     from sgsdump.reports.root_causes import Righted
     from sgsdump.reports.worst_picture import WorstPicture
     from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.tuning.criteria import UserMetric
     from sgsdump.tuning.examined import RootCause
     from sgsdump.tuning.measured_advice import MeasuredAdvice
-    from sgsdump.verbs.network import Beside, Data
+    from sgsdump.tuning.worth import Weighed
+    from sgsdump.verbs.judges import JudgingFeeds
+    from sgsdump.verbs.network import Data
 
 PICTURES = 10
 # Sensitivities are measured on this many of them, and what each tensor that others quantised does to the outputs.
@@ -49,6 +62,7 @@ class Task:
     fixed      the fixed model, of calibrate or of others; None: it is made.
     ranges     what it is made of in place of a calibration.
     pictures   layers are compared on at most so many, those whose outputs are furthest off.
+    judges     pictures to judge by in place of those of the network, and pictures held out; the user's metric.
     scheduler  of a Dask cluster that calibrates and compares.
     """
 
@@ -58,34 +72,44 @@ class Task:
     quant_level: str
     pictures: int
     limits: Thresholds
+    judges: Judges
     scheduler: str | None = None
 
 
+class DiagnoseOptions(Beside, JudgedBy, total=False):
+    """What a diagnosis is asked for; see also ``JudgedBy``.
+
+    fixed     a fixed model, of ``calibrate`` or quantised by others (ONNX: QDQ, QOperator; TFLite, OpenVINO).
+    ranges    a ``tensor_min_max.txt`` or a quant file, in place of calibrating.
+    pictures  compare layers on at most so many, those whose outputs are furthest off (10).
+    min_cos, max_rmse  what the outputs and layers must hold; without both the documented limits, 0.99 and 0.1.
+    """
+
+    fixed: str | Path | None
+    ranges: str | Path | None
+    pictures: int
+    min_cos: float | None
+    max_rmse: float | None
+
+
 def diagnose(
-    model: str | Path,
-    data: Data,
-    *,
-    fixed: str | Path | None = None,
-    ranges: str | Path | None = None,
-    quant_level: str = "L5",
-    pictures: int = PICTURES,
-    **beside: Unpack[Beside],
+    model: str | Path, data: Data, *, quant_level: str = "L5", **options: Unpack[DiagnoseOptions]
 ) -> Diagnosed:
     """Where a network loses accuracy in fixed point, and what to do about it; as ``sgsdump diagnose``.
 
-    model, data, beside  as of ``calibrate``; without ``input_config`` one is assumed, and ``found.report`` says so.
-    fixed        a fixed model, of ``calibrate`` or quantised by others (ONNX: QDQ, QOperator; TFLite, OpenVINO).
-    ranges       a ``tensor_min_max.txt`` or a quant file, in place of calibrating.
-    pictures     compare layers on at most so many, those whose outputs are furthest off.
+    model, data  as of ``calibrate``; without ``input_config`` one is assumed, and ``found.report`` says so.
+    options      see ``DiagnoseOptions``; and what stands beside a model, see ``calibrate``.
 
     Raises SgsdumpError: what cannot be read, fed, run or compared.
     """
-    from sgsdump.comparison.thresholds import DOCUMENTED
+    from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.verbs.bars import bars
 
-    network = named_network(model, data, beside)
-    fixed, ranges = Path(fixed) if fixed else None, Path(ranges) if ranges else None
-    task = Task(network, fixed, ranges, quant_level, pictures, DOCUMENTED)
+    network = named_network(model, data, beside_of(options, DiagnoseOptions))
+    fixed, ranges = (Path(path) if path else None for path in (options.get("fixed"), options.get("ranges")))
+    limits = Thresholds(options.get("min_cos"), options.get("max_rmse")) or DOCUMENTED
+    pictures, judges = options.get("pictures", PICTURES), judges_of(options)
+    task = Task(network, fixed, ranges, quant_level, pictures, limits, judges)
     with TemporaryDirectory(prefix="sgsdump_") as folder:
         return diagnosed_in(Path(folder), task, bars(), _untold)
 
@@ -96,13 +120,20 @@ def _untold(lines: Iterable[str]) -> None:
 
 def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diagnosed:
     """``folder`` is for what is written while layers are compared; ``tell`` gets what is assumed, before the work."""
+    from sgsdump.errors import ConfigError, listed
     from sgsdump.models.model import runtime_of
 
+    of_others = task.fixed is not None and (runtime_of(task.fixed) or is_quantised_by_others(task.fixed))
+    if of_others and task.judges.given:
+        raise ConfigError(
+            f"{listed(task.judges.given)}: plans of INT16 are judged so, and {task.fixed}, which others quantised, has "
+            f"none; leave it out"
+        )
     if task.fixed is not None and runtime_of(task.fixed):
         native = _native_task(task)
         tell(f"assumed: {sentence}" for sentence in native.assumptions)
         return Diagnosed(*diagnose_native(native, folder, progress))
-    if task.fixed is not None and is_quantised_by_others(task.fixed):
+    if task.fixed is not None and of_others:
         return _diagnosed_quantised(_quantised_task(task, task.fixed), folder, progress)
     return _diagnosed(folder, task, progress, tell)
 
@@ -114,17 +145,20 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     from sgsdump.quantisation.pictures import disagreements
     from sgsdump.reports.command_reports import diagnosed, report_of_diagnosis
     from sgsdump.reports.comparison import REPORTS
-    from sgsdump.reports.diagnosis import with_columns, with_findings
+    from sgsdump.reports.diagnosis import Tried, with_columns, with_findings
     from sgsdump.reports.post_processing import to_paste
     from sgsdump.reports.report import Context
     from sgsdump.tuning.examined import Examined
     from sgsdump.tuning.measured_advice import judge, measure
     from sgsdump.tuning.root_causes import root_cause
+    from sgsdump.tuning.worth import worths_of
 
+    metric = task.judges.loaded()
     setting = _setting(task)
     # Before anything is told: data that does not fit, and a network that does not run on the first picture, or cannot
     # be quantised, need no assumptions.
-    feeds = feeds_of(task.network.source(setting.config), setting.specs)
+    given_feeds = task.judges.feeds(setting.opened(task.network))
+    feeds, judging = given_feeds.calibrated, given_feeds.judges
     first = feeds[0]
     if setting.fixed is None and task.ranges is None:
         rehearse(setting.model, first, setting.config)
@@ -135,26 +169,37 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     subject = _subject(task, setting, feeds, progress)
     tell(subject.notes)
     check_that_it_runs(setting.model, subject.fixed_model.proto, setting.config, first[1])
-    every = PicturePairs(feeds)
+    every = PicturePairs(judging)
     few = replace(every, most=MEASURED)
     outputs, advice = judge(subject, measure(subject, few, progress), every, task.limits, progress)
     level = task.quant_level if subject.made else "L2" if subject.per_channel else "L1"
     preprocessed = _preprocessed(task, setting)
     told = setting.told if task.network.input_config else None
-    examined = Examined(subject, feeds, every, few, outputs, advice, task.limits, level, preprocessed, told)
+    others = given_feeds.evaluated is not None
+    examined = Examined(subject, judging, every, few, outputs, advice, task.limits, level, preprocessed, told, others)
     cause = root_cause(examined, progress)
     root = _righted(cause, task.limits, progress)
+    advised = advice if root is None else root.advice or (advice and replace(advice, promise=None))
+    worths = None
+    if metric is not None or given_feeds.held_out is not None:
+        held = None if given_feeds.held_out is None else PicturePairs(given_feeds.held_out)
+        weighed = _weighed(subject, advised, task.limits, metric)
+        worths = worths_of(weighed, every, held, advised.config_names if advised is not None else (), progress)
+    if worths is not None and worths.beyond and advised is not None:
+        advised = replace(advised, promise=None)
+        advice = advised if root is None else advice
+        root = None if root is None else replace(root, advice=advised)
     pairs = replace(every, chosen=worst_of(list(outputs.pictures.values()), task.pictures))
     compared = over_all(_each_compared(task, subject, pairs, folder, progress), pairs.labels, progress)
     comparison = compared.comparison
     if not comparison.rows:
         why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made of this net?"
         raise ValuesError(f"no layer of {task.network.model} could be compared{why}")
-    after = _with_advice((subject, advice), (cause, root), pairs, folder, progress)
-    diagnosis = diagnosed(subject, outputs, advice, compared, task.limits, root, after)
+    tried = Tried(_with_advice((subject, advice), (cause, root), pairs, folder, progress), worths)
+    diagnosis = replace(diagnosed(subject, outputs, advice, compared, task.limits, root), tried=tried)
     context = Context(
         f"{task.network.model.name} in fixed point",
-        facts=_facts(task, feeds, pairs),
+        facts=_facts(task, given_feeds, pairs),
         assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
     )
     report = report_of_diagnosis(subject, compared, diagnosis, context)
@@ -163,7 +208,6 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     texts = {f"layers.{kind}": add[kind](REPORTS[kind](comparison, diagnosis.limits), diagnosis) for kind in add}
     passes = diagnosis.passes and not comparison.failed
     given = setting.config if task.network.input_config else None
-    advised = advice if root is None else root.advice or (advice and replace(advice, promise=None))
     paste = () if setting.model.cut is None else tuple(to_paste(setting.model.cut, given))
     write = partial(_write_model, subject, setting.ini, advised)
     return Diagnosed(report, comparison, passes, texts, paste, diagnosis.columns, write)
@@ -192,6 +236,27 @@ def _with_advice(
         return None
     comparer = PictureComparer(subject.float_model, fixed, folder, details=False)
     return over_all(each_compared(comparer, pairs), pairs.labels, progress).comparison
+
+
+def _weighed(
+    subject: Subject, advised: MeasuredAdvice | None, limits: Thresholds, metric: UserMetric | None
+) -> Weighed:
+    """The fixed model as it is, with what is advised, and with every convolution at 16 bits."""
+    from sgsdump.quantisation.scales import INT16
+    from sgsdump.tuning.measured_advice import fixed_with
+    from sgsdump.tuning.worth import ALL_16, AS_IT_IS, PLAN, Weighed
+
+    fixed = {AS_IT_IS: subject.fixed_model.proto}
+    if advised is not None:
+        measured = advised.measured
+        if advised.promise is not None:
+            fixed[PLAN] = fixed_with(measured, advised.promise.names)
+        elif measured.subject is not subject:
+            fixed[PLAN] = measured.subject.fixed_model.proto
+        if measured.every not in (measured.raised, advised.names):
+            fixed[ALL_16] = fixed_with(measured, measured.every)
+    spans = {name: bounds.at(INT16).high - bounds.at(INT16).low for name, bounds in subject.ranges.items()}
+    return Weighed(subject.float_model, fixed, lambda outputs: outputs.good(limits), metric, spans)
 
 
 def _worst_picture(subject: Subject, outputs: PlanOutputs, every: PicturePairs) -> WorstPicture | None:
@@ -277,6 +342,10 @@ class Setting:
     warnings: tuple[str, ...] = ()
     told: InputConfig | None = None
 
+    def opened(self, network: Network) -> OpenNetwork:
+        source = network.source(self.config)
+        return OpenNetwork(self.model, self.config, self.ini, source, self.assumed, self.warnings)
+
     @property
     def specs(self) -> tuple[InputSpec, ...]:
         from sgsdump.models.model import graph_inputs
@@ -331,9 +400,10 @@ def _each_compared(
     return each_compared(PictureComparer(*models, folder), pairs)
 
 
-def _facts(task: Task, feeds: Feeds, pairs: PicturePairs) -> list[tuple[str, str]]:
+def _facts(task: Task, given: JudgingFeeds, pairs: PicturePairs) -> list[tuple[str, str]]:
     from sgsdump.reports.made_by import versions
 
+    feeds, judging = given.calibrated, given.judges
     facts = [("float model", str(task.network.model))]
     if task.fixed:
         facts.append(("fixed model", str(task.fixed)))
@@ -341,7 +411,11 @@ def _facts(task: Task, feeds: Feeds, pairs: PicturePairs) -> list[tuple[str, str
         facts.append(("ranges", str(task.ranges)))
     else:
         facts.append(("calibrated on", f"{len(feeds)} of {task.network.data}, level {task.quant_level}"))
-    which = "" if len(pairs) == len(feeds) else ", those whose outputs are furthest off"
+    if given.evaluated is not None:
+        facts.append(("judged on", f"{len(judging)} of {task.judges.texts[0]}"))
+    if given.held_out is not None:
+        facts.append(("held out", f"{len(given.held_out)} of {task.judges.texts[1]}"))
+    which = "" if len(pairs) == len(judging) else ", those whose outputs are furthest off"
     facts.append(("layers compared on", f"{len(pairs)}{which}: {', '.join(pairs.labels)}"))
     if task.network.input_config:
         facts.append(("input_config", str(task.network.input_config)))

@@ -98,6 +98,12 @@ def named_network(model: str | Path, data: Data, beside: Beside) -> Network:
     )
 
 
+def beside_of(options: Mapping[str, object], cls: type) -> Beside:
+    """What stands beside the model, of options of a class that extends ``Beside``; what neither knows is in it too."""
+    own = cls.__annotations__.keys() - Beside.__annotations__.keys()
+    return cast("Beside", {name: value for name, value in options.items() if name not in own})
+
+
 def is_script(data: str) -> bool:
     """Whether data is named as ``FILE.py`` or ``FILE.py:NAME``: a data loader."""
     return data.endswith(".py") or data.rpartition(":")[0].endswith(".py")

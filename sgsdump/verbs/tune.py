@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress
 from sgsdump.verbs.calibrate import WITHOUT_BITS
-from sgsdump.verbs.network import Beside, OpenNetwork, check_apart, named_network, open_network
+from sgsdump.verbs.judges import JudgedBy, JudgingFeeds, judges_of
+from sgsdump.verbs.network import Beside, OpenNetwork, beside_of, named_network, open_network
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from sgsdump.tuning.integer_choice import IntegerScores
     from sgsdump.tuning.pareto import Pareto, Row
     from sgsdump.tuning.search import SearchResult
-    from sgsdump.tuning.setup import PictureFeed, Setup
+    from sgsdump.tuning.setup import Setup
     from sgsdump.verbs.network import Data
 
 Left = Callable[[], float]
@@ -178,32 +179,6 @@ class Aims:
 
 
 @dataclass(frozen=True, eq=False)
-class TuneFeeds:
-    """The pictures that a network is calibrated on; those that plans are judged by, where they are others; and those
-    that only the plans that were found are run on."""
-
-    calibrated: Feeds
-    evaluated: Feeds | None = None
-    held_out: Feeds | None = None
-
-    @property
-    def judges(self) -> Feeds:
-        return self.evaluated or self.calibrated
-
-    def judged(self) -> Iterator[PictureFeed]:
-        """All that were given to judge by, or some of the calibration's."""
-        from sgsdump.models.feeds.image_list import evenly
-        from sgsdump.tuning.setup import PICTURES
-
-        every = range(len(self.judges))
-        yield from _given(self.judges, every if self.evaluated else evenly(every, PICTURES))
-
-    def validated(self) -> Iterator[PictureFeed]:
-        if self.held_out is not None:
-            yield from _given(self.held_out, range(len(self.held_out)))
-
-
-@dataclass(frozen=True, eq=False)
 class Calibrated:
     """A network that is open, and what calibration found of it."""
 
@@ -253,27 +228,20 @@ class Ending:
         return self.verify + self.report
 
 
-class TuneOptions(Beside, total=False):
-    """What a search is asked for.
+class TuneOptions(Beside, JudgedBy, total=False):
+    """What a search is asked for; see also ``JudgedBy``.
 
     rates      of bytes, or of multiplications with ``cost="macs"``: 0.5 all INT8, 1 all INT16 (0.65, 0.7 … 0.95).
     target     the cheapest plan that reaches it, in place of rates: ``output-cos>=0.99``, ``metric>=0.97``.
-    metric     f(outputs, float_outputs) or ``FILE.py:f``, higher is better; it gets ``picture`` and ``label`` where it
-               has parameters of these names.
     objective  which outputs' error is made small: ``mean`` (of all), ``worst``, or outputs by name.
     cost       what is to be small: ``bytes`` of weights, or ``macs``, the multiplications at 16 bits.
-    evaluate   pictures to judge plans by, in place of some of ``data``; whatever ``data`` may be.
-    validate   pictures that the search does not see: a plan that is worse on them is not taken.
     budget     time: ``60s``, ``10m``.
     """
 
     rates: Sequence[float]
     target: str | None
-    metric: str | UserMetric | None
     objective: str
     cost: str
-    evaluate: Data | None
-    validate: Data | None
     budget: str
 
 
@@ -291,9 +259,7 @@ def tune(model: str | Path, data: Data, *, quant_level: str = "L5", **options: U
 
     begun = time.monotonic()
     check_solver()
-    own = TuneOptions.__annotations__.keys() - Beside.__annotations__.keys()
-    beside = cast("Beside", {name: value for name, value in options.items() if name not in own})
-    network = named_network(model, data, beside)
+    network = named_network(model, data, beside_of(options, TuneOptions))
     typed = ",".join(map(str, options.get("rates", ()))) or None
     aims = aims_of(
         typed,
@@ -304,7 +270,7 @@ def tune(model: str | Path, data: Data, *, quant_level: str = "L5", **options: U
     )
     end = begun + parse_seconds(options.get("budget", BUDGET))
     opened = open_network(network, quant_level)
-    feeds = feeds_of(opened, options.get("evaluate"), options.get("validate"))
+    feeds = judges_of(options).feeds(opened)
     run = Run(quant_level, Workers(), lambda: end - time.monotonic(), bars())
     return searched(calibrated(opened, feeds.calibrated, run), feeds, aims, run)
 
@@ -353,18 +319,6 @@ def parse_seconds(text: str) -> float:
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-def feeds_of(opened: OpenNetwork, evaluate: Data | None, validate: Data | None) -> TuneFeeds:
-    """Raises what making them raises, and ConfigError for files held out that the search sees too."""
-    feeds = opened.feeds()
-    judges = None if evaluate is None else opened.feeds(evaluate)
-    held = None if validate is None else opened.feeds(validate)
-    if held is not None:
-        check_apart(held, feeds, "-i", "plan")
-        if judges is not None:
-            check_apart(held, judges, "--evaluate", "plan")
-    return TuneFeeds(feeds, judges, held)
-
-
 def calibrated(opened: OpenNetwork, feeds: Feeds, run: Run) -> Calibrated:
     """The network with the ranges of its tensors. Raises what calibrating raises."""
     from sgsdump.quantisation.calibration import calibrate
@@ -377,7 +331,7 @@ def calibrated(opened: OpenNetwork, feeds: Feeds, run: Run) -> Calibrated:
     return Calibrated(opened, found.ranges, side_ranges(found.statistics))
 
 
-def searched(network: Calibrated, feeds: TuneFeeds, aims: Aims, run: Run) -> Tuned:
+def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> Tuned:
     """The plans of a network, the promising ones run in integers. Raises what a search raises."""
     from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.objective import watched_by_output
@@ -440,9 +394,3 @@ def _ending_of(exact: IntegerScores, aims: Aims, held_out: int) -> Ending:
     rates = 1 if aims.target else len(aims.rates)
     plans = 1 + rates + HALVED + (rates + 3) * held_out / exact.pictures
     return Ending(plan * plans, plan * COMPARED * REPORTED / exact.pictures)
-
-
-def _given(feeds: Feeds, indices: Sequence[int]) -> Iterator[PictureFeed]:
-    for index in indices:
-        name, feed, raw = feeds.both(index)
-        yield feed, raw, name, feeds.truth(index)
