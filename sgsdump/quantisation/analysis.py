@@ -31,7 +31,6 @@ from sgsdump.quantisation.type_rules import (
     always_int16,
     ends_threshold,
     fits_uint8,
-    is_nearest,
     is_threshold,
     keeps_scale,
 )
@@ -61,10 +60,6 @@ SDK_NAMES = {
     "ReduceMean": "MEAN",
     "LeakyRelu": "LEAKY_RELU",
     "Clip": "RELU6",
-}
-MOVERS = REARRANGING | {
-    *("MaxPool", "GlobalMaxPool", "Dropout"),
-    *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Pad"),
 }
 # What these read beyond their first input says how large or where, and is no value of theirs.
 SIZED = ("Resize", "Upsample", "Reshape", "Expand", "Tile", "Slice", "Pad", "Clip")
@@ -212,15 +207,6 @@ def _to_integer(node: NodeProto) -> bool:
     return dtype is not None and dtype.kind in "iu"
 
 
-def moves_values(op: Operator) -> bool:
-    """Whether an operator, other than Concat, only moves its first input's values."""
-    return (
-        (op.head.op_type in MOVERS - {"Concat"} or is_nearest(op.head))
-        and len(op.nodes) == 1
-        and op.inputs[:1] == tuple(op.head.input[:1])
-    )
-
-
 def is_convolution(graph: Graph, node: NodeProto) -> bool:
     """A convolution or fully connected operator with constant weights: what 8 or 16 bits are chosen for."""
     if node.op_type not in CONVOLUTIONS or len(node.input) < 2:
@@ -359,7 +345,7 @@ def _domains(
                 # It can be put together as its inputs are, and be requantised after that.
                 names = [*op.inputs, *op.outputs]
             domain.join(names)
-        elif moves_values(op) or (keeps_scale(graph, op.head) and len(op.nodes) == 1):
+        elif op.moves_values or (keeps_scale(graph, op.head) and len(op.nodes) == 1):
             # Second outputs are indices or masks, but a Split's are further pieces, and one that is UINT8 decides.
             pieces = [name for name in op.outputs if name] if op.head.op_type == "Split" else op.outputs[:1]
             domain.join([op.inputs[0], *sorted(pieces, key=lambda name: name in forced or name in raised)])

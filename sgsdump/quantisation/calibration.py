@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -145,11 +146,12 @@ class Trials:
         feeds: Sequence[Feed],
         advance: Advance = unwatched,
     ):
-        self.outputs = watched_tensors(deployed(model))
+        proto = deployed(model)
+        self.outputs = watched_tensors(proto)
         self.ranges = ranges
         self.work = Work(advance)
-        marked = replace(model, proto=mark_outputs(model.proto, self.outputs))
-        self.trial = PlanTrial(marked, ranges, config, per_channel=True)
+        trial = replace(model, proto=mark_outputs(proto, self.outputs))
+        self.trial = PlanTrial(trial, ranges, config, per_channel=True)
         self._walk = PlanWalk(self.trial, self.outputs)
         pictures = pictures_of(model, config, ranges)
         self._fed = [
@@ -158,18 +160,15 @@ class Trials:
         ]
         self._visits: list[Visit | None] = [None] * len(self._fed)
         self._pictures: Sequence[int] = range(len(self._fed))
-        runner = SegmentRunner(marked, keep_sessions=True)
         only = set(self.outputs)
-        self._floats = [{layer.name: layer.array for layer in runner.run(feed, only=only)} for _, feed in feeds]
+        runner = SegmentRunner(replace(model, proto=mark_outputs(model.proto, self.outputs)), keep_sessions=True)
+        floats = ({layer.name: layer.array for layer in runner.run(feed, only=only)} for _, feed in feeds)
+        self._floats = dict(enumerate(floats))
+        self._errors: dict[tuple[frozenset[str], int, int], _Errors] = {}
 
     @property
     def pictures(self) -> int:
         return len(self._pictures)
-
-    @property
-    def float_outputs(self) -> list[dict[str, np.ndarray]]:
-        """Of each picture."""
-        return [self._floats[index] for index in self._pictures]
 
     @property
     def few(self) -> Trials:
@@ -186,12 +185,21 @@ class Trials:
 
     def run(self, raised: Iterable[str]) -> list[dict[str, np.ndarray]]:
         """The outputs of each picture; fastest when one plan differs from the next late in the network."""
+        return list(self._run(raised, self._pictures).values())
+
+    def add_outputs(self, raised: Iterable[str], outputs: dict[int, dict[str, np.ndarray]]) -> None:
+        """Those of a plan by picture, of the pictures that are not among them yet."""
+        outputs |= self._run(raised, [index for index in self._pictures if index not in outputs])
+
+    def _run(self, raised: Iterable[str], pictures: Sequence[int]) -> dict[int, dict[str, np.ndarray]]:
+        if not pictures:
+            return {}
         self.trial.ranges = self.ranges
         plan = self._walk.prepared(frozenset(raised))
-        outputs = []
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, self.pictures)) as pool:
-            for values in pool.map(lambda index: self._outputs(index, plan), self._pictures):
-                outputs.append(values)
+        outputs = {}
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(pictures))) as pool:
+            for index, values in zip(pictures, pool.map(lambda index: self._outputs(index, plan), pictures)):
+                outputs[index] = values
                 self.work.step()
         return outputs
 
@@ -203,11 +211,25 @@ class Trials:
         self._visits[index] = visit if held <= HELD_BYTES else None
         return values
 
-    def error(self, raised: Iterable[str], against: Sequence[Mapping[str, np.ndarray]] | None = None) -> float:
-        """Mean error of the outputs with the ``raised`` domains at INT16; against the float model's by default."""
-        selection = self.float_outputs if against is None else against
-        errors = [_error(y[n], r[n]) for y, r in zip(self.run(raised), selection) for n in self.outputs]
-        return float(np.mean(errors))
+    def error(self, raised: Iterable[str], against: Mapping[int, Mapping[str, np.ndarray]] | None = None) -> float:
+        """Mean error of the outputs with the ``raised`` domains at INT16.
+
+        against  outputs by picture, without them the float model's. Pictures that this plan was measured on before,
+                 with these ranges and against the same outputs, are not run again.
+        """
+        plan, reference = frozenset(raised), self._floats if against is None else against
+        known = self._errors.setdefault((plan, id(self.ranges), id(reference)), _Errors(self.ranges, reference, {}))
+        for index, values in self._run(plan, [i for i in self._pictures if i not in known.of]).items():
+            known.of[index] = [_error(values[name], reference[index][name]) for name in self.outputs]
+        return float(np.mean([error for index in self._pictures for error in known.of[index]]))
+
+
+class _Errors(NamedTuple):
+    """The outputs' errors by picture, and what they were measured with."""
+
+    ranges: Mapping[str, Range]
+    reference: Mapping[int, Mapping[str, np.ndarray]]
+    of: dict[int, list[float]]
 
 
 def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensitivity, ...]:
@@ -217,16 +239,17 @@ def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensiti
     if not domains:
         return ()
     trials.work.expect(few.pictures * (1 + len(domains)))
-    wide = few.run(every)
+    wide: dict[int, dict[str, np.ndarray]] = {}
+    few.add_outputs(every, wide)
     effects = GroupEffects(
         len(every), lambda group: few.error([name for i, name in enumerate(every) if i not in group], wide)
     )
     near = effects.at_least(SURE * threshold)
     alone = {index: effects.bounds[index] for index in near}
     if near and few.pictures < trials.pictures:
-        all_wide = trials.run(every)
+        trials.add_outputs(every, wide)
         for index in near:  # last first, so that each run begins at its own domain, not at that of the one before
-            alone[index] = trials.error([name for name in every if name != domains[index].name], all_wide)
+            alone[index] = trials.error([name for name in every if name != domains[index].name], wide)
     measured = []
     for index, domain in enumerate(domains):
         effect = alone.get(index, effects.bounds[index])

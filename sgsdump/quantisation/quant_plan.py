@@ -38,7 +38,6 @@ from sgsdump.quantisation.analysis import (
     analyse,
     is_depthwise,
     is_grouped,
-    moves_values,
     of_groups,
     output_axis,
 )
@@ -298,7 +297,7 @@ def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[st
         bounds[domain[name]] = (min(lo, low), max(hi, high))
     _extend_by_groups(analysis, ranges, wide, bounds)
     for op in ops:
-        if moves_values(op) and domain[op.outputs[0]] not in bounds and op.inputs[0] in ranges:
+        if op.moves_values and domain[op.outputs[0]] not in bounds and op.inputs[0] in ranges:
             moved = ranges[op.inputs[0]]
             bounds[domain[op.outputs[0]]] = moved.low, moved.high
         _share_range(analysis, op, ranges, bounds)
@@ -408,7 +407,7 @@ def _apply_fixed_scales(
                 wide = tensors[name].dtype == INT16
                 measured = ranges[source].at(INT16 if wide else UINT8)
                 give(_moved_from(analysis, name), _quant((measured.low, measured.high), wide))
-        elif keeps_scale(analysis.graph, op.last) or (moves_values(op) and domain[name] != domain[op.inputs[0]]):
+        elif keeps_scale(analysis.graph, op.last) or (op.moves_values and domain[name] != domain[op.inputs[0]]):
             inherited = _inherited(op, {**tensors, **softmaxes}, ranges)
             if inherited is not None:
                 give(_moved_from(analysis, name), inherited)
@@ -452,7 +451,7 @@ def _moved_from(analysis: Analysis, name: str) -> list[str]:
     """A tensor and what operators move from it alone, within its domain: all values that its scale is sure to hold."""
     names = {name: None}
     for op in analysis.operators:
-        if op.head.op_type != "Concat" and moves_values(op) and op.inputs[0] in names:
+        if op.head.op_type != "Concat" and op.moves_values and op.inputs[0] in names:
             pieces = op.outputs if op.head.op_type == "Split" else op.outputs[:1]
             names.update((piece, None) for piece in pieces if analysis.domain[piece] == analysis.domain[name])
     return list(names)

@@ -32,6 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sgsdump.models.graph import REARRANGING, Graph, attribute
@@ -53,6 +54,10 @@ FLATTENING = ("Flatten", "Reshape", "Squeeze")
 TABLES = ("Sigmoid", "Softmax", "LogSoftmax")
 
 
+MOVERS = REARRANGING | {
+    *("MaxPool", "GlobalMaxPool", "Dropout"),
+    *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Pad"),
+}
 # What multiplies by a constant or adds one that is spread over a tensor.
 SPREAD = ("Mul", "Add", "Sub")
 
@@ -65,13 +70,22 @@ class Operator:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
-    @property
+    @cached_property
     def head(self) -> NodeProto:
         return self.nodes[0]
 
-    @property
+    @cached_property
     def last(self) -> NodeProto:
         return self.nodes[-1]
+
+    @cached_property
+    def moves_values(self) -> bool:
+        """Whether it, other than Concat, only moves its first input's values."""
+        return (
+            (self.head.op_type in MOVERS - {"Concat"} or is_nearest(self.head))
+            and len(self.nodes) == 1
+            and self.inputs[:1] == tuple(self.head.input[:1])
+        )
 
 
 OUTPUT, RAW_INPUT = "output of the network", "input of numbers"

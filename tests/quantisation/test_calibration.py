@@ -199,7 +199,8 @@ def test_sensitivity_is_the_share_of_noise_that_the_fake_quantised_models_show(f
     trials = Trials(float_model, ranges, CONFIG, chosen)
     assert trials.outputs == ["fc"]
     every = ("r1", "pool", "flat")
-    wide = trials.run(every)
+    wide = {}
+    trials.add_outputs(every, wide)
 
     def by_hand(raised, feed):
         fake = fake_quantised(float_model, ranges, replace(CONFIG, tensor_arrays=raised))
@@ -224,6 +225,33 @@ def test_plan_after_plan_gives_what_each_gives_alone(float_model, feeds):
             alone = Trials(float_model, trials.ranges, CONFIG, [feeds[0], feeds[4]]).run(plan)
             for found, only in zip(trials.run(plan), alone, strict=True):
                 np.testing.assert_array_equal(found["fc"], only["fc"])
+
+
+def test_what_few_pictures_were_tried_on_is_not_run_again_and_counts_the_same(float_model, feeds):
+    ranges = calibrate(float_model, feeds, CONFIG, "L2").ranges
+    half = {**ranges, "r1": Range.of(0, ranges["r1"].high / 2)}
+
+    def trials():
+        return Trials(float_model, ranges, CONFIG, [feeds[i] for i in (0, 2, 4)])
+
+    def outputs(one, plan):
+        found = {}
+        one.add_outputs(plan, found)
+        return found
+
+    known = trials()
+    few, wide = known.few, outputs(known, ("r1", "flat"))
+    first = [few.error(()), few.with_ranges(half).error(()), few.error((), wide)]
+    done = known.work.done
+    again = [known.error(()), known.with_ranges(half).error(()), known.error((), wide)]
+    assert known.work.done - done == 3, "of each the picture in the middle"
+    fresh = trials()
+    assert again == [
+        fresh.error(()),
+        fresh.with_ranges(half).error(()),
+        fresh.error((), outputs(fresh, ("r1", "flat"))),
+    ]
+    assert len({*first, *again}) == 6
 
 
 def test_raw_is_the_byte_the_picture_had():
@@ -369,7 +397,7 @@ def test_what_changes_the_outputs_by_more_is_raised_most_sensitive_first(thresho
         return sum(effects[name] for name in effects.keys() - set(others))
 
     trials = SimpleNamespace(
-        trial=SimpleNamespace(domains=domains), work=Work(), pictures=1, run=lambda raised: [], error=error
+        trial=SimpleNamespace(domains=domains), work=Work(), pictures=1, add_outputs=lambda *_: None, error=error
     )
     trials.few = trials
     found = sensitivities(trials, threshold)
@@ -387,7 +415,11 @@ def test_what_few_pictures_find_is_raised_for_what_all_say():
             return sum(effects[name] for name in effects.keys() - set(others))
 
         return SimpleNamespace(
-            trial=SimpleNamespace(domains=domains), work=Work(), pictures=pictures, run=lambda raised: [], error=error
+            trial=SimpleNamespace(domains=domains),
+            work=Work(),
+            pictures=pictures,
+            add_outputs=lambda *_: None,
+            error=error,
         )
 
     many = trials(on_all, 4)

@@ -19,6 +19,7 @@ from sgsdump.quantisation.ranges.range_fit import (
     _percentiles,
     proposals,
     squared_error,
+    squared_errors,
 )
 from sgsdump.quantisation.ranges.statistics import count_values
 from sgsdump.quantisation.scales import uint8_quant
@@ -221,6 +222,21 @@ def test_the_error_of_a_proposal_is_a_share_of_the_values_mean_square(scale):
     assert made[3].error == min(one.error for one in made)
 
 
+def test_ends_that_are_tried_together_have_the_errors_of_each_alone():
+    rng = np.random.default_rng(3)
+    values, counts = rng.normal(0, 2, 400), rng.integers(1, 99, 400).astype(np.float64)
+    ends = [(-abs(low), abs(high)) for low, high in rng.normal(0, 3, (19, 2))] + [(0.0, 0.0)]
+    assert squared_errors(values, counts, ends) == [spelt_error(values, counts, *each) for each in ends]
+
+
+def spelt_error(values, counts, low, high):
+    scale = (high - low) / 255
+    if not scale:
+        return float(counts @ values**2)
+    zero = np.round(-low / scale)
+    return float(counts @ (np.clip(np.round(values / scale), -zero, 255 - zero) * scale - values) ** 2)
+
+
 def test_a_tail_that_is_all_zeros_ends_at_zero():
     ends = list(_percentiles(np.array([-3.0, 2.0]), np.array([1, 1]), 999_998, -3.0, 2.0))
     assert ends == [(0.0, 0.0)] * 3
@@ -229,11 +245,11 @@ def test_a_tail_that_is_all_zeros_ends_at_zero():
 def test_no_range_is_tried_beyond_what_was_seen(monkeypatch):
     tried = []
 
-    def recorded(values, counts, low, high):
-        tried.append((low, high))
-        return squared_error(values, counts, low, high)
+    def recorded(values, counts, ends):
+        tried.extend(ends)
+        return squared_errors(values, counts, ends)
 
-    monkeypatch.setattr(range_fit, "squared_error", recorded)
+    monkeypatch.setattr(range_fit, "squared_errors", recorded)
     values = np.random.default_rng(0).standard_t(3, 2000).astype(np.float32)
     low, high = float(values.min()), float(values.max())
     proposals(count_values(values), low, high)

@@ -44,7 +44,7 @@ from sgsdump.models.graph import (
     reading,
 )
 from sgsdump.models.passes.lift import opset_of
-from sgsdump.quantisation.analysis import is_convolution, moves_values, sdk_name
+from sgsdump.quantisation.analysis import is_convolution, sdk_name
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, write_facts
 from sgsdump.quantisation.integer import nv12, rule_of
 from sgsdump.quantisation.integer.emitter import (
@@ -170,7 +170,7 @@ class Walk:
         if not operator.outputs or operator.outputs[0] not in self.plan.tensors:
             for node in operator.nodes:
                 self._plain(node)
-        elif moves_values(operator) or operator.head.op_type == "Concat":
+        elif operator.moves_values or operator.head.op_type == "Concat":
             self._move(operator)
         else:
             self._chain(operator)

@@ -13,7 +13,7 @@ mse         the smallest error of a search over both ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,8 @@ PERCENTILES = (1e-5, 1e-4, 1e-3)
 # Clipping to less than this part of the range is never worth it for 255 steps of values that reach beyond.
 DEEPEST = 0.2
 GRID = np.linspace(1.0, DEEPEST, 81)
+# Ranges whose errors are summed up together, at most some MB of values.
+TOGETHER = 32
 MIN_MAX, PERCENTILE, ENTROPY, MSE = "min_max", "percentile", "entropy", "mse"
 
 
@@ -45,6 +47,7 @@ def proposals(histogram: ValueHistogram, low: float, high: float, worth: float =
     """
     low, high = min(low, 0.0), max(high, 0.0)
     values, counts = histogram.filled()
+    counts = counts.astype(np.float64)
     energy = float(counts @ values**2)
     if not energy or high - low <= 2 * histogram.width:
         return [Proposal(low, high, MIN_MAX, 0.0)]
@@ -67,16 +70,26 @@ def proposals(histogram: ValueHistogram, low: float, high: float, worth: float =
 
 def squared_error(values: np.ndarray, counts: np.ndarray, low: float, high: float) -> float:
     """Sum of the squared differences that UINT8 makes; zeros cost nothing."""
-    scale = (high - low) / STEPS
-    if not scale > 0:
-        return float(counts @ values**2)
-    zero = np.round(-low / scale)
-    stored = values / scale  # in place from here: some hundred ends are tried for each tensor
-    np.rint(stored, out=stored)
-    np.clip(stored, -zero, STEPS - zero, out=stored)
-    stored *= scale
-    stored -= values
-    return float(counts @ np.square(stored, out=stored))
+    return squared_errors(values, counts, [(low, high)])[0]
+
+
+def squared_errors(values: np.ndarray, counts: np.ndarray, ends: Sequence[tuple[float, float]]) -> list[float]:
+    """Of each (low, high): some hundred are tried for each tensor, a few at a time."""
+    errors: list[float] = []
+    for start in range(0, len(ends), TOGETHER):
+        lows, highs = (np.array(side, np.float64)[:, None] for side in zip(*ends[start : start + TOGETHER]))
+        scales = (highs - lows) / STEPS
+        some = scales[:, 0] > 0
+        with np.errstate(divide="ignore", invalid="ignore"):  # of an empty range, which rounds nothing
+            zeros, stored = np.rint(-lows / scales), values / scales
+        np.rint(stored, out=stored)
+        np.maximum(stored, -zeros, out=stored)
+        np.minimum(stored, STEPS - zeros, out=stored)
+        stored *= scales
+        stored -= values
+        stored[~some] = values
+        errors += [float(counts @ row) for row in np.square(stored, out=stored)]
+    return errors
 
 
 def _percentiles(
@@ -96,7 +109,8 @@ def _least_error(values: np.ndarray, counts: np.ndarray, low: float, high: float
     """Both ends drawn in together, then each for itself, as long as that helps."""
 
     def best(ends: list[tuple[float, float]]) -> tuple[float, float]:
-        return min(ends, key=lambda e: squared_error(values, counts, *e))
+        errors = squared_errors(values, counts, ends)
+        return ends[errors.index(min(errors))]
 
     least = best([(low * part, high * part) for part in GRID])
     for _ in range(2):

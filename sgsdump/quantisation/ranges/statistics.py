@@ -112,12 +112,14 @@ def count_values(array: np.ndarray) -> ValueHistogram:
 
 def _widened(histogram: ValueHistogram, exponent: int) -> np.ndarray:
     """The counts in bins of the span 2^exponent."""
-    doublings = exponent - histogram.exponent
-    if not doublings:
-        return histogram.counts
-    counts = np.zeros_like(histogram.counts)
-    np.add.at(counts, (np.arange(-SIDE, SIDE) >> min(doublings, 62)) + SIDE, histogram.counts)
-    return counts
+    counts = histogram.counts
+    for _ in range(min(exponent - histogram.exponent, SIDE.bit_length() - 1)):
+        counts = counts[::2] + counts[1::2]
+    if counts.size == 2 * SIDE:
+        return counts
+    whole, half = np.zeros_like(histogram.counts), counts.size // 2
+    whole[SIDE - half : SIDE + half] = counts
+    return whole
 
 
 PLAIN = Selection()

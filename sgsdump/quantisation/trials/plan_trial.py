@@ -16,7 +16,7 @@ import numpy as np
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import REARRANGING, Graph, mark_of
 from sgsdump.models.model import Model
-from sgsdump.quantisation.analysis import Analysis, analyse, moves_values
+from sgsdump.quantisation.analysis import Analysis, analyse
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.integer.emitter import REACH
@@ -125,6 +125,7 @@ class PlanTrial:
         self.outputs = list(watched_by_output(self.proto))
         self._threads = threads
         self._weights: dict[tuple[str, np.dtype, bytes], Any] = {}
+        self._scales: dict[tuple[str, np.dtype | None, float, int, float | None], dict[str, np.ndarray]] = {}
         self._picture_tensors = {name for name, tensor in facts.tensors.items() if tensor.picture}
         self.evaluations = 0
 
@@ -179,11 +180,7 @@ class PlanTrial:
         for name, quant in tensors.items():
             if name in self._picture_tensors or quant.dtype is None:
                 continue
-            steps = float(rounded.get(name, quant).scale)
-            low, zero = held(quant, steps) if name in rounded else (lowest(quant), zero_point(quant))
-            values = ((LOW, low), (SCALE, np.float32(steps)), (ZERO_POINT, zero))
-            named = ((parameter(name, part, self.mark), value) for part, value in values)
-            fed |= {key: np.asarray(value) for key, value in named if key in self._fed}
+            fed |= self._scaled(name, quant, float(rounded[name].scale) if name in rounded else None)
         for node, dtype in weight_types(self.analysis, tensors):
             name = node.output[0]
             sums = accumulated.get(name) if name in self._hardware.accumulating else None
@@ -192,6 +189,18 @@ class PlanTrial:
                 parts = ((BIAS, sums.zero), (GAIN, sums.gain), (ADDEND, sums.addend))
                 fed |= {parameter(name, part, self.mark): array for part, array in parts}
         return fed
+
+    def _scaled(self, name: str, quant: Quant, coarser: float | None) -> dict[str, np.ndarray]:
+        """The parameters of a tensor, made once for each scale that it has in some plan; ``coarser``: the hardware's
+        steps, where these are."""
+        key = (name, quant.dtype, float(quant.scale), int(quant.zero_point), coarser)
+        if key not in self._scales:
+            low, zero = (lowest(quant), zero_point(quant)) if coarser is None else held(quant, coarser)
+            steps = np.float32(quant.scale if coarser is None else coarser)
+            values = ((LOW, low), (SCALE, steps), (ZERO_POINT, zero))
+            named = ((parameter(name, part, self.mark), value) for part, value in values)
+            self._scales[key] = {each: np.asarray(value) for each, value in named if each in self._fed}
+        return self._scales[key]
 
     def _rounded(
         self, tensors: Mapping[str, Quant]
@@ -204,7 +213,7 @@ class PlanTrial:
         for operator in self.analysis.operators if self._rounding is not None else ():
             if self._rounding is None or not operator.outputs:
                 continue
-            if moves_values(operator) or operator.head.op_type == "Concat":
+            if operator.moves_values or operator.head.op_type == "Concat":
                 continue
             found = self._rounding.of(operator, tensors)
             if found.quant is not None:
