@@ -20,8 +20,8 @@ def compiled(source: str, *more: str) -> Extension:
         source.removesuffix(".c").replace("/", "."),
         [source, *more],
         depends=[path.removesuffix(".c") + ".h" for path in [source] if more],
-        # No fused multiply-add: every processor, and numpy, gives the same digits. Choices between floats go into vectors
-        # only where no trap waits for a comparison (GCC; clang does so anyway), which changes no digit.
+        # No fused multiply-add: every processor, and numpy, gives the same digits. And choices between floats go into
+        # vectors where no trap waits for a comparison, which changes no digit (GCC; clang does so anyway).
         extra_compile_args=[] if os.name == "nt" else ["-O3", "-g0", "-ffp-contract=off", "-fno-trapping-math"],
         define_macros=[("Py_LIMITED_API", "0x030A0000")] if STABLE_ABI else [],
         py_limited_api=STABLE_ABI,
