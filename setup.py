@@ -53,7 +53,7 @@ setup(
             "programs/hook/sgsdump_kernel.pyi",
             "reports/html/page/*",
             "reports/*/*.css",
-            "reports/*/schema.json",
+            "reports/schemas/*.json",
         ],
         "sgsdump.cfg": ["*.txt", "*.ini"],
     },

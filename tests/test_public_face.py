@@ -120,7 +120,7 @@ def test_documented_import_paths_go_on(module: str) -> None:
 
 
 def test_the_schema_stays_where_programs_look_for_it() -> None:
-    assert (PACKAGE / "reports" / "comparison" / "schema.json").is_file()
+    assert (PACKAGE / "reports" / "schemas" / "comparison.json").is_file()
 
 
 def test_verbs_are_no_rooms() -> None:

@@ -29,22 +29,19 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import (
     INPUTS,
     QUANT_LEVELS,
     add_feeds,
     add_input_config,
+    add_json,
     add_model,
     add_strict_sdk,
     network_of,
     record,
 )
 from sgsdump.verbs.network import Network, open_network
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -54,6 +51,7 @@ class Options:
     quant_level: str
     cures: str | None
     validate: str | None
+    json: Path | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="model to write (default: MODEL_cured.onnx here)"
     )
+    add_json(output, "write what each cure brings as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.curing.cure import ranges_beside
     from sgsdump.curing.steps import CURES, CureOptions
     from sgsdump.errors import ConfigError
-    from sgsdump.files.atomic_write import check_file, check_outputs
-    from sgsdump.reports.cured import lines, summary
+    from sgsdump.files.atomic_write import check_file, check_outputs, replace_text
+    from sgsdump.reports.cured import cure_json, lines, summary
     from sgsdump.verbs.cure import cured
 
     options = record(Options, args, network=network_of(args))
@@ -89,14 +88,17 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"-o {target}: the cured model is ONNX; give it a name that ends in .onnx")
     how = CureOptions(options.quant_level, tuple(options.cures.split(",")) if options.cures else CURES)
     validate_path = Path(options.validate) if options.validate else None
-    check_outputs([target, *ranges_beside(target)], [*network.files, validate_path])
-    check_file(target)  # a long cure must not end with "no such folder"
+    check_outputs([target, *ranges_beside(target), options.json], [*network.files, validate_path])
+    for path in filter(None, (target, options.json)):
+        check_file(path)  # a long cure must not end with "no such folder"
     opened = open_network(network, options.quant_level)
     feeds, judges = opened.feeds(), opened.feeds(options.validate) if options.validate else None
     _ = feeds[0]  # data that does not fit needs no warnings
     print_warnings(opened)
     found = cured(network, opened, how, (feeds, judges), Terminal("stderr"))
     found.save(target)
+    if options.json:
+        replace_text(options.json, cure_json(found, options.quant_level))
     print_lines(lines(found))
     if found.params is not None:
         beside = ranges_beside(target)

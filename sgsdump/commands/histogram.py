@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Reading, add_dump_scheduler, add_parse_net, add_run, opened, record
+from sgsdump.commands.options import Reading, add_dump_scheduler, add_json, add_parse_net, add_run, opened, record
 from sgsdump.commands.shared_files import absolute, in_tasks, on_this_worker, record_at, shared, size_of
 from sgsdump.errors import ConfigError
 
@@ -44,6 +44,7 @@ class Options:
     reading: Reading
     scheduler: str | None
     output: Path
+    json: Path | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("Histograms"), metavar="FOLDER", help="for the pictures (%(default)s)"
     )
+    add_json(parser, "write how every layer lies in its range as JSON too")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,13 +70,16 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.distribution import distributions, layers
     from sgsdump.dumps.dump import note_lines
     from sgsdump.dumps.trees import tree_of
-    from sgsdump.files.atomic_write import replacing_folder
+    from sgsdump.files.atomic_write import check_file, check_outputs, replace_text, replacing_folder
     from sgsdump.progress import each
-    from sgsdump.reports.histogram_lines import histogram_lines
+    from sgsdump.reports.histogram_lines import histogram_lines, histograms_json
     from sgsdump.verbs.histogram import drawn_into
 
     options = record(Options, args, reading=Reading(args.step, args.rank, parse_net=args.parse_net))
     output = options.output
+    check_outputs([options.json], [options.dump, options.ranges, options.reading.parse_net])
+    if options.json:
+        check_file(options.json)
     _refuse_folder_in_use(output, tuple(filter(None, (tree_of(options.dump), options.ranges, Path.cwd()))))
     dump, matched = _opened_with_ranges(options)
     ranges = matched.by_layer
@@ -83,12 +88,14 @@ def run(args: argparse.Namespace) -> int:
     with replacing_folder(output) as folder:
         drawn = drawn_into(folder, each(TERMINAL, counted, "histogram", "layer", len(layers(dump))))
         drawn.check(options.dump)
+    unused = sorted(matched.unused - dump.constants.keys())
+    if options.json:
+        replace_text(options.json, histograms_json(drawn.layers, drawn.undrawn, unused, dump.notes))
     begin = ", ".join(str(output / sheet.name) for sheet in drawn.sheets)
     print(f"{len(drawn.layers) - len(drawn.copies)} pictures in {output}; begin with {begin}")
     if older:
         print(f"The older {output} is kept beside it, its date added to its name.")
-    foreign = len(matched.unused - dump.constants.keys())
-    print_lines(histogram_lines(drawn.layers, drawn.undrawn, list(dump.constants), foreign, drawn.copies))
+    print_lines(histogram_lines(drawn.layers, drawn.undrawn, list(dump.constants), len(unused), drawn.copies))
     print_lines(note_lines(options.dump, dump.notes))
     return 0
 

@@ -35,6 +35,7 @@ from sgsdump.commands.options import (
     INPUTS,
     add_feeds,
     add_input_config,
+    add_json,
     add_limits,
     add_model,
     add_quant_level,
@@ -68,6 +69,7 @@ class Options:
     min_cos: float | None
     max_rmse: float | None
     cure: bool
+    json: Path | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,12 +90,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     search.add_argument("--cure", action="store_true",
                         help="start from the cured model (see cure), which is then the one to convert")  # fmt: skip
+    add_json(search, "write rounds.json here too")
 
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-    from sgsdump.files.atomic_write import make_folder, replacing_folder
+    from sgsdump.files.atomic_write import check_file, make_folder, replace_text, replacing_folder
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.calibration_log import LogOptions, write_log
     from sgsdump.quantisation.fixed_model import rehearse
@@ -117,6 +120,8 @@ def run(args: argparse.Namespace) -> int:
     start = start_cured(network, opened, WITHOUT_BITS[options.quant_level], TERMINAL) if options.cure else None
     if start is not None:
         model = start.opened.model
+    if options.json:
+        check_file(options.json)
     # Opened first: a long repair must not end with "no such folder".
     asides: list[Path] = []
     with replacing_folder(options.output, asides.append) as folder:
@@ -152,6 +157,8 @@ def run(args: argparse.Namespace) -> int:
             ini = with_tensor_arrays(ini, repair.config_names(best.tensor_arrays))
         (folder / "input_config.ini").write_bytes(ini)
         write_log(make_folder(folder / "log"), model, calibration, best.run.plan, LogOptions(weights=level != "L1"))
+    if options.json:
+        replace_text(options.json, (options.output / "rounds.json").read_text(encoding="utf-8"))
     print("\n" + "\n".join(tail))
     for aside in asides:
         print(f"moved the older {options.output} aside to {aside}")

@@ -259,6 +259,7 @@ def _show_values(dump: Dump, options: Options, name: str) -> int:
     from sgsdump.dumps.formats.ascend.overflow import StatusNote
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.files.escaping import for_terminal, shown
+    from sgsdump.files.json_yaml import json_text
     from sgsdump.reports.dump_values import values_csv, values_json, values_text
     from sgsdump.tensors.slicing import viewed
 
@@ -268,7 +269,7 @@ def _show_values(dump: Dump, options: Options, name: str) -> int:
     if status is not None:
         text = json.dumps(status, indent=4) + "\n"
         if options.json:
-            replace_text(options.json, text)
+            replace_text(options.json, json_text({"format": "sgsdump overflow", "version": 1, "status": status}))
         print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{note}"))
         notes = [note for note in dump.notes if isinstance(note, StatusNote) and note.tensor == record.name]
         print_lines(notes, "note: ")

@@ -225,7 +225,7 @@ def to_pandas(layers: Iterable[Distribution | Undrawn]) -> Any:
 
     Raises MissingExtra when pandas is not installed.
     """
-    return data_frame([_line_of(layer) for layer in layers], _COLUMNS)
+    return data_frame([facts_of(layer) for layer in layers], _COLUMNS)
 
 
 _COLUMNS = [
@@ -234,7 +234,8 @@ _COLUMNS = [
 ]
 
 
-def _line_of(layer: Distribution | Undrawn) -> dict[str, Any]:
+def facts_of(layer: Distribution | Undrawn) -> dict[str, Any]:
+    """What a line of the table says of a layer."""
     if isinstance(layer, Undrawn):
         return {"name": layer.name, "reason": layer.reason}
     stats, limits = layer.stats, layer.limits or (None, None)

@@ -39,8 +39,8 @@ def range_csv(compared: RangeChanges) -> str:
 
 def range_json(compared: RangeChanges, past: Sequence[RangeChange]) -> str:
     """Infinity is a string, as in every JSON."""
-    document = asdict(compared)
-    return json_text({**document, "past_limits": [change.name for change in past]})
+    head = {"format": "sgsdump ranges", "version": 1}
+    return json_text({**head, **asdict(compared), "past_limits": [change.name for change in past]})
 
 
 _TOLD = {"sample": "wider in the sample", "benchmark": "wider in the benchmark", "shifted": "shifted"}

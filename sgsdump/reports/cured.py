@@ -1,4 +1,4 @@
-"""What a cure did, in sentences: for ``cure`` and ``diagnose --cure``."""
+"""What a cure did, in sentences, for ``cure`` and ``diagnose --cure``, and as JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, KEPT, PLAN
+from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
 
@@ -45,6 +46,34 @@ def summary(cured: Cured) -> str:
 
 def text(cured: Cured) -> str:
     return "\n".join([*lines(cured), summary(cured)])
+
+
+def cure_json(cured: Cured, level: str) -> str:
+    """The errors of the model as it is and of the cured one, each step, and the ranges with room."""
+    document = {
+        "format": "sgsdump cure",
+        "version": 1,
+        "level": level,
+        "as_it_is": dict(cured.as_it_is),
+        "errors": dict(cured.errors),
+        "gain": cured.gain,
+        "steps": [
+            {
+                "cure": step.cure,
+                "taken": step.taken,
+                "count": step.count,
+                "before": dict(step.before),
+                "errors": dict(step.errors),
+                "kept": step.kept,
+            }
+            for step in cured.steps
+        ],
+        "changed": dict(cured.changed),
+        "judged": cured.judged,
+        "held_out": cured.held_out,
+        "ranges": None if cured.params is None else [param.name for param in cured.params],
+    }
+    return json_text(document)
 
 
 def cured_steps(cured: Cured, ways: Sequence[Way], planned: bool, level: str, folder: str) -> tuple[Step, ...]:

@@ -116,7 +116,7 @@ def operators_table(graphs: Sequence[Graph]) -> str:
 
 
 def operators_json(graphs: Sequence[Graph]) -> str:
-    document = [
+    listed = [
         {
             "graph": graph.name,
             "operators": [
@@ -126,7 +126,7 @@ def operators_json(graphs: Sequence[Graph]) -> str:
         }
         for graph in graphs
     ]
-    return json_text(document, indent=1)
+    return json_text({"format": "sgsdump operators", "version": 1, "graphs": listed}, indent=1)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,8 @@ def plan_csv(rows: Sequence[PlannedTensor]) -> str:
 
 
 def plan_json(rows: Sequence[PlannedTensor]) -> str:
-    return json_text([asdict(row) for row in rows], indent=1)
+    tensors = [asdict(row) for row in rows]
+    return json_text({"format": "sgsdump plan", "version": 1, "tensors": tensors}, indent=1)
 
 
 def watched_lines(watched: WatchedChanges) -> str:

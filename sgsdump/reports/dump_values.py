@@ -41,7 +41,8 @@ def values_csv(array: np.ndarray) -> str:
 def values_json(array: np.ndarray, name: str) -> str:
     """``name``, ``dtype``, ``shape`` and ``values``, flat in C order."""
     values = list(map(_number, array.reshape(-1).tolist()))
-    document = {"name": name, "dtype": name_of(array.dtype), "shape": list(array.shape), "values": values}
+    document: dict[str, Any] = {"format": "sgsdump values", "version": 1, "name": name}
+    document |= {"dtype": name_of(array.dtype), "shape": list(array.shape), "values": values}
     return json_text(document, indent=None)
 
 
@@ -66,6 +67,8 @@ def worst_csv(worst: WorstValues) -> str:
 def worst_json(worst: WorstValues) -> str:
     """``name``, ``sample_name``, ``shape``, ``note``, ``apart`` and ``values``."""
     document = {
+        "format": "sgsdump worst values",
+        "version": 1,
         "name": worst.pair.benchmark.name,
         "sample_name": worst.pair.sample.name,
         "shape": list(worst.shape),

@@ -1,17 +1,39 @@
-"""A network's histograms as lines that suggest what to do. Apart: commands print, reports render."""
+"""A network's histograms as lines that suggest what to do, and as JSON. Apart: commands print, reports render."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
-from sgsdump.comparison.distribution import LEVELS, WIDE, Distribution, Undrawn
+from sgsdump.comparison.distribution import LEVELS, WIDE, Distribution, Undrawn, facts_of
 from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
+from sgsdump.files.json_yaml import json_text
 
 MOST_NAMES = 8
 MOST_LINES = 20
 NONE: Mapping[int, int] = MappingProxyType({})
+
+
+def histograms_json(
+    layers: Sequence[Distribution], undrawn: Sequence[Undrawn], unused: Sequence[str], notes: Sequence[str]
+) -> str:
+    """Every layer with its figures and ``counts``, of bins of equal width over its [min, max]; layers whose values
+    cannot be had, and why; the names of ranges that are of no layer; the notes of the dump."""
+    document = {
+        "format": "sgsdump histograms",
+        "version": 1,
+        "layers": [_without_reason(layer) | {"counts": layer.counts.tolist()} for layer in layers],
+        "undrawn": [{"name": layer.name, "reason": layer.reason} for layer in undrawn],
+        "unused_ranges": list(unused),
+        "notes": list(notes),
+    }
+    return json_text(document)
+
+
+def _without_reason(layer: Distribution) -> dict[str, Any]:
+    return {name: value for name, value in facts_of(layer).items() if name != "reason"}
 
 
 def histogram_lines(

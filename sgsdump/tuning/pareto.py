@@ -253,7 +253,7 @@ def worsened(result: Pareto) -> dict[str, tuple[float, float]]:
 
 
 def as_document(result: Pareto) -> Any:
-    """Plain Python for JSON; NaN as null."""
+    """Plain Python for JSON."""
     rows = [{**_flat(row, "outputs"), "taken": row is result.taken} for row in result.rows]
     facts = {
         name: value
@@ -277,7 +277,7 @@ def _plain(value: object) -> object:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return value
 
 
 def stem(index: int, rate: float) -> str:

@@ -1,6 +1,5 @@
 """``sgsdump advise`` as a user types it: the demo's sick net, healthy nets, and files that do not fit."""
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from json_documents import checked
 from quantised_nets import quantise
 from small_nets import conv, model, node, residual_net, weights
 
@@ -68,7 +68,7 @@ def test_it_chooses_what_was_planted_and_nothing_else(capsys, tmp_path):
     text = capsys.readouterr().out
     assert sections(text) == planted() == ["block2/dw/relu", "block4/dw/relu"]
     assert "With block2/dw/relu, block4/dw/relu raised the outputs are within limits." in text
-    found = json.loads((tmp_path / "a.json").read_text())
+    found = checked(tmp_path / "a.json")
     assert found["tensor_arrays"] == planted() and found["pictures"] == 8
     assert {c["name"]: c["verdict"] for c in found["convolutions"]} == verdicts(text)
     assert sum(c["verdict"] == "no" for c in found["convolutions"]) == 8

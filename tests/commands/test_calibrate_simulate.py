@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from json_documents import checked
 from picture_folder import write_pictures
 from small_nets import conv, model, node, residual_net, weights
 
@@ -232,7 +233,7 @@ def test_show_lists_the_plan_of_a_fixed_model(folder, capsys):
     main(CALIBRATE)
     capsys.readouterr()
     assert main(["show", "fixed.onnx", "--json", "plan.json", "--csv", "plan.csv"]) == 0
-    rows = {row["name"]: row for row in json.loads(Path("plan.json").read_text())}
+    rows = {row["name"]: row for row in checked(Path("plan.json"))["tensors"]}
     facts = read_facts(open_model(folder / "fixed.onnx"))
     assert {name: (row["dtype"], row["scale"], row["zero_point"]) for name, row in rows.items()} == {
         name: (str(tensor.dtype), tensor.scale, tensor.zero_point) for name, tensor in facts.tensors.items()
@@ -249,5 +250,5 @@ def test_show_lists_the_plan_of_a_fixed_model(folder, capsys):
     (folder / "input_config.ini").write_text(ini + "[CONV_CONFIG]\ntensor_arrays='r1';\n")
     main(CALIBRATE)
     assert main(["show", "fixed.onnx", "--json", "plan.json"]) == 0
-    raised = {row["name"]: row for row in json.loads(Path("plan.json").read_text())}["r1"]
+    raised = {row["name"]: row for row in checked(Path("plan.json"))["tensors"]}["r1"]
     assert raised["dtype"] == "int16" and raised["decided"] == "tensor_arrays: r1"

@@ -1,6 +1,5 @@
 """``sgsdump check``: a program's operators judged alone, as a user runs it."""
 
-import json
 import re
 import subprocess
 import sys
@@ -8,6 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from hooked_programs import sgsdump, trees
+from json_documents import checked
 
 pytest.importorskip("torch", reason="torch (the extra torch) is not installed")
 
@@ -64,7 +64,7 @@ def test_a_healthy_run_and_what_is_not_judged(dumped, dtype):
     assert status == 0, said
     assert "outside their bound: 0, not judged: 1." in said
     assert "Not judged, random: 1 (aten.rand_like)" in said
-    (run,) = json.loads((tree.parent / "check.json").read_text())["runs"]
+    (run,) = checked(tree.parent / "check.json")["runs"]
     assert {judged["kind"] for judged in run["judged"]} >= {"aten.addmm", "aten.native_layer_norm", "aten._softmax"}
     assert [finding["kind"] for finding in run["findings"]] == ["not judged"]
     suite = ET.parse(tree.parent / "check.xml").getroot()[0]
@@ -76,7 +76,7 @@ def test_a_kernel_that_computes_something_else_is_named_in_one_run(dumped):
     status, said, _ = check(tree, "--json", "check.json", "--junit", "check.xml")
     assert status == 1
     assert said.startswith("First operator outside its bound: 1_relu/output.0 (aten.relu), called at net.py:")
-    (run,) = json.loads((tree.parent / "check.json").read_text())["runs"]
+    (run,) = checked(tree.parent / "check.json")["runs"]
     finding = run["findings"][0]
     assert (finding["kind"], finding["evidence"], finding["names"]) == ("outside", "measured", ["1_relu/output.0"])
     assert finding["figures"]["reference"] == 0 < finding["figures"]["value"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from json_documents import checked
 from PIL import Image
 from small_nets import conv, model, node, weights
 
@@ -42,9 +43,10 @@ def data_of(page):
 
 
 def test_the_planted_convolutions_are_named_and_raising_them_repairs(digits, capsys):
-    assert main([*DIAGNOSE, "--quant-level", "L3"]) == 0
+    assert main([*DIAGNOSE, "--quant-level", "L3", "--json", "d.json"]) == 0
     out = capsys.readouterr().out
     assert {path.name for path in (digits / "diagnosis").iterdir()} == FILES
+    assert {"brings", "resolution"} <= checked(digits / "d.json")["rows"][2].keys()
     assert set(input_config.read("diagnosis/input_config.ini").tensor_arrays) == PLANTED
     assert "[CONV_CONFIG]" in out and all(name in out for name in PLANTED)
     assert "within the limits" in out

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from json_documents import checked
 from onnx import numpy_helper
 from quantised_nets import quantise
 from small_nets import residual_net
@@ -52,7 +53,7 @@ def test_a_good_network_needs_nothing(folder, capsys):
     assert diagnose("--min-cos", "0.99") == 0
     out = capsys.readouterr().out
     assert "Nothing has to stay float" in out and "good" in out
-    document = json.loads(Path("d/layers.json").read_text())
+    document = checked(Path("d/layers.json"))
     assert {row["name"] for row in document["rows"]} >= {"r1", "c2", "r2", "prob"}
     assert [finding["kind"] for finding in document["findings"]] == ["output"]
     lines = list(csv.DictReader(Path("d/quantised.csv").read_text().splitlines()))

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from json_documents import checked
 from picture_folder import write_pictures
 from PIL import Image
 from small_nets import conv, model, node, residual_net, weights
@@ -72,7 +73,7 @@ def small(tmp_path, monkeypatch):
 
 
 def document(folder):
-    return json.loads((folder / "rounds.json").read_text())
+    return checked(folder / "rounds.json")
 
 
 def test_exactly_the_planted_convolutions_are_raised(repaired):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from json_documents import checked
 
 from sgsdump.cli import main
 from sgsdump.commands import show
@@ -138,7 +139,8 @@ def test_values_of_one_tensor(dump, capsys):
     with open("part.csv") as file:
         assert file.read() == "0,1\n30.0,38.0\n"
     with open("part.json") as file:
-        assert json.load(file) == {"name": "cube", "dtype": "float32", "shape": [2], "values": [30.0, 38.0]}
+        head = {"format": "sgsdump values", "version": 1, "name": "cube"}
+        assert json.load(file) == head | {"dtype": "float32", "shape": [2], "values": [30.0, 38.0]}
     run(dump, "#0", "--output", "first.npy")
     np.testing.assert_array_equal(np.load("first.npy"), CUBE)
 
@@ -280,7 +282,7 @@ def test_an_overflow_status_is_shown_in_words(capsys):
     save_dump([tensor, damaged], "overflow.npz", "npz")
     run("overflow.npz", "status", "--json", "status.json")
     told = json.loads(capsys.readouterr().out.partition("\n")[2])
-    assert told == json.loads(Path("status.json").read_text())
+    assert told == checked(Path("status.json"))["status"]
     assert told["acc_list"]["data"]["task_id"] == 17 and told["acc_list"]["data"]["pc_start"] == "0x1000"
     run("overflow.npz", "status", "[0:4]", "--stored")
     assert capsys.readouterr().out.endswith("[90 90 90 90]\n")
@@ -346,7 +348,7 @@ def test_the_worst_values_of_a_comparison(pair, capsys):
     assert rows[1] == {
         "index": "[0, 1, 2, 3]", "sample": "1.25", "benchmark": "1.0", "error": "0.25", "relative_error": "0.25",
     }  # fmt: skip
-    document = json.loads(Path("t.json").read_text())
+    document = checked(Path("t.json"))
     assert (document["name"], document["shape"], document["apart"]) == ("=conv", [1, 2, 3, 4], 2)
     assert document["values"][0]["sample"] == "nan" and document["values"][1]["index"] == [0, 1, 2, 3]
 

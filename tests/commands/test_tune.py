@@ -9,6 +9,7 @@ from argparse import Namespace
 import numpy as np
 import onnx
 import pytest
+from json_documents import checked
 from PIL import Image
 from small_nets import conv, model, node, run_all, weights
 
@@ -91,7 +92,7 @@ def test_every_file_and_what_is_in_it(work, capsys):
             "report.html",
         ),
     }
-    document = json.loads((work / "t.json").read_text())
+    document = checked(work / "t.json")
     assert document == json.loads((work / "out" / "pareto.json").read_text())
     assert [row["label"] for row in document["rows"]] == ["INT8", "0.6", "0.95", "INT16"]
     errors = [row["error"] for row in document["rows"]]

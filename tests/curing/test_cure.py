@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from json_documents import checked
 from onnx import numpy_helper
 from picture_folder import write_pictures
 from small_nets import conv, model, node, run_all, weights
@@ -74,9 +75,10 @@ def test_equalising_takes_the_loud_channels_noise_away(folder: Path) -> None:
 
 def test_the_command_writes_what_calibrate_takes(folder: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(folder)
-    words = "cure -m net.onnx -i pictures --input-config input_config.ini -o cured.onnx"
+    words = "cure -m net.onnx -i pictures --input-config input_config.ini -o cured.onnx --json cure.json"
     assert main(words.split()) == 0
-    said = capsys.readouterr().out
+    said, told = capsys.readouterr().out, checked(folder / "cure.json")
+    assert told["gain"] < 1 and [step["cure"] for step in told["steps"] if step["taken"]]
     assert "2 pictures that nothing was fitted to" in said and "cured.onnx: cured" in said
     calibrate = "calibrate -m cured.onnx -i pictures --input-config input_config.ini --quant-level L2"
     assert main([*calibrate.split(), "--quant-file", "cured.quant.json", "-o", "fixed.onnx"]) == 0

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from json_documents import checked
 from small_nets import residual_net
 
 from sgsdump import open_dump
@@ -66,7 +67,7 @@ def test_of_onnx_with_attributes(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["show", "--operators", str(tmp_path / "net.onnx"), "--json", str(tmp_path / "o.json")]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"graph {graph.name}, {len(graph.operators)} operators\n") and "pads=[1, 1, 1, 1]" in out
-    (document,) = json.loads((tmp_path / "o.json").read_text())
+    (document,) = checked(tmp_path / "o.json")["graphs"]
     assert [one["name"] for one in document["operators"]] == [one.name for one in graph.operators]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from json_documents import checked
 
 from sgsdump import Dump, save_dump
 from sgsdump.cli import main
@@ -96,7 +96,7 @@ def test_check_answers_of_another_tools_dump(tmp_path: Path, capsys: pytest.Capt
     said = capsys.readouterr().out
     assert said.startswith("First Inf made of finite inputs: 1.out (op).\n")
     assert "Operators looked at for NaN and Inf: 2, that made them of finite inputs: 1." in said
-    [run] = json.loads((tmp_path / "x.json").read_text())["runs"]
+    [run] = checked(tmp_path / "x.json")["runs"]
     assert run["findings"][0]["layer"] == "1.out" and run["finiteness"]["looked_at"] == 2
     assert 'failures="1"' in (tmp_path / "x.xml").read_text()
     save_dump(dump_of(([INF], [2.0])), path)

@@ -1,10 +1,10 @@
 """The JSON of comparisons is what its schema says, and no field is undocumented."""
 
 import json
-from importlib.resources import files
 
 import numpy as np
 import pytest
+from json_documents import checked, schema
 
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.golden import compare_golden
@@ -19,31 +19,6 @@ from sgsdump.tensors.tensor import Quant, Tensor
 from .hostile import comparison
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema (the extra test) is not installed")
-
-
-def schema(room):
-    return json.loads((files(f"sgsdump.reports.{room}") / "schema.json").read_text(encoding="utf-8"))
-
-
-def closed(node):
-    """The schema in which no field may stand that it does not name."""
-    if isinstance(node, list):
-        return [closed(each) for each in node]
-    if not isinstance(node, dict):
-        return node
-    node = {key: closed(value) for key, value in node.items()}
-    return node | {"additionalProperties": False} if "properties" in node else node
-
-
-def check(room, text):
-    def refuse(word):
-        raise AssertionError(f"{word} is not JSON")
-
-    document = json.loads(text, parse_constant=refuse)
-    for each in (schema(room), closed(schema(room))):
-        jsonschema.Draft202012Validator.check_schema(each)
-        jsonschema.Draft202012Validator(each).validate(document)
-    return document
 
 
 def dump(*tensors):
@@ -77,7 +52,7 @@ def test_every_kind_of_comparison():
         "misnamed": compare(*misnamed()),
         "nothing": compare(dump(), dump()),
     }
-    documents = {kind: check("comparison", REPORTS["json"](each, limits)) for kind, each in kinds.items()}
+    documents = {kind: checked(REPORTS["json"](each, limits)) for kind, each in kinds.items()}
     assert all((d["format"], d["version"]) == ("sgsdump comparison", 3) for d in documents.values())
     assert documents["hostile"]["excluded"] == ["plain"] and documents["hostile"]["rows"][0]["left_out"] is not None
     assert "runs" in documents["runs"]["rows"][0] and "integers" in documents["integers"]["rows"][0]
@@ -90,7 +65,7 @@ def test_golden_comparisons():
     three = [dump(each, Tensor.of(f"y{index}", np.ones(2))) for index, each in enumerate(x)]
     two = compare_golden(three[0], three[2])
     for found in (compare_golden(*three), two):
-        document = check("golden", golden_json(found))
+        document = checked(golden_json(found))
         assert (document["format"], document["version"]) == ("sgsdump golden comparison", 1)
 
 

@@ -1,5 +1,5 @@
 """The reports of a comparison, by name: each is a function of a ``Comparison`` and its ``Thresholds`` that returns a
-text. ``schema.json`` is the JSON Schema of the one in JSON."""
+text. ``schemas/comparison.json`` is the JSON Schema of the one in JSON."""
 
 from sgsdump.registry import Registry
 

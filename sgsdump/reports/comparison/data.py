@@ -58,7 +58,7 @@ def render_csv(comparison: Comparison, thresholds: Thresholds) -> str:
 def render_json(comparison: Comparison, thresholds: Thresholds) -> str:
     """``findings``, ``completeness``, ``rows``, ``failed``, ``only_in_sample``, ``only_in_benchmark``,
     ``excluded``, ``unwritten``, the dumps' ``notes``, ``thresholds`` and the ``verdict``'s names, by
-    ``schema.json`` beside this module. Each row's ``verdict`` is ``pass``, ``warn`` or ``fail``; what failed to be
+    ``schemas/comparison.json``. Each row's ``verdict`` is ``pass``, ``warn`` or ``fail``; what failed to be
     compared is not comparable."""
     worst = comparison.worst
     document = {

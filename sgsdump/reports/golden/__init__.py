@@ -1,5 +1,5 @@
 """The comparison of two or three runs with golden: as the log of the SDAA dump tools, as CSV, and as JSON by
-``schema.json`` beside this module."""
+``schemas/golden_comparison.json``."""
 
 from __future__ import annotations
 
