@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_file, check_not_around, replace_text, replacing_folder
     from sgsdump.reports.made_by import typed
-    from sgsdump.verbs.cured_ways import next_steps
+    from sgsdump.verbs.cured_ways import with_cure
     from sgsdump.verbs.diagnose import Task, diagnosed_in
 
     options = record(Options, args, network=network_of(args), given=record(Given, args),
@@ -142,8 +142,7 @@ def run(args: argparse.Namespace) -> int:
     with replacing_folder(output, asides.append) as folder:
         found = diagnosed_in(folder, task, Terminal("stderr"), partial(print_lines, flush=True))
         if options.cure:
-            steps = next_steps(options.network, level, limits, (folder, output), Terminal("stderr"))
-            found = replace(found, report=replace(found.report, next_steps=(*steps, *found.report.next_steps)))
+            found = with_cure(found, options.network, (level, limits), (folder, output), Terminal("stderr"))
         facts = (*found.report.facts, *typed(args))
         found = replace(found, report=replace(found.report, facts=facts))
         found.write(folder)

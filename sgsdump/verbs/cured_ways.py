@@ -17,6 +17,7 @@ from sgsdump.verbs.network import Network, OpenNetwork, open_network
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.curing.cure import Cured
     from sgsdump.curing.steps import Way
@@ -25,36 +26,56 @@ if TYPE_CHECKING:
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
-    from sgsdump.reports.sentences import Step
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.sidecars.quant_param_entries import QuantParam
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.measured_advice import MeasuredAdvice
+    from sgsdump.verbs.diagnosed import Diagnosed
 
 CURED, PLANNED = "cured.onnx", "planned.onnx"
 # Pictures that all ways are judged on, and that plans are ranked by.
 JUDGED, MEASURED = 16, 4
 
 
-def next_steps(
-    network: Network, quant_level: str, limits: Thresholds, folder: tuple[Path, Path], progress: Progress
-) -> tuple[Step, ...]:
-    """Cures the network and writes cured.onnx, and with a plan planned.onnx, with their quant files; what there is to
-    do with them. ``folder``: where they are written, and what it will be called."""
-    from sgsdump.reports.cured import cured_steps
+def with_cure(
+    found: Diagnosed, network: Network, task: tuple[str, Thresholds], folder: tuple[Path, Path], progress: Progress
+) -> Diagnosed:
+    """Cures the network and writes cured.onnx, and with a plan planned.onnx, with their quant files; the diagnosis with
+    what there is to do with them, and every layer so.
 
-    level = "L1" if quant_level == "L1" else "L2"
+    task    the level and the limits.
+    folder  where they are written, and what it will be called.
+    """
+    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.reports.cured import cured_steps
+    from sgsdump.reports.report import other_run
+
+    level = "L1" if task[0] == "L1" else "L2"
     opened = open_network(network, level, guesses=True)
     cured = cure_opened(network, opened, level, progress=progress)
-    if not cured.helps:
-        return cured_steps(cured, (), False, level, str(folder[1]))
-    cured.save(folder[0] / CURED)
-    task = Task(opened.model, opened.feeds(), opened.config, level, limits)
-    found = ways_of(task, cured, progress)
-    if found.planned is not None:
-        proto, params = found.planned
-        replace(cured, proto=proto, params=params).save(folder[0] / PLANNED)
-    return cured_steps(cured, found.ways, found.planned is not None, level, str(folder[1]))
+    ways: tuple[Way, ...] = ()
+    planned, view = False, found.report.view
+    if cured.helps:
+        cured.save(folder[0] / CURED)
+        feeds = opened.feeds()
+        there = ways_of(Task(opened.model, feeds, opened.config, level, task[1]), cured, progress)
+        ways, planned = there.ways, there.planned is not None
+        if there.planned is not None:
+            proto, params = there.planned
+            replace(cured, proto=proto, params=params).save(folder[0] / PLANNED)
+        label = "cured, with the plan" if planned else "cured"
+        layers = _layers(there.best, PicturePairs(feeds, chosen=found.pictures), folder[0], progress)
+        view = replace(view, other=other_run(label, layers))
+    steps = cured_steps(cured, ways, planned, level, str(folder[1]))
+    report = replace(found.report, next_steps=(*steps, *found.report.next_steps), view=view)
+    return replace(found, report=report)
+
+
+def _layers(best: Subject, pairs: PicturePairs, folder: Path, progress: Progress) -> Comparison:
+    from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
+
+    comparer = PictureComparer(best.float_model, best.fixed_model, folder, details=False)
+    return over_all(each_compared(comparer, pairs), pairs.labels, progress).comparison
 
 
 def cure_opened(
@@ -114,9 +135,11 @@ class Task:
 @dataclass(frozen=True, eq=False)
 class Ways:
     """``planned``: the float model and the quant file's entries of the plan, which raise its convolutions; None where
-    the cured model needs no plan, or none helps."""
+    the cured model needs no plan, or none helps. ``best``: the fixed model of the plan, or the cured one, beside a
+    float model with the same scales that computes what the network does."""
 
     ways: tuple[Way, ...]
+    best: Subject
     planned: tuple[ModelProto, tuple[QuantParam, ...]] | None
 
 
@@ -139,17 +162,18 @@ def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
     measured = measure(scaled, few, progress)
     _, advice = judge(scaled, measured, every, task.limits, progress)
     models = {AS_IT_IS: plain.fixed_model.proto, CURED_8: eight.fixed_model.proto}
-    planned = None
+    planned, best = None, replace(scaled, fixed_model=eight.fixed_model)
     if advice is not None and advice.promise is not None:
         models[PLAN] = fixed_with(advice.measured, advice.promise.names)
         fixed = replace(scaled.fixed_model, proto=models[PLAN])
         planned = cured.scaled[0], tuple(params_of(fixed, scaled.float_model, scaled.ranges))
+        best = replace(scaled, fixed_model=replace(scaled.fixed_model, proto=models[PLAN]))
     models[ALL_16] = of_16.fixed_model.proto
     errors = _errors(task, list(models.values()), cured, every, progress)
     found = {kind: Way(kind, error) for kind, error in zip(models, errors)}
     if advice is not None and advice.promise is not None:
         found[PLAN] = replace(found[PLAN], raised=_raised(advice), convolutions=len(advice.measured.convolutions))
-    return Ways(tuple(found.values()), planned)
+    return Ways(tuple(found.values()), best, planned)
 
 
 def _raised(advice: MeasuredAdvice) -> int:

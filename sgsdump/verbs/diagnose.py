@@ -210,7 +210,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     given = setting.config if task.network.input_config else None
     paste = () if setting.model.cut is None else tuple(to_paste(setting.model.cut, given))
     write = partial(_write_model, subject, setting.ini, advised)
-    return Diagnosed(report, comparison, passes, texts, paste, diagnosis.columns, write)
+    return Diagnosed(report, comparison, passes, texts, paste, diagnosis.columns, tuple(pairs.indices), write)
 
 
 def _with_advice(

@@ -31,6 +31,7 @@ class Diagnosed:
     paste       lines for input_config.ini where the network was cut before its post-processing.
     columns     by layer what is known besides the comparison: the bits of a convolution and who raised it, what was
                 measured of it, and its figures with what is advised.
+    pictures    the indices of the runs that layers were compared on.
     """
 
     report: Report
@@ -39,6 +40,7 @@ class Diagnosed:
     texts: Mapping[str, str]
     paste: tuple[str, ...] = ()
     columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pictures: tuple[int, ...] = ()
     _write_more: Callable[[Path], None] = field(default=_nothing, repr=False)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +102,12 @@ def test_diagnose_proposes_the_cure_first(folder: Path, monkeypatch, capsys) -> 
     assert said.index("Before raising anything take the cured model") < said.index("INT16")
     assert "--quant-level L2 --quant-file d/cured.quant.json" in said
     assert (folder / "d" / "cured.onnx").is_file() and (folder / "d" / "cured.quant.pkl").is_file()
-    assert "Before raising anything" in (folder / "d" / "report.html").read_text()
+    page = (folder / "d" / "report.html").read_text()
+    assert "Before raising anything" in page
+    data = json.loads(page.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
+    drawn = dict(zip([layer["name"] for layer in data["layers"]], data["other"]["figures"]))
+    now = {layer["name"]: layer["rmse"] for layer in data["layers"]}
+    assert data["other"]["label"].startswith("cured") and drawn["c3"][2] < 0.3 * now["c3"]
     assert "The ways at level L2" in said and "as it is with all at 16 bits: c3 " in said
     assert main([*words.replace("-o d", "-o e").split(), "--ranges", "d/cured.quant.json"]) == 2
     assert "leave --fixed and --ranges out" in capsys.readouterr().err

@@ -111,7 +111,7 @@ def _template() -> jinja2.Template:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters |= {"shown": shown, "number": number, "copied": copied}
-    environment.filters |= {"bits_told": _bits_told, "by": lambda who: BY.get(who, who)}
+    environment.filters |= {"bits_told": _bits_told, "by": _short}
     return environment.from_string(_part("page/page.html"))
 
 
@@ -137,6 +137,11 @@ def _bit_kinds(report: Report) -> list[tuple[str, str]]:
         kinds.append(("16 bits advised", "advised"))
     who = dict.fromkeys(bits.raised_by for bits in known if bits.raised_by)
     return [*kinds, *((f"raised by {by}", f"by {by}") for by in who)]
+
+
+def _short(who: str) -> str:
+    """Who raised a convolution, in a word that fits a cell."""
+    return BY.get(who, who)
 
 
 def _bits_told(bits: Bits) -> str:
