@@ -18,6 +18,7 @@ examples:
 the folder -o:
   report.html             verdict, next steps, error over depth, every layer with its histograms and calibrated range
   layers.csv layers.json  every layer's figures
+  model_explorer.json     the network as a graph, coloured with model_explorer_errors.json; netron.onnx: its figures
   fixed.onnx log/         the fixed model and the ranges, where they were made here (see calibrate)
   input_config.ini        yours, or the assumed one, with the tensor_arrays advised
   cured.onnx              with --cure: the model rewritten so that 8 bits lose less, its ranges beside it (docs/cure.md)

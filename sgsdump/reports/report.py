@@ -182,12 +182,14 @@ class View:
     by_flow   it is known which layers feed which; else layers stand in the order of the file.
     other     another run to compare with.
     worst     what the outputs say on the picture that is furthest off.
+    graph     the files of ``graph_files`` that stand beside the page.
     """
 
     first: str = ""
     by_flow: bool = True
     other: OtherRun | None = None
     worst: WorstPicture | None = None
+    graph: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
+    from sgsdump.reports.graph_files import NetworkGraph
     from sgsdump.reports.quantised_diagnosis import QuantisedDiagnosis
     from sgsdump.reports.report import Context
     from sgsdump.reports.root_causes import Righted
@@ -122,6 +123,7 @@ def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Di
     """``folder`` is for what is written while layers are compared; ``tell`` gets what is assumed, before the work."""
     from sgsdump.errors import ConfigError, listed
     from sgsdump.models.model import runtime_of
+    from sgsdump.reports.graph_files import NetworkGraph
 
     of_others = task.fixed is not None and (runtime_of(task.fixed) or is_quantised_by_others(task.fixed))
     if of_others and task.judges.given:
@@ -132,7 +134,7 @@ def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Di
     if task.fixed is not None and runtime_of(task.fixed):
         native = _native_task(task)
         tell(f"assumed: {sentence}" for sentence in native.assumptions)
-        return Diagnosed(*diagnose_native(native, folder, progress))
+        return replace(Diagnosed(*diagnose_native(native, folder, progress)), graph=NetworkGraph(native.model.proto))
     if task.fixed is not None and of_others:
         return _diagnosed_quantised(_quantised_task(task, task.fixed), folder, progress)
     return _diagnosed(folder, task, progress, tell)
@@ -210,7 +212,21 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     given = setting.config if task.network.input_config else None
     paste = () if setting.model.cut is None else tuple(to_paste(setting.model.cut, given))
     write = partial(_write_model, subject, setting.ini, advised)
-    return Diagnosed(report, comparison, passes, texts, paste, diagnosis.columns, tuple(pairs.indices), write)
+    return Diagnosed(
+        report, comparison, passes, texts, paste, diagnosis.columns, tuple(pairs.indices), _graph(subject), write
+    )
+
+
+def _graph(subject: Subject) -> NetworkGraph:
+    from sgsdump.quantisation.analysis import analyse
+    from sgsdump.quantisation.float_model import deployed
+    from sgsdump.reports.graph_files import NetworkGraph
+
+    operators = analyse(deployed(subject.float_model)).operators
+    return NetworkGraph(
+        subject.float_model.proto,
+        {name: op.outputs[0] for op in operators if op.outputs for node in op.nodes for name in node.output if name},
+    )
 
 
 def _with_advice(
@@ -474,6 +490,7 @@ def _diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) 
     from sgsdump.quantisation.others.quantisers import quantiser_of
     from sgsdump.quantisation.others.trial import SwitchedNetwork
     from sgsdump.reports.comparison import REPORTS
+    from sgsdump.reports.graph_files import NetworkGraph
     from sgsdump.reports.quantised_diagnosis import (
         QuantisedDiagnosis,
         quantised_csv,
@@ -502,7 +519,7 @@ def _diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) 
         "quantised.csv": quantised_csv(diagnosis),
     }
     report = report_of_quantised(diagnosis, _context_of_others(task, diagnosis))
-    return Diagnosed(report, comparison, diagnosis.good, texts)
+    return Diagnosed(report, comparison, diagnosis.good, texts, graph=NetworkGraph(models[0].proto))
 
 
 def _check_inputs(models: tuple[Model, Model], task: QuantisedTask) -> None:

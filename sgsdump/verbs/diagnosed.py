@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sgsdump.comparison.comparison import Comparison
+    from sgsdump.reports.graph_files import NetworkGraph
     from sgsdump.reports.report import Report
 
 
@@ -32,6 +33,7 @@ class Diagnosed:
     columns     by layer what is known besides the comparison: the bits of a convolution and who raised it, what was
                 measured of it, and its figures with what is advised.
     pictures    the indices of the runs that layers were compared on.
+    graph       the float network, whose graph is written beside the page.
     """
 
     report: Report
@@ -41,6 +43,7 @@ class Diagnosed:
     paste: tuple[str, ...] = ()
     columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pictures: tuple[int, ...] = ()
+    graph: NetworkGraph | None = None
     _write_more: Callable[[Path], None] = field(default=_nothing, repr=False)
 
     @property
@@ -83,11 +86,17 @@ class Diagnosed:
 
     def write(self, folder: Path) -> None:
         """Fill an empty folder. Raises OutputError."""
-        from sgsdump.files.atomic_write import replace_text
+        from sgsdump.files.atomic_write import replace_text, replacing
+        from sgsdump.reports.html.document import render
 
-        self.to_html(folder / "report.html")
+        files = {} if self.graph is None else self.graph.files(self.report)
+        report = replace(self.report, view=replace(self.report.view, graph=tuple(files)))
+        replace_text(folder / "report.html", render(report))
         for name, text in self.texts.items():
             replace_text(folder / name, text)
+        for name, data in files.items():
+            with replacing(folder / name) as file:
+                file.write(data)
         self._write_more(folder)
 
     def __str__(self) -> str:

@@ -21,7 +21,8 @@ from sgsdump.sidecars import input_config
 
 DIAGNOSE = "diagnose -m digits.onnx -i pictures --input-config input_config.ini".split()
 PLANTED = {"block2/dw/relu", "block4/dw/relu"}
-FILES = {"report.html", "layers.csv", "layers.json", "fixed.onnx", "input_config.ini", "log"}
+GRAPH = {"model_explorer.json", "model_explorer_errors.json", "netron.onnx"}
+FILES = {"report.html", "layers.csv", "layers.json", "fixed.onnx", "input_config.ini", "log", *GRAPH}
 PREPROCESS = """
 import numpy as np
 from PIL import Image
