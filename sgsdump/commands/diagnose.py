@@ -143,7 +143,8 @@ def run(args: argparse.Namespace) -> int:
     with replacing_folder(output, asides.append) as folder:
         found = diagnosed_in(folder, task, Terminal("stderr"), partial(print_lines, flush=True))
         if options.cure:
-            found = with_cure(found, options.network, (level, limits), (folder, output), Terminal("stderr"))
+            there, progress = (folder, output), Terminal("stderr")
+            found = with_cure(found, options.network, (level, limits), options.judges.evaluate, there, progress)
         facts = (*found.report.facts, *typed(args))
         found = replace(found, report=replace(found.report, facts=facts))
         found.write(folder)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.measured_advice import MeasuredAdvice
     from sgsdump.verbs.diagnosed import Diagnosed
+    from sgsdump.verbs.network import Data
 
 CURED, PLANNED = "cured.onnx", "planned.onnx"
 # Pictures that all ways are judged on, and that plans are ranked by.
@@ -38,13 +39,19 @@ JUDGED, MEASURED = 16, 4
 
 
 def with_cure(
-    found: Diagnosed, network: Network, task: tuple[str, Thresholds], folder: tuple[Path, Path], progress: Progress
+    found: Diagnosed,
+    network: Network,
+    task: tuple[str, Thresholds],
+    evaluate: Data | None,
+    folder: tuple[Path, Path],
+    progress: Progress,
 ) -> Diagnosed:
     """Cures the network and writes cured.onnx, and with a plan planned.onnx, with their quant files; the diagnosis with
     what there is to do with them, and every layer so.
 
-    task    the level and the limits.
-    folder  where they are written, and what it will be called.
+    task      the level and the limits.
+    evaluate  the pictures that the diagnosis judged by, where they are not the network's own.
+    folder    where they are written, and what it will be called.
     """
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
     from sgsdump.reports.cured import cured_steps
@@ -64,7 +71,8 @@ def with_cure(
             proto, params = there.planned
             replace(cured, proto=proto, params=params).save(folder[0] / PLANNED)
         label = "cured, with the plan" if planned else "cured"
-        layers = _layers(there.best, PicturePairs(feeds, chosen=found.pictures), folder[0], progress)
+        judges = feeds if evaluate is None else opened.feeds(evaluate)
+        layers = _layers(there.best, PicturePairs(judges, chosen=found.pictures), folder[0], progress)
         view = replace(view, other=other_run(label, layers))
     steps = cured_steps(cured, ways, planned, level, str(folder[1]))
     report = replace(found.report, next_steps=(*steps, *found.report.next_steps), view=view)
