@@ -58,7 +58,7 @@ def _with_json_alone(args: argparse.Namespace) -> int:
 
     with TemporaryDirectory(prefix="sgsdump_") as folder:
         args.json = Path(folder, "result.json")
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
             status: int = args.run(args)
         if args.json.exists():
             sys.stdout.write(args.json.read_text(encoding="utf-8"))

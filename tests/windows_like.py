@@ -1,19 +1,27 @@
-"""A platform that has no more than Windows: no ``fcntl``, no ``fork``, no reads at an offset, none of Unix's signals.
+"""A platform that has no more than Windows: no ``fcntl``, no ``fork``, no reads at an offset, none of Unix's signals;
+and that refuses what Windows refuses: to rename or delete a file that is open or mapped, and names such as ``a:b`` or
+``aux.npy``.
 
 A plugin of pytest: ``pytest -p windows_like``. It takes the names away before ``sgsdump`` is imported, so what would be
-an AttributeError or ImportError there is one here. It does not reach the processes that a test starts, and cannot show
-what Windows does otherwise: a mapped file cannot be replaced there, and text files have other line ends.
+an AttributeError or ImportError there is one here. It refuses to sgsdump alone, not to the tests, nor in the processes
+that these start; other line ends of text files it cannot show.
 """
 
 from __future__ import annotations
 
+import builtins
+import errno
+import io
 import mmap
 import os
+import re
 import shutil
 import signal
 import sys
+from collections import namedtuple
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 
 # Other people's code is the same there as here, and asks the system when it is imported: so it is, before.
 LIBRARIES = """concurrent.futures.process hypothesis jinja2 matplotlib.pyplot ml_dtypes multiprocessing.resource_tracker
@@ -29,6 +37,80 @@ ABSENT = {
     mmap: "MADV_DONTNEED MADV_SEQUENTIAL MADV_WILLNEED",
 }
 MODULES = "fcntl", "grp", "posix_ipc", "pwd", "resource", "termios"
+PACKAGE = str(Path(__file__).parents[1] / "sgsdump") + os.sep
+RESERVED = re.compile(r"(con|prn|aux|nul|(com|lpt)[1-9])(\..*)?", re.IGNORECASE)
+_usage = namedtuple("usage", "total used free")
+_statvfs = os.statvfs
+
+
+def _disk_usage(path: object) -> _usage:
+    status = _statvfs(path)  # type: ignore[call-overload]
+    total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+    return _usage(total, total - free, free)
+
+
+def _is_asked_by_sgsdump() -> bool:
+    """Whether sgsdump itself asks, be it by pathlib or shutil."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.endswith(("pathlib.py", "shutil.py", "windows_like.py")):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(PACKAGE)
+
+
+def _open_paths() -> set[str]:
+    """Of the files that this process has open or mapped."""
+    found = set()
+    for descriptor in os.scandir("/proc/self/fd"):
+        with suppress(OSError):
+            found.add(os.readlink(descriptor))  # noqa: PTH115
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        found.update(line[line.index("/") :].rstrip("\n") for line in file if "/" in line)
+    return found
+
+
+def _check_free(path: str) -> None:
+    """Raises PermissionError for a file that is open or mapped, or a folder with such a file in it."""
+    whole, used = str(Path(path).parent.resolve() / Path(path).name), _open_paths()
+    if whole in used or (Path(whole).is_dir() and any(each.startswith(whole + os.sep) for each in used)):
+        raise PermissionError(errno.EACCES, "open or mapped, which Windows refuses", whole)
+
+
+def _check_name(path: object) -> None:
+    """Raises OSError for a name that no file may have there."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        return
+    name = Path(os.fsdecode(path)).name
+    if re.search(r'[<>:"|?*\\\x00-\x1f]', name) or (name not in (".", "..") and name.endswith((".", " "))):
+        raise OSError(errno.EINVAL, "a name that Windows refuses", name)
+    if RESERVED.fullmatch(name):
+        raise OSError(errno.EINVAL, "a device of Windows", name)
+
+
+def _refusing(module: object, function: str, free: int, named: int) -> None:
+    """Let the first ``free`` arguments be checked for open files, and the argument at ``named`` for its name."""
+    real = getattr(module, function)
+
+    def refused(*args, **kwargs):
+        if _is_asked_by_sgsdump():
+            for path in args[:free]:
+                _check_free(path)
+            if len(args) > named:
+                _check_name(args[named])
+        return real(*args, **kwargs)
+
+    setattr(module, function, refused)
+
+
+def _opening(module: object) -> None:
+    real = module.open  # type: ignore[attr-defined]
+
+    def refused(file, mode="r", *args, **kwargs):
+        if set(str(mode)) & set("wax") and _is_asked_by_sgsdump():
+            _check_name(file)
+        return real(file, mode, *args, **kwargs)
+
+    module.open = refused  # type: ignore[attr-defined]
+
 
 for _name in LIBRARIES.split():
     with suppress(ImportError):
@@ -41,3 +123,11 @@ for _name in MODULES:
     sys.modules[_name] = None  # type: ignore[assignment]
 # The standard library looked for these when it was imported.
 shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]
+shutil.disk_usage = _disk_usage  # type: ignore[assignment]
+sys.modules["multiprocessing.resource_tracker"]._HAVE_SIGMASK = False  # type: ignore[attr-defined]
+if Path("/proc/self/fd").is_dir():
+    for _function, _free in (("replace", 2), ("rename", 2), ("unlink", 1), ("remove", 1), ("rmdir", 1)):
+        _refusing(os, _function, _free, 1)
+_refusing(os, "mkdir", 0, 0)
+for _module in (io, builtins):
+    _opening(_module)

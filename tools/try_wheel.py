@@ -119,7 +119,9 @@ def check_user(name: str, archive: Path, folder: Path, is_compiled: bool) -> Non
     document = json.loads((place / "done.ipynb").read_text(encoding="utf-8"))
     print(*printed(document), sep="\n")
     code = ["".join(cell["source"]) for cell in document["cells"] if cell["cell_type"] == "code"]
-    (place / "notebook.py").write_text("\n\n".join(code) + "\n", encoding="utf-8")
+    # as in a notebook, where pyright lets a cell end with what it shows
+    head = "# pyright: reportUnusedExpression=false"
+    (place / "notebook.py").write_text("\n\n".join([head, *code]) + "\n", encoding="utf-8")
     print(f"{name}: pyright: {run(mine, '-m', 'pyright', '--pythonpath', mine, 'notebook.py', cwd=place, env=clean)}")
 
 

@@ -103,8 +103,8 @@ def _digits() -> Digits:
 def _lay_out(digits: Digits) -> None:
     """The files a user would have: model, configuration, calibration pictures."""
     Path("digits.onnx").write_bytes((SAMPLES / "digits.onnx").read_bytes())
-    Path("input_config.ini").write_text(INPUT_CONFIG)
-    Path("DebugConfig.txt").write_text(DEBUG_CONFIG)
+    Path("input_config.ini").write_text(INPUT_CONFIG, encoding="utf-8")
+    Path("DebugConfig.txt").write_text(DEBUG_CONFIG, encoding="utf-8")
     Path("pictures").mkdir()
     for number, image in enumerate(digits.calibration):
         _save_picture(Path("pictures") / f"{number:02}.png", image)

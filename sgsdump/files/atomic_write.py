@@ -225,7 +225,7 @@ def _link_over(older: Path, newer: Path, keep: Callable[[str], bool]) -> None:
 def _link_or_copy(source: Path | str, target: Path | str) -> None:
     try:
         os.link(source, target, follow_symlinks=False)
-    except OSError:
+    except (OSError, NotImplementedError):
         shutil.copy2(source, target, follow_symlinks=False)
 
 

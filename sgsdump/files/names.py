@@ -5,12 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 NAME_BYTES = 240  # file systems end at 255; the rest takes a counter or a writer's ``.partial`` ending
 UNSAFE = str.maketrans({**dict.fromkeys("/:*?<>|", "_"), **dict.fromkeys(map(chr, (*range(32), 127)), "_")})
 _NO_WORD = re.compile(r"\W", re.ASCII)
+# Devices of Windows, with any ending.
+_DEVICE = re.compile(r"(con|prn|aux|nul|(com|lpt)[1-9])(?=\.|$)", re.IGNORECASE)
+# Conv1 and conv1 are one file.
+IGNORES_CASE = sys.platform in ("win32", "darwin")
 
 
 def safe(name: str) -> str:
@@ -28,9 +33,10 @@ def fitting(name: str, ending: str, limit: int = NAME_BYTES) -> str:
 
 
 class Taken:
-    """The file names given out so far in one folder."""
+    """The file names given out so far in one folder; where ``ignores_case`` none differs from another by case alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, ignores_case: bool = IGNORES_CASE) -> None:
+        self._ignores_case = ignores_case
         self._names: set[str] = set()
         self._counts: dict[tuple[str, str], int] = {}
 
@@ -39,8 +45,9 @@ class Taken:
         while True:
             number = self._counts[name, ending] = self._counts.get((name, ending), 0) + 1
             candidate = fitting(name, ending if number == 1 else f"~{number}{ending}")
-            if candidate not in self._names:
-                self._names.add(candidate)
+            key = candidate.casefold() if self._ignores_case else candidate
+            if key not in self._names:
+                self._names.add(key)
                 return candidate
 
 
@@ -57,7 +64,8 @@ def word(name: str) -> str:
 def file_stem(name: str) -> str:
     """``name`` as part of a file's name on any system, ``conv1_Relu_0`` for ``conv1/Relu:0``; a manifest beside the
     files has the tensors' own names."""
-    return safe(_encodable(name).replace("\\", "_").replace('"', "_")) or "unnamed"
+    stem = safe(_encodable(name).replace("\\", "_").replace('"', "_"))
+    return _DEVICE.sub(r"\1_", stem, 1) if _DEVICE.match(stem) else stem or "unnamed"
 
 
 def label(name: str) -> str:

@@ -66,7 +66,7 @@ class RunWriter:
         self._reasons = set()
         try:
             make_folder(self._run)
-            self._index = open(self._run / run_index.NAME, "w", encoding="utf-8")  # noqa: SIM115 - open over a token
+            self._index = open(self._run / run_index.NAME, "w", encoding="utf-8", newline="\n")  # noqa: SIM115
         except OSError as error:
             self._stop(f"cannot write {self._run}: {error.strerror}")
 

@@ -92,7 +92,10 @@ class TensorTree:
             self._stored(f"{self._root}/{PROCESSES}/{line['stored']}", path)
         elif _FILE.fullmatch(link):
             target = os.path.relpath(f"{self._root}/{link}", os.path.dirname(path))
-            _instead(path, lambda free: os.symlink(target, free))
+            try:
+                _instead(path, lambda free: os.symlink(target, free))
+            except OSError:  # not allowed, as on Windows, or no links here
+                self._stored(f"{self._root}/{link}", path)
 
     def _stored(self, source: str, path: str) -> None:
         try:

@@ -31,7 +31,7 @@ from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.simulation import simulate
 
 if TYPE_CHECKING:
-    from sgsdump.dumps.dump import Dump, Record
+    from sgsdump.dumps.dump import Record
     from sgsdump.models.model import Model
     from sgsdump.quantisation.objective import Totals
     from sgsdump.quantisation.quant_plan import QuantPlan
@@ -75,7 +75,8 @@ class DumpTrial:
     """One simplified float model, whose fixed models are run on the same pictures.
 
     judged      the tensors its outputs are judged by (``objective.watched_tensors``).
-    float_dump  the first picture's dump of the float model, at ``float_path``.
+    float_path  the first picture's dump of the float model. It is opened where it is read: Windows renames no folder
+                in which a file is open.
     Raises InputError when there is no picture.
     """
 
@@ -93,7 +94,7 @@ class DumpTrial:
         self.graph = Graph(deployed(calibrated.model))
         self.judged = [name for name in watched_tensors(self.graph.proto) if name in self.graph.producer]
         self._floats = list(self._values(calibrated.model, False, float_path, "dump float"))
-        self.float_dump: Dump = open_dump(float_path)
+        self.float_path = float_path
 
     def run(self, names: Iterable[str], folder: Path, what: str = "dump fixed") -> DumpRun:
         """Make the fixed model with these ``tensor_arrays``, as fixed.onnx, and dump the first picture, to fixed.bin.
@@ -109,7 +110,8 @@ class DumpTrial:
         values = list(self._values(replace(calibrated.model, proto=fixed.proto), True, path, what))
         with threadpool_limits(limits=1, user_api="blas"):
             outputs = total(map(self._score, values, self._floats)).sums
-        layers = compare(open_dump(path), self.float_dump)
+        with open_dump(path) as sample, open_dump(self.float_path) as benchmark:
+            layers = compare(sample, benchmark)
         stored, widest = self._weight_bytes(fixed.plan)
         rate = stored / widest if widest else 0.5
         return DumpRun(fixed.plan, outputs, Comparison(layers.rows, (), (), ()), stored, rate)

@@ -16,6 +16,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.dumps.io import open_dump
 from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.progress import SILENT, Progress
@@ -164,7 +165,8 @@ class Repair:
         remaining = candidates.left(best, in_vain)
         if not remaining:
             return ()
-        signs = read_signs(self._analysis, remaining, self.ranges, self._dumps.float_dump, best.layers)
+        with open_dump(self._dumps.float_path) as benchmark:
+            signs = read_signs(self._analysis, remaining, self.ranges, benchmark, best.layers)
         advice = advise(remaining, signs, replace(self.measured, all_8=best.outputs), self._limits)
         chosen = worth_raising(advice, holds(self.measured.all_16, self._limits))
         domains = [entry.convolution.domain for entry in chosen]

@@ -101,6 +101,18 @@ def test_links(tmp_path, infer, option):
     assert len(links) == 14 and all(path.resolve().is_relative_to(tree.resolve()) for path in links)
 
 
+def test_where_links_are_not_allowed_the_values_are_there_all_the_same(tmp_path, infer, monkeypatch):
+    def refuse(*_):
+        raise OSError(1314, "a required privilege is not held by the client")  # as Windows does
+
+    monkeypatch.setattr("os.symlink", refuse)
+    sgsdump("exec", "-symlink", "-er", "all", "--", "python", infer, cwd=tmp_path)
+    (tree,) = trees(tmp_path)
+    found = list(tree.rglob("*.bin"))
+    assert len(found) > 14 and not any(path.is_symlink() for path in found)
+    assert len({path.stat().st_ino for path in found}) == len(found) - 14  # or a copy, where there are no hard links
+
+
 def test_one_device(tmp_path, infer):
     done = sgsdump("exec", "-device", "1", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2 and "chosen were devices 1 (-device); the program ran 3 steps" in done.stderr

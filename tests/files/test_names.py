@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sgsdump.files.names import NAME_BYTES, Taken, fitting, safe
+from sgsdump.files.names import NAME_BYTES, Taken, file_stem, fitting, safe
 
 NAMES = st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=8)
 
@@ -40,3 +40,20 @@ def test_long_names_keep_their_beginning_and_are_kept_apart() -> None:
     assert one != two
     assert one.startswith("x" * 200)
     assert one.endswith(".out")
+
+
+def test_where_case_does_not_count_no_name_differs_by_it_alone() -> None:
+    names = "Conv1", "conv1", "CONV1", "conv1~2"
+    assert [Taken(ignores_case=True).free(name, ".bin") for name in names[:1]] == ["Conv1.bin"]
+    taken = Taken(ignores_case=True)
+    folded = [taken.free(name, ".bin").lower() for name in names]
+    assert len(set(folded)) == 4 and folded[:2] == ["conv1.bin", "conv1~2.bin"]
+    apart = Taken(ignores_case=False)
+    assert [apart.free(name, ".bin") for name in names] == [f"{name}.bin" for name in names]
+
+
+def test_no_stem_is_a_device_of_windows() -> None:
+    names = "aux", "NUL.weight", "com1", "COM10", "auxiliary", "lpt9.x.y", "x.aux"
+    assert [file_stem(name) for name in names] == [
+        *("aux_", "NUL_.weight", "com1_", "COM10", "auxiliary", "lpt9_.x.y", "x.aux"),
+    ]  # fmt: skip

@@ -110,7 +110,7 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
 
     Raises OutputError when the disk refuses, ConfigError for values that no .npy file holds.
     """
-    taken, entries = Taken(), []
+    taken, entries = Taken(ignores_case=False), []
     manifest_name = taken.free(manifest.NAME, ENDING)
     with replacing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
         for record in records:

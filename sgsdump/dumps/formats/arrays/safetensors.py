@@ -179,7 +179,7 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
 
     Raises OutputError when the disk refuses, ConfigError for values the format cannot hold.
     """
-    taken, entries = Taken(), []
+    taken, entries = Taken(ignores_case=False), []
     taken.free("__metadata__", "")
     header: dict[str, Any] = {"__metadata__": {}}
     path = Path(path)

@@ -142,7 +142,9 @@ def equals(path: Path) -> dict[str, str]:
         if not (isinstance(file, str) and isinstance(same, str)) or leads_out(root / same, root):
             continue
         if (root / file).is_relative_to(folder) and not leads_out_of(root, file):
-            same_as[(root / file).relative_to(folder).as_posix()] = os.path.relpath(root / same, folder)
+            same_as[(root / file).relative_to(folder).as_posix()] = Path(
+                os.path.relpath(root / same, folder)
+            ).as_posix()
     return same_as
 
 

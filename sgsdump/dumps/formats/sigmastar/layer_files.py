@@ -111,7 +111,7 @@ def read_tree(folder: Path) -> Dump:
     """
     read = []
     for file in folder.rglob("*"):
-        match = _PATH_IN_TREE.fullmatch(str(file.relative_to(folder)))
+        match = _PATH_IN_TREE.fullmatch(file.relative_to(folder).as_posix())
         if match and file.is_file():
             op_index, is_input, in_slot, out_slot = match.groups()
             read.append((int(op_index), not is_input, int(in_slot or out_slot), str(file)))
