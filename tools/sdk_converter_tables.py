@@ -14,7 +14,7 @@ from sgsdump.models import sdk_converter_rows as facts
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sdk_converter.md"
 HEAD = """# What SDK 1.1.5 refuses, and what it changes
 
-`calibrate`, `diagnose`, `tune`, `repair` and `advise` say it in one line for each kind of operator, before anything
+`calibrate`, `diagnose`, `tune`, `repair` and `advise` say it, in one line where it is of more than two kinds, before anything
 long; with `--strict-sdk` they end with status 2 instead, before anything is written. Without it they go on: a newer SDK
 may take the model.
 

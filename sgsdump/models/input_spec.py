@@ -50,16 +50,22 @@ def fit(array: np.ndarray, spec: InputSpec, layout: str, what: str) -> np.ndarra
     ways = [transposed[0], batched, transposed[1]] if layout == NHWC else [batched, *transposed]
     fitting = next((way for way in ways if fits(way.shape, spec.shape)), None)
     if fitting is None:
-        batch = spec.shape[0] if spec.shape else None
-        is_one = any(way.shape[:1] == (1,) and fits(way.shape[1:], spec.shape[1:]) for way in ways)
         raise InputError(
             f"{what} has the shape {shape_text(array.shape)}, "
-            f"the model's input {spec.name!r} takes {shape_text(spec.shape)}"
-            + (f": give .npy files of {batch} at once, or export it for a batch of 1" if batch and is_one else "")
+            f"the model's input {spec.name!r} takes {shape_text(spec.shape)}{_of_batch(ways, spec)}"
         )
     if fitting.dtype.kind == "f" and not np.isfinite(fitting).all():
         raise InputError(f"{what} holds {np.count_nonzero(~np.isfinite(fitting))} NaN or infinite values")
     return np.asarray(_cast(fitting, spec, what), order="C")
+
+
+def _of_batch(ways: Sequence[np.ndarray], spec: InputSpec) -> str:
+    """What to do about an array that the input would take but for its first axis; empty where it is not that."""
+    batch = spec.shape[0] if spec.shape else None
+    sizes = {len(way) for way in ways if way.ndim and fits(way.shape[1:], spec.shape[1:])}
+    if batch == 1 and sizes:
+        return ": give a file for each of them, or a data loader that yields one at a time (--data-loader-script)"
+    return f": give .npy files of {batch} at once, or export it for a batch of 1" if batch and 1 in sizes else ""
 
 
 def _cast(array: np.ndarray, spec: InputSpec, what: str) -> np.ndarray:

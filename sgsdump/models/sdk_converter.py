@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 SDK = "SDK 1.1.5"
+MOST_IN_FULL = 2  # kinds of operators that are refused, a line each; more of them share a line
 STAGES = {
     "convert": "its converter ends with",
     "calibrate": "its calibrator ends with",
@@ -41,6 +42,17 @@ class Refused:
     def __str__(self) -> str:
         seen = f" (seen on {self.probe})" if self.probe else ""
         return f"{SDK} refuses {self.what} ({_named(self.layers)}): {STAGES[self.stage]} {self.said!r}{seen}"
+
+
+def refusals(refused: Sequence[Refused]) -> list[str]:
+    """A sentence for each row, or one for all of them where they are many."""
+    if len(refused) <= MOST_IN_FULL:
+        return [str(row) for row in refused]
+    kinds = ", ".join(f"{row.what} ({listed(row.layers, 1)})" for row in refused)
+    return [
+        f"{SDK} refuses {len(refused)} kinds of what is in this model: {kinds}; docs/sdk_converter.md has its words on "
+        f"each, and a newer SDK may take them"
+    ]
 
 
 @dataclass(frozen=True)

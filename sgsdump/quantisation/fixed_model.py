@@ -23,7 +23,7 @@ from sgsdump.models.model import Model
 from sgsdump.quantisation.analysis import analyse
 from sgsdump.quantisation.fixed_facts import Origin, read_facts
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.integer.walk import write_integers
+from sgsdump.quantisation.integer.walk import Substitute, write_integers
 from sgsdump.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.quantisation.quant_plan import Choice, QuantPlan, as_read, decide
 from sgsdump.quantisation.ranges.masks import EXP_IS_ZERO, softmax_inputs
@@ -67,7 +67,7 @@ class FixedModel:
     proto: ModelProto
     plan: QuantPlan
     clipped: tuple[ClippedRange, ...] = ()
-    approximate: Mapping[str, str] = field(default_factory=dict)
+    approximate: Mapping[str, Substitute] = field(default_factory=dict)
     misread: Mapping[str, float] = field(default_factory=dict)
     masks: Mapping[str, Range] = field(default_factory=dict)
     coarse: Mapping[str, float] = field(default_factory=dict)
@@ -75,13 +75,17 @@ class FixedModel:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence for each kind of operator that has no rule of the hardware, with what computes it instead, for
-        each Softmax whose readers take its values for others, and for masks."""
-        outputs: dict[str, tuple[str, ...]] = {}
-        for name, instead in self.approximate.items():
-            outputs[instead] = (*outputs.get(instead, ()), name)
+        """A sentence for what is done in place of a rule of the hardware, with the kinds of operators that it is done
+        for, one for each Softmax whose readers take its values for others, and for masks."""
+        outputs: dict[str, dict[str, list[str]]] = {}
+        for name, substitute in self.approximate.items():
+            outputs.setdefault(substitute.done, {}).setdefault(substitute.op_type, []).append(name)
         return (
-            *(f"no exact integer rule for {listed(names)}; {instead}" for instead, names in outputs.items()),
+            *(
+                f"no exact integer rule for {', '.join(f'{kind} ({listed(names, 1)})' for kind, names in kinds.items())}: "
+                f"{done}"
+                for done, kinds in outputs.items()
+            ),
             *(
                 f"what reads the Softmax {name} takes its values for {factor:.2g} times what they are, as in the SDK's "
                 f"fixed model: it puts out steps of 1/32768, and they are read as steps of its range"

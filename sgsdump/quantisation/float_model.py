@@ -17,7 +17,7 @@ from sgsdump.models.passes.converted import as_converted
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
-from sgsdump.models.sdk_converter import SDK, ConverterFacts, config_facts, facts_of, input_changes
+from sgsdump.models.sdk_converter import SDK, ConverterFacts, config_facts, facts_of, input_changes, refusals
 from sgsdump.quantisation.fixed_facts import is_fixed
 from sgsdump.quantisation.pictures import channels_last, grey_pictures
 from sgsdump.sidecars.input_config import InputConfig
@@ -65,8 +65,8 @@ def open_float_model(
 def conversion_notes(
     model: Model, config: InputConfig | None = None, strict: bool = False, level: str = ""
 ) -> list[str]:
-    """A sentence for each thing in the float model, and in the user's input_config.ini, that the SDK's converter does
-    not take, and for each that it makes another function of.
+    """Sentences on what is in the float model, and in the user's input_config.ini, that the SDK's converter does not
+    take, and on what it makes another function of.
 
     level   of the calibration, where it is known.
     strict  Raises ModelError for the first that it does not take.
@@ -83,11 +83,12 @@ def conversion_notes(
     by_colour = config is None or config.means_by_colour
     trained = [(entry.name, entry.training_format) for entry in inputs]
     formats = config_facts(trained, last, shared, by_colour)
-    refused += [str(row) for row in (*facts.refused, *formats) if not (row.above_l1 and level == "L1")]
-    if strict and refused:
-        more = f" (and {len(refused) - 1} more: without --strict-sdk each is a warning)" if len(refused) > 1 else ""
-        raise ModelError(f"{model.path}: {refused[0]}{more}")
-    return [*refused, *map(str, (*facts.changed, *input_changes(facts, trained, grey)))]
+    rows = [row for row in (*facts.refused, *formats) if not (row.above_l1 and level == "L1")]
+    said = [*refused, *map(str, rows)]
+    if strict and said:
+        more = f" (and {len(said) - 1} more: without --strict-sdk they are warnings)" if len(said) > 1 else ""
+        raise ModelError(f"{model.path}: {said[0]}{more}")
+    return [*refused, *refusals(rows), *map(str, (*facts.changed, *input_changes(facts, trained, grey)))]
 
 
 def simplify(model: Model, feeds: Feeds | None = None, outside: bool = False) -> Model:

@@ -236,6 +236,17 @@ def test_without_strict_it_is_a_warning(net_with_elu, capsys):
     assert capsys.readouterr().out.startswith("warning: SDK 1.1.5 refuses Elu (")
 
 
+def test_many_kinds_share_a_line(tmp_path, monkeypatch, capsys):
+    kinds = ["Elu", "Erf", "Floor"]
+    ends = zip(kinds, ["c", "Elu", "Erf"], ["Elu", "Erf", "y"], strict=True)
+    nodes = [conv("c", "data"), *(node(kind, [read], out) for kind, read, out in ends)]
+    proto = model(nodes, weights("c", (4, 3, 1, 1)), {"data": (1, 3, 8, 8)}, ["y"], 13).proto
+    refused = sdk_converter.facts_of(proto).refused
+    assert [len(sdk_converter.refusals(refused[:count])) for count in (0, 1, 2, 3)] == [0, 1, 2, 1]
+    (line,) = sdk_converter.refusals(refused)
+    assert line.startswith("SDK 1.1.5 refuses 3 kinds of what is in this model: Elu (Elu), Erf (Erf), Floor (y); docs/")
+
+
 HEAD = """input: "data" input_shape { dim: 1 dim: 4 dim: 8 dim: 8 }
 layer { name: "p" type: "Pooling" bottom: "data" top: "p" pooling_param { pool: AVE global_pooling: true } }
 """

@@ -81,6 +81,14 @@ if TYPE_CHECKING:
 ANY_TYPE = REARRANGING | {"Concat", "Slice", "Gather"}
 
 
+@dataclass(frozen=True)
+class Substitute:
+    """What is ``done`` for an operator of this type in place of a rule of the hardware."""
+
+    op_type: str
+    done: str
+
+
 @dataclass(frozen=True, eq=False)
 class Written:
     """``approximate``: an operator's output -> what is done in place of a rule of the hardware; ``in_float``: the
@@ -88,7 +96,7 @@ class Written:
     were left outside."""
 
     proto: ModelProto
-    approximate: Mapping[str, str]
+    approximate: Mapping[str, Substitute]
     in_float: frozenset[str]
     outside: WeightFile | None = None
 
@@ -135,7 +143,7 @@ class Walk:
     emit: Emitter
     values: dict[str, Integers] = field(default_factory=dict)
     reals: dict[str, str] = field(default_factory=dict)
-    approximate: dict[str, str] = field(default_factory=dict)
+    approximate: dict[str, Substitute] = field(default_factory=dict)
     in_float: set[str] = field(default_factory=set)
     convolutions: dict[str, StoredConvolution] = field(default_factory=dict)
 
@@ -396,7 +404,7 @@ class Walk:
         if outcome is None:
             return self._in_float(node, quant, name)
         if instead := rule.instead(node):
-            self.approximate[name] = f"{node.op_type}: {instead}"
+            self.approximate[name] = Substitute(node.op_type, instead)
         return outcome
 
     def _weighting(self, node: NodeProto, quant: Quant, stored: str) -> Weighting | None:
@@ -484,7 +492,7 @@ class Walk:
         """The node computed from the real values, in steps of its output."""
         is_same = node.op_type == "Cast" and node.input[0] in self.values  # floats of another width
         if name not in self.graph.from_shapes and not is_same:  # from shapes: the hardware has a constant
-            self.approximate[name] = f"{node.op_type}: computed in float32"
+            self.approximate[name] = Substitute(node.op_type, "computed in float32")
             self.in_float.add(name)
         computed = self.emit.fresh("float")
         made = name if name in node.output else next(filter(None, node.output))

@@ -413,3 +413,8 @@ def test_one_picture_for_a_batch_says_what_to_give(batch, says) -> None:
         fit(wrong, spec, "NHWC", "the picture")
     assert str(raised.value).partition(", 3, 8, 10]")[2].startswith(says)
     assert ("at once" in str(raised.value)) == bool(says)
+
+
+def test_samples_in_one_array_are_told_to_be_given_one_at_a_time() -> None:
+    with pytest.raises(InputError, match=r"takes \[1, 24\]: give a file for each of them, or a data loader"):
+        fit(np.zeros((100, 24), np.int64), InputSpec("input_ids", (1, 24), np.dtype(np.int64)), "NCHW", "texts.npz")
