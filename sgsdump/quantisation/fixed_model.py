@@ -82,8 +82,7 @@ class FixedModel:
             outputs.setdefault(substitute.done, {}).setdefault(substitute.op_type, []).append(name)
         return (
             *(
-                f"no exact integer rule for {', '.join(f'{kind} ({listed(names, 1)})' for kind, names in kinds.items())}: "
-                f"{done}"
+                f"no exact integer rule for {', '.join(f'{kind} ({listed(on, 1)})' for kind, on in kinds.items())}: {done}"
                 for done, kinds in outputs.items()
             ),
             *(
