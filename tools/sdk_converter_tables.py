@@ -14,9 +14,9 @@ from sgsdump.models import sdk_converter_rows as facts
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sdk_converter.md"
 HEAD = """# What SDK 1.1.5 refuses, and what it changes
 
-`calibrate`, `diagnose`, `tune`, `repair` and `advise` say it before anything long, in one line where it is of more than two
-kinds; with `--strict-sdk` they end with status 2 instead, before anything is written. Without it they go on: a newer SDK
-may take the model.
+`calibrate`, `diagnose`, `tune`, `repair` and `advise` say it before anything long, in one line where it is of
+more than two kinds; with `--strict-sdk` they end with status 2 instead, before anything is written. Without it they go
+on: a newer SDK may take the model.
 
 Every row was seen: a small network with that operator went through the SDK's own converter, calibrator and simulators
 (the column *seen on* names it; `tools/sdk_probe/` makes such networks). Stages: **convert**, its converter ends;

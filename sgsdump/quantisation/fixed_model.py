@@ -80,11 +80,12 @@ class FixedModel:
         outputs: dict[str, dict[str, list[str]]] = {}
         for name, substitute in self.approximate.items():
             outputs.setdefault(substitute.done, {}).setdefault(substitute.op_type, []).append(name)
+        told = {
+            done: ", ".join(f"{kind} ({listed(names, 1)})" for kind, names in kinds.items())
+            for done, kinds in outputs.items()
+        }
         return (
-            *(
-                f"no exact integer rule for {', '.join(f'{kind} ({listed(on, 1)})' for kind, on in kinds.items())}: {done}"
-                for done, kinds in outputs.items()
-            ),
+            *(f"no exact integer rule for {kinds}: {done}" for done, kinds in told.items()),
             *(
                 f"what reads the Softmax {name} takes its values for {factor:.2g} times what they are, as in the SDK's "
                 f"fixed model: it puts out steps of 1/32768, and they are read as steps of its range"
