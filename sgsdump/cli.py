@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import SgsdumpError
@@ -45,10 +45,64 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = with_help(given)
         args = build_parser(called(words)).parse_args(words)
         args.typed = list(words)  # for the report, which says how to make it again
-        status: int = _with_json_alone(args) if str(getattr(args, "json", "")) == "-" else args.run(args)
+        with _as_loud_as(args):
+            status: int = _with_json_alone(args) if str(getattr(args, "json", "")) == "-" else args.run(args)
         return status
 
     return exit_status("sgsdump", run)
+
+
+@contextlib.contextmanager
+def _as_loud_as(args: argparse.Namespace) -> Iterator[None]:
+    """``-q``: nothing is printed in the block but what ``--json -`` asks for. ``-v``: on standard error what runs here,
+    what takes how long (``commands/terminal.py`` logs it), and of an error where it arose."""
+    if getattr(args, "quiet", False):
+        with _silent(stdout=str(getattr(args, "json", "")) != "-", stderr=True):
+            yield
+        return
+    if not getattr(args, "verbose", False):
+        yield
+        return
+    import logging
+    import traceback
+    from time import monotonic
+
+    handler, logger, begin = logging.StreamHandler(sys.stderr), logging.getLogger("sgsdump"), monotonic()
+    handler.setFormatter(logging.Formatter("sgsdump: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        logger.info(_versions())
+        yield
+    except SgsdumpError:
+        traceback.print_exc()
+        raise
+    finally:
+        logger.info("ended after %.1f s", monotonic() - begin)
+        logger.setLevel(logging.NOTSET)
+        logger.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def _silent(stdout: bool = False, stderr: bool = False) -> Iterator[None]:
+    """What is printed there in the block goes nowhere."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.ExitStack() as stack:
+        if stdout:
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+        if stderr:
+            stack.enter_context(contextlib.redirect_stderr(nowhere))
+        yield
+
+
+def _versions() -> str:
+    import platform
+    from importlib.metadata import version
+
+    from sgsdump import __version__
+    from sgsdump.comparison.sums.summation import description
+
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "onnx", "onnxruntime"))
+    return f"{__version__}, {description()}; Python {platform.python_version()}, {packages}, {platform.platform()}"
 
 
 def _with_json_alone(args: argparse.Namespace) -> int:
@@ -58,7 +112,7 @@ def _with_json_alone(args: argparse.Namespace) -> int:
 
     with TemporaryDirectory(prefix="sgsdump_") as folder:
         args.json = Path(folder, "result.json")
-        with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+        with _silent(stdout=True):
             status: int = args.run(args)
         if args.json.exists():
             sys.stdout.write(args.json.read_text(encoding="utf-8"))

@@ -1,5 +1,6 @@
 """What every command does with trouble: one line on standard error, status 2, no traceback."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -114,3 +115,40 @@ def test_a_command_that_fails_prints_no_json(dumps, capsys):
     assert main(["compare", "a.bin", "absent.bin", "--json", "-"]) == 2
     out = capsys.readouterr()
     assert not out.out and "absent.bin" in out.err
+
+
+def test_quiet_and_verbose(tmp_path, monkeypatch, capfd):
+    """-q: errors alone, and what --json - asks for; -v: versions, times, and where an error arose."""
+    monkeypatch.chdir(tmp_path)
+    save_dump({"x": np.float32([1, 2])}, "a.npz")
+    assert main("show a.npz".split()) == 0 and "x" in capfd.readouterr().out
+    assert main("show a.npz -q".split()) == 0 and capfd.readouterr() == ("", "")
+    assert main("show a.npz --quiet --json -".split()) == 0
+    assert json.loads(capfd.readouterr().out)["format"] == "sgsdump dump"
+    assert main("show absent.npz -q".split()) == 2
+    assert capfd.readouterr() == ("", "sgsdump: error: no such file: absent.npz\n")
+    assert main("show a.npz -v".split()) == 0
+    said = capfd.readouterr()
+    assert "onnxruntime" in said.err and "show took" in said.err and "ended after" in said.err and "x" in said.out
+    assert main("show absent.npz -v".split()) == 2
+    assert "Traceback" in (said := capfd.readouterr().err) and said.endswith(
+        "sgsdump: error: no such file: absent.npz\n"
+    )
+    assert main("show a.npz".split()) == 0 and capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("show --hepl", "sgsdump show: error: unrecognized arguments: --hepl; did you mean '--help'"),
+        ("diagnose --sort worst", "sgsdump diagnose: error: unrecognized arguments: --sort"),
+        (
+            "pipeline once --nmae=c1",
+            "sgsdump pipeline once: error: unrecognized arguments: --nmae; did you mean '--name'",
+        ),
+    ],
+)
+def test_a_misspelt_option_is_told_before_what_is_missing(line, said, capfd):
+    with pytest.raises(SystemExit):
+        main(line.split())
+    assert said in capfd.readouterr().err

@@ -36,6 +36,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
         args = list(self._our_spelling(sys.argv[1:] if args is None else args))
+        self._refuse_unknown(args)
         parsed, remaining = super().parse_known_args(args, namespace)
         if not remaining or self._again or any(action.nargs == argparse.PARSER for action in self._actions):
             return parsed, remaining
@@ -53,6 +54,17 @@ class Parser(argparse.ArgumentParser):
             near = "".join(did_you_mean(option, command._long_options()) for option in options)
             command.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed
+
+    def _refuse_unknown(self, args: Sequence[str]) -> None:
+        """Of a command: a misspelt option is told before what is missing."""
+        if any(action.nargs == argparse.PARSER for action in self._actions):
+            return
+        ours = args[: args.index("--")] if "--" in args else args
+        options = (word.partition("=")[0] for word in ours if word.startswith("--"))
+        unknown = [option for option in options if not self._knows(option)]
+        if unknown:
+            near = "".join(did_you_mean(option, self._long_options()) for option in unknown)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
 
     def _called(self, parsed: Mapping[str, object]) -> Parser:
         """The parser of the command that was called, however deep it lies."""
@@ -93,7 +105,8 @@ class Parser(argparse.ArgumentParser):
                     yield "|".join(f"{option.option_strings[0]} {_value(option)}" for option in group._group_actions)
         for action in self._actions:
             if not action.option_strings:
-                yield f"[{_value(action)}]" if action.nargs == "?" else _value(action) + " ..." * (action.nargs == "+")
+                many = " ..." * (action.nargs in ("+", "*"))
+                yield f"[{_value(action)}{many}]" if action.nargs in ("?", "*") else f"{_value(action)}{many}"
 
     def _our_spelling(self, args: Sequence[str]) -> Iterator[str]:
         """``--input_config`` as ``--input-config``, and VENDORS_NAMES, where this parser knows that option."""
@@ -181,5 +194,19 @@ def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
             command = COMMANDS[name]
             sub.description, _, sub.epilog = command.__doc__.partition("\n\n")
             command.add_arguments(sub)
+            _add_loudness(sub)
             sub.set_defaults(run=command.run)
     return parser
+
+
+def _add_loudness(parser: argparse.ArgumentParser) -> None:
+    """``-q`` and ``-v`` of a command, or of each of its kinds; ``cli.main`` does what they say."""
+    kinds = [action.choices for action in parser._actions if action.nargs == argparse.PARSER]
+    for kind in (each for choices in kinds for each in choices.values()):  # type: ignore[union-attr]
+        _add_loudness(kind)
+    if not kinds:
+        loudness = parser.add_mutually_exclusive_group()
+        loudness.add_argument("-q", "--quiet", action="store_true", help="print errors alone, and --json -")
+        loudness.add_argument(
+            "-v", "--verbose", action="store_true", help="say what takes how long, and where an error arose"
+        )

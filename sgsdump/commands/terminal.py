@@ -12,7 +12,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import getLogger
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
 from sgsdump.files.escaping import for_terminal
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from sgsdump.reports.window import Window
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.verbs.network import OpenNetwork
+
+LOGGER = getLogger("sgsdump")  # -v shows it
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,13 @@ class Terminal:
 
     @contextmanager
     def bar(self, what: str, unit: str, total: int | None = None) -> Iterator[Advance]:
+        began = monotonic()
         if not self.bars or not sys.stderr.isatty():
             yield unwatched
-            return
-        with late_bar(what, unit, total) as advance:
-            yield advance
+        else:
+            with late_bar(what, unit, total) as advance:
+                yield advance
+        LOGGER.info("%s took %.1f s", what, monotonic() - began)
 
     def say(self, line: str) -> None:
         print(for_terminal(line), file=getattr(sys, self.lines))

@@ -19,6 +19,7 @@ from sgsdump.tensors.tensor import DEVICE_LAYOUTS
 
 PARSERS = build_parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
 MOST_LINES = 12
+EVERYWHERE = "help", "quiet", "verbose"
 FEW_OPTIONS = 6
 
 
@@ -42,7 +43,7 @@ UNLISTED = {("compare", option) for option in ("golden", "input_tag", "th1", "co
 
 def options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """Those that are listed."""
-    own = [action for action in parser._actions if action.option_strings and action.dest != "help"]
+    own = [action for action in parser._actions if action.option_strings and action.dest not in EVERYWHERE]
     return [action for action in own if action.help is not argparse.SUPPRESS]
 
 
@@ -100,7 +101,7 @@ def test_endings_and_layouts_of_convert_are_its_tables():
     ("words", "expected"),
     [
         ("compar a b", "sgsdump: error: argument COMMAND: invalid choice: 'compar'; did you mean 'compare'?"),
-        ("compare a b --csw x", "unrecognized arguments: --csw x; did you mean '--csv'?; see sgsdump compare --help"),
+        ("compare a b --csw x", "unrecognized arguments: --csw; did you mean '--csv'?; see sgsdump compare --help"),
         ("pipeline full -m a -o b --shpae x", "did you mean '--shape' or '--step'"),
         ("calibrate -m x -i y --quant-level L7", "invalid choice: 'L7'; choose one of: L1, L2, L3, L4, L5"),
     ],

@@ -47,13 +47,13 @@ VALUES = {
 
 
 def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Those of a parser and of the parsers below it, without help."""
+    """Those of a parser and of the parsers below it, without those of every command."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             yield action
             for inner in action.choices.values():
                 yield from actions(inner)
-        elif not isinstance(action, argparse._HelpAction):
+        elif action.dest not in ("help", "quiet", "verbose"):  # the command line itself does what these say
             yield action
 
 
