@@ -26,6 +26,7 @@ from sgsdump.reports.layers.table import Entry, Listing, bar_shares, figure_name
 from sgsdump.reports.report import Report
 from sgsdump.reports.sentences import by_reason, left_out_title
 from sgsdump.reports.text import middle_cut, number, shown
+from sgsdump.reports.worst_picture import WorstPicture
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.statistics import Statistics, histogram, summarise
 from sgsdump.tensors.tensor import Tensor
@@ -84,9 +85,23 @@ def show_diagnosed(found: tuple[Report, Comparison]) -> str:
     return _card(
         *map(_paragraph, report.verdict),
         *steps,
+        _said(report.view.worst) if report.view.worst is not None else "",
         _depth(entries) if entries else "",
         _worst(Listing("worst", WORST).listed(entries)) if entries else "",
     )
+
+
+def _said(worst: WorstPicture) -> str:
+    """The input that is furthest off, small where it is a picture, and both models' largest values."""
+    image = ""
+    if worst.image is not None:
+        size = f'width="{worst.image.width}" height="{worst.image.height}"'
+        alt = f"The picture {_text(worst.label)}, as the network takes it"
+        image = f'<img {size} alt="{alt}" src="{worst.image.source}">'
+    rows = [[_text(one.output), _text(one.place), number(one.benchmark), number(one.sample)] for one in worst.said]
+    head = ["output", "place", "float model", "fixed model"]
+    what = "picture" if worst.image is not None else "input"
+    return _paragraph(f"The {what} that is furthest off: {worst.label}") + image + _table(head, rows, range(1, 4))
 
 
 def show_table(short: ShortTable) -> str:

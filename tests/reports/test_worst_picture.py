@@ -11,11 +11,12 @@ from small_nets import model, node
 
 from sgsdump.quantisation.pictures import first_picture
 from sgsdump.reports.html.document import render
+from sgsdump.reports.notebook import show_diagnosed
 from sgsdump.reports.report import View
 from sgsdump.reports.worst_picture import worst_picture
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
-from .html.reports import report
+from .html.reports import compared, report
 
 FLOAT = np.float32([[0.1, 4, 3, -1, 2, 0]])
 FIXED = np.float32([[0, 3, 5, -1, 0, 1]])
@@ -55,6 +56,8 @@ def test_the_picture_is_a_small_file_in_the_page(shape, shown):
     assert np.abs(seen[-1, 0].astype(int) - 40).max() < 4 and np.abs(seen[0, -1].astype(int) - 200).max() < 4
     text = render(replace(report(["a"]), view=View(worst=found)))
     assert 'alt="The picture &lt;cat&gt;.jpg, as the network takes it"' in text and "img-src data:" in text
+    fragment = show_diagnosed((replace(report(["a"]), view=View(worst=found)), compared(["a"])[0]))
+    assert found.image.source in fragment and "<td>prob</td>" in fragment and "<cat>" not in fragment
     text = render(replace(report(["a"]), view=View(worst=replace(found, image=None))))
     assert "The input that is furthest off: <bdi>&lt;cat&gt;.jpg" in text and "<img" not in text
 

@@ -78,6 +78,8 @@ function detailsOf(layer) {
   ];
 }
 
+const MEANT = { own: "Own", inherited: "Inherited" };
+
 // What comes in from the layers before, what arises here, and what goes out: bars of one scale.
 function shareOf(layer) {
   const measured = layer.known.has("own_error") && layer.known.has("inherited");
@@ -93,7 +95,8 @@ function shareOf(layer) {
     const length = Number.isFinite(value) ? (Math.abs(value) / most) * 100 : 100;
     const bar = svg("rect", { class: `${kind}${value < 0 ? " less" : ""}`, width: length.toFixed(1), height: 10 });
     const drawing = svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, bar);
-    return [el("dt", {}, what), el("dd", {}, drawing, el("span", {}, exact(value)))];
+    const meant = measured ? MEANT[what] : undefined;
+    return [el("dt", { title: TERMS[meant] }, what), el("dd", {}, drawing, el("span", {}, exact(value)))];
   });
   const how = measured ? "Measured: own with this convolution alone at 8 bits, inherited with it alone at 16, in all as it is." : "";
   return [

@@ -30,7 +30,7 @@ function withButton(row, layer) {
 
 // How many characters of the name fit beside the operator's type.
 function roomOf(layer) {
-  const type = layer.op ? 0.85 * layer.op.length + 1 : 0;
+  const type = layer.op && innerWidth > 620 ? 0.85 * layer.op.length + 1 : 0;
   return Math.max(Math.floor((headOf("name").offsetWidth - 24) / 7.6 - type), 12);
 }
 

@@ -159,7 +159,7 @@ function nameSteepest() {
         { title: layer.name },
         () => select(layer.place),
         written(short(layer.name, 40)),
-        ` ▲ ${show(layer[WHERE])}`,
+        ` ▲ ${layer.known.has(WHERE) || !measuredHere ? show(layer[WHERE]) : ""}`,
       ),
     );
   $("steepest").append(measuredHere ? "Gives back most:" : "Rises most:", ...buttons);
