@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from sgsdump.cli import main
+from sgsdump.commands import demo
 from sgsdump.dumps.io import open_dump
+from sgsdump.errors import ConfigError
 from sgsdump.sidecars.tensor_min_max import read_ranges
 
 
@@ -62,10 +64,16 @@ def test_it_leaves_everything_to_type_the_commands_again(printed):
     assert (folder / "report.html").is_file() and (folder / "repaired" / "report.html").is_file()
 
 
-def test_an_older_demo_is_moved_aside(printed, capsys):
-    folder, _ = printed
-    assert main(["demo", "-o", str(folder)]) == 0
+def test_an_older_demo_is_moved_aside(tmp_path, capsys, monkeypatch):
+    def stop():
+        raise ConfigError("the rest of the loop is as the first time")
+
+    monkeypatch.setattr(demo, "_digits", stop)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "mine.txt").write_text("mine")
+    assert main(["demo", "-o", str(tmp_path / "demo")]) == 2
     assert "moved the older" in capsys.readouterr().out
+    assert not list((tmp_path / "demo").iterdir()) and [*tmp_path.glob("demo_*/mine.txt")]
 
 
 def test_the_readmes_words_on_its_pictures_are_true(printed, monkeypatch, capsys):
@@ -84,8 +92,8 @@ def test_the_readmes_words_on_its_pictures_are_true(printed, monkeypatch, capsys
         assert np.percentile(values[name].real(), 90) < 0.1 * int(reach)
     assert "falls by three orders of magnitude on the way from INT8 to INT16" in readme
     monkeypatch.chdir(folder)
-    tune = "tune -m digits.onnx -i pictures --input-config input_config.ini -o tuned --budget 60s --quant-level L1"
-    assert main(tune.split()) == 0
+    tune = "tune -m digits.onnx -i pictures --input-config input_config.ini -o tuned --budget 0s --quant-level L1"
+    assert main(tune.split()) == 0  # the ends of the table are not searched
     with (folder / "tuned" / "pareto.csv").open() as table:
         errors = {row["label"]: float(row["error"]) for row in csv.DictReader(table)}
     assert round(np.log10(errors["INT8"] / errors["INT16"])) == 3

@@ -21,6 +21,7 @@ from sgsdump.sidecars import input_config
 
 DIAGNOSE = "diagnose -m digits.onnx -i pictures --input-config input_config.ini".split()
 PLANTED = {"block2/dw/relu", "block4/dw/relu"}
+FEW = 10  # pictures, of 64
 GRAPH = {"model_explorer.json", "model_explorer_errors.json", "netron.onnx"}
 FILES = {"report.html", "layers.csv", "layers.json", "fixed.onnx", "input_config.ini", "log", *GRAPH}
 PREPROCESS = """
@@ -36,6 +37,8 @@ def image_preprocess(path, norm=True):
 def digits(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     demo._lay_out(demo._digits())
+    for path in sorted((tmp_path / "pictures").iterdir())[FEW:]:
+        path.unlink()
     return tmp_path
 
 
@@ -124,23 +127,27 @@ def test_what_is_advised_is_run_and_the_bits_of_each_convolution_are_told(digits
 
 
 def test_a_fixed_model_or_ranges_stand_in_for_a_calibration(digits, capsys):
-    assert main([*DIAGNOSE, "-o", "whole", "--pictures", "2"]) == 0
+    few = ["--pictures", "2", "--quant-level", "L3"]
+    assert main([*DIAGNOSE, "-o", "whole", *few]) == 0
     whole = data_of(digits / "whole" / "report.html")
     for option in (["--fixed", "whole/fixed.onnx"], ["--ranges", "whole/log/tensor_min_max.txt"]):
-        assert main([*DIAGNOSE, "-o", "part", "--pictures", "2", *option]) == 0
+        assert main([*DIAGNOSE, "-o", "part", *few, *option]) == 0
         assert {path.name for path in (digits / "part").iterdir()} == FILES - {"fixed.onnx", "log"}
         part = data_of(digits / "part" / "report.html")
         for one, other in zip(whole["layers"], part["layers"], strict=True):
             # the text of ranges has six decimals
             assert one["name"] == other["name"] and one["rmse"] == pytest.approx(other["rmse"], rel=1e-5)
     # the fixed model remembers how its pictures are normalised
-    assert main(["diagnose", "-m", "digits.onnx", "-i", "pictures", "--fixed", "whole/fixed.onnx", "-o", "alone"]) == 0
+    assert (
+        main(["diagnose", "-m", "digits.onnx", "-i", "pictures", "--fixed", "whole/fixed.onnx", "-o", "alone", *few])
+        == 0
+    )
     assert "assumed" not in capsys.readouterr().out
 
 
 def test_what_is_assumed_is_said_first(digits, capsys):
     (digits / "pre.py").write_text(PREPROCESS)
-    assert main("diagnose -m digits.onnx -i pictures -n pre.py --pictures 2".split()) == 0
+    assert main("diagnose -m digits.onnx -i pictures -n pre.py --pictures 2 --quant-level L2".split()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("assumed: no input_config.ini was given")
     assert (
@@ -151,13 +158,13 @@ def test_what_is_assumed_is_said_first(digits, capsys):
     assert (made.training_format, made.input_format) == ("RGB", "GRAY")
     assert (made.mean, made.std) == ((127.0,) * 3, (128.0,) * 3)
     assert "as the preprocess file normalises" in (digits / "diagnosis/report.html").read_text()
-    assert main("diagnose -m digits.onnx -i pictures --pictures 2 -o plain".split()) == 0
+    assert main("diagnose -m digits.onnx -i pictures --pictures 2 --quant-level L2 -o plain".split()) == 0
     assert "GRAY picture divided by 255" in capsys.readouterr().out.splitlines()[1]
 
 
 def test_a_preprocess_file_that_disagrees_is_said(digits, capsys):
     (digits / "pre.py").write_text(PREPROCESS.replace("127", "100"))
-    assert main([*DIAGNOSE, "-n", "pre.py", "--pictures", "2"]) == 0
+    assert main([*DIAGNOSE, "-n", "pre.py", "--pictures", "2", "--quant-level", "L2"]) == 0
     assert re.search(r"warning: .*input 'image': .* differ \(.*27 grey levels", capsys.readouterr().out)
     assert "27 grey levels" in (digits / "diagnosis/report.html").read_text()
 
@@ -236,7 +243,7 @@ def test_wrong_options_are_one_line_and_leave_nothing(digits, capsys, options, w
 def test_an_output_that_cannot_be_written_leaves_nothing(digits, capsys, monkeypatch):
     monkeypatch.setattr("sgsdump.reports.html.document.render", lambda report: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        main([*DIAGNOSE, "--pictures", "1"])
+        main([*DIAGNOSE, "--pictures", "1", "--quant-level", "L1"])
     assert not (digits / "diagnosis").exists()
     assert not [path for path in digits.iterdir() if "partial" in path.name]
 

@@ -29,11 +29,12 @@ NOTE = (
 )
 SECTION = ["[OUTPUT_CONFIG]", "outputs = loc,conf_flat;", "dequantizations = TRUE,TRUE;"]
 NET = ["-m", "net.prototxt", "--weight-file", "net.caffemodel"]
-QUANTISED = [*NET, "-i", "pictures", "--input-config", "input_config.ini"]
+PICTURES = [*NET, "-i", "pictures", "--input-config", "input_config.ini"]
+QUANTISED = [*PICTURES, "--quant-level", "L2"]
 COMMANDS = {
-    "dump": ["dump", *QUANTISED],
+    "dump": ["dump", *PICTURES],
     "pipeline": ["pipeline", "full", *NET],
-    "simulate": ["simulate", "-t", "Float", *QUANTISED],
+    "simulate": ["simulate", "-t", "Float", *PICTURES],
     "calibrate": ["calibrate", *QUANTISED],
     "diagnose": ["diagnose", *QUANTISED],
     "tune": ["tune", *QUANTISED, "-o", "tuned", "--rates", "0.8"],
