@@ -136,8 +136,8 @@ def run(args: argparse.Namespace) -> int:
         ]
         head += start.lines() if start is not None else []
         print_lines(head)
-        ranges = calibration.ranges if start is None else start.with_room(calibration.ranges)
         side = side_ranges(calibration.statistics)
+        ranges = start.with_room(calibration.ranges, side, level != "L1") if start else calibration.ranges
         repair = Repair(Calibrated(model, ranges, config, side), pictures, limits, folder, TERMINAL)
         rounds = _printed(repair, options.rounds, limits)
         texts = [render_round(result, limits, repair) for result in rounds]

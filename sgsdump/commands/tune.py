@@ -207,7 +207,7 @@ def run(args: argparse.Namespace) -> int:
         start = _started(options, opened) if search.cure else None
         ready = calibrated(start.opened if start else opened, feeds.calibrated, run)
         if start is not None:
-            ready = replace(ready, ranges=start.with_room(ready.ranges))
+            ready = replace(ready, ranges=start.with_room(ready.ranges, ready.side, run.quant_level != "L1"))
     with _stopped_by_ctrl_c(end) as left:
         found = searched(ready, feeds, aims, replace(run, left=left))
     with together():

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import Graph, attribute
+from sgsdump.curing.weight_room import reach_of
+from sgsdump.models.graph import Graph
 from sgsdump.quantisation.analysis import is_convolution
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
@@ -76,6 +77,7 @@ def headrooms(
 ) -> dict[str, float]:
     """By tensor that convolutions read, how much wider its INT16 range becomes.
 
+    ranges       calibrated; those of weights with room too (``weight_room``).
     sums         the calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
     per_channel  a weight scale for each output channel (above L1).
     """
@@ -87,13 +89,9 @@ def headrooms(
             continue
         measured, channels = ranges[name].at(INT16), sums[node.output[0]]
         widest = max(float(np.abs(measured.min).max()), float(np.abs(measured.max).max()))
-        bias: float | np.ndarray = 0.0
-        if len(node.input) > 2 and node.input[2] in graph.constants:
-            factor = attribute(node, "beta", 1.0) if node.op_type == "Gemm" else 1.0
-            bias = graph.value(node.input[2]).astype(np.float64).reshape(-1) * factor
-        away = (np.abs(bias), np.abs(channels.min - bias), np.abs(channels.max - bias))
-        steps = np.asarray(weight_quant(graph, node, INT16, None, per_channel).scale, np.float64)
-        largest = np.max(np.max(np.broadcast_arrays(*away), axis=0) / steps)
+        of_weights = ranges.get(node.input[1]) if per_channel else None
+        steps = np.asarray(weight_quant(graph, node, INT16, of_weights, per_channel).scale, np.float64)
+        largest = np.max(reach_of(graph, node, channels) / steps)
         if widest > 0 and largest > 0:
             reaches.setdefault(name, []).append(float(largest) / (widest * HEADROOM / INT16_STEPS))
     return {name: HEADROOM * _below_a_power(np.log2(each)) for name, each in reaches.items()}
@@ -125,11 +123,13 @@ def widened(
 
 
 def params_of(fixed: Model, float_model: Model, ranges: Mapping[str, Range]) -> list[QuantParam]:
-    """The entries of a fixed model's quant file, but for the weights, whose ranges the level finds in the weights; and
-    of ``ranges``, which it was made from, those of what no operator stores but a domain has within it: a
-    BatchNormalization's factor and offset work in 16 bits, and clip."""
+    """The entries of a fixed model's quant file, but for weights whose ranges the level finds in them (not those of
+    INT16 with room); and of ``ranges``, which it was made from, those of what no operator stores but a domain has
+    within it: a BatchNormalization's factor and offset work in 16 bits, and clip."""
     facts, graph = read_facts(fixed), Graph(float_model.proto)
-    weights = {stored.name for stored in facts.weights.values()} if facts else set()
+    roomy = {name for name, each in ranges.items() if name in graph.constants and each.wide is not None}
+    stored_weights = facts.weights.values() if facts else ()
+    weights = {each.name for each in stored_weights if each.dtype != INT16 or each.name not in roomy}
     stored = [param for param in quant_params(fixed) if param.name not in weights]
     there = {param.name for param in stored}
     inner = [name for name in ranges if name in graph.producer and name not in there]

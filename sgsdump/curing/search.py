@@ -19,6 +19,7 @@ from sgsdump.curing.reconstruction import Wanted, reconstructed
 from sgsdump.curing.scaling import Scaling, scaled, scaling_of
 from sgsdump.curing.sensitivity import Sensitivity
 from sgsdump.curing.steps import BIAS, CURES, EQUALISE, FOLD, KEPT, RANGES, ROUND, CureOptions, Step
+from sgsdump.curing.weight_room import weight_room
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.graph import Graph
@@ -319,9 +320,11 @@ class Search:
     def _ranges(self, model: Model, state: State, calibration: Calibration) -> Mapping[str, Range]:
         if state.room is None:
             return calibration.ranges
-        sums = side_ranges(calibration.statistics).channels
-        headroom = headrooms(model, calibration.ranges, sums, self.options.level != "L1")
-        return widened(model, calibration.ranges, self._wider(state), headroom)
+        sums, ranges = side_ranges(calibration.statistics).channels, dict(calibration.ranges)
+        if self.options.level != "L1":
+            ranges |= weight_room(model, ranges, sums)
+        headroom = headrooms(model, ranges, sums, self.options.level != "L1")
+        return widened(model, ranges, self._wider(state), headroom)
 
 
 class _Fed(Sequence):

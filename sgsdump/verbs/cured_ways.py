@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
+    from sgsdump.quantisation.ranges.statistics import SideRanges
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.sidecars.quant_param_entries import QuantParam
     from sgsdump.tensors.types import Range
@@ -108,9 +109,10 @@ class Start:
     opened: OpenNetwork
     cured: Cured
 
-    def with_room(self, ranges: Mapping[str, Range]) -> dict[str, Range]:
-        """The calibrated ranges of the cured model with those of its quant file."""
-        return with_room(self.opened.model, ranges, self.cured.params, self.opened.config)
+    def with_room(self, ranges: Mapping[str, Range], side: SideRanges, per_channel: bool) -> dict[str, Range]:
+        """The calibrated ranges of the cured model with those of its quant file; ``per_channel``: above L1."""
+        model, params = self.opened.model, self.cured.params
+        return with_room(model, ranges, params, self.opened.config, side if per_channel else None)
 
     def lines(self) -> list[str]:
         """What the cures brought in 8 bits."""
@@ -202,23 +204,30 @@ def cured_subject(task: Task, proto: ModelProto, params: tuple[QuantParam, ...] 
 
     model = rewritten(task.model, proto)
     calibration = calibrate(model, task.feeds, task.config, task.level, progress=progress)
-    ranges = with_room(model, calibration.ranges, params, task.config)
     side = side_ranges(calibration.statistics)
+    ranges = with_room(model, calibration.ranges, params, task.config, side if task.level != "L1" else None)
     fixed = make_fixed(model, ranges, calibration.config, side=side)
     fixed_model = replace(model, proto=fixed.proto)
     return Subject(model, fixed_model, task.config, ranges, task.level != "L1", None, fixed.notes, side)
 
 
 def with_room(
-    model: Model, ranges: Mapping[str, Range], params: tuple[QuantParam, ...] | None, config: InputConfig
+    model: Model,
+    ranges: Mapping[str, Range],
+    params: tuple[QuantParam, ...] | None,
+    config: InputConfig,
+    side: SideRanges | None,
 ) -> dict[str, Range]:
-    """A cured model's calibrated ranges with those of its quant file, and room in INT16 for what is raised later."""
+    """A cured model's calibrated ranges with those of its quant file, and room in INT16 for what is raised later;
+    ``side``: where weights have a scale for each output channel."""
     from sgsdump.curing.ranges import widened
+    from sgsdump.curing.weight_room import weight_room
     from sgsdump.quantisation.quant_file import import_params
 
     if not params:
         return dict(ranges)
-    room, given = widened(model, ranges, {}), import_params(model, params, config).ranges
+    weights = {} if side is None else weight_room(model, ranges, side.channels)
+    room, given = widened(model, {**ranges, **weights}, {}), import_params(model, params, config).ranges
     return {
         name: replace(given[name], wide=measured.wide)
         if name in given and given[name].bit == 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.curing.ranges import HEADROOM, MOST, headrooms, margins, params_of, widened
 from sgsdump.curing.search import rewritten
+from sgsdump.curing.weight_room import COARSER, suited, weight_room
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import graph_inputs, open_model
@@ -85,3 +87,56 @@ def test_a_quant_file_carries_what_a_batch_normalization_needs(tmp_path: Path) -
     assert given[inner].high == pytest.approx(HEADROOM * calibration.ranges[inner].high)
     again = make_fixed(float_model, given, calibration.config, side=side)
     assert again.proto.graph == wide.proto.graph
+
+
+# Channels 0 and 1 read alike; 2 has small weights beside a large bias, which takes the others' bits.
+KERNEL = np.array([[0.5, -0.2], [0.4, 0.3], [0.001, 0.002], [0.0005, -0.0004]])
+REACH = np.array([2.0, 1.5, 3.0, 0.01])
+
+
+def steps_of_sums(tops: np.ndarray) -> np.ndarray:
+    """2^K δ_c, with K as the formula has it."""
+    shift = np.ceil(np.log2((REACH / tops).max())) - 13
+    return 2.0**shift * tops
+
+
+def test_weights_of_16_bits_get_scales_that_suit_the_sums() -> None:
+    tops = np.abs(KERNEL).max(axis=1)
+    wide = suited(tops, REACH)
+    assert (wide >= tops).all() and (wide <= COARSER * tops * (1 + 1e-12)).all()
+    before, after = steps_of_sums(tops) / REACH, steps_of_sums(wide) / REACH
+    assert before.max() > 8 * after.max()
+    alike = np.array([0.1, 0.2, 0.3])
+    assert suited(alike, 5 * alike) == pytest.approx(alike)
+
+
+def test_scales_stay_as_close_as_one_convolution_bears() -> None:
+    """Further apart than that, the hardware has one scale for all of them."""
+    wide = suited(np.array([1.0, 1e-5]), np.array([1.0, 1e-5]))
+    assert wide[0] == 1.0 and 1 / 1024 < wide[1] < 1.2 / 1024
+
+
+def test_the_room_of_weights_goes_through_a_quant_file(tmp_path: Path) -> None:
+    constants = {"c1.w": KERNEL.reshape(4, 2, 1, 1).repeat(2, axis=1)[:, :3], "c1.b": np.array([0.1, 0.2, 3.0, 0.0])}
+    constants = {name: value.astype(np.float32) for name, value in constants.items()} | weights("c2", (4, 4, 1, 1), 2)
+    constants |= {"c3.w": constants["c1.w"].repeat(2, axis=1)[:, :4].copy(), "c3.b": constants["c1.b"]}
+    nodes = [conv("c1", "data"), conv("c2", "c1"), conv("c3", "c2")]
+    write_pictures(tmp_path, 3)
+    onnx.save(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c3"]).proto, tmp_path / "net.onnx")
+    source = open_model(tmp_path / "net.onnx")
+    config = replace(input_config.read(tmp_path / "input_config.ini"), conv_format="ALL_INT16")
+    float_model = rewritten(source, source.proto)
+    feeds = PictureFeeds(str(tmp_path / "pictures"), None, tuple(graph_inputs(source.proto)), config)
+    calibration = calibrate(float_model, feeds, config, "L2")
+    side = side_ranges(calibration.statistics)
+    ranges = {**calibration.ranges, **weight_room(float_model, calibration.ranges, side.channels)}
+    plain, made = (make_fixed(float_model, given, config, side=side).proto for given in (calibration.ranges, ranges))
+    assert plain.graph != made.graph
+    fixed = type(source)(made, source.path)
+    params = params_of(fixed, float_model, ranges)
+    by_name = {param.name: param for param in params}
+    assert by_name["c3.w"].bit == 16 and by_name["c3.w"].range.max.size == 4
+    assert "c1.w" not in by_name  # reads the picture: INT8
+    given = {**calibration.ranges, **import_params(float_model, params, config).ranges}
+    again = make_fixed(float_model, given, config, side=side)
+    assert again.proto.graph == made.graph
