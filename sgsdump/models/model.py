@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import onnx
 
     from sgsdump.models.passes.branches import Branches
+    from sgsdump.models.running_statistics import RunningStatistics
     from sgsdump.models.sdk_converter import ConverterFacts
 
 
@@ -99,6 +100,7 @@ class Model:
     converter  what the SDK's converter refuses and changes of it, where that was looked at.
     native   of a model that only its own framework runs.
     branches  which of its Ifs were replaced by what they run, where there are any and that was looked at.
+    trained  what its BatchNormalizations saw in training, where they are written as factors and offsets.
     """
 
     proto: onnx.ModelProto
@@ -111,6 +113,7 @@ class Model:
     converter: ConverterFacts | None = None
     native: Native | None = None
     branches: Branches | None = None
+    trained: tuple[RunningStatistics, ...] = ()
 
     @property
     def layout(self) -> str:

@@ -11,12 +11,13 @@ from sgsdump.errors import ConfigError, ModelError
 from sgsdump.executors.onnx_runtime.observed_branches import Feed, Feeds, settled, with_branches
 from sgsdump.files.atomic_write import replacing
 from sgsdump.models.external_data import MANY_BYTES, external_bytes, left_outside, moved_into
-from sgsdump.models.graph import has_weights_outside, sorted_nodes
+from sgsdump.models.graph import Graph, has_weights_outside, sorted_nodes
 from sgsdump.models.model import WHOLE, Model, Part, graph_inputs, open_model
 from sgsdump.models.passes.converted import as_converted
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
+from sgsdump.models.running_statistics import running_statistics
 from sgsdump.models.sdk_converter import SDK, ConverterFacts, config_facts, facts_of, input_changes, refusals
 from sgsdump.quantisation.fixed_facts import is_fixed
 from sgsdump.quantisation.pictures import channels_last, grey_pictures
@@ -116,7 +117,8 @@ def simplify(model: Model, feeds: Feeds | None = None, outside: bool = False) ->
     model = replace(model, proto=ordered, folder=None)
     if feeds is not None:
         model = settled(with_branches(model, feeds), feeds)
-    return replace(model, proto=as_converted(single_precision(fold_constants(model.proto))))
+    proto = single_precision(fold_constants(model.proto))
+    return replace(model, proto=as_converted(proto), trained=running_statistics(Graph(proto)))
 
 
 def deployed(model: Model) -> ModelProto:

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING
 from sgsdump.comparison.finding import Finding
 from sgsdump.errors import listed
 from sgsdump.reports.text import counted, percent
-from sgsdump.tuning.reasons import CLIPPED, FLAT, NORMALISATION, ODD, OPERATOR, ORDER, STILL, UNLIKE, WEIGHTS, WIDE
+from sgsdump.tuning.reasons import (
+    CLIPPED,
+    FLAT,
+    NORMALISATION,
+    ODD,
+    OPERATOR,
+    ORDER,
+    STILL,
+    UNLIKE,
+    UNTRAINED,
+    WEIGHTS,
+    WIDE,
+)
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
@@ -191,6 +203,23 @@ def _still(finding: Finding) -> str:
     )
 
 
+def _untrained(finding: Finding) -> str:
+    figures, pictures = finding.figures, bool(finding.facts["input"])
+    text = (
+        f"the {'pictures' if pictures else 'inputs'} are not those that the network was trained on: before "
+        f"{finding.layer} (BatchNormalization) the means of the channels are {_far(figures, '')} as in training"
+    )
+    if not pictures:
+        return text
+    told, done = (_normalised(figures, word) for word in ("told", "done"))
+    return f"{text}. They have {told}; with {done} it is {_far(figures, '_after')}"
+
+
+def _far(figures: Mapping[str, float], word: str) -> str:
+    off, times = figures[f"deviations{word}"], figures[f"times{word}"]
+    return f"{off:.{0 if off >= 10 else 2}f} standard deviations off, and their spread is {times:.3g} times as large"
+
+
 _CAUSES = {
     STILL: _still,
     WEIGHTS: _weights,
@@ -202,6 +231,7 @@ _CAUSES = {
     OPERATOR: _operator,
     NORMALISATION: _normalisation,
     ORDER: _order,
+    UNTRAINED: _untrained,
 }
 
 
@@ -209,6 +239,19 @@ def _to_normalise(finding: Finding) -> str:
     if finding.facts["by"] == "preprocess":
         return "Make input_config.ini and the preprocess file agree, and calibrate again; what the file does:"
     return "Calibrate again, with the input_config.ini that is right."
+
+
+def _to_train(finding: Finding) -> str:
+    if not finding.facts["input"]:
+        return (
+            "Prepare the inputs as in training (whether values go from 0 to 1 or from 0 to 255, mean and std), and "
+            "diagnose again: what else is said here is of other inputs."
+        )
+    done = _normalised(finding.figures, "done")
+    return (
+        f"Look up how pictures were prepared in training; if with {done}, write that into input_config.ini and the "
+        f"preprocess file, and diagnose again: what else is said here is of other pictures."
+    )
 
 
 _STEPS = {
@@ -226,5 +269,6 @@ _STEPS = {
         f"or multiplied there and taken back later can be left out, or folded into the weights."
     ),
     NORMALISATION: _to_normalise,
+    UNTRAINED: _to_train,
     ORDER: lambda finding: "Give both the same order of channels (training_input_formats), and calibrate again.",
 }

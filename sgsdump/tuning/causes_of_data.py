@@ -37,6 +37,7 @@ from sgsdump.tuning.examined import (
     float_feeds,
 )
 from sgsdump.tuning.reasons import CLIPPED, FLAT, NORMALISATION, ODD, ORDER, STILL, UNLIKE, WIDE
+from sgsdump.tuning.unlike_training import normalised_as, renormalised
 
 if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
@@ -69,7 +70,7 @@ def normalisation(examined: Examined) -> RootCause | None:
                 levels, reason = difference_of(name, real, raw, says).levels, NORMALISATION
                 if _same(says, does) and (by == "fixed" or levels <= MOST_LEVELS):
                     continue
-            figures = {"levels": levels, **_numbers("told", says), **_numbers("done", does)}
+            figures = {"levels": levels, **normalised_as("told", says), **normalised_as("done", does)}
             facts = {"reason": reason, "input": name, "by": by}
             return RootCause(Finding("cause", name, "", figures, "measured", (name,), facts))
     return None
@@ -77,11 +78,6 @@ def normalisation(examined: Examined) -> RootCause | None:
 
 def _same(one: Picture, other: Picture) -> bool:
     return np.allclose(one.mean, other.mean, atol=0.5) and np.allclose(one.std, other.std, rtol=0.01)
-
-
-def _numbers(word: str, picture: Picture) -> dict[str, float]:
-    means = {f"mean_{word}_{index}": float(value) for index, value in enumerate(picture.mean)}
-    return means | {f"std_{word}_{index}": float(value) for index, value in enumerate(picture.std)}
 
 
 def of_given_ranges(examined: Examined, reach: Reach, progress: Progress) -> RootCause | None:
@@ -147,9 +143,9 @@ def _explained(
         other = _normalised_as(told, given[name])
         if other is None:
             continue
-        changed = [(label, {**feed, name: _renormalised(feed[name], told, other)}) for label, feed in feeds]
+        changed = [(label, {**feed, name: renormalised(feed[name], told, other)}) for label, feed in feeds]
         if _distance(examined, changed, given) <= EXPLAINS * as_is:
-            numbers = {**figures, **_numbers("told", told), **_numbers("done", other)}
+            numbers = {**figures, **normalised_as("told", told), **normalised_as("done", other)}
             facts = {"reason": NORMALISATION, "input": name, "by": "ranges"}
             return RootCause(Finding("cause", name, "", numbers, "measured", (name,), facts))
     return None
@@ -178,11 +174,6 @@ def _normalised_as(told: Picture, bounds: Range) -> Picture | None:
         return None
     count = len(told.mean)
     return replace(told, mean=(mean,) * count, std=(std,) * count)
-
-
-def _renormalised(array: np.ndarray, told: Picture, other: Picture) -> np.ndarray:
-    levels = array * told.along(told.std) + told.along(told.mean)
-    return ((levels - other.along(other.mean)) / other.along(other.std)).astype(array.dtype)
 
 
 def _ends(bounds: Range) -> tuple[float, float]:

@@ -40,6 +40,12 @@ FLAT_PART = 0.25
 MANY, WIDE_TIMES = 0.25, 4.0
 # Of one explanation of given ranges, beside the pictures as they are: it leaves this part of the distance.
 EXPLAINS = 0.5
+# Data unlike those of training: of so many first BatchNormalizations, as logarithms of how many times. From FAR on, of
+# pictures of another brightness or contrast than most from FARTHER on, a normalisation is looked for that is at most
+# NEAR; from VERY_FAR on it is said without one.
+FIRST_FEW, FAR, FARTHER, NEAR, VERY_FAR = 3, 0.7, 2.0, 1.5, 4.0
+# Of most pictures, in grey levels: the mean, and the standard deviation.
+BRIGHTNESS, CONTRAST = (70.0, 180.0), (35.0, 90.0)
 # An INT16 tensor of fewer steps to the spread of its values than UINT8 has to a range of its own is looked at.
 FEW_STEPS = 40.0
 MOST_OPERATORS = 8

@@ -32,6 +32,7 @@ from sgsdump.tuning.examined import FEW_STEPS, LEFT, LEFT_AT_NO_COST, MOST_OPERA
 from sgsdump.tuning.measured_advice import MeasuredAdvice, fixed_with
 from sgsdump.tuning.reasons import OPERATOR, WEIGHTS
 from sgsdump.tuning.sensitivity_analysis import loud_channel
+from sgsdump.tuning.unlike_training import unlike_training
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -44,7 +45,7 @@ def root_cause(examined: Examined, progress: Progress = SILENT) -> RootCause | N
     """The first that holds. Raises what calibrating and running the models raise."""
     if not examined.outputs.outputs:
         return None
-    shown = normalisation(examined)
+    shown = normalisation(examined) or unlike_training(examined)
     if shown is not None:
         return shown
     reach = examined.reach()

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 from PIL import Image
@@ -51,9 +52,9 @@ def _constants():
     return constants | {"b1": rng.normal(0, 0.3, 8), "b2": rng.normal(0, 0.3, 8), "b3": rng.normal(0, 0.3, 5)}
 
 
-def _save(constants, between=()):
+def _save(constants, between=(), nodes=None):
     graph = helper.make_graph(
-        _nodes(between),
+        nodes or _nodes(between),
         "net",
         [helper.make_tensor_value_info("data", onnx.TensorProto.FLOAT, (1, 3, SIZE, SIZE))],
         [helper.make_tensor_value_info("out", onnx.TensorProto.FLOAT, None)],
@@ -221,6 +222,31 @@ def test_a_preprocess_file_that_does_another_thing_is_told(net, other, reason):
     assert _causes(found)[0] == (reason, "data")
     if reason == "normalisation":
         assert found.to_copy == ["mean_red = 127;\nmean_green = 127;\nmean_blue = 127;\nstd_value = 64;"]
+
+
+def test_pictures_that_were_not_trained_with_are_told_though_no_file_says_otherwise(net):
+    constants, nodes = _constants(), _nodes()
+    data = np.concatenate(_pictures(net / "pictures"))
+    _save(constants)
+    session = onnxruntime.InferenceSession(_with_output("c1"))
+    sums = np.concatenate([session.run(["c1"], {"data": one[None]})[0] for one in data])
+    constants |= {"mean": sums.mean((0, 2, 3)), "variance": sums.var((0, 2, 3))}
+    constants |= {"gamma": np.sqrt(constants["variance"]), "beta": constants["mean"]}
+    nodes[0].output[0] = "sum"
+    parameters = ["gamma", "beta", "mean", "variance"]
+    nodes.insert(1, helper.make_node("BatchNormalization", ["sum", *parameters], ["c1"], name="bn1"))
+    _save(constants, nodes=nodes)
+    assert not _causes(_diagnosed())
+    _config("other.ini", mean=0, std=1)
+    found = _diagnosed(config="other.ini")
+    assert _causes(found)[0] == ("unlike training", "data")
+    assert "They have mean 0, std 1; with mean 123.7:116.3:103.5, std 58.4:57.12:57.38 it is 0." in found.verdict[0]
+
+
+def _with_output(name):
+    proto = onnx.load("net.onnx")
+    proto.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
+    return proto.SerializeToString()
 
 
 def test_a_fixed_model_of_another_normalisation_is_told(net):

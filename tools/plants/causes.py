@@ -21,7 +21,7 @@ from PIL import Image
 
 from plants.outcome import Outcome, sgsdump
 from plants.quantisation import with_ends
-from plants.small_quantised import NETS, Builder, Net, healthy_net, pictures, run, write
+from plants.small_quantised import NETS, Builder, Net, healthy_net, pictures, run, with_normalisations, write
 
 LEVELS = ("L1", "L2", "L3", "L5")
 TRIES = 12
@@ -115,6 +115,21 @@ def wrong_order(rng, folder, net, data, level, strength):
     text = (folder / "input_config.ini").read_text()
     (folder / "wrong.ini").write_text(re.sub(r"input_formats = RGB", "input_formats = BGR", text))
     return _preprocessed(folder, "", "channel order")
+
+
+def not_as_trained(rng, folder, net, data, level, strength):
+    """Bytes as they are, from 0 to 1, or less Caffe's mean, where (byte - 127) / 64 was trained with; no file says
+    otherwise, or the preprocess file does the same."""
+    with_normalisations(rng, net, data)
+    write(net, folder)
+    mean, std = [(0.0, 1.0), (0.0, 255.0), (115.0, 1.0)][rng.integers(3)]
+    _config(folder, "wrong.ini", mean=mean, std=std)
+    words = ("-i", "pictures", "--input-config", "wrong.ini")
+    if rng.random() < 0.5:
+        text = PREPROCESS.format(order="").replace("(picture - 127) / 64", f"(picture - {mean:g}) / {std:g}")
+        (folder / "preprocess.py").write_text(text)
+        words += ("-n", "preprocess.py")
+    return Case(words, ("unlike training",), ("data",))
 
 
 def mean_of_ranges(rng, folder, net, data, level, strength):
@@ -350,6 +365,8 @@ def healthy(rng: np.random.Generator, folder: Path) -> Outcome:
         place.mkdir()
         data = pictures(rng, place)
         net = healthy_net(rng, data)
+        if rng.random() < 0.5:
+            with_normalisations(rng, net, data)
         write(net, place)
         if _good(_outputs(place, ("-m", "net.onnx", "-i", "pictures", *CONFIG), level)):
             break
@@ -388,6 +405,7 @@ PLANTS = {
     "wrong_mean": _planted(wrong_mean),
     "wrong_std": _planted(wrong_std),
     "wrong_order": _planted(wrong_order),
+    "not_as_trained": _planted(not_as_trained),
     "mean_of_ranges": _planted(mean_of_ranges),
     "order_of_ranges": _planted(order_of_ranges),
     "clipped_range": _planted(clipped_range),

@@ -174,6 +174,23 @@ def healthy_net(rng: np.random.Generator, data: np.ndarray, build: Callable[[Bui
     return net
 
 
+def with_normalisations(rng: np.random.Generator, net: Net, data: np.ndarray) -> None:
+    """A BatchNormalization after the first two convolutions that changes nothing, with the means and variances of these
+    pictures as other pictures of their kind have them."""
+    for node in [node for node in net.nodes if node.op_type == "Conv"][:2]:
+        name = node.output[0]
+        values = run(net, data, [name])[name]
+        mean, spread = values.mean((0, 2, 3)), values.std((0, 2, 3)) + 1e-6
+        other = mean + rng.normal(0, 0.15, len(mean)) * spread
+        scale = spread * np.exp(rng.normal(0, 0.15, len(mean)))
+        for word, array in (("gamma", scale), ("beta", other), ("mean", other), ("var", scale**2 - 1e-5)):
+            net.constants[f"{name}.{word}"] = array
+        node.output[0] = f"{name}.sum"
+        parameters = [f"{name}.{word}" for word in ("gamma", "beta", "mean", "var")]
+        layer = helper.make_node("BatchNormalization", [f"{name}.sum", *parameters], [name], name=f"{name}.bn")
+        net.nodes.insert(net.nodes.index(node) + 1, layer)
+
+
 def run(net: Net, data: np.ndarray, names: list[str]) -> dict[str, np.ndarray]:
     import onnxruntime as ort
 
