@@ -101,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.calibration_log import LogOptions, write_log
     from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
+    from sgsdump.reports.made_by import typed
     from sgsdump.reports.repair_reports import end_lines, render_round, repair_log
     from sgsdump.sidecars.input_config import with_tensor_arrays
     from sgsdump.tuning.dump_trial import Calibrated
@@ -149,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
             "calibration_pictures": len(feeds),
             "debug_pictures": labels,
         }
-        _write_results(folder, model, facts, repair, rounds, limits)
+        _write_results(folder, model, (facts, typed(args)), repair, rounds, limits)
         if start is not None:
             start.cured.save(folder / "cured.onnx")
         best = repair.best
@@ -179,25 +180,34 @@ def _printed(repair: Repair, most: int, limits: Thresholds) -> list[Round]:
 
 
 def _write_results(
-    folder: Path, model: Model, facts: dict[str, Any], repair: Repair, rounds: Sequence[Round], limits: Thresholds
+    folder: Path,
+    model: Model,
+    facts: tuple[dict[str, Any], Sequence[tuple[str, str]]],
+    repair: Repair,
+    rounds: Sequence[Round],
+    limits: Thresholds,
 ) -> None:
-    """rounds.json, which begins with the facts, and report.html."""
+    """rounds.json, which begins with the first facts, and report.html, which ends with them all."""
     from sgsdump.dumps.io import open_dump
     from sgsdump.models.model import open_model
     from sgsdump.reports.command_reports import bits_by, report_of_repair
     from sgsdump.reports.html.document import render
+    from sgsdump.reports.made_by import versions
     from sgsdump.reports.repair_reports import repair_json
     from sgsdump.reports.report import Context
 
-    _write(folder / "rounds.json", repair_json(facts, rounds, repair, limits))
+    begin, end = facts
+    _write(folder / "rounds.json", repair_json(begin, rounds, repair, limits))
     shown = [
-        ("float model", facts["model"]),
-        ("calibrated on", f"{facts['calibration_pictures']} pictures"),
-        ("layers of", facts["debug_pictures"][0]),
+        ("float model", begin["model"]),
+        ("calibrated on", f"{begin['calibration_pictures']} pictures, level {begin['quant_level']}"),
+        ("layers of", begin["debug_pictures"][0]),
+        versions(),
+        *end,
     ]
     with open_dump(folder / "fixed.bin") as sample, open_dump(folder / "float.bin") as benchmark:
         bits = bits_by(open_model(folder / "fixed.onnx"), "this repair", rounds[0].tensor_arrays)
-        title = f"{Path(facts['model']).name}, repaired"
+        title = f"{Path(begin['model']).name}, repaired"
         context = Context(title, shown, sample=sample, benchmark=benchmark, bits=bits)
         page = report_of_repair(repair, rounds, model, limits, context)
     _write(folder / "report.html", render(page))

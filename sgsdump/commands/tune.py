@@ -175,6 +175,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_file, replace_text, replacing_folder, together
     from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.objective import watched_by_output
+    from sgsdump.reports.made_by import typed
     from sgsdump.reports.pareto_reports import ending_lines, pareto_json, pareto_table
     from sgsdump.tuning.criteria import parse_objective
     from sgsdump.tuning.proposals import check_solver
@@ -214,7 +215,7 @@ def run(args: argparse.Namespace) -> int:
         if options.json:
             replace_text(options.json, pareto_json(found.result))
         with replacing_folder(folder, keep=is_kept) as newer:
-            found.write(newer, Written(options.fixed_model, options.pickle), progress)
+            found.write(newer, Written(options.fixed_model, options.pickle, typed(args)), progress)
             if start is not None:
                 start.cured.save(newer / CURED)
     print(pareto_table(found.result), end="")

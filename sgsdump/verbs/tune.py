@@ -51,10 +51,12 @@ def is_kept(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Written:
-    """What is written beside the table: ``fixed_models``, and quant parameters as ``pickles`` too."""
+    """What is written beside the table: ``fixed_models``, and quant parameters as ``pickles`` too; ``facts`` more lines
+    of the page's footer."""
 
     fixed_models: bool = False
     pickles: bool = False
+    facts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +130,9 @@ class Tuned:
         write("pareto.csv", pareto_csv(self.result).encode())
         write("pareto.json", pareto_json(self.result).encode())
         write("pareto.png", pareto_png(self.result))
-        self._write_report(folder, progress)
+        self._write_report(folder, what.facts, progress)
 
-    def _write_report(self, folder: Path, progress: Progress) -> None:
+    def _write_report(self, folder: Path, more: tuple[tuple[str, str], ...], progress: Progress) -> None:
         """report.html of the plan to take, compared on a few of the pictures that judge plans."""
         from sgsdump.files.atomic_write import replace_text
         from sgsdump.quantisation.diagnosis.compared_pictures import (
@@ -141,6 +143,7 @@ class Tuned:
         )
         from sgsdump.reports.command_reports import bits_by, report_of_tuning
         from sgsdump.reports.html.document import render
+        from sgsdump.reports.made_by import versions
         from sgsdump.reports.report import Context
 
         model, pairs = self.trial.model, PicturePairs(self.judges, COMPARED)
@@ -150,7 +153,10 @@ class Tuned:
         facts = [
             ("float model", str(model.path)),
             ("judged on", f"{self.result.effort.pictures} pictures"),
+            ("calibrated at", f"level {self.quant_level}"),
             ("layers compared on", ", ".join(pairs.labels)),
+            versions(),
+            *more,
         ]
         title = f"{model.path.name} with the tuned INT16 convolutions"
         context = Context(title, facts, ranges=self.trial.ranges, bits=bits_by(fixed, "the plan of tune"))

@@ -103,6 +103,8 @@ def test_its_report_tells_what_was_raised_and_shows_every_layer(repaired):
     compared = compare(folder / "out" / "fixed.bin", folder / "out" / "float.bin")
     data = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
     assert [layer["rmse"] for layer in data["layers"]] == [row.rmse for row in compared]
+    wide = {layer["bits"]["by"] for layer in data["layers"] if layer.get("bits", {}).get("now") == 16}
+    assert wide == {"this repair"} and "to reproduce</dt><dd><bdi>sgsdump repair " in page
 
 
 def test_the_figures_are_those_of_the_model_it_leaves(repaired):

@@ -118,6 +118,8 @@ def test_its_report_has_the_plan_to_take_and_every_plan_tried(work):
     taken = data["tradeoff"]["plans"][data["tradeoff"]["taken"]]
     assert taken["error"] == next(row["error"] for row in document["rows"] if row["taken"])
     assert "[CONV_CONFIG]" in page and "in the hardware" in page.lower() and len(data["layers"]) > 3
+    assert "made by</dt>" in page and "to reproduce</dt><dd><bdi>sgsdump tune " in page
+    assert {layer["bits"]["now"] for layer in data["layers"] if "bits" in layer} <= {8, 16}
     assert main([*TUNE, "-o", "out", "--rates", "0.7"]) == 0  # an older one goes
     assert (work / "out" / "report.html").read_text() != page
 

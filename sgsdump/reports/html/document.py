@@ -52,6 +52,8 @@ BY = {
     "the calibration level": "level",
     "the fixed model": "model",
     "rules of the SDK": "rule",
+    "the plan of tune": "plan",
+    "this repair": "repair",
 }
 _RISES = {True: "the error rises here", False: "the error rises here, in the order of the file"}
 # What would end the script element, or a line of it in old readers of JSON.
