@@ -113,7 +113,10 @@ def templates() -> Path:
 def write_new(path: Path, content: bytes) -> None:
     """Write a file that is not there yet. Raises OutputError when it is, or cannot be written."""
     from sgsdump.errors import OutputError
+    from sgsdump.files.atomic_write import check_file
 
+    if not path.exists():
+        check_file(path)
     try:
         with open(path, "xb") as file:
             file.write(content)

@@ -38,7 +38,7 @@ def test_it_is_written_where_it_is_told(capsys):
     assert sorted(path.read_bytes() for path in Path("there").iterdir()) == [content, content]
     assert {path.name for path in Path("there").iterdir()} == {"DebugConfig.txt", "other.txt"}
     capsys.readouterr()
-    for target, said in (("there", "exists"), ("no/x", "cannot write no/x")):
+    for target, said in (("there", "exists"), ("no/x", "cannot write no/x: there is no folder no; make it first")):
         assert main(f"cfg DebugConfig.txt -o {target}".split()) == 2 and said in capsys.readouterr().err
     assert main("cfg -o there".split()) == 2 and "name the file to write" in capsys.readouterr().err
 

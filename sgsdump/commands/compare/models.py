@@ -81,7 +81,7 @@ def _lines(options: Options, comparison: Comparison, unlike: int, shown: int) ->
             f"All {count} weights that both have are equal." if count > 1 else "The one weight that both have is equal."
         )
     else:
-        yield f"{unlike} of {count} weights differ, {count - unlike} are equal."
+        yield f"{unlike} of {count} weights differ, {count - unlike} {'is' if count - unlike == 1 else 'are'} equal."
     if shown < unlike:
         yield f"{unlike - shown} more differ by less: --top {unlike} lists all, --csv writes them."
     for failed in comparison.failed:
