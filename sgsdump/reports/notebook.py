@@ -96,10 +96,10 @@ def _said(worst: WorstPicture) -> str:
     image = ""
     if worst.image is not None:
         size = f'width="{worst.image.width}" height="{worst.image.height}"'
-        alt = f"The picture {_text(worst.label)}, as the network takes it"
+        alt = f"The picture {_text(worst.label)}"
         image = f'<img {size} alt="{alt}" src="{worst.image.source}">'
     rows = [[_text(one.output), _text(one.place), number(one.benchmark), number(one.sample)] for one in worst.said]
-    head = ["output", "place", "float model", "fixed model"]
+    head = ["output", "place", "float model", f"{worst.kind} model"]
     what = "picture" if worst.image is not None else "input"
     return _paragraph(f"The {what} that is furthest off: {worst.label}") + image + _table(head, rows, range(1, 4))
 

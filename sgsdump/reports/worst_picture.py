@@ -41,12 +41,13 @@ class Thumbnail:
 @dataclass(frozen=True)
 class WorstPicture:
     """The picture, the values, and whether the largest one of each output is at the same place in both models;
-    ``image`` None where the input is no picture."""
+    ``image`` None where the input is no picture; ``kind`` of the model beside the float one."""
 
     label: str
     said: tuple[Said, ...]
     agrees: bool
     image: Thumbnail | None = None
+    kind: str = "fixed"
 
 
 def worst_picture(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
+    from sgsdump.quantisation.others.compared import ComparedNetworks
     from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
     from sgsdump.reports.graph_files import NetworkGraph
     from sgsdump.reports.quantised_diagnosis import QuantisedDiagnosis
@@ -503,7 +505,8 @@ def _diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) 
     models = open_model(task.model), open_model(task.quantised)
     _check_inputs(models, task)
     pair = QuantisedPair(float_proto(models[0]), models[1].proto)
-    chosen = [task.feeds[index] for index in evenly(list(range(len(task.feeds))), task.most)]
+    indices = evenly(list(range(len(task.feeds))), task.most)
+    chosen = [task.feeds[index] for index in indices]
     network = SwitchedNetwork(pair)
     networks = compared_networks(pair, models, chosen, folder, progress)
     worst = sorted(range(len(chosen)), key=lambda index: -networks.errors[index])[:MEASURED_OF_OTHERS]
@@ -519,7 +522,29 @@ def _diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) 
         "quantised.csv": quantised_csv(diagnosis),
     }
     report = report_of_quantised(diagnosis, _context_of_others(task, diagnosis))
+    report = replace(report, view=replace(report.view, worst=_worst_input(networks, task.feeds, indices)))
     return Diagnosed(report, comparison, diagnosis.good, texts, graph=NetworkGraph(models[0].proto))
+
+
+def _worst_input(networks: ComparedNetworks, feeds: Sequence[LabelledFeed], chosen: list[int]) -> WorstPicture | None:
+    """What the outputs say on the input with the largest error, of those ``chosen``, and its first file where that is a
+    picture."""
+    from sgsdump.errors import InputError
+    from sgsdump.models.feeds.feeds import PictureFeeds
+    from sgsdump.models.feeds.picture import decode
+    from sgsdump.reports.worst_picture import worst_picture
+
+    if networks.worst is None:
+        return None
+    place, outputs = networks.worst
+    label, pixels = feeds[chosen[place]][0], None
+    if isinstance(feeds, PictureFeeds):
+        label = feeds.labels[chosen[place]]
+        with suppress(InputError):  # not every file is a picture
+            pixels = decode(Path(feeds.runs[chosen[place]][0]))
+    floats, quantised = ({name: both[side] for name, both in outputs.items()} for side in (1, 0))
+    found = worst_picture(label, floats, quantised, pixels)
+    return found and replace(found, kind="quantised")
 
 
 def _check_inputs(models: tuple[Model, Model], task: QuantisedTask) -> None:

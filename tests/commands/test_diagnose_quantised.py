@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from json_documents import checked
 from onnx import numpy_helper
@@ -56,6 +57,13 @@ def test_a_good_network_needs_nothing(folder, capsys):
     document = checked(Path("d/layers.json"))
     assert {row["name"] for row in document["rows"]} >= {"r1", "c2", "r2", "prob"}
     assert [finding["kind"] for finding in document["findings"]] == ["output"]
+    page = Path("d/report.html").read_text()
+    worst = re.search(r"The input that is furthest off: <bdi>(\d)\.npy</bdi>", page)[1]
+    data = {"data": np.load(f"inputs/{worst}.npy")}
+    plain = onnxruntime.SessionOptions()
+    plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # which round elsewhere
+    runs = (onnxruntime.InferenceSession(f"{name}.onnx", plain).run(["prob"], data)[0] for name in ("net", "q"))
+    assert "Quantised model</th>" in page and all(f"<strong>{values.max():.6f}</strong>" in page for values in runs)
     lines = list(csv.DictReader(Path("d/quantised.csv").read_text().splitlines()))
     assert {line["name"] for line in lines} >= {"data", "r1", "c1.w", "fc.w", "prob"}
     assert all(float(line["weight_err_db"]) > 30 for line in lines if line["kind"] == "weight")

@@ -43,12 +43,15 @@ class ComparedNetworks:
     outputs       the quantised network's outputs of floats against the float one's.
     before_after  by float tensor, in decibels, what its own quantising loses.
     errors        the outputs' mean error on each input, in their order.
+    worst         of the input with the largest error its place among them, and the outputs by name: the quantised
+                  network's, and the float one's; None where there is no error.
     """
 
     compared: Compared
     outputs: Mapping[str, OutputFigures]
     before_after: Mapping[str, float]
     errors: tuple[float, ...]
+    worst: tuple[int, Mapping[str, tuple[np.ndarray, np.ndarray]]] | None
 
 
 class NetworkRunner:
@@ -106,7 +109,9 @@ def compared_networks(
 
     comparison = merge_each(each_compared())
     before_after = {name: decibels(*_norms(merged_sums(of_each))) for name, of_each in sums.items()}
-    return ComparedNetworks(Compared(comparison, *dumps), outputs.figures(), before_after, tuple(outputs.errors))
+    return ComparedNetworks(
+        Compared(comparison, *dumps), outputs.figures(), before_after, tuple(outputs.errors), outputs.worst()
+    )
 
 
 def _norms(sums: Sums) -> tuple[float, float]:
@@ -159,6 +164,12 @@ class _Outputs:
             step, largest = self._steps.get(name, 0.0), self._largest[name]
             found[name] = OutputFigures(merged_sums(sums), self._centred(name), step, span, largest)
         return found
+
+    def worst(self) -> tuple[int, dict[str, tuple[np.ndarray, np.ndarray]]] | None:
+        """The input with the largest error and the values there."""
+        errors = [np.inf if np.isnan(error) else error for error in self.errors]
+        place = int(np.argmax(errors)) if errors else 0
+        return (place, self._held[place]) if errors and errors[place] > 0 else None
 
     def _centred(self, name: str) -> Sums | None:
         """Sums about the float network's mean over the inputs, where there are enough and they were kept."""
