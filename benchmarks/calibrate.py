@@ -31,6 +31,7 @@ from rows import Row, show
 
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import Workers, in_threads
+from sgsdump.files.process import cores
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.rewrites import mark_outputs
@@ -44,7 +45,6 @@ from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.sidecars.tensor_min_max import read_ranges
-from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.types import Range
 
 FACES = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))

@@ -23,8 +23,8 @@ from rows import Row, show
 
 from sgsdump.comparison.distribution import Distribution, distributions
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.files.process import cores
 from sgsdump.reports.charts.layer_histogram import drawing_beside, save_contact_sheets, save_histogram
-from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
 

@@ -56,8 +56,8 @@ from sgsdump.dumps.io import open_dump
 from sgsdump.dumps.onnx_network import of_names
 from sgsdump.errors import ConfigError
 from sgsdump.files.mapped import KEPT, MappedFile, file_of, kept_open
+from sgsdump.files.process import cores
 from sgsdump.progress import SILENT, Progress, each
-from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.stages import Stage
 
 # Who measures the pairs of a sample and a benchmark: their results in the pairs' order.

@@ -1,5 +1,5 @@
 """Settings of the whole process while a block runs, restored afterwards: the current folder, signals, the output of
-warnings and C libraries."""
+warnings and C libraries; and the cores that it may use."""
 
 from __future__ import annotations
 
@@ -156,3 +156,9 @@ def _flush_c() -> None:
 
     if os.name == "posix":
         ctypes.CDLL(None).fflush(None)
+
+
+def cores() -> int:
+    """The cores this process may use; more threads than eight only wait for memory."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, available)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from sgsdump.tensors.kernels import kernel
+from sgsdump.tensors.one_pass.compiled import kernel
 
 # The kernel's numbers for types.
 _KINDS = {"torch.float32": 0, "torch.float16": 1, "torch.bfloat16": 2}

@@ -34,7 +34,7 @@ from sgsdump.comparison.sums.tiles import (
 )
 from sgsdump.errors import ValuesError
 from sgsdump.files.mapped import MappedFile, OpenFile, address_of, file_of, in_memory, kept_open, opened
-from sgsdump.tensors.kernels import kernel
+from sgsdump.tensors.one_pass.compiled import kernel
 from sgsdump.tensors.tensor import Values
 
 # The kernel's numbers for types; integers mean numbers by a scale and a zero point.

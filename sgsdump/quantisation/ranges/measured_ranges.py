@@ -23,6 +23,7 @@ from sgsdump.executors.onnx_runtime.placed_graph import PlacedGraph, PlacedRun, 
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import REFUSALS, release_unused
 from sgsdump.executors.workers.task_pool import ALONE, Workers, in_threads, run_tasks
+from sgsdump.files.process import cores
 from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.graph import REARRANGING, Graph, captured, has_weights_outside, infer_types, weight_names
 from sgsdump.models.model import Model
@@ -50,7 +51,6 @@ from sgsdump.quantisation.ranges.statistics import (
     ValueHistogram,
     count_values,
 )
-from sgsdump.tensors.kernels import cores
 from sgsdump.tensors.one_pass.rows import RowWatch, extremes
 from sgsdump.tensors.types import Range
 

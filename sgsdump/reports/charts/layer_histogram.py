@@ -23,6 +23,7 @@ from PIL import Image, ImageDraw
 
 from sgsdump.comparison.distribution import LEVELS, Distribution
 from sgsdump.files.names import Taken
+from sgsdump.files.process import cores
 from sgsdump.reports.charts import canvas
 from sgsdump.reports.charts.bins import also_of, joined
 from sgsdump.reports.charts.canvas import Panel, font, number, percent, short, span
@@ -37,7 +38,6 @@ from sgsdump.reports.charts.sheet import (
     save_sheets,
     with_copies,
 )
-from sgsdump.tensors.kernels import cores
 
 SIZE = (800, 480)
 MARGIN = 16

@@ -1,15 +1,30 @@
-"""Calls into the compiled kernel, where it is installed: the ends of rows, and counts in bins.
+"""The compiled kernels, all optional (numpy does the same, slower; SGSDUMP_NO_KERNEL=1 leaves them out), and calls into
+that of this folder: the ends of rows, and counts in bins.
 
 What they give is what numpy gives without them, digit by digit.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from sgsdump.tensors.kernels import kernel
+
+def kernel(name: str, **constants: int) -> ModuleType | None:
+    """The compiled module of this name; None where it was not built, was built from a source with other ``constants``
+    than its caller counts on, or is switched off."""
+    if os.environ.get("SGSDUMP_NO_KERNEL"):
+        return None
+    try:
+        compiled = importlib.import_module(name)
+    except ImportError:
+        return None
+    return compiled if all(getattr(compiled, key, None) == value for key, value in constants.items()) else None
+
 
 # None where it is not installed; the functions are for arrays only that ``takes`` accepts.
 _KERNEL: Any = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=5)
