@@ -28,13 +28,14 @@ from sgsdump.reports.cause_sentences import (
     part_lines,
 )
 from sgsdump.reports.integer_share import share_text
-from sgsdump.reports.root_causes import Righted, root_line, told_config, what_to_do
+from sgsdump.reports.root_causes import A_SCALE_PER_CHANNEL, Righted, root_line, told_config, what_to_do
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
 from sgsdump.reports.text import counted
 from sgsdump.reports.worth import not_recommended, worth_findings, worth_lines
 from sgsdump.tuning.advice import MAYBE
 from sgsdump.tuning.causes import layers_finding, output_findings
+from sgsdump.tuning.reasons import WEIGHTS
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.share import IntegerShare
@@ -115,6 +116,13 @@ class Diagnosis:
     def with_advice(self) -> Comparison | None:
         """The layers with what is advised, and with the cause put right."""
         return self.tried.layers
+
+    @property
+    def advises_level(self) -> bool:
+        """Whether a level with a weight scale for each output channel is advised."""
+        if self.root is not None:
+            return self.root.finding.facts["reason"] == WEIGHTS
+        return self.advice is not None and self.advice.per_channel is not None
 
     @property
     def worths(self) -> Worths | None:
@@ -358,8 +366,8 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
         beside = ", with what is advised below," if advice.promise is not None else ""
         state = "within the limits" if advice.per_channel.good(limits) else f"still {_past(advice.per_channel, limits)}"
         yield Step(
-            f"Choose --quant-level L2 or above, which gives weights a scale for each output channel: the outputs' "
-            f"error{beside} is {output_error(advice.per_channel.sums):.4f} then, {state}."
+            f"Choose {A_SCALE_PER_CHANNEL}: the outputs' error{beside} is {output_error(advice.per_channel.sums):.4f} "
+            f"then, {state}."
         )
     yield from _promise(diagnosis, advice)
 

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from sgsdump.tuning.measured_advice import MeasuredAdvice
 
 MOST_NAMED = 4
+# The fixed model of the level that is advised, in the folder of ``diagnose``.
+ADVISED = "advised.onnx"
+A_SCALE_PER_CHANNEL = (
+    f"--quant-level L2 or above, which gives weights a scale for each output channel ({ADVISED} in the folder has "
+    f"that, and what else is advised)"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +264,7 @@ _STEPS = {
     STILL: lambda finding: (
         "Give pictures that show what the network finds, prepared as in its training (-n), and diagnose again."
     ),
-    WEIGHTS: lambda finding: "Choose --quant-level L2 or above, which gives weights a scale for each output channel.",
+    WEIGHTS: lambda finding: f"Choose {A_SCALE_PER_CHANNEL}.",
     ODD: lambda finding: f"Leave {listed(list(finding.names), MOST_NAMED)} out of the calibration pictures.",
     UNLIKE: lambda finding: "Calibrate on pictures like these.",
     WIDE: lambda finding: "Calibrate again, on pictures like these, and leave out what is unlike them.",

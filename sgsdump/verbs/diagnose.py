@@ -199,7 +199,8 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     if not comparison.rows:
         why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made of this net?"
         raise ValuesError(f"no layer of {task.network.model} could be compared{why}")
-    tried = Tried(_with_advice((subject, advice), (cause, root), pairs, folder, progress), worths)
+    as_it_is, put_right = (subject, advice), (cause, root)
+    tried = Tried(_with_advice(as_it_is, put_right, pairs, folder, progress), worths)
     diagnosis = replace(diagnosed(subject, outputs, advice, compared, task.limits, root), tried=tried)
     context = Context(
         f"{task.network.model.name} in fixed point",
@@ -213,7 +214,8 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     passes = diagnosis.passes and not comparison.failed
     given = setting.config if task.network.input_config else None
     paste = () if setting.model.cut is None else tuple(to_paste(setting.model.cut, given))
-    write = partial(_write_model, subject, setting.ini, advised)
+    at_level = _advised_model(as_it_is, put_right) if diagnosis.advises_level else None
+    write = partial(_write_model, subject, setting.ini, advised, at_level)
     return Diagnosed(
         report, comparison, passes, texts, paste, diagnosis.columns, tuple(pairs.indices), _graph(subject), write
     )
@@ -240,20 +242,32 @@ def _with_advice(
 ) -> Comparison | None:
     """Every layer on the same pictures with the cause put right and what is advised; None where neither is."""
     from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
+
+    fixed, cause = _advised_model(as_it_is, root), root[0]
+    if fixed is None:
+        return None
+    if cause is not None and cause.pairs is not None:
+        pairs = replace(cause.pairs, chosen=pairs.chosen)
+    float_model = as_it_is[0].float_model if cause is None or cause.cured is None else cause.cured.float_model
+    comparer = PictureComparer(float_model, fixed, folder, details=False)
+    return over_all(each_compared(comparer, pairs), pairs.labels, progress).comparison
+
+
+def _advised_model(
+    as_it_is: tuple[Subject, MeasuredAdvice | None], root: tuple[RootCause | None, Righted | None]
+) -> Model | None:
+    """The fixed model with the cause put right and what is advised; None where neither is."""
     from sgsdump.tuning.measured_advice import fixed_with
 
     (subject, advice), (cause, righted) = as_it_is, root
     if cause is not None:
         if cause.cured is None or cause.pairs is None or righted is None:
             return None
-        subject, advice, pairs = cause.cured, righted.advice, replace(cause.pairs, chosen=pairs.chosen)
-    fixed = subject.fixed_model
+        subject, advice = cause.cured, righted.advice
     if advice is not None and (advice.promise is not None or advice.per_channel is not None):
-        fixed = replace(fixed, proto=fixed_with(advice.measured, advice.names, advice.per_channel is not None))
-    elif cause is None:
-        return None
-    comparer = PictureComparer(subject.float_model, fixed, folder, details=False)
-    return over_all(each_compared(comparer, pairs), pairs.labels, progress).comparison
+        proto = fixed_with(advice.measured, advice.names, advice.per_channel is not None)
+        return replace(subject.fixed_model, proto=proto)
+    return None if cause is None else subject.fixed_model
 
 
 def _weighed(
@@ -446,15 +460,21 @@ def worst_of(errors: list[float], most: int) -> tuple[int, ...]:
     return tuple(sorted(ranked[:most]))
 
 
-def _write_model(subject: Subject, ini: bytes, advice: MeasuredAdvice | None, folder: Path) -> None:
-    """input_config.ini as it should be; the fixed model and its ranges where they were made here."""
+def _write_model(
+    subject: Subject, ini: bytes, advice: MeasuredAdvice | None, at_level: Model | None, folder: Path
+) -> None:
+    """input_config.ini as it should be; the fixed model and its ranges where they were made here, and the fixed model
+    of the level that is advised."""
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.quantisation.calibration_log import LogOptions, write_log
     from sgsdump.quantisation.float_model import serialise
+    from sgsdump.reports.root_causes import ADVISED
     from sgsdump.sidecars.input_config import with_tensor_arrays
 
     names = advice.config_names if advice is not None else subject.config.tensor_arrays
     (folder / "input_config.ini").write_bytes(with_tensor_arrays(ini, names))
+    if at_level is not None:
+        (folder / ADVISED).write_bytes(serialise(at_level.proto))
     if subject.made is not None:
         (folder / "fixed.onnx").write_bytes(serialise(subject.fixed_model.proto))
         log_options = LogOptions(weights=subject.per_channel)

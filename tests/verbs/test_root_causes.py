@@ -130,6 +130,17 @@ def test_weights_of_one_scale_are_told_with_the_level_that_repairs_them(net):
     output = next(f for f in json.loads(above.texts["layers.json"])["findings"] if f["kind"] == "output")
     assert _error(findings) == pytest.approx(output["figures"]["rmse"], rel=1e-9), "what a run at that level gives"
     assert not found.to_copy and not _causes(above)
+    found.save("d"), above.save("above")
+    assert "(advised.onnx in the folder has that" in found.report.next_steps[0].text
+    assert _outputs_of("d/advised.onnx") == _outputs_of("above/fixed.onnx") != _outputs_of("d/fixed.onnx")
+    assert not (net / "above/advised.onnx").exists()
+
+
+def _outputs_of(path):
+    session = onnxruntime.InferenceSession(path)
+    kind = np.uint8 if session.get_inputs()[0].type == "tensor(uint8)" else np.float32
+    raw = np.random.default_rng(0).integers(0, 256, (1, 3, SIZE, SIZE)).astype(kind)
+    return session.run(None, {"data": raw})[0].tolist()
 
 
 def test_an_operator_that_no_int16_cures_is_named_and_no_convolution_is_proposed(net):
