@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sgsdump.commands.options import (
     Listing,
@@ -22,6 +22,9 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.thresholds import Thresholds
 
 ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
 INPUT_TAG, TH1 = 10.0, 1e-6
@@ -94,6 +97,20 @@ class Measuring:
     exclude: Sequence[str]
     compatible: str | None
     th1: float
+
+    def thresholds(self, own: tuple[str, ...] = ()) -> Thresholds:
+        """The limits that were given; ``own``: the names of the user's metrics."""
+        from sgsdump.comparison.thresholds import Thresholds
+
+        of_all = tuple((name, limit) for layer, name, limit in self.limit if not layer)
+        of_layers = tuple(limit for limit in self.limit if limit[0])
+        limits = self.min_cos, self.max_rmse, self.max_mse
+        return Thresholds(*limits, of_all, of_layers, own, self.max_channel_rmse)
+
+    @property
+    def has_limits(self) -> bool:
+        limits = (self.min_cos, self.max_rmse, self.max_mse, self.max_channel_rmse)
+        return bool(self.limit) or any(limit is not None for limit in limits)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,340 @@
+"""Trees of several runs compared run by run, and what is said of all of them; of many rounds of a program, one screen.
+Apart: each pair of runs is compared by the function that the command gives (``two_dumps.compare_two``)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.compare.options import Options
+from sgsdump.commands.compare.output import write_files
+from sgsdump.commands.options import reads_raw
+from sgsdump.commands.terminal import print_lines
+from sgsdump.errors import ConfigError, FormatError, ValuesError
+from sgsdump.files.escaping import for_terminal, shown
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.finding import Finding
+    from sgsdump.dumps.runs import PairedDumps, Run, RunPairs
+
+    # The exit status and the comparison of two dumps; False: nothing is printed.
+    CompareTwo = Callable[[Options, bool], tuple[int, Comparison]]
+
+MOST_TABLES, MOST_ROWS = 4, 500
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """A pair of runs and its result: ``differs`` says where and is "" where every value that was compared is equal,
+    ``unmatched`` how many layers only one side has, ``blamed`` what explains it, a line each: arguments, weights, an
+    operator; ``fed`` the first input of whole numbers that differs, "" where both were fed the same.
+    ``by_collective``: the first difference came from another rank."""
+
+    run: Run
+    status: int
+    differs: str
+    by_rounding: bool = False
+    unmatched: int = 0
+    blamed: tuple[str, ...] = ()
+    fed: str = ""
+    by_collective: bool = False
+
+
+def pairs_of_trees(options: Options) -> RunPairs | None:
+    """The runs to compare; None where neither side is left with several, and where a comparison of one says what is
+    wrong. Raises ConfigError where none pair."""
+    from sgsdump.dumps.runs import pair_runs
+    from sgsdump.dumps.trees import list_runs
+
+    reading, paths = options.reading, (options.sample, options.benchmark)
+    if any(reads_raw(reading, path) for path in paths):
+        return None
+    try:
+        sides = [list_runs(path, reading.step, reading.rank) for path in paths]
+    except FormatError:
+        return None
+    if not all(sides) or all(len(runs) == 1 for runs in sides):
+        return None
+    pairs = pair_runs(*sides)
+    if not pairs.pairs:
+        raise ConfigError(
+            f"no run of {options.sample} ({sides[0][0]} …) is of the step and rank of one of {options.benchmark} "
+            f"({sides[1][0]} …); choose one of each: TREE@step=N"
+        )
+    return pairs
+
+
+def paired_trees(options: Options) -> PairedDumps | None:
+    """The same pairs as ``--runs`` takes them, by what is known of the benchmark's run; None as above."""
+    from sgsdump.dumps.runs import PairedDumps
+    from sgsdump.dumps.trees import tree_of
+
+    runs = pairs_of_trees(options)
+    if runs is None:
+        return None
+    sample_tree, benchmark_tree = tree_of(options.sample), tree_of(options.benchmark)
+    names = [str(run) for _, run in runs.pairs]
+    return PairedDumps(
+        {
+            name if names.count(name) == 1 else benchmark.place: (
+                sample_tree / sample.place,
+                benchmark_tree / benchmark.place,
+            )
+            for name, (sample, benchmark) in zip(names, runs.pairs)
+        },
+        tuple(map(str, runs.only_in_sample)),
+        tuple(map(str, runs.only_in_benchmark)),
+    )
+
+
+def compare_trees(options: Options, pairs: RunPairs, compare: CompareTwo) -> int:
+    """Compare the pairs one after the other and print a summary. The status is the worst of theirs: trouble with one
+    pair is reported in its place and does not keep the others from being compared."""
+    from sgsdump.dumps.trees import tree_of
+    from sgsdump.reports.text import counted
+
+    trees = tree_of(options.sample), tree_of(options.benchmark)
+    labels = [_label(run) for _, run in pairs.pairs]
+    results: list[ComparedRun] = []
+    if pairs.only_in_benchmark:
+        missing = "; ".join(shown(str(run)) for run in pairs.only_in_benchmark)
+        print(for_terminal(f"Missing in the sample: {counted(len(pairs.only_in_benchmark), 'run')}: {missing}"))
+    for run in pairs.only_in_benchmark:
+        _write_missing(options, run)
+    of_pairs: list[tuple[Options, Run, Run]] = []
+    for sample, run in pairs.pairs:
+        label = _label(run) if labels.count(_label(run)) == 1 else _in_a_name(run.place)
+        pair = options.of_pair(trees[0] / sample.place, trees[1] / run.place)
+        of_pairs.append((replace(pair, output=options.output.labelled(label)), sample, run))
+    is_by_token = _is_by_token(options, pairs)
+    if is_by_token:
+        results = compare_tokens(of_pairs, trees, compare)
+    else:
+        for pair, sample, run in of_pairs:
+            print(for_terminal(_title(sample, run)))
+            results.append(_compare_pair(pair, run, compare)[0])
+            print()
+    for side, runs in (("sample", pairs.only_in_sample), ("benchmark", pairs.only_in_benchmark)):
+        if runs:
+            print(for_terminal(f"Only in the {side}: {'; '.join(shown(str(run)) for run in runs)}"))
+    print_summary(results, is_by_token)
+    measuring = options.measuring
+    lacks = bool(pairs.only_in_benchmark and measuring.has_limits and not measuring.allow_missing)
+    return max(lacks, *(result.status for result in results))
+
+
+def whole_round(options: Options) -> Run | None:
+    """The one round that each side is left with, where its table is more than anyone reads, and neither the round nor a
+    list was asked for."""
+    from sgsdump.dumps.trees import list_runs, tree_of
+
+    paths = options.sample, options.benchmark
+    reading = options.reading
+    is_chosen = reading.step is not None or any(tree_of(path) != path for path in paths)
+    if is_chosen or _asks_for_list(options) or any(reads_raw(reading, path) for path in paths):
+        return None
+    try:
+        (sample,), (benchmark,) = (list_runs(path, None, reading.rank) for path in paths)
+    except (FormatError, ValueError):
+        return None
+    is_large = _is_round(sample) and _is_round(benchmark) and _is_large(options.sample, sample)
+    return benchmark if is_large else None
+
+
+def compare_tokens(
+    pairs: list[tuple[Options, Run, Run]], trees: tuple[Path, Path], compare: CompareTwo
+) -> list[ComparedRun]:
+    """Compare the rounds and print, on one screen, which differ, which layers of the first that does, and which
+    operators of the first of these. Where the programs went on with other inputs, later rounds are not compared."""
+    from sgsdump.dumps.dump import note_lines
+    from sgsdump.reports.comparison import tokens
+    from sgsdump.reports.sentences import environment_lines
+
+    results: list[ComparedRun] = []
+    rounds: list[tokens.ComparedRound] = []
+    detailed: tuple[tokens.ComparedRound, Comparison] | None = None
+    environment: Sequence[Finding] = ()
+    notes: tuple[dict[str, None], dict[str, None]] = {}, {}
+    remaining = list(pairs)
+    while remaining:
+        pair, _, run = remaining.pop(0)
+        result, comparison = _compare_pair(pair, run, compare, in_full=False)
+        results.append(result)
+        if comparison is None:
+            continue
+        environment = environment or comparison.environment
+        for of_side, told in zip(notes, (comparison.sample_notes, comparison.benchmark_notes)):
+            of_side.update(dict.fromkeys(told))
+        rounds.append(tokens.compared_round(run, comparison))
+        first = tokens.first_of(rounds)
+        if first is rounds[-1]:
+            detailed = first, comparison
+        if tokens.diverged_line(rounds, []):
+            break
+    lines = [
+        *environment_lines(environment),
+        *tokens.all_lines(rounds, detailed, [run for _, _, run in remaining]),
+    ]
+    print(for_terminal("".join(f"{line}\n" for line in lines)), end="")
+    for tree, of_tree in zip(trees, notes):
+        print_lines(note_lines(tree, [*of_tree]))
+    print("All layers of a round: TREE@step=N on both sides; a table for each: --top N, --sort, --only-bad.")
+    return results
+
+
+def _compare_pair(
+    options: Options, run: Run, compare: CompareTwo, in_full: bool = True
+) -> tuple[ComparedRun, Comparison | None]:
+    try:
+        status, comparison = compare(options, in_full)
+    except (FormatError, ValuesError) as error:
+        print(for_terminal(f"not compared: {error}"))
+        where = f"{run}, {options.sample} against {options.benchmark}"
+        print(for_terminal(f"sgsdump: not compared: {where}: {error}"), file=sys.stderr)
+        return ComparedRun(run, 2, f"not compared: {error}"), None
+    from sgsdump.reports.comparison.tokens import other_input
+    from sgsdump.reports.sentences import blamed_lines
+
+    unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
+    fed, blamed = other_input(comparison), tuple(blamed_lines(comparison))
+    by_collective = any("collective" in finding.facts for finding in comparison.causes)
+    result = ComparedRun(run, status, *_difference(comparison), unmatched, blamed, fed, by_collective)
+    return result, comparison
+
+
+def _difference(comparison: Comparison) -> tuple[str, bool]:
+    """Where two runs are not equal, the first layer that is not, and whether it is all by rounding; else "". NaN and
+    Inf in the same places are equal."""
+    from sgsdump.comparison.dataflow import first_difference
+    from sgsdump.comparison.finding import NO_FAULT
+    from sgsdump.comparison.row import differs, is_rounding
+
+    first = first_difference(comparison)
+    if first is not None:
+        count = sum(map(differs, comparison))
+        more = first_difference(comparison, beyond_rounding=True)
+        if more is None:
+            blamed = any(finding.kind not in NO_FAULT for finding in comparison.causes)
+            how = "" if blamed else ", by rounding alone"
+            return f"{count} of {len(comparison)} layers{how}, first {shown(first.where)}", not blamed
+        named = next((finding.layer for finding in comparison.causes if finding.kind == "argument"), None)
+        if named not in (None, more.output.name):  # what differs first by more than rounding is made by it
+            return f"{count} of {len(comparison)} layers", False
+        by = " beyond rounding" if is_rounding(first.output) else ""
+        of = f"{shown(more.where)}, {more}" if more.is_placed else shown(more.output.name)
+        return f"{count} of {len(comparison)} layers, first{by} {of}", False
+    if not comparison.failed:
+        return "", False
+    failed = comparison.failed[0]
+    of = f"{len(comparison.failed)} of {len(comparison.failed) + len(comparison)}"
+    where = f"{shown(failed.pair.benchmark.name)}: {shown(failed.reason)}"
+    return f"{of} layers cannot be compared, first {where}", False
+
+
+def _write_missing(options: Options, run: Run) -> None:
+    """The files of a run that the sample lacks, which say so."""
+    from sgsdump.comparison.comparison import Comparison, Completeness
+    from sgsdump.comparison.own_metric import load_own_metrics
+    from sgsdump.comparison.thresholds import DOCUMENTED
+    from sgsdump.reports.layers.table import table_of
+
+    output = replace(options.output, html=None, plots=None, annotate=None, write_name_map=None)
+    missing = replace(options, output=output.labelled(_label(run)))
+    comparison = Comparison((), (), (), (), completeness=Completeness(runs=(str(run),)))
+    limits = options.measuring.thresholds(tuple(load_own_metrics(options.measuring.metric))) or DOCUMENTED
+    write_files(missing, comparison, limits, table_of(comparison, limits, str(run)), None)
+
+
+def print_summary(results: list[ComparedRun], by_token: bool) -> None:
+    """``by_token``: it stands above from where on the programs were fed other inputs, and no layer is listed."""
+    after = _fed_others(results)
+    different = [result for result in results if result.differs and result not in after]
+    real = [result for result in different if not result.by_rounding]
+    rounded = f", by rounding alone: {len(different) - len(real)}" if len(real) < len(different) else ""
+    others = f"; not judged, as they were fed other inputs: {len(after)}" if after else ""
+    print(f"Runs compared: {len(results)}, of which differ: {len(different)}{rounded}{others}.")
+    if after and not by_token:
+        first = after[0]
+        print(
+            for_terminal(
+                f"From {shown(str(first.run))} on the programs were fed other whole numbers ({shown(first.fed)}), as "
+                f"where another token was chosen before: what differs there is no error of its own."
+            )
+        )
+    if different:
+        first = _first_of(real or different)
+        more = " by more" if real and rounded else ""
+        print(for_terminal(f"The first that differs{more} is {shown(str(first.run))}: {first.differs}"))
+        print_lines(map(shown, first.blamed), "  ")
+    one_sided = [result for result in results if result.unmatched]
+    if one_sided:
+        where = f"first in {shown(str(one_sided[0].run))}, {one_sided[0].unmatched}"
+        listed = "TREE@step=N on both sides lists them" if by_token else "they are listed there"
+        print(for_terminal(f"Runs with layers that only one side has: {len(one_sided)}, {where}; {listed}."))
+
+
+def _first_of(different: list[ComparedRun]) -> ComparedRun:
+    """The first run that differs; of one step a rank that has the error of itself, not by a collective."""
+    of_step = [result for result in different if result.run.step == different[0].run.step]
+    return next((result for result in of_step if not result.by_collective), different[0])
+
+
+def _fed_others(results: list[ComparedRun]) -> list[ComparedRun]:
+    """The runs from the first on in which the programs were fed other whole numbers, where they began with the same;
+    those of one rank follow one another."""
+    diverged: list[ComparedRun] = []
+    began: dict[int | None, bool] = {}
+    for result in results:
+        same_so_far = began.setdefault(result.run.rank, not result.fed)
+        if same_so_far and (result.fed or any(other.run.rank == result.run.rank for other in diverged)):
+            diverged.append(result)
+    return diverged
+
+
+def _is_by_token(options: Options, pairs: RunPairs) -> bool:
+    """Whether a table for each run is more than anyone reads: of many rounds of a program, or of large ones, where no
+    list was asked for."""
+    are_rounds = all(map(_is_round, (run for pair in pairs.pairs for run in pair)))
+    if not are_rounds or _asks_for_list(options):
+        return False
+    return len(pairs.pairs) > MOST_TABLES or _is_large(options.sample, pairs.pairs[0][0])
+
+
+def _asks_for_list(options: Options) -> bool:
+    return bool(set(options.given) & {"sort", "top", "only_bad"})
+
+
+def _is_round(run: Run) -> bool:
+    from sgsdump.dumps.formats.rounds.round_file import INDEX_ENDING
+
+    return run.place.endswith(INDEX_ENDING)
+
+
+def _is_large(path: Path, run: Run) -> bool:
+    """Whether a round of a tree has more tensors than a table that is read."""
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.trees import tree_of
+
+    try:
+        with open_dump(tree_of(path) / run.place) as dump:
+            return len(dump.records) > MOST_ROWS
+    except (FormatError, ValuesError):
+        return False
+
+
+def _title(sample: Run, benchmark: Run) -> str:
+    return shown(f"== {benchmark}" if str(sample) == str(benchmark) else f"== {sample} against {benchmark}")
+
+
+def _label(run: Run) -> str:
+    """The label of a run's files, ``step3-rank0``; its folder where nothing else is known of it."""
+    facts = [("step", run.step), ("rank", run.rank), ("", run.graph)]
+    return _in_a_name("-".join(f"{name}{value}" for name, value in facts if value not in (None, "")) or run.place)
+
+
+def _in_a_name(text: str) -> str:
+    return text.replace("/", "_")
