@@ -70,7 +70,7 @@ def full(count: int) -> Report:
         next_steps=(Step("Put this into input_config.ini:", f"[CONV_CONFIG]\ntensor_arrays='{layers[2].name}';"),),
         assumptions=("no input_config.ini was given",),
         layers=layers,
-        left_out=tuple(Entry(f"fused/{place}", "not comparable", status="only in benchmark") for place in range(3)),
+        left_out=tuple(Entry(f"fused/{place}", "not comparable", status="only in benchmark") for place in range(60)),
         tradeoff=_tradeoff() if count < 100 else None,
         facts=(("float model", "net.onnx"), ("to reproduce", "sgsdump diagnose -m net.onnx -i pictures")),
         view=view,

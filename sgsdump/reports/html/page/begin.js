@@ -22,6 +22,7 @@ function startWidth() {
   });
   const onPaper = (on) => {
     document.body.classList.toggle("paper", on);
+    for (const closed of document.querySelectorAll("details")) closed.open = on;
     redraw();
   };
   addEventListener("beforeprint", () => onPaper(true));

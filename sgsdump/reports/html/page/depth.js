@@ -99,11 +99,12 @@ function drawDepth() {
   root.append(svg("path", { class: "line", d: pathOf(points) }));
   drawPoints(root, points, (right - LEFT) / (seen.length || 1));
   if (Number.isFinite(view.metric.limit)) {
-    const y = scale.y(view.metric.limit);
-    root.append(
-      line("limit", LEFT, y, right, y),
-      words(`threshold ${view.metric.limitText || show(view.metric.limit)}`, right, y - 5, "end", "limit-text"),
-    );
+    const y = scale.y(view.metric.limit),
+      text = `threshold ${view.metric.limitText || show(view.metric.limit)}`;
+    const crowd = (from, to) => points.filter((one) => one.x > from && one.x < to && Math.abs(one.y - y + 8) < 14).length;
+    const isLeft = crowd(LEFT, LEFT + 100) < crowd(right - 100, right);
+    root.append(line("limit", LEFT, y, right, y));
+    root.append(words(text, isLeft ? LEFT + 3 : right, y - 5, isLeft ? "start" : "end", "limit-text"));
   }
   drawChosen(root, points, width, narrow);
   if (named) drawNames(root, points, bottom);
