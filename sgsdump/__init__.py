@@ -58,12 +58,14 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.quant_file import quant_params
     from sgsdump.tensors.statistics import Statistics
     from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+    from sgsdump.verbs.advise import Advised, advise
     from sgsdump.verbs.calibrate import FixedModel, calibrate
     from sgsdump.verbs.cure import cure
     from sgsdump.verbs.diagnose import diagnose
     from sgsdump.verbs.diagnosed import Diagnosed
     from sgsdump.verbs.dump import dump
     from sgsdump.verbs.histogram import Histograms, histogram
+    from sgsdump.verbs.repair import Repaired, repair
     from sgsdump.verbs.simulate import simulate
     from sgsdump.verbs.tune import Tuned, tune
 
@@ -92,6 +94,10 @@ _PUBLIC = {
     "calibrate": "sgsdump.verbs.calibrate",
     "FixedModel": "sgsdump.verbs.calibrate",
     "simulate": "sgsdump.verbs.simulate",
+    "advise": "sgsdump.verbs.advise",
+    "Advised": "sgsdump.verbs.advise",
+    "repair": "sgsdump.verbs.repair",
+    "Repaired": "sgsdump.verbs.repair",
     "tune": "sgsdump.verbs.tune",
     "Tuned": "sgsdump.verbs.tune",
     "histogram": "sgsdump.verbs.histogram",
@@ -100,6 +106,7 @@ _PUBLIC = {
     "Diagnosed": "sgsdump.verbs.diagnosed",
 }
 __all__ = [
+    "Advised",
     "Comparison",
     "Cured",
     "Diagnosed",
@@ -110,11 +117,13 @@ __all__ = [
     "LossWarning",
     "Quant",
     "Record",
+    "Repaired",
     "SgsdumpError",
     "Statistics",
     "Tensor",
     "TensorInfo",
     "Tuned",
+    "advise",
     "calibrate",
     "capture",
     "compare",
@@ -125,6 +134,7 @@ __all__ = [
     "list_runs",
     "open_dump",
     "quant_params",
+    "repair",
     "save_dump",
     "simulate",
     "tune",
@@ -134,6 +144,11 @@ __all__ = [
 notebook.show_by(
     {
         "diagnosed": "sgsdump.reports.notebook:show_diagnosed",
+        "advised": "sgsdump.reports.notebook:show_advised",
+        "plans": "sgsdump.reports.notebook:show_plans",
+        "page of a card": "sgsdump.reports.notebook:save_card",
+        "plot of an advice": "sgsdump.reports.charts.axes:plot_advice",
+        "plot of plans": "sgsdump.reports.charts.axes:plot_plans",
         "comparison": "sgsdump.reports.notebook:show_comparison",
         "table": "sgsdump.reports.notebook:show_table",
         "tensor": "sgsdump.reports.notebook:show_tensor",

@@ -49,6 +49,15 @@ def node(op_type: str, inputs: list[str], output: str, **attributes: object) -> 
     return helper.make_node(op_type, inputs, [output], name=output, **attributes)
 
 
+def loud_net(times: float) -> Model:
+    """x [1,3,8,8] -> a -> ra -> b -> rb -> c; one channel of ra is so many times as loud, which b's weights undo."""
+    constants = {**weights("a", (6, 3, 3, 3), 1), **weights("b", (6, 6, 3, 3), 2), **weights("c", (4, 6, 1, 1), 3)}
+    constants["a.w"][0] *= times
+    constants["b.w"][:, 0] /= times
+    nodes = [conv("a", "x"), node("Relu", ["a"], "ra"), conv("b", "ra"), node("Relu", ["b"], "rb"), conv("c", "rb")]
+    return model(nodes, constants, {"x": (1, 3, 8, 8)}, ["c"])
+
+
 def residual_net(opset: int = OPSET) -> Model:
     """data [1,3,8,8] -> c1 -> r1; r1 -> c2; add = r1 + c2 -> r2 -> pool -> c3 -> sig -> gap -> flat -> fc -> prob."""
     constants = {

@@ -109,7 +109,7 @@ def ranked(net: Net, level: str, runs: int, seed: int) -> tuple[int, list[Run]]:
     from sgsdump.models.feeds.feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration import calibrate
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.float_model import open_float_model
     from sgsdump.sidecars import input_config
     from sgsdump.tuning.measured_advice import labelled

@@ -65,7 +65,7 @@ from sgsdump.commands.options import (
     whole_number,
 )
 from sgsdump.commands.terminal import print_folder, print_lines, print_verdict
-from sgsdump.verbs.diagnose import PICTURES
+from sgsdump.verbs.diagnose import FOLDER, PICTURES
 from sgsdump.verbs.judges import Judges
 from sgsdump.verbs.network import Network
 
@@ -111,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_judges(parser.add_argument_group("judging"), "outputs", "told of the model as it is and with what is advised")
     add_scheduler(parser.add_argument_group("processes"), "calibrate and compare")
     report = parser.add_argument_group("the report")
-    report.add_argument("-o", "--output", type=Path, default=Path("diagnosis"), metavar="DIR",
+    report.add_argument("-o", "--output", type=Path, default=Path(FOLDER), metavar="DIR",
                         help="folder to write (default: %(default)s)")  # fmt: skip
     report.add_argument("--pictures", type=whole_number, default=PICTURES, metavar="N",
                         help="compare layers on at most N pictures, those whose outputs are furthest off (default: "
@@ -123,10 +123,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-    from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_file, check_not_around, replace_text, replacing_folder
     from sgsdump.reports.made_by import typed
-    from sgsdump.verbs.cured_ways import with_cure
     from sgsdump.verbs.diagnose import Task, diagnosed_in
 
     options = record(Options, args, network=network_of(args), given=record(Given, args),
@@ -135,17 +133,15 @@ def run(args: argparse.Namespace) -> int:
     check_not_around(output, [*options.network.files, given.fixed, given.ranges])
     if options.json:
         check_file(options.json)
-    if options.cure and (given.fixed or given.ranges):
-        raise ConfigError("--cure rewrites the float model and calibrates it anew; leave --fixed and --ranges out")
     limits = options.limits or DOCUMENTED
     level, most = options.quant_level, options.pictures
-    task = Task(options.network, given.fixed, given.ranges, level, most, limits, options.judges, options.scheduler)
+    cure = output if options.cure else None
+    task = Task(
+        options.network, given.fixed, given.ranges, level, most, limits, options.judges, options.scheduler, cure
+    )
     asides: list[Path] = []
     with replacing_folder(output, asides.append) as folder:
         found = diagnosed_in(folder, task, Terminal("stderr"), partial(print_lines, flush=True))
-        if options.cure:
-            there, progress = (folder, output), Terminal("stderr")
-            found = with_cure(found, options.network, (level, limits), options.judges.evaluate, there, progress)
         facts = (*found.report.facts, *typed(args))
         found = replace(found, report=replace(found.report, facts=facts))
         found.write(folder)

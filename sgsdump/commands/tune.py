@@ -206,9 +206,7 @@ def run(args: argparse.Namespace) -> int:
         _ = feeds.calibrated[0]  # data that does not fit needs no warnings
         print_warnings(opened)
         start = _started(options, opened) if search.cure else None
-        ready = calibrated(start.opened if start else opened, feeds.calibrated, run)
-        if start is not None:
-            ready = replace(ready, ranges=start.with_room(ready.ranges, ready.side, run.quant_level != "L1"))
+        ready = calibrated(start or opened, feeds.calibrated, run)
     with _stopped_by_ctrl_c(end) as left:
         found = searched(ready, feeds, aims, replace(run, left=left))
     with together():
@@ -216,8 +214,6 @@ def run(args: argparse.Namespace) -> int:
             replace_text(options.json, pareto_json(found.result))
         with replacing_folder(folder, keep=is_kept) as newer:
             found.write(newer, Written(options.fixed_model, options.pickle, typed(args)), progress)
-            if start is not None:
-                start.cured.save(newer / CURED)
     print(pareto_table(found.result), end="")
     print_lines(ending_lines(found.result))
     print(f"{folder}: to make its fixed model, sgsdump calibrate with --input-config {folder / 'input_config.ini'} "

@@ -32,7 +32,7 @@ from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import single_precision
 from sgsdump.notebook import ask
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 from sgsdump.quantisation.float_model import simplify
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from sgsdump.models.model import Model
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.sidecars.quant_param_entries import QuantParam
     from sgsdump.tensors.types import Range

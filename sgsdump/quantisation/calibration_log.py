@@ -13,9 +13,8 @@ they can.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,7 +33,7 @@ from sgsdump.quantisation.analysis import (
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.ranges.statistics import SideRanges
 from sgsdump.sidecars import tensor_chn, tensor_weight
-from sgsdump.sidecars.quant_param_entries import QuantParam
+from sgsdump.sidecars.quant_param_entries import QuantParam, model_name
 from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges
 from sgsdump.tensors.types import Range, to_nhwc
 
@@ -53,7 +52,6 @@ FILES = (
     "tensor_weight_calibration.txt",
 )
 Item = TypeVar("Item")
-_NUMBERED = re.compile(r"(.+)#\d+")
 _BITS = {"UINT8": 8, "INT8": 8, "INT16": 16}
 
 
@@ -188,31 +186,6 @@ def _weights(
         yield tensor_weight.ConvolutionWeights(
             source, name, sdk_name(graph, node), data, weights, types, allowed, name in changed
         )
-
-
-def model_name(name: str, model_names: Collection[str]) -> str | None:
-    """The name of a tensor in the model; None when it has none."""
-    if name in model_names:
-        return name
-    while (numbered := _NUMBERED.fullmatch(name)) is not None:
-        name = numbered[1]
-        if name in model_names:
-            return name
-    return None
-
-
-def with_model_names(params: Iterable[QuantParam], model_names: Collection[str]) -> list[QuantParam]:
-    """The entries under the model's names; where it has a tensor of the name already, the numbered one goes."""
-    params = list(params)
-    present = {param.name for param in params if param.name in model_names}
-    renamed = []
-    for param in params:
-        name = model_name(param.name, model_names)
-        if name is None or name == param.name:
-            renamed.append(param)
-        elif name not in present:
-            renamed.append(replace(param, name=name))
-    return renamed
 
 
 def _renamed(ranges: Mapping[str, Item], model_names: Collection[str]) -> dict[str, Item]:

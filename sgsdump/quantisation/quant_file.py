@@ -31,13 +31,12 @@ from sgsdump.quantisation.analysis import (
     of_groups,
     output_axis,
 )
-from sgsdump.quantisation.calibration_log import with_model_names
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.tensor_arrays import check_names
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.sidecars.quant_param_entries import PICKLE_LIMIT, QuantParam
+from sgsdump.sidecars.quant_param_entries import PICKLE_LIMIT, QuantParam, with_model_names
 from sgsdump.sidecars.tensor_min_max import read_ranges
 from sgsdump.tensors.types import Range
 

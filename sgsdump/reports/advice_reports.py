@@ -36,11 +36,17 @@ def advice_table(advice: Sequence[Advice]) -> str:
     """One line for every convolution, worst first; the measured columns only where something was measured."""
     if not advice:
         return ""
+    head, *rows = advice_cells(advice)
+    lines = aligned([head, *rows], range(4, len(head) - 1))
+    return "".join(f"{line}\n" for line in lines) + (_LEGEND if "own" in head else "")
+
+
+def advice_cells(advice: Sequence[Advice]) -> list[list[str]]:
+    """The head of the table and its lines."""
     measured = any(entry.measured for entry in advice)
     head = ["INT16", "convolution", "type", "input", "range"]
     head += ["own", "inherited", "brings", "removes", "why"] if measured else ["why"]
-    lines = aligned([head, *(_cells(entry, measured) for entry in advice)], range(4, len(head) - 1))
-    return "".join(f"{line}\n" for line in lines) + (_LEGEND if measured else "")
+    return [head, *(_cells(entry, measured) for entry in advice)]
 
 
 def advice_verdict(

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -18,11 +20,15 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.distribution import LEVELS, Distribution
 from sgsdump.dumps.tables import ShortTable
 from sgsdump.errors import SgsdumpError, listed
+from sgsdump.files.atomic_write import replace_text
+from sgsdump.reports.advice_reports import advice_cells
+from sgsdump.reports.cause_sentences import conv_config
 from sgsdump.reports.charts.bins import joined
 from sgsdump.reports.charts.canvas import Panel, draw_counts, draw_limits, view
 from sgsdump.reports.charts.depth import COLOURS
 from sgsdump.reports.charts.layer_histogram import remark
 from sgsdump.reports.layers.table import Entry, Listing, bar_shares, figure_names, table_of, title_of
+from sgsdump.reports.pareto_reports import ending_lines, pareto_cells
 from sgsdump.reports.report import Report
 from sgsdump.reports.sentences import by_reason, left_out_title
 from sgsdump.reports.text import middle_cut, number, shown
@@ -30,6 +36,8 @@ from sgsdump.reports.worst_picture import WorstPicture
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.statistics import Statistics, histogram, summarise
 from sgsdump.tensors.tensor import Tensor
+from sgsdump.tuning.advice import Advice
+from sgsdump.tuning.pareto import Pareto
 
 LONGEST, LONGEST_NAME, LONGEST_SENTENCE = 160, 64, 800
 WORST = 20  # rows of a comparison
@@ -40,6 +48,23 @@ HISTOGRAM, DEPTH = (480, 90), (600, 80)  # pixels of the pictures
 SHARP = 2  # pixels of a picture for each that it takes, for fine screens
 BARS = 240
 _RANKS = {"pass": 0, "warn": 1, "fail": 2}
+
+
+class Advised(Protocol):
+    """What ``advise`` gives, of ``verbs``."""
+
+    @property
+    def advice(self) -> tuple[Advice, ...]: ...
+    @property
+    def first(self) -> tuple[str, ...]: ...
+    @property
+    def verdict(self) -> list[str]: ...
+    @property
+    def to_copy(self) -> str: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+
 _STYLE = """
 .sgsdump { font: 13px/1.45 system-ui, sans-serif; color: var(--text); background: var(--card); padding: .7rem .9rem;
   border: 1px solid var(--line); border-radius: 8px; overflow-x: auto; text-align: left; }
@@ -102,6 +127,38 @@ def _said(worst: WorstPicture) -> str:
     head = ["output", "place", "float model", f"{worst.kind} model"]
     what = "picture" if worst.image is not None else "input"
     return _paragraph(f"The {what} that is furthest off: {worst.label}") + image + _table(head, rows, range(1, 4))
+
+
+def show_advised(found: Advised) -> str:
+    """What to raise, and the convolutions that speak most for it."""
+    head, *rows = advice_cells(found.advice)
+    named = [[_name(cell) if head[index] in ("convolution", "input") else _text(cell) for index, cell in enumerate(row)]
+             for row in rows[:WORST]]  # fmt: skip
+    more = len(rows) > WORST
+    return _card(
+        *map(_paragraph, [*found.first, *found.verdict]),
+        f"<pre>{html.escape(found.to_copy)}</pre>" if found.to_copy else "",
+        *map(_paragraph, found.notes),
+        _table(head, named, range(4, len(head) - 1)),
+        _paragraph(f"{WORST} of {len(rows)} convolutions; to_pandas() has all", small=True) if more else "",
+    )
+
+
+def show_plans(result: Pareto) -> str:
+    """How the search ended, the plan to take, and every plan of the table."""
+    head, *rows = pareto_cells(result)
+    copy = conv_config(result.taken.tensors) if result.taken.tensors else ""
+    return _card(
+        *map(_paragraph, ending_lines(result)),
+        f"<pre>{html.escape(copy)}</pre>" if copy else "",
+        _table(head, ([_text(cell) for cell in row] for row in rows), range(2, len(head))),
+    )
+
+
+def save_card(result: Any, path: Path) -> None:
+    """What a notebook shows, as a page of its own. Raises OutputError."""
+    title = html.escape(type(result).__name__)
+    replace_text(path, f'<!doctype html><meta charset="utf-8"><title>{title}</title>{result._repr_html_()}\n')
 
 
 def show_table(short: ShortTable) -> str:

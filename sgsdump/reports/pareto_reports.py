@@ -18,6 +18,12 @@ WITHIN = 0.01
 def pareto_table(result: Pareto) -> str:
     """One line a plan, from all-INT8 to all-INT16; the marked one is the smallest that is good enough
     (``tuning.ENOUGH``, or the target)."""
+    head, *rows = pareto_cells(result)
+    return "\n".join(aligned([head, *rows], range(len(head)))) + "\n"
+
+
+def pareto_cells(result: Pareto) -> list[list[str]]:
+    """The head of the table and its lines."""
     outputs = result.outputs
     metric = any(row.outputs.metric is not None for row in result.rows)
     head = ["", "plan", "rate", "INT16 convs", "bytes", "MACs at 16", "predicted", "searched", "error", "of the way"]
@@ -25,8 +31,7 @@ def pareto_table(result: Pareto) -> str:
     head += [f"COS {name}" for name in outputs] + [f"RMSE {name}" for name in outputs] + ["metric"] * metric
     if result.held_out is not None:
         head += ["held-out error", "of the way"] + ["held-out metric"] * metric
-    lines = aligned([head, *(_cells(row, result) for row in result.rows)], range(len(head)))
-    return "\n".join(lines) + "\n"
+    return [head, *(_cells(row, result) for row in result.rows)]
 
 
 def pareto_csv(result: Pareto) -> str:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.metrics import cos
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.dumps.tables import data_frame
 from sgsdump.files.escaping import shown
 from sgsdump.files.json_yaml import json_text
 from sgsdump.quantisation.objective import Totals, error_of
 from sgsdump.reports.sentences import error_before
+from sgsdump.reports.worth import worth_document
 from sgsdump.tuning.advice import holds
-from sgsdump.tuning.repair import Change, Repair, Round
+from sgsdump.tuning.worth import Worths
+
+if TYPE_CHECKING:
+    from sgsdump.tuning.repair import Change, Repair, Round
 
 MOST_JUMPS = 3
 
@@ -40,7 +45,9 @@ def end_lines(repair: Repair, limits: Thresholds) -> Iterator[str]:
         yield from (f"  {line}" for line in _outputs(repair.measured.all_16, limits, repair.logits))
 
 
-def repair_json(facts: Mapping[str, Any], rounds: Sequence[Round], repair: Repair, limits: Thresholds) -> str:
+def repair_json(
+    facts: Mapping[str, Any], rounds: Sequence[Round], repair: Repair, limits: Thresholds, worths: Worths | None = None
+) -> str:
     """``facts`` come first: what was done on what."""
     document = {
         "format": "sgsdump repair",
@@ -54,7 +61,15 @@ def repair_json(facts: Mapping[str, Any], rounds: Sequence[Round], repair: Repai
         "tensor_arrays": list(repair.config_names(repair.best.tensor_arrays)),
         "ended": repair.ended,
     }
-    return json_text(document)
+    return json_text(document if worths is None else {**document, "worth": worth_document(worths)})
+
+
+def rounds_frame(rounds: Sequence[Round], limits: Thresholds) -> Any:
+    """A pandas DataFrame, a line for each round. Raises MissingExtra without pandas."""
+    columns = "round raised lowered int16_convolutions weight_bytes rate output_error layers_past thresholds_hold kept"
+    lines = [[_round(turn, limits)[name] for name in columns.split()] for turn in rounds]
+    counted = [[len(cell) if isinstance(cell, list) else cell for cell in line] for line in lines]
+    return data_frame(counted, columns.split())
 
 
 def _round_lines(turn: Round, limits: Thresholds, repair: Repair) -> Iterator[str]:

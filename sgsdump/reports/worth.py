@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.errors import listed
@@ -11,23 +12,24 @@ from sgsdump.reports.text import counted
 from sgsdump.tuning.worth import ALL_16, AS_IT_IS, PLAN, Worth, Worths
 
 MOST_NAMED = 4
-_WAYS = {AS_IT_IS: "as it is", PLAN: "with what is advised", ALL_16: "with every convolution at 16 bits"}
+ADVISED = "with what is advised"
 
 
-def worth_lines(worths: Worths) -> Iterator[str]:
-    """The metric on the pictures that judge, then all figures on those held out."""
+def worth_lines(worths: Worths, plan: str = ADVISED) -> Iterator[str]:
+    """The metric on the pictures that judge, then all figures on those held out; ``plan``: what the plan is called."""
     judged, held = worths.judged, worths.held
+    called = {AS_IT_IS: "as it is", PLAN: plan, ALL_16: "with every convolution at 16 bits"}
     of_float, of_float_there = worths.float_metric
     count, count_there = (counted(number, "picture") for number in worths.pictures)
     if of_float is not None:
-        ways = "; ".join(f"{_WAYS[kind]} {_number(worth.metric)}" for kind, worth in judged.items())
+        ways = "; ".join(f"{called[kind]} {_number(worth.metric)}" for kind, worth in judged.items())
         yield f"By your metric, on {count}: float {of_float:.4g}; {ways}."
     if not held:
         return
     if of_float_there is not None:
-        ways = "; ".join(f"{_WAYS[kind]} {_number(worth.metric)}" for kind, worth in held.items())
+        ways = "; ".join(f"{called[kind]} {_number(worth.metric)}" for kind, worth in held.items())
         yield f"By your metric, on {count_there} held out: float {of_float_there:.4g}; {ways}."
-    ways = "; ".join(f"{_WAYS[kind]} {worth.error:.3g} ({judged[kind].error:.3g})" for kind, worth in held.items())
+    ways = "; ".join(f"{called[kind]} {worth.error:.3g} ({judged[kind].error:.3g})" for kind, worth in held.items())
     yield f"Squared error on {count_there} held out (on the {count} that judge): {ways}."
     if judged[AS_IT_IS].good and not worths.holds:
         yield "As it is an output is past the limits on the pictures held out, though not on those that judge."
@@ -44,6 +46,16 @@ def not_recommended(worths: Worths) -> str:
         f"squared error stays, on those it was chosen by {before}. Judge by more pictures (--evaluate), and calibrate "
         f"on pictures more like these (-i)."
     )
+
+
+def worth_document(worths: Worths) -> dict[str, Any]:
+    """For JSON: by way the figures on the pictures that judge, and on those held out."""
+    ways = {each.facts["way"]: {**each.figures, "within": each.facts["within"]} for each in worth_findings(worths)}
+    for finding in worth_findings(worths):
+        held = finding.facts.get("held_within")
+        ways[finding.facts["way"]] |= {} if held is None else {"held_within": held}
+    pictures = {"pictures": worths.pictures[0], "held_out": worths.pictures[1]}
+    return {**pictures, "recommended": not worths.beyond, "ways": ways}
 
 
 def worth_findings(worths: Worths) -> Iterator[Finding]:

@@ -10,9 +10,10 @@ Beside them the ranges of other side files: a list of minima and one of maxima, 
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from sgsdump.errors import FormatError
 from sgsdump.files import pickles
 from sgsdump.files.escaping import quoted
 from sgsdump.tensors.types import Range
+
+_NUMBERED = re.compile(r"(.+)#\d+")
 
 # pickles may carry the weights as arrays
 PICKLE_LIMIT = 1 << 30
@@ -139,3 +142,28 @@ def numbers_range(low: str, high: str, where: str, count: int | None = None) -> 
 def numbers_text(values: np.ndarray) -> str:
     """A list of such numbers, of six decimals each."""
     return ", ".join(f"{value:f}" for value in values.tolist())
+
+
+def model_name(name: str, model_names: Collection[str]) -> str | None:
+    """The name of a tensor in the model; None when it has none."""
+    if name in model_names:
+        return name
+    while (numbered := _NUMBERED.fullmatch(name)) is not None:
+        name = numbered[1]
+        if name in model_names:
+            return name
+    return None
+
+
+def with_model_names(params: Iterable[QuantParam], model_names: Collection[str]) -> list[QuantParam]:
+    """The entries under the model's names; where it has a tensor of the name already, the numbered one goes."""
+    params = list(params)
+    present = {param.name for param in params if param.name in model_names}
+    renamed = []
+    for param in params:
+        name = model_name(param.name, model_names)
+        if name is None or name == param.name:
+            renamed.append(param)
+        elif name not in present:
+            renamed.append(replace(param, name=name))
+    return renamed

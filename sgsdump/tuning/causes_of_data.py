@@ -41,7 +41,7 @@ from sgsdump.tuning.unlike_training import normalised_as, renormalised
 
 if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 
 
 def normalisation(examined: Examined) -> RootCause | None:

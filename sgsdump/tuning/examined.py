@@ -22,7 +22,7 @@ from sgsdump.tensors.types import Range
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tuning.measured_advice import MeasuredAdvice

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.finding import Finding
     from sgsdump.models.model import Model
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
 
 # A larger plan is proposed where it takes away so much of what is left.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from sgsdump.models.model import Model
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 
 AS_IT_IS, PLAN, ALL_16 = "as it is", "plan", "all at 16 bits"
 

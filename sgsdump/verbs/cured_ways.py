@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.quantisation.ranges.statistics import SideRanges
     from sgsdump.sidecars.input_config import InputConfig
@@ -47,14 +47,14 @@ def with_cure(
     folder: tuple[Path, Path],
     progress: Progress,
 ) -> Diagnosed:
-    """Cures the network and writes cured.onnx, and with a plan planned.onnx, with their quant files; the diagnosis with
-    what there is to do with them, and every layer so.
+    """Cures the network; the diagnosis with what there is to do then, every layer so, and the models that it writes
+    beside the rest: cured.onnx, and with a plan planned.onnx, with their quant files.
 
     task      the level and the limits.
     evaluate  the pictures that the diagnosis judged by, where they are not the network's own.
-    folder    where they are written, and what it will be called.
+    folder    for the values of pictures, and where the models will be.
     """
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.reports.cured import cured_steps
     from sgsdump.reports.report import other_run
 
@@ -63,21 +63,29 @@ def with_cure(
     cured = cure_opened(network, opened, level, progress=progress)
     ways: tuple[Way, ...] = ()
     planned, view = False, found.report.view
+    models: dict[str, Cured] = {}
     if cured.helps:
-        cured.save(folder[0] / CURED)
+        models[CURED] = cured
         feeds = opened.feeds()
         there = ways_of(Task(opened.model, feeds, opened.config, level, task[1]), cured, progress)
         ways, planned = there.ways, there.planned is not None
         if there.planned is not None:
             proto, params = there.planned
-            replace(cured, proto=proto, params=params).save(folder[0] / PLANNED)
+            models[PLANNED] = replace(cured, proto=proto, params=params)
         label = "cured, with the plan" if planned else "cured"
         judges = feeds if evaluate is None else opened.feeds(evaluate)
         layers = _layers(there.best, PicturePairs(judges, chosen=found.pictures), folder[0], progress)
         view = replace(view, other=other_run(label, layers))
     steps = cured_steps(cured, ways, planned, level, str(folder[1]))
     report = replace(found.report, next_steps=(*steps, *found.report.next_steps), view=view)
-    return replace(found, report=report)
+    before = found._write_more
+
+    def write(into: Path) -> None:
+        before(into)
+        for name, model in models.items():
+            model.save(into / name)
+
+    return replace(found, report=report, _write_more=write)
 
 
 def _layers(best: Subject, pairs: PicturePairs, folder: Path, progress: Progress) -> Comparison:
@@ -158,7 +166,7 @@ def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
     from sgsdump.curing.ranges import params_of
     from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN, Way
     from sgsdump.models.feeds.image_list import evenly
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import calibrated
     from sgsdump.tuning.measured_advice import fixed_with, judge, measure
 

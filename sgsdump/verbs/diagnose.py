@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sgsdump.models.input_spec import InputSpec
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.quantisation.others.compared import ComparedNetworks
     from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from sgsdump.verbs.judges import JudgingFeeds
     from sgsdump.verbs.network import Data
 
-PICTURES = 10
+PICTURES, FOLDER = 10, "diagnosis"
 # Sensitivities are measured on this many of them, and what each tensor that others quantised does to the outputs.
 MEASURED, MEASURED_OF_OTHERS = 4, 2
 
@@ -67,6 +67,7 @@ class Task:
     pictures   layers are compared on at most so many, those whose outputs are furthest off.
     judges     pictures to judge by in place of those of the network, and pictures held out; the user's metric.
     scheduler  of a Dask cluster that calibrates and compares.
+    cure       say first what curing brings in 8 bits, and what is to be done with the models in this folder.
     """
 
     network: Network
@@ -77,6 +78,7 @@ class Task:
     limits: Thresholds
     judges: Judges
     scheduler: str | None = None
+    cure: Path | None = None
 
 
 class DiagnoseOptions(Beside, JudgedBy, total=False):
@@ -86,6 +88,7 @@ class DiagnoseOptions(Beside, JudgedBy, total=False):
     ranges    a ``tensor_min_max.txt`` or a quant file, in place of calibrating.
     pictures  compare layers on at most so many, those whose outputs are furthest off (10).
     min_cos, max_rmse  what the outputs and layers must hold; without both the documented limits, 0.99 and 0.1.
+    cure      say first what curing brings in 8 bits; takes minutes.
     """
 
     fixed: str | Path | None
@@ -93,6 +96,7 @@ class DiagnoseOptions(Beside, JudgedBy, total=False):
     pictures: int
     min_cos: float | None
     max_rmse: float | None
+    cure: bool
 
 
 def diagnose(
@@ -112,7 +116,8 @@ def diagnose(
     fixed, ranges = (Path(path) if path else None for path in (options.get("fixed"), options.get("ranges")))
     limits = Thresholds(options.get("min_cos"), options.get("max_rmse")) or DOCUMENTED
     pictures, judges = options.get("pictures", PICTURES), judges_of(options)
-    task = Task(network, fixed, ranges, quant_level, pictures, limits, judges)
+    cure = Path(FOLDER) if options.get("cure") else None
+    task = Task(network, fixed, ranges, quant_level, pictures, limits, judges, cure=cure)
     with TemporaryDirectory(prefix="sgsdump_") as folder:
         return diagnosed_in(Path(folder), task, bars(), _untold)
 
@@ -126,7 +131,10 @@ def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Di
     from sgsdump.errors import ConfigError, listed
     from sgsdump.models.model import runtime_of
     from sgsdump.reports.graph_files import NetworkGraph
+    from sgsdump.verbs.cured_ways import with_cure
 
+    if task.cure and (task.fixed or task.ranges):
+        raise ConfigError("--cure rewrites the float model and calibrates it anew; leave --fixed and --ranges out")
     of_others = task.fixed is not None and (runtime_of(task.fixed) or is_quantised_by_others(task.fixed))
     if of_others and task.judges.given:
         raise ConfigError(
@@ -139,12 +147,17 @@ def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Di
         return replace(Diagnosed(*diagnose_native(native, folder, progress)), graph=NetworkGraph(native.model.proto))
     if task.fixed is not None and of_others:
         return _diagnosed_quantised(_quantised_task(task, task.fixed), folder, progress)
-    return _diagnosed(folder, task, progress, tell)
+    found = _diagnosed(folder, task, progress, tell)
+    if task.cure is None:
+        return found
+    judged_by, aims = task.judges.evaluate, (task.quant_level, task.limits)
+    return with_cure(found, task.network, aims, judged_by, (folder, task.cure), progress)
 
 
 def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diagnosed:
     from sgsdump.errors import ValuesError
-    from sgsdump.quantisation.diagnosis.compared_pictures import PicturePairs, over_all
+    from sgsdump.quantisation.diagnosis.compared_pictures import over_all
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.fixed_model import check_that_it_runs, rehearse
     from sgsdump.quantisation.pictures import disagreements
     from sgsdump.reports.command_reports import diagnosed, report_of_diagnosis

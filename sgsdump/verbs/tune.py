@@ -9,15 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sgsdump import notebook
 from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress
 from sgsdump.verbs.calibrate import WITHOUT_BITS
+from sgsdump.verbs.cured_ways import CURED, Start, start_cured
 from sgsdump.verbs.judges import JudgedBy, JudgingFeeds, judges_of
 from sgsdump.verbs.network import Beside, OpenNetwork, beside_of, named_network, open_network
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from typing_extensions import Unpack
 
+    from sgsdump.curing.cure import Cured
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.quantisation.fixed_model import FixedModel
@@ -68,6 +72,7 @@ class Tuned:
     ini     the user's input_config.ini.
     judges  the pictures that plans were judged by.
     quant_level  to calibrate with, so that the fixed model is this one.
+    cured   the model that all of it is for, where it was cured.
     """
 
     result: Pareto
@@ -76,6 +81,7 @@ class Tuned:
     ini: bytes
     judges: Feeds
     quant_level: str
+    cured: Cured | None = None
 
     @property
     def taken(self) -> Row:
@@ -93,6 +99,23 @@ class Tuned:
         """Every plan of the table as a DataFrame, the columns of ``pareto.csv``; needs the extra ``pandas``."""
         return self.result.to_pandas()
 
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the error of every plan against its bytes, and the one to take."""
+        drawn: Axes = notebook.ask("plot of plans", self.result, axes)
+        return drawn
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page, one file that fetches nothing: the trade-off, and every layer of the plan to take, which is
+        compared for it. Raises OutputError."""
+        from tempfile import TemporaryDirectory
+
+        from sgsdump.files.atomic_write import replace_text
+        from sgsdump.verbs.bars import bars
+
+        with TemporaryDirectory(prefix="sgsdump_") as folder:
+            replace_text(Path(path), self._page(Path(folder), (), bars()))
+        return Path(path)
+
     def save(self, folder: str | Path, what: Written = Written()) -> Path:
         """Write the folder of ``sgsdump tune``; of an older one the user's own files stay. Raises OutputError."""
         from sgsdump.files.atomic_write import replacing_folder
@@ -103,7 +126,7 @@ class Tuned:
 
     def write(self, folder: Path, what: Written = Written(), progress: Progress = SILENT) -> None:
         """Fill a folder. Raises OutputError."""
-        from sgsdump.files.atomic_write import replacing
+        from sgsdump.files.atomic_write import replace_text, replacing
         from sgsdump.quantisation.float_model import serialise
         from sgsdump.reports.charts.pareto import pareto_png
         from sgsdump.reports.pareto_reports import pareto_csv, pareto_json
@@ -130,17 +153,14 @@ class Tuned:
         write("pareto.csv", pareto_csv(self.result).encode())
         write("pareto.json", pareto_json(self.result).encode())
         write("pareto.png", pareto_png(self.result))
-        self._write_report(folder, what.facts, progress)
+        replace_text(folder / "report.html", self._page(folder, what.facts, progress))
+        if self.cured is not None:
+            self.cured.save(folder / CURED)
 
-    def _write_report(self, folder: Path, more: tuple[tuple[str, str], ...], progress: Progress) -> None:
-        """report.html of the plan to take, compared on a few of the pictures that judge plans."""
-        from sgsdump.files.atomic_write import replace_text
-        from sgsdump.quantisation.diagnosis.compared_pictures import (
-            PictureComparer,
-            PicturePairs,
-            each_compared,
-            over_all,
-        )
+    def _page(self, folder: Path, more: tuple[tuple[str, str], ...], progress: Progress) -> str:
+        """Of the plan to take, compared on a few of the pictures that judge plans; ``folder`` is for their values."""
+        from sgsdump.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
+        from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
         from sgsdump.reports.command_reports import bits_by, report_of_tuning
         from sgsdump.reports.html.document import render
         from sgsdump.reports.made_by import versions
@@ -160,12 +180,15 @@ class Tuned:
         ]
         title = f"{model.path.name} with the tuned INT16 convolutions"
         context = Context(title, facts, ranges=self.trial.ranges, bits=bits_by(fixed, "the plan of tune"))
-        replace_text(folder / "report.html", render(report_of_tuning(self.result, compared, model, context)))
+        return render(report_of_tuning(self.result, compared, model, context))
 
     def __str__(self) -> str:
         from sgsdump.reports.pareto_reports import ending_lines, pareto_table
 
         return pareto_table(self.result) + "\n".join(ending_lines(self.result))
+
+    def _repr_html_(self) -> str | None:
+        return notebook.as_html("plans", self.result)
 
 
 @dataclass(frozen=True)
@@ -191,6 +214,7 @@ class Calibrated:
     opened: OpenNetwork
     ranges: Mapping[str, Range]
     side: SideRanges
+    cured: Cured | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,6 +266,7 @@ class TuneOptions(Beside, JudgedBy, total=False):
     objective  which outputs' error is made small: ``mean`` (of all), ``worst``, or outputs by name.
     cost       what is to be small: ``bytes`` of weights, or ``macs``, the multiplications at 16 bits.
     budget     time: ``60s``, ``10m``.
+    cure       start from the cured model, which is then the one to convert.
     """
 
     rates: Sequence[float]
@@ -249,6 +274,7 @@ class TuneOptions(Beside, JudgedBy, total=False):
     objective: str
     cost: str
     budget: str
+    cure: bool
 
 
 def tune(model: str | Path, data: Data, *, quant_level: str = "L5", **options: Unpack[TuneOptions]) -> Tuned:
@@ -278,7 +304,10 @@ def tune(model: str | Path, data: Data, *, quant_level: str = "L5", **options: U
     opened = open_network(network, quant_level)
     feeds = judges_of(options).feeds(opened)
     run = Run(quant_level, Workers(), lambda: end - time.monotonic(), bars())
-    return searched(calibrated(opened, feeds.calibrated, run), feeds, aims, run)
+    if not options.get("cure"):
+        return searched(calibrated(opened, feeds.calibrated, run), feeds, aims, run)
+    start = start_cured(network, opened, WITHOUT_BITS[quant_level], run.progress)
+    return searched(calibrated(start, feeds.calibrated, run), feeds, aims, run)
 
 
 def aims_of(rates: str | None, target: str | None, metric: str | UserMetric | None, objective: str, cost: str) -> Aims:
@@ -325,16 +354,22 @@ def parse_seconds(text: str) -> float:
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
-def calibrated(opened: OpenNetwork, feeds: Feeds, run: Run) -> Calibrated:
+def calibrated(network: OpenNetwork | Start, feeds: Feeds, run: Run) -> Calibrated:
     """The network with the ranges of its tensors. Raises what calibrating raises."""
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
 
+    start = network if isinstance(network, Start) else None
+    opened = network.opened if isinstance(network, Start) else network
     level = WITHOUT_BITS[run.quant_level]
     rehearse(opened.model, feeds[0], opened.config)
     found = calibrate(opened.model, feeds, opened.config, level, workers=run.workers, progress=run.progress)
-    return Calibrated(opened, found.ranges, side_ranges(found.statistics))
+    side = side_ranges(found.statistics)
+    if start is None:
+        return Calibrated(opened, found.ranges, side)
+    ranges = start.with_room(found.ranges, side, run.quant_level != "L1")
+    return Calibrated(opened, ranges, side, start.cured)
 
 
 def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> Tuned:
@@ -376,7 +411,8 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
                 held.score(proposed.plan)
     result = pareto(found, setup, exact, held)
     fixed = fixed_of(trial, result.taken.tensors)
-    return Tuned(result, trial, fixed, network.opened.ini, feeds.judges, WITHOUT_BITS[run.quant_level])
+    ini, level = network.opened.ini, WITHOUT_BITS[run.quant_level]
+    return Tuned(result, trial, fixed, ini, feeds.judges, level, network.cured)
 
 
 def _proposed(setup: Setup, aims: Aims, most: int, left: Left) -> SearchResult:

@@ -8,7 +8,6 @@ import pytest
 
 from sgsdump.commands import COMMANDS
 from sgsdump.commands.parser import build_parser
-from sgsdump.commands.repair import DEBUG_PICTURES
 from sgsdump.comparison.distribution import LEVELS as QUANTISER_LEVELS
 from sgsdump.comparison.distribution import WIDE
 from sgsdump.comparison.thresholds import DOCUMENTED
@@ -20,6 +19,7 @@ from sgsdump.tuning import integer_choice, repair, search, setup
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER
 from sgsdump.tuning.search import most_evaluations
 from sgsdump.verbs.calibrate import WITHOUT_BITS
+from sgsdump.verbs.repair import JUDGING
 from sgsdump.verbs.tune import parse_rates, parse_seconds
 
 COMMON = ["-m", "net.onnx", "--input-config", "input_config.ini"]
@@ -69,7 +69,7 @@ def test_defaults_of_options(command, option, value, stated):
         ("advise", "(default: RMSE 0.1)", DOCUMENTED.max_rmse == 0.1),
         ("repair", "(default: COS 0.99)", DOCUMENTED.min_cos == 0.99),
         ("repair", "(default: RMSE 0.1)", DOCUMENTED.max_rmse == 0.1),
-        ("repair", "(default: 4 of -i)", DEBUG_PICTURES == 4),
+        ("repair", "(default: 4 of -i)", JUDGING == 4),
         ("repair", "at L2 or L3", (WITHOUT_BITS["L4"], WITHOUT_BITS["L5"]) == ("L2", "L3")),
         ("tune", "judged on 10 of these, evenly chosen", setup.PICTURES == 10),
         ("tune", "at most 12 convolutions are searched exhaustively", search.EXHAUSTIVE == 12),

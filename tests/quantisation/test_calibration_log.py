@@ -18,7 +18,6 @@ from sgsdump.quantisation.calibration_log import (
     read_side_ranges,
     read_weight_params,
     used_ranges,
-    with_model_names,
     write_log,
 )
 from sgsdump.quantisation.float_model import deployed
@@ -26,7 +25,7 @@ from sgsdump.quantisation.quant_plan import plan
 from sgsdump.quantisation.ranges.statistics import SideRanges, updated, with_softmax
 from sgsdump.quantisation.scales import joined
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.sidecars.quant_param_entries import QuantParam
+from sgsdump.sidecars.quant_param_entries import QuantParam, with_model_names
 from sgsdump.tensors.types import Range
 
 WIDE = Range.of(-4, 4)

@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
-from small_nets import conv, model, node, weights
+from small_nets import loud_net
 
 import sgsdump
 from sgsdump.cli import main
@@ -35,23 +36,14 @@ def near(outputs, float_outputs, label, picture):
     assert picture == f"feed {label}", (picture, label)
     return -float(np.abs(outputs["c"] - float_outputs["c"]).mean())
 """
+SCHEMA = Path(sgsdump.__file__).parent / "reports" / "schemas" / "repair.json"
 DIAGNOSE = "diagnose -m net.onnx --data-loader-script loader.py --quant-level L1".split()
-
-
-def write_net(loud: float) -> None:
-    """One channel of the second convolution's input is so many times as loud."""
-    constants = {**weights("a", (6, 3, 3, 3), 1), **weights("b", (6, 6, 3, 3), 2), **weights("c", (4, 6, 1, 1), 3)}
-    constants["a.w"][0] *= loud
-    constants["b.w"][:, 0] /= loud
-    nodes = [conv("a", "x"), node("Relu", ["a"], "ra"), conv("b", "ra"), node("Relu", ["b"], "rb"), conv("c", "rb")]
-    net = model(nodes, constants, {"x": (1, 3, 8, 8)}, ["c"]).proto
-    Path("net.onnx").write_bytes(net.SerializeToString())
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    write_net(300.0)
+    Path("net.onnx").write_bytes(loud_net(300.0).proto.SerializeToString())
     (tmp_path / "loader.py").write_text(LOADER)
     (tmp_path / "metric.py").write_text(METRIC)
     return tmp_path
@@ -120,7 +112,7 @@ def test_a_plan_that_fails_on_pictures_held_out_is_not_advised(folder: Path, cap
 
 
 def test_pictures_to_judge_by_that_the_ranges_do_not_hold_are_the_cause(folder: Path, capsys) -> None:
-    write_net(1.0)
+    Path("net.onnx").write_bytes(loud_net(1.0).proto.SerializeToString())
     assert main([*DIAGNOSE, "--evaluate", "loader.py:loud"]) == 0
     said = capsys.readouterr().out
     assert (
@@ -140,3 +132,49 @@ def test_pictures_that_judge_are_not_held_out(folder: Path, capsys: pytest.Captu
     assert not (folder / "out").exists()
     assert main([*line.split(), "1.npy", "--evaluate", "1.npy"]) == 2
     assert "which --evaluate has too" in capsys.readouterr().err
+
+
+REPAIR = "repair -m net.onnx --data-loader-script loader.py --quant-level L1 -o out".split()
+
+
+def test_repair_tells_the_metric_and_what_is_held_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = sgsdump.repair(
+        "net.onnx", "loader.py", metric="metric.py:near", validate="loader.py:others", quant_level="L1", max_rmse=0.1
+    )
+    assert found.passes and found.raised == ("ra",) and found.to_copy == "[CONV_CONFIG]\ntensor_arrays='ra';"
+    assert main([*REPAIR, "--max-rmse", "0.1", "--metric", "metric.py:near", "--validate", "loader.py:others"]) == 0
+    said = capsys.readouterr().out
+    assert "\nBy your metric, on 3 pictures held out: float 0; as it is -" in said and "; repaired -" in said
+    document = json.loads((folder / "out" / "rounds.json").read_text())
+    worth = document["worth"]
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+    assert worth["recommended"] and worth["pictures"] == worth["held_out"] == 3
+    assert worth["ways"]["plan"]["held_metric"] == found.worths.held[PLAN].metric
+    assert worth["ways"]["as it is"]["squared_error"] == found.worths.judged[AS_IT_IS].error
+    # what a round says of the outputs is what the plan is worth
+    assert found.worths.judged[PLAN].good and not found.worths.judged[AS_IT_IS].good
+    assert "By your metric" in (folder / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("limit", [[], ["--max-rmse", "0.1"]])
+def test_a_repair_that_fails_on_pictures_held_out_is_not_recommended(folder, capsys, limit) -> None:
+    assert main([*REPAIR, "--validate", "loader.py:loud", *limit]) == bool(limit)
+    said = capsys.readouterr().out
+    assert "\nwarning: Not recommended: ra at INT16. On 3 pictures held out" in said
+    document = json.loads((folder / "out" / "rounds.json").read_text())
+    assert document["thresholds_hold"] and not document["worth"]["recommended"]
+    assert "Not recommended" in (folder / "out" / "report.html").read_text()
+
+
+def test_other_pictures_judge_the_rounds(folder: Path) -> None:
+    found = sgsdump.repair("net.onnx", "loader.py", evaluate="loader.py:loud", quant_level="L1", rounds=1)
+    assert not found.passes and found.worths is None
+    assert found.result.best.error > 0.5  # the ranges do not hold them
+
+
+def test_the_same_words_and_the_same_refusal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("0.npy", np.zeros((1, 3, 8, 8), np.float32))
+    assert main("repair -m net.onnx -i 0.npy -o out --validate 0.npy".split()) == 2
+    assert "--validate has" in capsys.readouterr().err and not (folder / "out").exists()
+    assert main([*REPAIR, "--metric", "metric.py:far"]) == 2
+    assert "far" in capsys.readouterr().err and not (folder / "out").exists()

@@ -49,6 +49,16 @@ def figure_of(result: Pareto) -> Figure:
     return figure
 
 
+def draw_by_bytes(axes: Axes, result: Pareto) -> None:
+    """The left panel alone."""
+    axes.set_yscale("log")
+    _draw_errors(axes, result, by_bytes)
+    axes.set_xlabel(AXES[by_bytes])
+    axes.set_ylabel(f"error of the outputs, {result.objective}"[:90])
+    axes.grid(True, which="major", color="0.92")
+    axes.set_axisbelow(True)
+
+
 def by_bytes(rate: float, macs16: float | None) -> float:
     return rate
 

@@ -1,0 +1,417 @@
+"""``advise``: of every convolution whether its input should be INT16, and why."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sgsdump import notebook
+from sgsdump.errors import ConfigError, ModelError, ValuesError
+from sgsdump.verbs.calibrate import FixedModel
+from sgsdump.verbs.network import Beside, Network, OpenNetwork, beside_of, named_network, open_network
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from typing_extensions import Unpack
+
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.finding import Finding
+    from sgsdump.comparison.row import Row
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.graph import Graph
+    from sgsdump.progress import Progress
+    from sgsdump.quantisation.analysis import Analysis
+    from sgsdump.quantisation.ranges.statistics import SideRanges
+    from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.tensors.types import Range
+    from sgsdump.tuning.advice import Advice
+    from sgsdump.tuning.causes import Exact
+    from sgsdump.tuning.rules_of_thumb import Convolution
+    from sgsdump.tuning.sensitivity_analysis import (
+        Contributions,
+        LabelledPictureFeed,
+        Measurement,
+        SensitivityAnalysis,
+        Totals,
+    )
+    from sgsdump.verbs.network import Data
+
+MODELS = (".onnx", ".tflite", ".xml")
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What to advise on.
+
+    ranges       the file of a calibration, or what ``calibrate`` gave.
+    dump, fixed  of the float and of the fixed model, on the same picture.
+    limits       of the outputs, where pictures are given to measure on; empty for the documented ones.
+    """
+
+    network: Network
+    ranges: Path | FixedModel
+    dump: Path | Dump | None
+    fixed: Path | Dump | None
+    quant_level: str
+    limits: Thresholds
+
+
+@dataclass(frozen=True, eq=False)
+class Advised:
+    """Of every convolution whether its input should be INT16, and why.
+
+    advice    one for each convolution, worst first: ``verdict`` (yes, maybe, no), ``reason``, and what was measured.
+    names     the words of ``tensor_arrays`` to write.
+    limits    that the outputs should hold.
+    measurement  of each convolution alone, ``exact`` of the outputs in the hardware's integers; None without pictures.
+    findings  the outputs and the causes of their error, as ``diagnose`` has them.
+    rows      the layers compared, where both dumps were given.
+    notes     what the words raise besides, and what input_config.ini has already.
+    """
+
+    advice: tuple[Advice, ...]
+    names: tuple[str, ...]
+    limits: Thresholds
+    measurement: Measurement | None = None
+    exact: Exact | None = None
+    findings: tuple[Finding, ...] = ()
+    rows: tuple[Row, ...] = ()
+    notes: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+
+    @property
+    def to_copy(self) -> str:
+        """``[CONV_CONFIG]`` of input_config.ini; empty where nothing is to be raised."""
+        from sgsdump.reports.cause_sentences import conv_config
+
+        return conv_config(self.names) if self.names else ""
+
+    @property
+    def verdict(self) -> list[str]:
+        """The causes, what the outputs lose, and what to raise, a sentence each."""
+        from sgsdump.reports.cause_sentences import first_lines
+
+        return [*first_lines(self.findings), *self._verdict]
+
+    @property
+    def _verdict(self) -> list[str]:
+        from sgsdump.reports.advice_reports import advice_verdict
+
+        text = advice_verdict(self.advice, self.names, self.limits, self.measurement, self.exact, self.rows)
+        return text.splitlines()
+
+    def lines(self) -> list[str]:
+        """What the command prints: the causes, a table of the convolutions, the verdict, the notes."""
+        from sgsdump.reports.advice_reports import advice_table
+        from sgsdump.reports.cause_sentences import first_lines
+
+        texts = [*self.first, *first_lines(self.findings), advice_table(self.advice)]
+        return [*texts, *self._verdict, *self.notes]
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw what each convolution's 8 bits bring to the outputs' error, the most first; without pictures the widths
+        of their inputs' ranges."""
+        drawn: Axes = notebook.ask("plot of an advice", self.advice, axes)
+        return drawn
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write what a notebook shows as a page. Raises OutputError."""
+        notebook.ask("page of a card", self, Path(path))
+        return Path(path)
+
+    def to_pandas(self) -> Any:
+        """Every convolution as a DataFrame. Raises MissingExtra without pandas."""
+        from sgsdump.tuning.advice import to_pandas
+
+        return to_pandas(self.advice)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the JSON of ``sgsdump advise --json``. Raises OutputError."""
+        from sgsdump.files.atomic_write import replace_text
+        from sgsdump.reports.advice_reports import advice_json
+
+        replace_text(Path(path), advice_json(self.advice, self.names, self.measurement, self.exact, self.findings))
+        return Path(path)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str | None:
+        return notebook.as_html("advised", self)
+
+
+class AdviseOptions(Beside, total=False):
+    """What an advice is asked for.
+
+    data   a few pictures to measure on, whatever ``calibrate`` takes: each convolution alone at 8 and alone at 16 bits.
+    dump   of the float model, or its file: whether values are concentrated in a small part of their range.
+    fixed  of the fixed model on the same picture: layers that are off, and the convolutions before them.
+    quant_level  when measuring: L1 has one scale per tensor of weights, those above one per output channel (L5).
+    min_cos, max_rmse  what the outputs must hold; without both the documented limits, 0.99 and 0.1.
+    """
+
+    data: Data | None
+    dump: Dump | str | Path | None
+    fixed: Dump | str | Path | None
+    quant_level: str
+    min_cos: float | None
+    max_rmse: float | None
+
+
+def advise(model: str | Path, ranges: str | Path | FixedModel, **options: Unpack[AdviseOptions]) -> Advised:
+    """Of every convolution whether its input should be INT16, and why; as ``sgsdump advise``.
+
+    model    ONNX, or Caffe's ``.prototxt`` (with ``weight_file``).
+    ranges   what ``calibrate`` returned, or the file of a calibration: ``tensor_min_max.txt``, JSON or pickle.
+    options  see ``AdviseOptions``; and what stands beside a model, see ``calibrate``.
+
+    Raises SgsdumpError: what cannot be read, fed or measured.
+    """
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.verbs.bars import bars
+
+    data = options.get("data")
+    network = named_network(model, "" if data is None else data, beside_of(options, AdviseOptions))
+    task = Task(
+        network,
+        ranges if isinstance(ranges, FixedModel) else Path(ranges),
+        _dump_of(options.get("dump")),
+        _dump_of(options.get("fixed")),
+        options.get("quant_level", "L5"),
+        Thresholds(options.get("min_cos"), options.get("max_rmse")),
+    )
+    check(task)
+    return advised(task, *opened_for(task), bars())
+
+
+def _dump_of(given: Dump | str | Path | None) -> Dump | Path | None:
+    return Path(given) if isinstance(given, str) else given
+
+
+def opened_for(task: Task) -> tuple[OpenNetwork, Feeds | None]:
+    """The network of a ``check``ed task, and what to measure on; None without data."""
+    from sgsdump.models.graph import Graph
+    from sgsdump.quantisation.float_model import deployed
+
+    known = task.ranges.imported.config if isinstance(task.ranges, FixedModel) else None
+    opened = open_network(task.network, task.quant_level, guesses=known is not None)
+    if known is not None and task.network.input_config is None:
+        opened = replace(opened, config=known, source=task.network.source(known))
+    _check_inputs(Graph(deployed(opened.model)), opened.config)
+    return opened, opened.feeds() if task.network.data else None
+
+
+def advised(task: Task, opened: OpenNetwork, feeds: Feeds | None, progress: Progress) -> Advised:
+    """Of a network that is open; ``feeds``: to measure on."""
+    from sgsdump.comparison.thresholds import DOCUMENTED
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.executors.onnx_runtime.session import release_unused
+    from sgsdump.models.graph import Graph
+    from sgsdump.quantisation.analysis import analyse
+    from sgsdump.quantisation.float_model import deployed
+    from sgsdump.quantisation.pictures import uint8_inputs
+    from sgsdump.quantisation.tensor_arrays import RaisedInputs
+    from sgsdump.tuning import advice, rules_of_thumb
+    from sgsdump.tuning.causes import findings_of
+    from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
+
+    network, model, config = task.network, opened.model, opened.config
+    proto = deployed(model)
+    all_ranges, side, whence = _ranges_of(task.ranges)
+    ranges = rules_of_thumb.ranges_of_model(Graph(proto), dict(all_ranges), whence)
+    for entry in config.inputs:
+        if not entry.quantised:
+            ranges.pop(entry.name, None)
+    analysis = analyse(proto, uint8_inputs(model, config, ranges))
+    convolutions = rules_of_thumb.convolutions(analysis)
+    if not convolutions:
+        raise ModelError(
+            f"{network.model} has no convolution with constant weights: there is nothing to raise to INT16"
+        )
+    float_dump, fixed_dump = (open_dump(each) if isinstance(each, Path) else each for each in (task.dump, task.fixed))
+    comparison = _compared(fixed_dump, float_dump, all_ranges) if fixed_dump and float_dump else None
+    signs = rules_of_thumb.read_signs(analysis, convolutions, ranges, float_dump, comparison, fixed_dump)
+    limits = task.limits or DOCUMENTED
+
+    def judged(measurement: Measurement) -> tuple[Advice, ...]:
+        return advice.advise(convolutions, signs, measurement, limits, good=False)
+
+    measured: Measured | None = None
+    exact: Exact | None = None
+    if feeds is not None and not all(conv.reads_picture for conv in convolutions):
+        trial = SensitivityAnalysis(model, ranges, config, per_channel=task.quant_level != "L1")
+        with progress.bar("advise", "run", trial.most_runs(len(feeds))) as advance:
+            measurement = trial.measure(_both(feeds), advance)
+        measured = _measured(trial, measurement, feeds, judged(measurement), convolutions)
+        del trial  # its sessions take much memory
+        release_unused()
+        names = RaisedInputs(analysis).inputs_of(measured.words)
+        exact = _exact(task.quant_level, opened, (ranges, side), feeds, names)
+    measurement_or_none = measured.measurement if measured else None
+    good = exact.all_8.good(limits) if exact else None
+    verdicts = advice.advise(convolutions, signs, measurement_or_none, limits, good)
+    inputs = advice.tensor_arrays(verdicts, convolutions)
+    words = tuple(rules_of_thumb.config_names(inputs, convolutions))
+    found: tuple[Finding, ...] = ()
+    if measured and exact:
+        exact = replace(exact, foreseen=measured.foreseen if inputs else None)
+        found = findings_of(verdicts, measured.measurement, exact, limits, measured.contributions)
+    rows = tuple(comparison.rows) if comparison else ()
+    first, notes = _notes(task, config, analysis, words)
+    return Advised(verdicts, words, limits, measurement_or_none, exact, found, rows, notes, first)
+
+
+def _ranges_of(given: Path | FixedModel) -> tuple[Mapping[str, Range], SideRanges, str]:
+    """The ranges, what calibration found beside them, and where they are from."""
+    from sgsdump.quantisation.calibration_log import read_side_ranges
+    from sgsdump.quantisation.ranges.statistics import side_ranges
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    if isinstance(given, FixedModel):
+        return given.ranges, side_ranges(given.calibration.statistics), "the ranges"
+    return read_ranges(given), read_side_ranges(given), str(given)
+
+
+def _notes(
+    task: Task, config: InputConfig, analysis: Analysis, words: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is to be known before the advice, and after it."""
+    from sgsdump.quantisation.tensor_arrays import RaisedInputs, wider
+
+    ini, first = task.network.input_config or "the input_config.ini of the calibration", []
+    all_wide = config.conv_format == "ALL_INT16"
+    if all_wide:
+        first.append(f"{ini} has input_format=ALL_INT16: nothing is left to raise. From all at 8 bits:")
+    notes = [f"warning: {wider(word, others)}" for word, others in RaisedInputs(analysis).beside(words).items()]
+    if all_wide and words:
+        notes.append(f"To raise these alone, take input_format=ALL_INT16 out of {ini}.")
+    elif config.conv_format or config.tensor_arrays:
+        notes.append(f"{ini} has a [CONV_CONFIG] already: the advice starts from all at 8 bits and replaces it.")
+    return tuple(first), tuple(notes)
+
+
+def check(task: Task) -> None:
+    """Raises ConfigError for what does not go together, and for a network that others quantised, with the command that
+    gives advice in its quantiser's words; here everything is of the chip's fixed model."""
+    network = task.network
+    if task.fixed is not None and task.dump is None:
+        raise ConfigError("--fixed is compared with the float model's dump; give that too, with --dump")
+    if not network.data and network.preprocess:
+        raise ConfigError("-n prepares pictures to measure on; give them with -i")
+    if not network.data and task.limits:
+        raise ConfigError("--min-cos and --max-rmse are limits on measured outputs; give pictures with -i")
+    fixed = task.fixed
+    if not isinstance(fixed, Path) or not _is_by_others(fixed):
+        return
+    beside = [fixed, *(fixed.with_suffix(ending) for ending in MODELS)]
+    quantised = next((str(file) for file in beside if file.suffix.lower() in MODELS and file.is_file()), "QUANTISED")
+    words = ["sgsdump", "diagnose", "-m", str(network.model), "--fixed", quantised]
+    words += ["--data-loader-script", network.data_loader_script] if network.data_loader_script else []
+    words += ["-i", network.image or "INPUTS"] if not network.data_loader_script else []
+    words += ["-n", network.preprocess] if network.preprocess else []
+    raise ConfigError(
+        f"{fixed} is of a network that others quantised, which has no INT16 inputs; what it is to leave float: "
+        f"{shlex.join(words)}"
+    )
+
+
+def _is_by_others(fixed: Path) -> bool:
+    """Of a dump by the graph of its model, of a model itself; not a fixed model of ``sgsdump calibrate``."""
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.onnx_network import OnnxNetwork
+    from sgsdump.models.model import open_model
+    from sgsdump.models.quantised_model import QuantisedModel
+    from sgsdump.quantisation.fixed_facts import is_fixed
+
+    if fixed.suffix.lower() not in MODELS:
+        network = open_dump(fixed).network()
+        graph = network.quantised if isinstance(network, OnnxNetwork) else None
+        return graph is not None and (graph.is_quantised or bool(graph.quants))
+    if fixed.suffix.lower() != ".onnx":
+        return fixed.is_file()
+    model = open_model(fixed)
+    return not is_fixed(model) and QuantisedModel(model.proto).is_quantised
+
+
+def _check_inputs(graph: Graph, config: InputConfig) -> None:
+    for entry in config.inputs:
+        if entry.name not in graph.inputs:
+            raise ConfigError(f"input_config: inputs names {entry.name!r}, the model has {', '.join(graph.inputs)}")
+
+
+def _compared(fixed: Dump, float_dump: Dump, ranges: Mapping[str, Range]) -> Comparison:
+    from sgsdump.comparison.compare import compare
+    from sgsdump.dumps.formats.sigmastar.side_files import with_scales
+
+    comparison = compare(with_scales(fixed, dict(ranges)), with_scales(float_dump, dict(ranges)))
+    if not comparison.rows:
+        why = f": {comparison.failed[0].reason}" if comparison.failed else "; are they dumps of one model?"
+        raise ValuesError(f"no layer of {fixed.path} could be compared with {float_dump.path}{why}")
+    return comparison
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured in the float approximation, the words of tensor_arrays that follow from it, what is foreseen
+    with these raised, and what the input and the weights bring of the first cause."""
+
+    measurement: Measurement
+    words: tuple[str, ...]
+    foreseen: Totals | None
+    contributions: Contributions | None
+
+
+def _measured(
+    trial: SensitivityAnalysis,
+    measurement: Measurement,
+    feeds: Feeds,
+    verdicts: tuple[Advice, ...],
+    convolutions: Sequence[Convolution],
+) -> Measured:
+    """All further that is asked of ``trial``; ``verdicts``: the advice that follows from the measurement."""
+    from sgsdump.tuning.advice import tensor_arrays
+    from sgsdump.tuning.causes import ranked
+    from sgsdump.tuning.rules_of_thumb import config_names
+
+    names = tensor_arrays(verdicts, convolutions)
+    foreseen = trial.try_plan(names, _both(feeds)) if names else None
+    first = next(iter(ranked(verdicts, measurement)), None)
+    by_picture = first is None or first.facts["reason"] == "picture"
+    contributions = None if first is None or by_picture else trial.contributions(first.layer, _both(feeds))
+    return Measured(measurement, tuple(config_names(names, convolutions)), foreseen, contributions)
+
+
+def _exact(
+    quant_level: str,
+    network: OpenNetwork,
+    calibrated: tuple[dict[str, Range], SideRanges],
+    feeds: Feeds,
+    names: tuple[str, ...],
+) -> Exact:
+    """The outputs in the hardware's integers with all at 8 bits, with these inputs raised, and with all at 16 bits."""
+    from sgsdump.quantisation.fixed_model import make_fixed
+    from sgsdump.quantisation.float_model import deployed
+    from sgsdump.quantisation.objective import watched_tensors
+    from sgsdump.quantisation.trials.integer_outputs import outputs_of
+    from sgsdump.tensors.types import Range
+    from sgsdump.tuning.causes import Exact
+
+    model, config = network.model, network.config
+    ranges, side = calibrated
+    plain = replace(config, conv_format="ALL_UINT8", tensor_arrays=())
+    wide = replace(config, conv_format="ALL_INT16", tensor_arrays=())
+    plans = [plain, wide, *([replace(plain, tensor_arrays=names)] if names else [])]
+    made = [make_fixed(model, ranges, plan, True, quant_level != "L1", side).proto for plan in plans]
+    spans = {name: found.high - found.low for name, found in ranges.items() if isinstance(found, Range)}
+    all_8, all_16, *raised = outputs_of(model, made, _both(feeds), watched_tensors(deployed(model)), spans)
+    return Exact(all_8, all_16, raised[0] if raised else None)
+
+
+def _both(feeds: Feeds) -> Iterator[LabelledPictureFeed]:
+    """Every run as the float model and as the fixed model takes it."""
+    return map(feeds.both, range(len(feeds)))
