@@ -68,7 +68,7 @@ def test_the_metadata_have_the_form_of_every_version_so_far(fixed):
     assert entry.key == METADATA_KEY == "sgsdump.fixed"
     assert list(document) == [
         *("version", "tensors", "weights", "convolutions", "biases", "operators"),
-        *("inputs", "ranges", "channels", "decided"),
+        *("inputs", "ranges", "channels", "decided", "raised_by"),
     ]
     assert document["version"] == 1
     assert list(document["tensors"]["r1"]) == ["dtype", "scale", "zero_point", "stored", "real", "picture"]
