@@ -181,7 +181,9 @@ def measure(subject: Subject, pairs: PicturePairs, progress: Progress = SILENT) 
     if not subject.ranges or all(conv.reads_picture for conv in convs):
         return None
     raised = _raised_of(subject.fixed_model, [conv for conv in convs if conv.domain not in analysis.forced_domains])
-    trial = SensitivityAnalysis(subject.float_model, subject.ranges, subject.config, subject.per_channel, raised)
+    trial = SensitivityAnalysis(
+        subject.float_model, subject.ranges, subject.config, subject.per_channel, raised, subject.side
+    )
     if not trial.judged:
         return None
     with progress.bar("advise", "run", trial.most_runs(len(pairs))) as advance:

@@ -88,7 +88,7 @@ class Repair:
         float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
         self.ranges = {name: measured for name, measured in calibrated.ranges.items() if name not in float_inputs}
         self._model, self._config, self._pictures, self._limits = model, config, pictures, limits
-        self._folder, self._progress = folder, progress
+        self._folder, self._progress, self._side = folder, progress, calibrated.side
         self._analysis = analyse(deployed(model), uint8_inputs(model, config, self.ranges))
         self._candidates = Candidates(self._analysis, config.tensor_arrays)
         self._dumps = DumpTrial(replace(calibrated, ranges=self.ranges), pictures, folder / "float.bin", progress)
@@ -118,7 +118,7 @@ class Repair:
         if not self._candidates.left(self.best.run):
             self.ended = "no convolution is left that could be raised to INT16"
             return
-        trial = SensitivityAnalysis(self._model, self.ranges, self._config)
+        trial = SensitivityAnalysis(self._model, self.ranges, self._config, side=self._side)
         self.measured = self._measure(trial)
         yield from self._raise(most)
         if self.best.holds:

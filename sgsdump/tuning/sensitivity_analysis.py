@@ -41,7 +41,9 @@ from sgsdump.quantisation.objective import (
 )
 from sgsdump.quantisation.pictures import pictures_of
 from sgsdump.quantisation.quant_plan import DECIMALS
-from sgsdump.quantisation.scales import INT16
+from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.scales import INT8, INT16
+from sgsdump.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk, Prepared
 from sgsdump.sidecars.input_config import InputConfig
@@ -178,6 +180,7 @@ class _Scores:
 class SensitivityAnalysis:
     """Measures how sensitive one float model's outputs are to each convolution's 8 bits.
 
+    side    what calibration found beside the ranges. Plans round on the way as the hardware does.
     base    first inputs that have 16 bits already: what is raised is raised above these.
     judged  the tensors that the outputs are judged by.
     layers  convolution -> the tensor its operator stores (after a fused Relu or Add).
@@ -194,9 +197,10 @@ class SensitivityAnalysis:
         config: InputConfig,
         per_channel: bool = False,
         base: Iterable[str] = (),
+        side: SideRanges = NOTHING_BESIDE,
     ):
         self._pictures = pictures_of(model, config, ranges)
-        self.trial = PlanTrial(model, ranges, config, per_channel)
+        self.trial = PlanTrial(model, ranges, config, per_channel, hardware=OnHardware(side))
         graph = self.trial.analysis.graph
         self.judged = [name for name in watched_tensors(graph.proto) if name in graph.producer]
         self.layers = stored_layers(self.trial.analysis)
@@ -391,9 +395,13 @@ class SensitivityAnalysis:
         """What the 8 bits of a convolution's domain bring, its inputs and its weights apart."""
         trial, walk, judged = self.trial, self._parts[0].walk, self.judged
         domain = next(domain for domain in trial.domains if convolution in domain.convolutions)
-        weights = trial.weight_parameters(domain)
-        wide, narrow = (walk.prepared(plan) for plan in (self._every, self._every - {domain.name}))
-        plans = [wide, walk.mixed(narrow, wide, weights), walk.mixed(wide, narrow, weights)]
+        narrow = self._every - {domain.name}
+        in_16, in_8 = (dict.fromkeys(domain.convolutions, dtype) for dtype in (INT16, INT8))
+        plans = [
+            walk.prepared(self._every),
+            walk.prepared(narrow, weights=in_16),
+            walk.prepared(self._every, weights=in_8),
+        ]
         scores: tuple[list[Score], list[Score]] = ([], [])
         node = next(n for n in trial.analysis.first_inputs[domain.inputs[0]])
         axis = 1 if node.op_type in ("Conv", "ConvTranspose") else -1
@@ -435,7 +443,10 @@ class SensitivityAnalysis:
         held = total(scores.held[domain.name]).sums if domain.name in scores.any_clipped else None
         own = {name: error_of(lowered[self.layers[name]]) for name in domain.convolutions}
         inherited = {name: error_of(raised[self.layers[name]]) for name in domain.convolutions}
-        brings, left = (output_error({n: sums[n] for n in self.judged}) for sums in (lowered, raised))
+        left = output_error({n: raised[n] for n in self.judged})
+        of_outputs = {n: lowered[n] for n in self.judged}
+        # With all at 16 bits a Sigmoid far below 0 may be exactly 0: nothing is a part of that.
+        brings = output_error(of_outputs) if any(sums.b1 for sums in of_outputs.values()) else 0.0
         in_all = {name: error_of(as_is[self.layers[name]]) for name in domain.convolutions if as_is}
         return LayerSensitivity(
             domain, own, inherited, brings, left, in_all, None if held is None else output_error(held)

@@ -171,8 +171,14 @@ class PlanTrial:
         self.evaluations += 1
         return self._session.run({**feed, **self.parameters(frozenset(raised))}, list(outputs or self.outputs))
 
-    def parameters(self, raised: frozenset[str], ranges: Mapping[str, Range] | None = None) -> dict[str, Any]:
-        """The inputs that make the graph one of this plan; ``ranges`` in place of the trial's own."""
+    def parameters(
+        self,
+        raised: frozenset[str],
+        ranges: Mapping[str, Range] | None = None,
+        weights: Mapping[str, np.dtype] = {},
+    ) -> dict[str, Any]:
+        """The inputs that make the graph one of this plan; ``ranges`` in place of the trial's own, ``weights`` the
+        types of those of some convolutions, by output, in place of the plan's."""
         tensors = decide_tensors(self.analysis, ranges or self.ranges, replace(self._choice, tensors=tuple(raised)))
         fed: dict[str, Any] = {}
         rounded, accumulated, constants = self._rounded(tensors)
@@ -184,7 +190,7 @@ class PlanTrial:
         for node, dtype in weight_types(self.analysis, tensors):
             name = node.output[0]
             sums = accumulated.get(name) if name in self._hardware.accumulating else None
-            fed[parameter(name, WEIGHT, self.mark)] = self._weight(node, dtype, sums)
+            fed[parameter(name, WEIGHT, self.mark)] = self._weight(node, weights.get(name, dtype), sums)
             if sums is not None:
                 parts = ((BIAS, sums.zero), (GAIN, sums.gain), (ADDEND, sums.addend))
                 fed |= {parameter(name, part, self.mark): array for part, array in parts}
@@ -243,10 +249,6 @@ class PlanTrial:
     def _reach(self, name: str) -> float:
         bounds = self.ranges.get(name)
         return 0.0 if bounds is None else max(abs(bounds.low), abs(bounds.high))
-
-    def weight_parameters(self, domain: Domain) -> list[str]:
-        """The names of those parameters that are a domain's weights."""
-        return [parameter(name, WEIGHT, self.mark) for name in domain.convolutions]
 
     def shares_scale(self, node: NodeProto) -> bool:
         """Whether a convolution's 8-bit weights have one scale for all output channels."""

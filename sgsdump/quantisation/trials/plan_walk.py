@@ -68,15 +68,13 @@ class PlanWalk:
         """For plans that come one by one, on one feed (raw bytes of a picture)."""
         return Visit(self._graph, feed)
 
-    def prepared(self, plan: Plan, ranges: Mapping[str, Range] | None = None) -> Prepared:
-        """A plan with the ranges that the trial has now, or with these."""
-        fed = {name: self._held(name, value) for name, value in self._trial.parameters(plan, ranges).items()}
+    def prepared(
+        self, plan: Plan, ranges: Mapping[str, Range] | None = None, weights: Mapping[str, np.dtype] = {}
+    ) -> Prepared:
+        """A plan with the ranges that the trial has now, or with these; ``weights``: see ``PlanTrial.parameters``."""
+        parameters = self._trial.parameters(plan, ranges, weights)
+        fed = {name: self._held(name, value) for name, value in parameters.items()}
         return Prepared(plan, fed, self._marks(fed))
-
-    def mixed(self, prepared: Prepared, other: Prepared, names: Iterable[str]) -> Prepared:
-        """A plan with these parameters of another."""
-        fed = {**prepared.fed, **{name: other.fed[name] for name in names}}
-        return Prepared(prepared.plan, fed, self._marks(fed))
 
     def _marks(self, fed: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(id(fed[name]) for name in reads if name in fed) for reads in self._graph.reads)
