@@ -48,6 +48,8 @@ MOST_NAMED = 4
 # Who raised an input.
 YOU, QUANT_FILE, LEVEL = "you", "the quant file", "the calibration level"
 FIXED, RULE = "the fixed model", "rules of the SDK"
+# Of an error that INT16 would be for; what follows a cure's own steps has it no more.
+TRY_CURE = Step("Before 16 bits: the same command with --cure tries what a rewritten model wins in 8 (docs/cure.md).")
 MEASURED = ("own", "inherited", "in_all", "brings", "gives_back")
 # What is told of a layer besides the comparison's own figures.
 COLUMNS = (
@@ -369,6 +371,7 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
             f"Choose {A_SCALE_PER_CHANNEL}: the outputs' error{beside} is {output_error(advice.per_channel.sums):.4f} "
             f"then, {state}."
         )
+    yield TRY_CURE
     yield from _promise(diagnosis, advice)
 
 

@@ -56,6 +56,7 @@ def with_cure(
     """
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.reports.cured import cured_steps
+    from sgsdump.reports.diagnosis import TRY_CURE
     from sgsdump.reports.report import other_run
 
     level = "L1" if task[0] == "L1" else "L2"
@@ -77,7 +78,8 @@ def with_cure(
         layers = _layers(there.best, PicturePairs(judges, chosen=found.pictures), folder[0], progress)
         view = replace(view, other=other_run(label, layers))
     steps = cured_steps(cured, ways, planned, level, str(folder[1]))
-    report = replace(found.report, next_steps=(*steps, *found.report.next_steps), view=view)
+    others = [step for step in found.report.next_steps if step != TRY_CURE]
+    report = replace(found.report, next_steps=(*steps, *others), view=view)
     before = found._write_more
 
     def write(into: Path) -> None:
