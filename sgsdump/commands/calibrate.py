@@ -73,7 +73,7 @@ from sgsdump.commands.options import (
 )
 from sgsdump.commands.terminal import print_cut, print_warnings
 from sgsdump.errors import listed
-from sgsdump.verbs.calibrate import BY_PARTS, THRESHOLD, How, calibrated, level_of
+from sgsdump.verbs.calibrate import BY_PARTS, THRESHOLD, How, calibrated, level_of, with_metric
 from sgsdump.verbs.network import Network, open_network
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class Options:
     scheduler: str | None
     ranges_format: Literal["text", "json"]
     json: Path | None
+    metric: str | None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,6 +129,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the result as JSON: ranges, bits, what was noticed; - prints it alone",
     )
+    output.add_argument(
+        "--metric", metavar="FILE.py:FUNCTION", help="your own accuracy, told of the float and of the fixed model"
+    )
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     many.add_argument("--num-process", type=whole_number, default=1, metavar="N",
                       help="processes that run pictures; the result is the same (default: %(default)s)")  # fmt: skip
@@ -149,6 +153,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.quant_file import read_quant_file
     from sgsdump.reports.integer_share import share_text
     from sgsdump.sidecars import debug_config
+    from sgsdump.tuning.criteria import load_metric
 
     if args.json == _BARE:
         print("warning: --json without a file is --ranges-format json now; it will not be taken any more in 0.3")
@@ -160,9 +165,10 @@ def run(args: argparse.Namespace) -> int:
     if quant_file is not None:
         read_quant_file(quant_file)  # one that is none needs no model
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
+    metric = load_metric(options.metric) if options.metric else None
     how = How(_level(options), quant_file, options.sensitivity_threshold, not debug.disable_domain_fuse_ops)
     check_outputs([target, options.json], [*network.files, quant_file])
-    by_parts = how.level in BY_PARTS and not options.scheduler
+    by_parts = how.level in BY_PARTS and not options.scheduler and metric is None
     opened = open_network(network, options.quant_level, outside=by_parts)
     model, feeds = opened.model, opened.feeds()
     _ = feeds[0]  # data that does not fit needs no warnings
@@ -175,7 +181,8 @@ def run(args: argparse.Namespace) -> int:
     log = replacing_folder(Path("log"), keep=lambda name: name not in FILES)
     with together(), replacing(target) as file, log as folder:
         workers = Workers(options.num_process, options.scheduler)
-        made = calibrated(opened, feeds, how, workers, Terminal("stderr"))
+        progress = Terminal("stderr")
+        made = with_metric(calibrated(opened, feeds, how, workers, progress), feeds, metric, progress)
         made.write(target, file)
         ranges_file = made.write_log(folder, options.ranges_format)
         if options.json is not None:
@@ -202,6 +209,8 @@ def run(args: argparse.Namespace) -> int:
         print(note)
     if text := share_text(integer_share(imported.model, read_facts(made.model))):
         print(text)
+    if made.metric is not None:
+        print(f"your metric over {len(feeds)} {runs}: float {made.metric[0]:.4g}, fixed {made.metric[1]:.4g}")
     print_cut(model, opened.config)
     return 0
 
@@ -217,6 +226,7 @@ def _document(made: FixedModel, runs: int) -> dict[str, Any]:
         "ranges": {name: [float(one.low), float(one.high)] for name, one in made.ranges.items()},
         "notes": list(made.notes),
         "warnings": list(made.warnings),
+        "metric": None if made.metric is None else dict(zip(("float", "fixed"), made.metric)),
     }
 
 

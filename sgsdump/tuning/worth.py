@@ -114,7 +114,7 @@ def _weigh(weighed: Weighed, pairs: PicturePairs, progress: Progress) -> tuple[d
     metrics: Sequence[float | None] = [None] * len(protos)
     of_float = None
     if weighed.metric is not None:
-        (of_float, *metrics) = _metrics(weighed, weighed.metric, pairs)
+        (of_float, *metrics) = metrics_of(model, protos, weighed.metric, pairs)
     worths = (Worth(_error(one), weighed.good(one), metric) for one, metric in zip(found, metrics))
     return dict(zip(weighed.fixed, worths)), of_float
 
@@ -126,16 +126,19 @@ def _error(outputs: PlanOutputs) -> float:
     return math.fsum(errors) / len(errors) if errors else math.inf
 
 
-def _metrics(weighed: Weighed, metric: UserMetric, pairs: PicturePairs) -> list[float]:
-    """The mean over the pictures of the user's metric: of the float model, and of each fixed one."""
-    names = [output.name for output in deployed(weighed.model).graph.output]
-    real = FloatOutputs(weighed.model, names)
-    graphs = [FixedOutputs(weighed.model, proto, names) for proto in weighed.fixed.values()]
+def metrics_of(
+    model: Model, fixed: Sequence[ModelProto], metric: UserMetric, pairs: PicturePairs, progress: Progress = SILENT
+) -> list[float]:
+    """The mean over the pictures of the user's metric: of the float model, and of each fixed one. Raises what running
+    the models and the metric raises."""
+    names = [output.name for output in deployed(model).graph.output]
+    real = FloatOutputs(model, names)
+    graphs = [FixedOutputs(model, proto, names) for proto in fixed]
     values: list[list[float]] = [[] for _ in range(1 + len(graphs))]
-    for index in pairs.indices:
+    for index in each(progress, pairs.indices, "metric", "picture", len(pairs)):
         name, feed, raw = pairs.feeds.both(index)
         floats = real.run(name, feed)
         picture = Picture(raw, floats, name, pairs.feeds.truth(index))
         for side, kept in zip((floats, *(graph.run(feed, raw) for graph in graphs)), values):
             kept.append(measured(metric, names, side, picture))
-    return [math.fsum(each) / len(each) for each in values]
+    return [math.fsum(kept) / len(kept) for kept in values]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.calibration import Calibration
     from sgsdump.quantisation.quant_file import Imported
     from sgsdump.tensors.types import Range
+    from sgsdump.tuning.criteria import UserMetric
     from sgsdump.verbs.network import Beside, Data
 
 # What a level does where its bits are not wanted: a quant file or a search decides them.
@@ -56,6 +57,7 @@ class FixedModel:
     fixed        the plan of types, and what was noticed while it was made.
     how          how it was made.
     warnings     what was assumed, and what SDK 1.1.5 says of the model.
+    metric       yours, of the float and of the fixed model, its mean over the feeds; None without one.
     """
 
     model: Model
@@ -64,6 +66,7 @@ class FixedModel:
     fixed: fixed_model.FixedModel
     how: How
     warnings: tuple[str, ...] = ()
+    metric: tuple[float, float] | None = None
 
     @property
     def ranges(self) -> Mapping[str, Range]:
@@ -129,6 +132,7 @@ def calibrate(
     quant_level: str | None = None,
     quant_file: str | Path | None = None,
     processes: int = 1,
+    metric: str | UserMetric | None = None,
     **beside: Unpack[Beside],
 ) -> FixedModel:
     """The fixed model of a float model; as ``sgsdump calibrate``.
@@ -140,19 +144,36 @@ def calibrate(
                  at L3 and L5, 16 bits proposed at L4 and L5.
     quant_file   ranges, bits and weights of your own.
     processes    that run the feeds; the result is the same.
+    metric       f(outputs, float_outputs) or ``FILE.py:f``, see ``tune``: its mean of the float and of the fixed model
+                 over the feeds is ``fixed.metric``.
     beside       ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``, ``model_outputs``, ``strict_sdk``.
 
     Raises SgsdumpError: what cannot be read, fed or quantised.
     """
     from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.tuning.criteria import load_metric
     from sgsdump.verbs.bars import bars
 
     network = named_network(model, data, beside)
     file = Path(quant_file) if quant_file else None
     how = How(level_of(quant_level, file), file)
-    opened = open_network(network, quant_level or DEFAULT, outside=how.level in BY_PARTS)
-    feeds = feeds_of(opened.source, opened.specs)
-    return calibrated(opened, feeds, how, Workers(processes), bars())
+    judge = load_metric(metric) if isinstance(metric, str) else metric
+    outside = how.level in BY_PARTS and judge is None
+    opened = open_network(network, quant_level or DEFAULT, outside=outside)
+    feeds, progress = feeds_of(opened.source, opened.specs), bars()
+    return with_metric(calibrated(opened, feeds, how, Workers(processes), progress), feeds, judge, progress)
+
+
+def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progress: Progress) -> FixedModel:
+    """Raises what the metric raises."""
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.tuning.worth import metrics_of
+
+    if metric is None:
+        return made
+    pairs = PicturePairs(feeds)
+    of_float, of_fixed = metrics_of(made.imported.model, [made.fixed.proto], metric, pairs, progress)
+    return replace(made, metric=(of_float, of_fixed))
 
 
 def level_of(told: str | None, quant_file: Path | None) -> str:

@@ -178,3 +178,17 @@ def test_the_same_words_and_the_same_refusal(folder: Path, capsys: pytest.Captur
     assert "--validate has" in capsys.readouterr().err and not (folder / "out").exists()
     assert main([*REPAIR, "--metric", "metric.py:far"]) == 2
     assert "far" in capsys.readouterr().err and not (folder / "out").exists()
+
+
+def test_calibrate_tells_the_metric_in_its_summary(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fixed = sgsdump.calibrate("net.onnx", "loader.py", metric="metric.py:near", quant_level="L1")
+    assert fixed.metric is not None and fixed.metric[0] == 0.0
+    apart = [
+        np.abs(sgsdump.simulate(fixed, {"x": feed})["c"].real() - sgsdump.simulate("net.onnx", {"x": feed})["c"].real())
+        for feed in (np.random.default_rng(1).normal(size=(3, 1, 3, 8, 8)).astype(np.float32))
+    ]
+    assert fixed.metric[1] == pytest.approx(-np.mean([each.mean() for each in apart]), rel=1e-5)
+    line = "calibrate -m net.onnx --data-loader-script loader.py --quant-level L1 --metric metric.py:near --json c.json"
+    assert main(line.split()) == 0
+    assert f"your metric over 3 feeds: float 0, fixed {fixed.metric[1]:.4g}" in capsys.readouterr().out
+    assert json.loads(Path("c.json").read_text())["metric"] == {"float": 0.0, "fixed": fixed.metric[1]}
