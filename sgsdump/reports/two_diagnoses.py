@@ -13,7 +13,7 @@ from sgsdump.errors import FormatError, ValuesError, listed
 from sgsdump.files.bounded_read import read_bytes
 from sgsdump.files.json_yaml import json_of
 from sgsdump.reports.comparison.data import FORMAT, VERSION
-from sgsdump.reports.report import Figures, Layer, OtherRun, Report, View
+from sgsdump.reports.report import Bits, Facts, Figures, Layer, OtherRun, Report, View
 from sgsdump.reports.text import counted, number
 
 FILE = "layers.json"
@@ -136,7 +136,16 @@ def _layer(row: Mapping[str, Any], rising: set[str]) -> Layer:
         note=str(row["note"]),
         sources=tuple(map(str, row["sources"])),
         worst_picture=str(runs.get("worst", "")),
+        facts=Facts(bits=_bits(row)),
     )
+
+
+def _bits(row: Mapping[str, Any]) -> Bits | None:
+    """Of a convolution; None for other layers, and in diagnoses of earlier versions."""
+    if row.get("bits") is None:
+        return None
+    now = int(row["bits"])
+    return Bits("", now, str(row.get("raised_by", "")), advised=int(row.get("advised_bits") or now) > now)
 
 
 def _outputs(findings: list[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[float, float]]]:

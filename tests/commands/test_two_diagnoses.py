@@ -29,6 +29,8 @@ def folders(tmp_path, monkeypatch):
         document = json.loads(Path(name, "layers.json").read_text())
         figures = {"rmse": errors["c"], "cos": 1.0}
         document["findings"] = [{"kind": "output", "layer": "c", "figures": figures}]
+        document["rows"][0] |= {"bits": 16, "raised_by": "you", "advised_bits": 16}
+        document["rows"][1] |= {"bits": 8, "raised_by": "", "advised_bits": 16}
         Path(name, "layers.json").write_text(json.dumps(document))
 
 
@@ -47,6 +49,9 @@ def test_what_has_become_of_each_layer(capsys):
     found = page_data("report.html")
     assert [layer["name"] for layer in found["layers"]] == list(TUESDAY)
     assert found["other"]["label"] == "before: monday"
+    bits = [layer.get("bits") for layer in found["layers"]]
+    assert bits[0] == {"now": 16, "by": "you", "advised": False, "told": "16, raised by you"} and bits[2] is None
+    assert bits[1]["advised"] and bits[1]["now"] == 8
     then = dict(zip(TUESDAY, found["other"]["figures"]))
     assert then["new"] is None
     assert {name: figures[2] for name, figures in then.items() if figures} == pytest.approx(

@@ -80,6 +80,10 @@ def test_diagnose_finds_and_writes_what_its_command_does():
         Path("by_command/layers.json").read_text()
     )
     assert found.verdict[0] in str(found) and found.verdict[0][:20] in (found._repr_html_() or "")
+    rows, frame = json.loads(Path("by_python/layers.json").read_text())["rows"], found.to_pandas()
+    assert frame["bits"].tolist() == pytest.approx([row.get("bits", np.nan) for row in rows], nan_ok=True)
+    assert frame["raised_by"].fillna("").tolist() == [row.get("raised_by", "") for row in rows]
+    assert set(frame["bits"].dropna()) <= {8, 16} and 16 in set(frame["bits"])
 
 
 def test_what_can_be_gone_through_once_is_kept():
