@@ -24,7 +24,7 @@ from sgsdump.curing.patches import as_weight, columns_of, has_patches, matrices,
 from sgsdump.curing.rounding import Products, enough_rows, nearest, rounded
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import Graph, needs
-from sgsdump.models.passes.rewrites import mark_outputs
+from sgsdump.models.passes.extract import extract
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.scales import INT8
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
@@ -86,7 +86,7 @@ def reconstructed(
         fixed = fixed_of(model)
         nodes = {node.output[0]: node for node in editing.graph.nodes if node.output}
         some = [nodes[layers[i]] for i in wave]
-        halves = _products(editing.graph, some, reference, (model, fixed), pictures)
+        halves = _products(editing.graph, some, reference, (model, fixed), pictures, wanted.rounding)
         after = _led_to(editing.graph, [node.output[0] for node in some])
         for node in some:
             quant, both = fixed.plan.weights[node.output[0]], halves[node.output[0]]
@@ -120,20 +120,23 @@ def _products(
     reference: Model,
     quantised: tuple[Model, FixedModel],
     pictures: Sequence[Picture],
+    squares: bool,
 ) -> dict[str, tuple[Products, ...]]:
-    """By layer, for each half of the pictures."""
+    """By layer, for each half of the pictures; without ``squares`` the means alone."""
     model, fixed = quantised
     names = list(dict.fromkeys(node.input[0] for node in nodes))
     inner = [name for name in names if name not in graph.inputs]
-    real = WholeGraph(mark_outputs(deployed(reference), inner), threads=1)
+    needed = extract(deployed(reference), None, inner) if inner else None
+    inputs = {info.name for info in needed.graph.input} if needed else set()
+    real = WholeGraph(needed, threads=1) if needed else None
     integer = FixedOutputs(model, fixed.proto, inner)
     random = np.random.default_rng(0)
     found: dict[str, tuple[Products, ...]] = {}
     for node in nodes:
         groups, columns = columns_of(graph, node)
-        found[node.output[0]] = tuple(Products.zeros(groups, columns, columns <= MOST_COLUMNS) for _ in range(2))
+        found[node.output[0]] = tuple(Products.zeros(groups, columns, squares and columns <= MOST_COLUMNS) for _ in range(2))
     for number, (_, feed, raw) in enumerate(pictures):
-        floats = {**feed, **real.run(feed, inner)}
+        floats = {**feed, **(real.run({n: feed[n] for n in feed if n in inputs}, inner) if real else {})}
         integers = {**feed, **integer.run(feed, raw)}
         for node in nodes:
             source = node.input[0]

@@ -28,51 +28,49 @@ ROWS_PER_COLUMN = 2
 
 @dataclass(eq=False)
 class Products:
-    """Sums over rows of a convolution, group by group: ``g`` X̃ᵀX̃, ``e`` X̃ᵀ(X - X̃), ``f`` (X - X̃)ᵀ(X - X̃), each
-    [groups, n, n], None where only the means are wanted; ``fixed`` and ``real`` [groups, n] the sums of X̃ and of X.
+    """Sums over rows of a convolution, group by group: ``g`` X̃ᵀX̃ and ``e`` X̃ᵀ(X - X̃), each [groups, n, n], None where
+    only the means are wanted; ``fixed`` and ``real`` [groups, n] the sums of X̃ and of X.
 
-    Kept as differences, so that errors are no small difference of large sums, and float32 rows can be multiplied as
-    they are.
+    ``e`` is kept as a difference, so that errors are no small difference of large sums, and float32 rows can be
+    multiplied as they are.
     """
 
     g: np.ndarray | None
     e: np.ndarray | None
-    f: np.ndarray | None
     fixed: np.ndarray
     real: np.ndarray
     rows: int = 0
 
     @classmethod
     def zeros(cls, groups: int, columns: int, squares: bool = True) -> Products:
-        g, e, f = (np.zeros((groups, columns, columns)) if squares else None for _ in range(3))
-        return cls(g, e, f, np.zeros((groups, columns)), np.zeros((groups, columns)))
+        g, e = (np.zeros((groups, columns, columns)) if squares else None for _ in range(2))
+        return cls(g, e, np.zeros((groups, columns)), np.zeros((groups, columns)))
 
     def add(self, fixed: np.ndarray, real: np.ndarray) -> None:
         """Rows [groups, rows, n] of the fixed and of the float model."""
-        if self.g is not None and self.e is not None and self.f is not None:
-            turned, away = fixed.transpose(0, 2, 1), real - fixed
+        if self.g is not None and self.e is not None:
+            turned = fixed.transpose(0, 2, 1)
             self.g += turned @ fixed
-            self.e += turned @ away
-            self.f += away.transpose(0, 2, 1) @ away
+            self.e += turned @ (real - fixed)
         self.fixed += fixed.sum(axis=1, dtype=np.float64)
         self.real += real.sum(axis=1, dtype=np.float64)
         self.rows += fixed.shape[1]
 
     def merged(self, other: Products) -> Products:
-        pairs = ((self.g, other.g), (self.e, other.e), (self.f, other.f))
-        g, e, f = (None if a is None or b is None else a + b for a, b in pairs)
-        return Products(g, e, f, self.fixed + other.fixed, self.real + other.real, self.rows + other.rows)
+        g, e = (None if a is None or b is None else a + b for a, b in ((self.g, other.g), (self.e, other.e)))
+        return Products(g, e, self.fixed + other.fixed, self.real + other.real, self.rows + other.rows)
 
     def local(self) -> Products:
         """As if the float model had the fixed model's inputs."""
         none = None if self.g is None else np.zeros_like(self.g)
-        return Products(self.g, none, none, self.fixed, self.fixed, self.rows)
+        return Products(self.g, none, self.fixed, self.fixed, self.rows)
 
     def error(self, weight: np.ndarray, rounded: np.ndarray) -> np.ndarray:
-        """[groups, O] ‖X w - X̃ q‖² of each output, the mean taken off, which the bias takes."""
-        assert self.g is not None and self.e is not None and self.f is not None, "made with squares"
+        """[groups, O] ‖X w - X̃ q‖² - ‖(X - X̃) w‖² of each output, the mean taken off, which the bias takes; what the
+        inputs' own error does, whatever the weights become, is left out."""
+        assert self.g is not None and self.e is not None, "made with squares"
         away = weight - rounded
-        whole = ((self.g @ away + 2 * (self.e @ weight)) * away).sum(axis=1) + ((self.f @ weight) * weight).sum(axis=1)
+        whole = ((self.g @ away + 2 * (self.e @ weight)) * away).sum(axis=1)
         return whole - self.mean_error(weight, rounded) ** 2 * self.rows
 
     def mean_error(self, weight: np.ndarray, rounded: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ Apart: ``cure.py`` says what it is for."""
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -49,6 +50,8 @@ TOLERATED = 1.3
 SHARES = (3 * SHARE, SHARE, 0.0)
 REBUILT = 16
 SENSED = 2
+# So many models' calibrations are kept: rooms of several sizes, and what is rebuilt, start from the same.
+CALIBRATED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +113,7 @@ class Search:
         self.floats = FloatOutputs(self.original, list(dict.fromkeys([*self.names, *self.watched.values()])))
         self.taken: list[str] = []
         self._bases: dict[bool, Basis] = {}
+        self._calibrated: deque[tuple[ModelProto, list[int], Calibration]] = deque(maxlen=CALIBRATED)
         self.share = SHARE
         self.trusting = judges.feeds is pairs.feeds
 
@@ -311,7 +315,12 @@ class Search:
 
     def _calibration(self, proto: ModelProto, pairs: PicturePairs | None = None) -> Calibration:
         feeds = _Fed(pairs or self.pairs)
-        return calibrate(self.opened(proto), feeds, self.config, self.options.level, progress=self.progress)
+        for known, indices, calibration in self._calibrated:
+            if known is proto and indices == feeds.indices:
+                return calibration
+        calibration = calibrate(self.opened(proto), feeds, self.config, self.options.level, progress=self.progress)
+        self._calibrated.append((proto, feeds.indices, calibration))
+        return calibration
 
     def _fixed(self, model: Model, state: State, calibration: Calibration) -> FixedModel:
         ranges = self._ranges(model, state, calibration)
@@ -331,7 +340,7 @@ class _Fed(Sequence):
     """The float model's feeds of some pictures."""
 
     def __init__(self, pairs: PicturePairs):
-        self._pairs = pairs
+        self._pairs, self.indices = pairs, pairs.indices
 
     def __len__(self) -> int:
         return len(self._pairs)

@@ -17,6 +17,7 @@ from sgsdump.comparison.metrics import Sums, cos, merged_sums, mse, rmse
 from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import REARRANGING, Graph
+from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
 from sgsdump.quantisation.float_model import deployed
@@ -136,13 +137,15 @@ class FixedOutputs:
             for name in names
             if name in facts.tensors or name in outputs or any(name in node.output for node in fixed.graph.node)
         }
+        needed = extract(fixed, None, list(self._sources.values())) if self._sources else fixed
+        self._inputs = {info.name for info in needed.graph.input}
         # Its operators are small: one thread takes less time than several do to wait for one another.
-        self._graph = WholeGraph(mark_outputs(fixed, self._sources.values()), threads=1)
+        self._graph = WholeGraph(needed, threads=1)
         self.pictures = {name for name, tensor in facts.tensors.items() if tensor.picture}
 
     def run(self, feed: Arrays, raw: Arrays) -> dict[str, np.ndarray]:
         """``raw``: the feed with pictures as bytes 0 to 255."""
-        fed = {name: raw[name] if name in self.pictures else feed[name] for name in feed}
+        fed = {name: raw[name] if name in self.pictures else feed[name] for name in feed if name in self._inputs}
         ran = self._graph.run(fed, list(dict.fromkeys(self._sources.values())))
         return {name: self._real(ran[source], name) for name, source in self._sources.items()}
 
