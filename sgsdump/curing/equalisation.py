@@ -59,6 +59,7 @@ class Layer:
     largest magnitude among them, 0 where a group does not read a channel; ``taps`` their number.
     reach    [O] of the bias, and of what the channel's values are away from it.
     counts   [O] what a channel's squared noise counts, at first 1 over the power of the layer's output.
+    apart    what noise that differs from place to place counts, beside noise of weights, which does not.
     """
 
     node: NodeProto
@@ -69,6 +70,7 @@ class Layer:
     taps: int
     reach: np.ndarray
     counts: np.ndarray
+    apart: float = 1.0
 
 
 def layers_of(proto: ModelProto, scaling: Scaling, figures: Mapping[str, ChannelFigures]) -> list[Layer]:
@@ -87,11 +89,14 @@ def layers_of(proto: ModelProto, scaling: Scaling, figures: Mapping[str, Channel
     return [layer for layer in found if layer.counts.any()]
 
 
-def weighted(layers: Sequence[Layer], noise: Noise, sensitivity: Mapping[str, np.ndarray]) -> list[Layer]:
+def weighted(
+    layers: Sequence[Layer], noise: Noise, sensitivity: Mapping[str, np.ndarray], rounding: Mapping[str, np.ndarray]
+) -> list[Layer]:
     """The layers with noise that counts by what it does to the network's outputs, each output the same: as parts of
     its error without any factors.
 
-    sensitivity  by layer [outputs] of noise in it (``sensitivity.py``).
+    sensitivity  by layer [outputs] of noise in it; ``rounding`` by tensor [outputs] of rounding its channels to
+                 ``full_steps`` (``sensitivity.py``).
     """
     ones = np.ones(1 + max(int(max(layer.before.max(), layer.after.max())) for layer in layers))
     moved = [sensitivity[layer.node.output[0]] / max(noise.added(layer).sum(), TINIEST) for layer in layers]
@@ -99,9 +104,23 @@ def weighted(layers: Sequence[Layer], noise: Noise, sensitivity: Mapping[str, np
     own = [noise.by_channel(layer, ones).sum(axis=0) for layer in layers]
     whole = np.sum([share @ each for share, each in zip(shares, own)], axis=0)
     some = whole > 0
-    return [
+    found = [
         replace(layer, counts=(share[some] / whole[some, None]).sum(axis=0)) for layer, share in zip(layers, shares)
     ]
+    expected: dict[str, float] = {}
+    for layer in found:
+        name = layer.node.input[0]
+        steps = full_steps(noise.figures[name])
+        expected[name] = expected.get(name, 0.0) + float(layer.squares @ steps**2 @ layer.counts) / 12
+    measured = {name: float((moved[some] / whole[some]).sum()) for name, moved in rounding.items()}
+    apart = {name: measured[name] / expected[name] for name in measured if expected.get(name, 0.0) > 0}
+    return [replace(layer, apart=apart.get(layer.node.input[0], 1.0)) for layer in found]
+
+
+def full_steps(figures: ChannelFigures) -> np.ndarray:
+    """[C] the step of each channel where it has a range of its own; a channel of zeros has its tensor's."""
+    tops = figures.top
+    return np.where(tops > 0, tops, max(tops.max(), TINIEST)) / UINT8_STEPS
 
 
 def by_channel(graph: Graph, each: Scaled) -> tuple[np.ndarray, np.ndarray, int]:
@@ -160,8 +179,8 @@ class Noise:
         reads = (layer.largest > 0) @ (a**2 * power) * layer.taps
         scales = weight_scales((layer.largest / a).max(axis=1) * b, self.per_channel) / b
         rounded = sums_step(scales * step, layer.reach) * scales * step
-        inputs = 0.0 if layer.node.input[0] in self.exact else step**2
-        return np.stack([inputs * (layer.squares @ a**-2.0), scales**2 * reads, rounded**2]) / 12
+        inputs = 0.0 if layer.node.input[0] in self.exact else step**2 * layer.apart
+        return np.stack([inputs * (layer.squares @ a**-2.0), scales**2 * reads, rounded**2 * layer.apart]) / 12
 
 
 def weight_scales(tops: np.ndarray, per_channel: bool) -> np.ndarray:

@@ -6,12 +6,13 @@ INT16  HEADROOM times as wide, which costs half a bit of sixteen, and nothing ab
        keep up to one bit more, and that is worth more than the 15th bit of the input.
 UINT8  as wide as costs little: rounding a tensor's values adds noise N (``equalisation.py``, as it counts at the
        network's outputs), a range m times as wide m² N. The tensors that convolutions read may together add SHARE of
-       the whole noise, each the same part p, but for those that cannot take it up to MOST:
+       the noise of them all, each the same part p, but for those that cannot take it up to MOST:
 
-    m² = 1 + p / N        between 1 and MOST, p such that Σ (m² - 1) N = SHARE · (whole noise)
+    m² = 1 + p / N        between 1 and MOST, p such that Σ (m² - 1) N = SHARE · Σ N
 
-So a first layer, whose rounding is most of the error and whose range every picture fills, stays as it is, and a late
-one, whose rounding nobody sees and whose range rare pictures exceed, gets room.
+and where that is less than LEAST, which keeps nothing from being clipped, m = 1. So a first layer, whose rounding is
+most of the error and whose range every picture fills, stays as it is, and a late one, whose rounding nobody sees and
+whose range rare pictures exceed, gets room.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 HEADROOM, INT16_STEPS = 1.5, 32767
 # So far below a power of two sums are kept, of its logarithm.
 SLACK = 0.01
-SHARE, MOST = 0.2, 2.0
+SHARE, LEAST, MOST = 0.4, 1.1, 3.0
 
 
 def margins(layers: Sequence[Layer], noise: Noise, factors: np.ndarray, share: float = SHARE) -> dict[str, float]:
@@ -48,18 +49,19 @@ def margins(layers: Sequence[Layer], noise: Noise, factors: np.ndarray, share: f
     rounding: dict[str, float] = {}
     whole = 0.0
     for layer in layers:
-        inputs, *others = noise.parts(layer, factors)
+        inputs, *_ = noise.parts(layer, factors)
         name = layer.node.input[0]
         if name not in noise.exact:
             rounding[name] = rounding.get(name, 0.0) + inputs
-        whole += inputs + sum(others)
+        whole += inputs
     if not (whole > 0 and rounding):
         return {}
     part = _part(np.array(list(rounding.values())) * (MOST**2 - 1), share * whole)
-    return {
+    found = {
         name: float(np.sqrt(min(1 + part / added, MOST**2))) if added > 0 else MOST if share else 1.0
         for name, added in rounding.items()
     }
+    return {name: factor if factor >= LEAST else 1.0 for name, factor in found.items()}
 
 
 def _part(most: np.ndarray, budget: float) -> float:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.curing.channels import channel_figures
-from sgsdump.curing.equalisation import Layer, Noise, equalising_factors, layers_of, weighted
+from sgsdump.curing.equalisation import Layer, Noise, equalising_factors, full_steps, layers_of, weighted
 from sgsdump.curing.folding import folded
 from sgsdump.curing.ranges import SHARE, headrooms, margins, params_of, widened
 from sgsdump.curing.reconstruction import Wanted, reconstructed
 from sgsdump.curing.scaling import Scaling, scaled, scaling_of
-from sgsdump.curing.sensitivity import Sensitivity
+from sgsdump.curing.sensitivity import Sensitivity, of_rounding
 from sgsdump.curing.steps import BIAS, CURES, EQUALISE, FOLD, KEPT, RANGES, ROUND, CureOptions, Step
 from sgsdump.curing.weight_room import weight_room
 from sgsdump.executors.onnx_runtime.session import release_unused
@@ -47,7 +47,7 @@ WORTH, WORSE = 0.02, 0.05
 # Room is for pictures unlike those that it is judged on, where no others are given: it may cost so much on these.
 TOLERATED = 1.3
 # What room may cost where other pictures judge it, who can tell.
-SHARES = (3 * SHARE, SHARE, 0.0)
+SHARES = (2 * SHARE, SHARE, 0.0)
 REBUILT = 16
 SENSED = 2
 # So many models' calibrations are kept: rooms of several sizes, and what is rebuilt, start from the same.
@@ -222,14 +222,11 @@ class Search:
             return replace(state, proto=proto, factors=factors), int((factors != 1).sum())
         pictures = replace(self.pairs, chosen=tuple(evenly(self.pairs.indices, REBUILT)))
         plain = state.plain or state.proto
-        calibration = self._calibration(plain)
-        made = reconstructed(
-            plain,
-            self.opened,
-            lambda model: self._fixed(model, state, calibration),
-            [(p.label, p.feed, p.raw) for p in map(pictures.make, range(len(pictures)))],
-            Wanted(name == ROUND, name == BIAS or BIAS in self.options.cures),
-        )
+        model = self.opened(plain)
+        plan = self._fixed(model, state, self._calibration(plain)).plan
+        feeds = [pictures.make(i).feed for i in range(len(pictures))]
+        wanted = Wanted(name == ROUND, name == BIAS or BIAS in self.options.cures)
+        made = reconstructed(model, plain, plan, feeds, wanted)
         count = len(made.rounded if name == ROUND else made.corrected)
         return replace(state, proto=made.proto, plain=plain), count
 
@@ -251,7 +248,10 @@ class Search:
         watched = list(dict.fromkeys(watched_by_output(deployed(model)).values()))
         some = [feeds[i][1] for i in evenly(range(len(feeds)), SENSED)]
         if layers and watched:
-            layers = weighted(layers, noise, Sensitivity(deployed(model), some, watched).of_layers())
+            read = {layer.node.input[0] for layer in layers} & set(graph.producer)
+            steps = {name: full_steps(figures[name]) for name in graph.producer if name in read}
+            alone = Sensitivity(deployed(model), some, watched).of_layers()
+            layers = weighted(layers, noise, alone, of_rounding(deployed(model), some, watched, steps))
         release_unused()
         return Basis(proto, names, scaling, layers, noise)
 

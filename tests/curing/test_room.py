@@ -40,13 +40,15 @@ class Read:
 
 
 def test_rooms_cost_their_share_together_and_none_more_than_it_can_take() -> None:
-    layers = [Read("a", 1.0), Read("b", 0.1), Read("b", 0.1), Read("c", 1e-6), Read("picture", 0.4)]
-    wider = margins(layers, Rounding(), np.ones(1), 0.2)  # type: ignore[arg-type]
-    counted = {"a": 1.0, "b": 0.2, "c": 1e-6}
-    assert wider.keys() == counted.keys() and wider["c"] == MOST
+    layers = [Read("a", 0.6), Read("b", 0.1), Read("b", 0.1), Read("c", 1e-6), Read("picture", 0.0)]
+    wider = margins(layers, Rounding(), np.ones(1), 0.4)  # type: ignore[arg-type]
+    counted = {"a": 0.6, "b": 0.2, "c": 1e-6}
+    assert wider.keys() == counted.keys() and wider["c"] == MOST == 3
     cost = {name: (wider[name] ** 2 - 1) * noise for name, noise in counted.items()}
-    assert sum(cost.values()) == pytest.approx(0.2 * 1.600001)
+    assert sum(cost.values()) == pytest.approx(0.4 * 0.800001)
     assert cost["a"] == pytest.approx(cost["b"])
+    # Less than a tenth more keeps nothing from being clipped, and costs all the same.
+    assert margins(layers, Rounding(), np.ones(1), 0.2)["a"] == 1.0  # type: ignore[arg-type]
     assert set(margins(layers, Rounding(), np.ones(1), 0.0).values()) == {1.0}  # type: ignore[arg-type]
 
 
