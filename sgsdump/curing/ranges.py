@@ -25,7 +25,6 @@ import numpy as np
 from sgsdump.curing.weight_room import reach_of
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.analysis import is_convolution
-from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.quant_file import quant_params
 from sgsdump.quantisation.quant_plan import weight_quant
@@ -125,14 +124,11 @@ def widened(
 
 
 def params_of(fixed: Model, float_model: Model, ranges: Mapping[str, Range]) -> list[QuantParam]:
-    """The entries of a fixed model's quant file, but for weights whose ranges the level finds in them (not those of
-    INT16 with room); and of ``ranges``, which it was made from, those of what no operator stores but a domain has
-    within it: a BatchNormalization's factor and offset work in 16 bits, and clip."""
-    facts, graph = read_facts(fixed), Graph(float_model.proto)
-    roomy = {name for name, each in ranges.items() if name in graph.constants and each.wide is not None}
-    stored_weights = facts.weights.values() if facts else ()
-    weights = {each.name for each in stored_weights if each.dtype != INT16 or each.name not in roomy}
-    stored = [param for param in quant_params(fixed) if param.name not in weights]
+    """The entries of a fixed model's quant file: of what it stores, of its weights (without them the SDK makes weights
+    of one scale for a tensor whatever the level, wherever it is given a quant file), and of ``ranges``, which it was
+    made from, those of what no operator stores but a domain has within it: a BatchNormalization's factor and offset
+    work in 16 bits, and clip."""
+    graph, stored = Graph(float_model.proto), quant_params(fixed)
     there = {param.name for param in stored}
     inner = [name for name in ranges if name in graph.producer and name not in there]
     return [*stored, *(QuantParam(name, ranges[name].at(INT16), 16) for name in inner)]

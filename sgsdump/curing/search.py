@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # A step is taken where it takes so much off the error, and no output gets worse than it was by more than WORSE.
 WORTH, WORSE = 0.02, 0.05
 # Room is for pictures unlike those that it is judged on, where no others are given: it may cost so much on these.
-TOLERATED = 1.3
+TOLERATED = 1.6
 # What room may cost where other pictures judge it, who can tell.
 SHARES = (2 * SHARE, SHARE, 0.0)
 REBUILT = 16
