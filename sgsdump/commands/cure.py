@@ -9,6 +9,7 @@ third of -i, or those of --validate. One that does not help is left out, and sai
   ranges    room in the ranges for what the calibration pictures do not show: in FILE.quant.json, not in the model
   fold      BatchNormalization goes into the convolution before it, which SDK 1.1.5 leaves to two operators of 16 bits
   equalise  channels are scaled so that one range suits all of a tensor
+  absorb    what a channel always holds goes into the next layer's bias
   bias      the mean that quantising adds to a channel is taken off its bias
   round     weights are rounded so that the layer's output is kept, where the pictures support it
 

@@ -9,12 +9,13 @@ it does not help:
     ranges     room for what the calibration pictures do not show     ranges.py
     fold       BatchNormalization into the convolutions before it     folding.py
     equalise   channels scaled so that 8 bits suit all of them        equalisation.py
+    absorb     what a channel always holds, in the next bias          absorption.py
     bias       what quantising adds in the mean, taken off            biases.py
     round      weights on their grid so that outputs are kept         rounding.py
 
 Every error is against the float model as it was given: sum((y - r)^2) / sum(r^2) of each output. What does not keep the
-function (round, bias) so pays for its change; what should keep it (fold, equalise) is refused where it does not, to
-KEPT.
+function (round, bias) so pays for its change; what should keep it (fold, equalise, absorb) is refused where it does
+not, to KEPT.
 """
 
 from __future__ import annotations

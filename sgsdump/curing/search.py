@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgsdump.curing.absorption import absorbed, absorbing
 from sgsdump.curing.channels import channel_figures
 from sgsdump.curing.equalisation import Layer, Noise, equalising_factors, full_steps, layers_of, weighted
 from sgsdump.curing.folding import folded
@@ -19,7 +20,7 @@ from sgsdump.curing.ranges import SHARE, headrooms, margins, params_of, widened
 from sgsdump.curing.reconstruction import Wanted, reconstructed
 from sgsdump.curing.scaling import Scaling, scaled, scaling_of
 from sgsdump.curing.sensitivity import Sensitivity, of_rounding
-from sgsdump.curing.steps import BIAS, CURES, EQUALISE, FOLD, KEPT, RANGES, ROUND, CureOptions, Step
+from sgsdump.curing.steps import ABSORB, BIAS, CURES, EQUALISE, FOLD, KEPT, RANGES, ROUND, CureOptions, Step
 from sgsdump.curing.weight_room import weight_room
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.models.feeds.image_list import evenly
@@ -141,8 +142,10 @@ class Search:
         state = State(self.source.proto)
         wide = (RANGES, BIAS, ROUND)  # the convolution that reads a picture has weights of 8 bits all the same
         cures = [cure for cure in (wide if self._wide else CURES) if cure in self.options.cures]
-        if RANGES in cures and EQUALISE in cures:
-            cures.insert(cures.index(EQUALISE) + 1, RANGES)
+        if RANGES in cures and EQUALISE in cures and not self._wide:
+            if self.trusting:  # room costs on these pictures, so those that keep the function are judged without
+                cures.remove(RANGES)
+            cures.insert(1 + max(cures.index(each) for each in (EQUALISE, ABSORB) if each in cures), RANGES)
         for name in cures if self.names else ():
             if name in self.taken:
                 continue
@@ -191,7 +194,7 @@ class Search:
         candidate, count = self.with_cure(name, state)
         if not count:
             return None
-        kept = self._kept(candidate.proto) if name in (FOLD, EQUALISE) else None
+        kept = self._kept(candidate.proto) if name in (FOLD, EQUALISE, ABSORB) else None
         judged = self.judge(candidate, f"judge {name}")
         if name == RANGES:
             taken = self._ratio(judged) <= (TOLERATED if self.trusting else 1.0)
@@ -220,6 +223,8 @@ class Search:
             factors = equalising_factors(basis.scaling, basis.layers, basis.noise)
             proto = scaled(basis.proto, basis.scaling, factors)
             return replace(state, proto=proto, factors=factors), int((factors != 1).sum())
+        if name == ABSORB:
+            return self._absorbed(state)
         pictures = replace(self.pairs, chosen=tuple(evenly(self.pairs.indices, REBUILT)))
         plain = state.plain or state.proto
         model = self.opened(plain)
@@ -229,6 +234,14 @@ class Search:
         made = reconstructed(model, plain, plan, feeds, wanted)
         count = len(made.rounded if name == ROUND else made.corrected)
         return replace(state, proto=made.proto, plain=plain), count
+
+    def _absorbed(self, state: State) -> tuple[State, int]:
+        names = absorbing(state.proto)
+        if not names:
+            return state, 0
+        figures = channel_figures(self.opened(state.proto), _Fed(self.pairs), names)
+        proto, count = absorbed(state.proto, {name: each.low for name, each in figures.items()})
+        return replace(state, proto=proto), count
 
     def basis(self, fold: bool) -> Basis:
         if fold not in self._bases:

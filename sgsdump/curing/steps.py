@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from sgsdump.errors import ConfigError, hint
 
-RANGES, FOLD, EQUALISE, BIAS, ROUND = CURES = ("ranges", "fold", "equalise", "bias", "round")
+CURES = ("ranges", "fold", "equalise", "absorb", "bias", "round")
+RANGES, FOLD, EQUALISE, ABSORB, BIAS, ROUND = CURES
 # Those that keep what the float model computes, which differs by so much of an output's size at most.
-KEEPING = (RANGES, FOLD, EQUALISE)
+KEEPING = (RANGES, FOLD, EQUALISE, ABSORB)
 KEPT = 1e-5
 # The ways of a network onto the chip.
 AS_IT_IS, CURED_8, PLAN, ALL_16 = "as it is", "cured", "cured with a plan", "all at 16 bits"

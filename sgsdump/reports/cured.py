@@ -20,6 +20,7 @@ COUNTED = {
     "ranges": "ranges",
     "fold": "BatchNormalizations",
     "equalise": "channels",
+    "absorb": "channels",
     "bias": "layers' biases",
     "round": "layers",
 }

@@ -33,7 +33,8 @@ def cure(
 
     model, data, beside  see ``calibrate``.
     quant_level  that the model is cured for.
-    cures        which are tried, of ``ranges``, ``fold``, ``equalise``, ``bias`` and ``round``; all without it.
+    cures        which are tried, of ``ranges``, ``fold``, ``equalise``, ``absorb``, ``bias`` and ``round``; without it
+                 all.
     validate     pictures of the kind that the network is for, to judge by; without them every third of ``data``.
 
     ``save`` writes the model and, beside it, its ranges. Raises SgsdumpError: what cannot be read, fed or calibrated,

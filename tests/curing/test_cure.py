@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +17,7 @@ import pytest
 from json_documents import checked
 from onnx import numpy_helper
 from picture_folder import write_pictures
+from platforms import unix_only
 from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.cli import main
@@ -28,6 +33,7 @@ from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.sidecars import input_config, quant_param
+from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.types import Range
 
 
@@ -220,7 +226,7 @@ def test_a_folder_that_is_not_there_is_told_before_the_work(folder: Path, monkey
 
 def test_there_is_no_other_cure() -> None:
     with pytest.raises(ConfigError):
-        CureOptions("L2", ("absorb", *CURES))
+        CureOptions("L2", ("absorption", *CURES))
 
 
 def noise_of(proto: onnx.ModelProto, per_channel: bool = True):
@@ -288,3 +294,56 @@ def test_a_cured_model_and_its_ranges_are_written_together(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"net.onnx", "net.quant.json", "net.quant.pkl"}
     replace(cured, params=None).save(tmp_path / "net.onnx")  # those of an older model would be taken for its own
     assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
+
+
+def _killed_at(run, stop: int, file: Path) -> int:
+    """Run in a process of its own that dies, as by SIGKILL, at its ``stop``-th rename, removal or opening to write."""
+    pid = os.fork()
+    if pid == 0:
+        count = 0
+
+        def hook(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal count
+            writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+            if writes or event in ("os.rename", "os.remove"):
+                count += 1
+                if count == stop:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            sys.addaudithook(hook)
+            run()
+            os.write(ready := os.open(file, os.O_CREAT | os.O_WRONLY), str(count).encode())
+            os.close(ready)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    return int(file.read_text()) if status == 0 else 0
+
+
+@unix_only
+def test_killed_at_any_write_what_is_there_is_whole_and_a_rerun_starts_clean(tmp_path: Path) -> None:
+    """At each opening to write, rename and removal, those at the end that put the files into their place too."""
+    first, second = loud_net().proto, loud_net(2.0).proto
+    params = [(QuantParam("r1", Range.of(0.0, high), 8),) for high in (1.0, 2.0)]
+    older, newer = (
+        Cured(proto, param, (), {}, {}, 1, True, {}, (proto, ())) for proto, param in zip((first, second), params)
+    )
+    folder = tmp_path / "work"
+    folder.mkdir()
+    whole = _killed_at(lambda: newer.save(folder / "net.onnx"), 10**9, tmp_path / "count")
+    assert whole >= 6, "three files are opened and renamed"
+    for stop in range(1, whole + 1):
+        shutil.rmtree(folder)
+        folder.mkdir()
+        older.save(folder / "net.onnx")
+        assert _killed_at(lambda: newer.save(folder / "net.onnx"), stop, tmp_path / "none") == 0
+        kept = onnx.load(folder / "net.onnx")
+        assert kept.graph in (first.graph, second.graph)
+        for ending in ("json", "pkl"):
+            (entry,) = quant_param.read(folder / f"net.quant.{ending}")
+            assert entry.range.high in (1.0, 2.0)
+        newer.save(folder / "net.onnx")
+        assert onnx.load(folder / "net.onnx").graph == second.graph
+        assert [quant_param.read(folder / f"net.quant.{e}")[0].range.high for e in ("json", "pkl")] == [2.0, 2.0]
+        assert len(list(folder.iterdir())) == 3, "what was begun is swept away"

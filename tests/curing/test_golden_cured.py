@@ -58,4 +58,6 @@ def test_the_sdk_takes_the_quant_file_beside_a_cured_network(tmp_path: Path) -> 
         ranges.append(line)
     (folder / "tensor_min_max.txt").write_text("\n".join(ranges) + "\n")
     outcome = scored(folder)
-    assert len(outcome.tensors) >= TENSORS["ranged_L2"] and all(tensor.equal for tensor in outcome.tensors), str(outcome)
+    assert len(outcome.tensors) >= TENSORS["ranged_L2"] and all(tensor.equal for tensor in outcome.tensors), str(
+        outcome
+    )
