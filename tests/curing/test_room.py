@@ -47,6 +47,7 @@ def test_rooms_cost_their_share_together_and_none_more_than_it_can_take() -> Non
     cost = {name: (wider[name] ** 2 - 1) * noise for name, noise in counted.items()}
     assert sum(cost.values()) == pytest.approx(0.4 * 0.800001)
     assert cost["a"] == pytest.approx(cost["b"])
+    assert margins(layers, Rounding(), np.ones(1)) == wider  # type: ignore[arg-type]
     # Less than a tenth more keeps nothing from being clipped, and costs all the same.
     assert margins(layers, Rounding(), np.ones(1), 0.2)["a"] == 1.0  # type: ignore[arg-type]
     assert set(margins(layers, Rounding(), np.ones(1), 0.0).values()) == {1.0}  # type: ignore[arg-type]

@@ -1,0 +1,87 @@
+"""When a step is taken: the thresholds of the search, on figures made up, and on parts of a small network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_nets import conv, model, node, run_all, weights
+
+from sgsdump.curing.cure import FEWEST, HELD_OUT, JUDGED
+from sgsdump.curing.equalisation import WIDEST, bounded
+from sgsdump.curing.reconstruction import on_grid_of
+from sgsdump.curing.search import REBUILT, Search, State
+from sgsdump.curing.sensitivity import of_rounding
+from sgsdump.curing.steps import EQUALISE, RANGES
+from sgsdump.tensors.tensor import Quant
+
+
+def search(judged: dict[str, float], kept: float = 0.0, trusting: bool = True) -> Search:
+    """Two outputs of error 1 as it is and as reached; every cure gives ``judged`` and changes the model by ``kept``."""
+    made = object.__new__(Search)
+    made.names, made.watched, made.trusting, made.share = ["a", "b"], {"a": "a", "b": "b"}, trusting, 0.0
+    made.__dict__["before"] = made.now = {"a": 1.0, "b": 1.0}
+    made.with_cure = lambda name, state: (state, 1)  # type: ignore[method-assign]
+    made.judge = lambda state, what="": judged  # type: ignore[method-assign]
+    made._kept = lambda proto: kept  # type: ignore[method-assign]
+    return made
+
+
+def taken(name: str, judged: dict[str, float], kept: float = 0.0, trusting: bool = True) -> bool:
+    tried = search(judged, kept, trusting)._tried(name, State(model([], {}, {"x": (1,)}, []).proto))
+    assert tried is not None
+    return tried.step.taken
+
+
+@pytest.mark.parametrize(
+    "judged, kept, expected",
+    [
+        ({"a": 0.979, "b": 0.979}, 0.0, True),  # two hundredths off the mean
+        ({"a": 0.985, "b": 0.985}, 0.0, False),
+        ({"a": 0.5, "b": 1.04}, 0.0, True),  # an output may get worse by a twentieth
+        ({"a": 0.5, "b": 1.06}, 0.0, False),
+        ({"a": 0.5, "b": float("nan")}, 0.0, False),
+        ({"a": 0.5, "b": 0.5}, 0.9e-5, True),
+        ({"a": 0.5, "b": 0.5}, 1.1e-5, False),  # it should keep the function, and does not
+    ],
+)
+def test_a_step_is_taken_where_it_helps_harms_none_and_keeps_what_it_should(judged, kept, expected) -> None:
+    assert taken(EQUALISE, judged, kept) is expected
+
+
+def test_room_is_trusted_to_a_point_where_nothing_else_judges_it() -> None:
+    assert taken(RANGES, {"a": 1.55, "b": 1.55}) and not taken(RANGES, {"a": 1.65, "b": 1.65})
+    assert taken(RANGES, {"a": 1.0, "b": 1.0}, trusting=False) and not taken(
+        RANGES, {"a": 1.0, "b": 1.01}, trusting=False
+    )
+
+
+def test_of_the_pictures_a_third_judges() -> None:
+    assert (HELD_OUT, FEWEST, JUDGED, REBUILT) == (3, 6, 16, 16), "docs/cure.md tells them"
+
+
+def test_channels_are_not_drawn_further_apart_than_a_multiplier_holds() -> None:
+    values = bounded(np.array([1e-6, 1.0, 1e3]), np.full(3, np.inf))
+    assert values.max() / values.min() == pytest.approx(WIDEST) and WIDEST == 256
+    clipped = bounded(np.array([0.1, 1.0, 10.0]), np.array([np.inf, 1.5, 1.5]))
+    assert 1 <= clipped[1] <= 1.5 and clipped[2] == 1.5
+
+
+def test_rounding_is_measured_by_what_it_does_to_the_outputs() -> None:
+    """data -> c1 -> r -> c2: the tensor's channels rounded to their steps, by numpy."""
+    constants = {**weights("c1", (4, 3, 1, 1), 1), **weights("c2", (2, 4, 1, 1), 2)}
+    nodes = [conv("c1", "data"), node("Relu", ["c1"], "r"), conv("c2", "r")]
+    proto = model(nodes, constants, {"data": (1, 3, 5, 4)}, ["c2"]).proto
+    feed = {"data": np.random.default_rng(0).normal(size=(1, 3, 5, 4)).astype(np.float32)}
+    steps = np.array([0.5, 0.25, 0.1, 0.4])
+    (found,) = of_rounding(proto, [feed], ["c2"], {"r": steps})["r"]
+    real = run_all(proto, feed)
+    along = steps[:, None, None].astype(np.float32)
+    away = np.rint(real["r"][0] / along) * along - real["r"][0]
+    moved = np.einsum("oi,ihw->ohw", constants["c2.w"][:, :, 0, 0], away)
+    assert found == pytest.approx((moved**2).sum() / (real["c2"] ** 2).sum(), rel=1e-3)
+
+
+def test_values_on_a_grid_are_clipped_at_its_ends() -> None:
+    quant = Quant(scale=np.float32(0.5), zero_point=10, dtype=np.dtype(np.uint8))
+    found = on_grid_of(np.array([-9.0, 0.3, 0.2, 200.0], np.float32), quant)
+    np.testing.assert_allclose(found, [-5.0, 0.5, 0.0, 122.5])
