@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.range_change import apart
+from sgsdump.models.feeds.feeds import ChosenFeeds
 from sgsdump.progress import Progress
 from sgsdump.quantisation.diagnosis.reach import Reach, share_outside, with_swapped_channels
 from sgsdump.quantisation.diagnosis.subject import Subject, calibrated
@@ -40,7 +41,7 @@ from sgsdump.tuning.reasons import CLIPPED, FLAT, NORMALISATION, ODD, ORDER, STI
 from sgsdump.tuning.unlike_training import normalised_as, renormalised
 
 if TYPE_CHECKING:
-    from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
+    from sgsdump.models.feeds.feeds import LabelledFeed
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 
 
@@ -184,25 +185,6 @@ def _width(bounds: Range) -> float:
     return bounds.high - bounds.low
 
 
-class _Chosen(Sequence["LabelledFeed"]):
-    """Some of the runs."""
-
-    def __init__(self, feeds: Feeds, indices: Sequence[int]):
-        self._feeds, self._indices = feeds, indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    @overload
-    def __getitem__(self, index: int) -> LabelledFeed: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[LabelledFeed]: ...
-    def __getitem__(self, index: int | slice) -> LabelledFeed | list[LabelledFeed]:
-        if isinstance(index, slice):
-            return [self._feeds[i] for i in self._indices[index]]
-        return self._feeds[self._indices[index]]
-
-
 def flat_pictures(examined: Examined, reach: Reach) -> RootCause | None:
     """Pictures that use few of the grey levels: what others need lies outside."""
     subject = examined.subject
@@ -257,7 +239,8 @@ def odd_picture(examined: Examined, reach: Reach, progress: Progress) -> RootCau
     subject = examined.subject
     others = [index for index in range(len(widths)) if index not in odd]
     rest = replace(examined.pairs, chosen=tuple(others))
-    cured = calibrated(subject.float_model, _Chosen(examined.feeds, others), subject.config, examined.level, progress)
+    kept = ChosenFeeds(examined.feeds, others)
+    cured = calibrated(subject.float_model, kept, subject.config, examined.level, progress)
     outputs = examined.judged(cured, rest)
     before, after = output_error(examined.outputs.sums_on(rest.labels)), output_error(outputs.sums)
     wide = [_count_16(each) for each in (subject, cured)]

@@ -149,6 +149,43 @@ class Feeds(Sequence[LabelledFeed]):
 
 
 @dataclass(frozen=True, eq=False)
+class ChosenFeeds(Feeds):
+    """Some of the runs of ``every``."""
+
+    every: Feeds
+    indices: Sequence[int]
+
+    @property
+    def specs(self) -> tuple[InputSpec, ...]:  # type: ignore[override]
+        return self.every.specs
+
+    @property
+    def config(self) -> InputConfig | None:  # type: ignore[override]
+        return self.every.config
+
+    @property
+    def by_threads(self) -> bool:  # type: ignore[override]
+        return self.every.by_threads
+
+    @property
+    def labels(self) -> list[str]:
+        labels = self.every.labels
+        return [labels[index] for index in self.indices]
+
+    def both(self, index: int) -> tuple[str, Feed, Feed]:
+        return self.every.both(self.indices[index])
+
+    def truth(self, index: int) -> Any:
+        return self.every.truth(self.indices[index])
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def _run(self, index: int) -> LabelledFeed:
+        return self.every[self.indices[index]]
+
+
+@dataclass(frozen=True, eq=False)
 class PictureFeeds(Feeds):
     """Files as feeds, made anew each time they are taken; see ``feeds.feeds`` for the parameters.
 
