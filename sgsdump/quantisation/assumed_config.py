@@ -36,7 +36,7 @@ _CHANNELS = {"RGB": 3, "GRAY": 1}
 _TRAINED = {"RGB": "RGB", "BGR": "BGR", "GRAY": "RGB"}
 _DARK, _BRIGHT = 64, 192
 # A picture made up where the user gave none; its sides where the model leaves its own open.
-MADE_SIDE = 256
+MADE_SIDE, MOST_MADE = 256, 4096
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,20 @@ class _Normalisation:
 
 
 def made_up_run(specs: Sequence[InputSpec], folder: Path) -> tuple[str, ...]:
-    """A picture of random colours in ``folder``, for each input: for a preprocess file where there is no other."""
-    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3)).astype(np.uint8).repeat(40, 0).repeat(40, 1)
-    _save(pixels, folder / "random.png")
-    return (str(folder / "random.png"),) * len(specs)
+    """A picture of random colours in ``folder``, for each input, of the size that it takes: for a preprocess file where
+    there is no other picture, and perhaps one that does not resize."""
+    run = []
+    for index, spec in enumerate(specs):
+        _, axis = _picture_format(spec)
+        sizes = spec.shape[2:] if axis == 1 else spec.shape[1:3]
+        height, width = (
+            [min(size or MADE_SIDE, MOST_MADE) for size in sizes] if len(spec.shape) == 4 else [MADE_SIDE] * 2
+        )
+        colours = np.random.default_rng(0).integers(0, 256, (-(-height // 40), -(-width // 40), 3)).astype(np.uint8)
+        path = folder / f"random_{index}.png"
+        _save(colours.repeat(40, 0).repeat(40, 1)[:height, :width], path)
+        run.append(str(path))
+    return tuple(run)
 
 
 def _found(specs: Sequence[InputSpec], preprocess: str, run: tuple[str, ...]) -> dict[str, _Normalisation]:

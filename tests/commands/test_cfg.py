@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import onnx
 import pytest
+from small_nets import conv, model, weights
 
 from sgsdump.cli import main
 
@@ -53,3 +55,17 @@ def test_a_folder_that_cannot_be_written(capsys, monkeypatch, tmp_path):
     Path("DebugConfig.txt").mkdir()
     assert main(["cfg", "DebugConfig.txt"]) == 2
     assert "DebugConfig.txt exists" in capsys.readouterr().err
+
+
+def test_a_preprocess_file_that_does_not_resize_tells_its_normalisation(capsys):
+    nodes, constants = [conv("y", "data")], weights("y", (4, 3, 1, 1))
+    onnx.save(model(nodes, constants, {"data": (1, 3, 48, 72)}, ["y"]).proto, "net.onnx")
+    Path("pre.py").write_text(
+        "import numpy as np\nfrom PIL import Image\n\n\n"
+        "def image_preprocess(path, norm=True):\n"
+        "    picture = np.asarray(Image.open(path).convert('RGB'), np.float32)\n"
+        "    return ((picture - 127) / 128 if norm else picture)[None]\n"
+    )
+    assert main("cfg input_config.ini -m net.onnx -n pre.py".split()) == 0
+    text = Path("input_config.ini").read_text()
+    assert "mean_red = 127;" in text and "std_value = 128;" in text

@@ -281,7 +281,7 @@ def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file:
     if not entry.is_picture:
         raise InputError(
             f"the input {spec.name!r} of shape {shape_text(spec.shape)} is {entry.training_format}, no picture, so it "
-            f"takes an .npy file, not {file}"
+            f"takes an .npy file, not {file}; data of other files come from a data loader (--data-loader-script)"
         )
     if len(spec.shape) != 4:
         raise InputError(

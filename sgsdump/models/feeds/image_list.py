@@ -95,7 +95,10 @@ def _side_by_side(folders: Sequence[Path], inputs: int, images: str) -> list[tup
 def _folder(path: Path) -> list[str]:
     files = sorted(str(file) for file in path.iterdir() if file.suffix.lower() in FILES and file.is_file())
     if not files:
-        raise InputError(f"there are no pictures and no .npy or .npz files in the folder {path}")
+        raise InputError(
+            f"there are no pictures and no .npy or .npz files in the folder {path}; data of other files come from a "
+            f"data loader (--data-loader-script, docs/any_data.md)"
+        )
     return files
 
 
