@@ -31,7 +31,7 @@ from sgsdump.reports.integer_share import share_text
 from sgsdump.reports.root_causes import A_SCALE_PER_CHANNEL, Righted, root_line, told_config, what_to_do
 from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
-from sgsdump.reports.text import counted
+from sgsdump.reports.text import counted, percent
 from sgsdump.reports.worth import not_recommended, worth_findings, worth_lines
 from sgsdump.tuning.advice import MAYBE
 from sgsdump.tuning.causes import layers_finding, output_findings
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.share import IntegerShare
     from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
     from sgsdump.reports.report import Bits
-    from sgsdump.tuning.measured_advice import MeasuredAdvice
+    from sgsdump.tuning.measured_advice import MeasuredAdvice, Promise
     from sgsdump.tuning.worth import Worths
 
 MOST_NAMED = 4
@@ -171,7 +171,9 @@ class Diagnosis:
         if advised is not None and advised.promise is not None:
             advice, promise = advised, advised.promise
             errors = {"error": output_error(advice.outputs.sums), "error_after": promise.error}
-            errors |= {"foreseen": promise.foreseen, "found_where_foreseen": promise.found}
+            errors |= {"foreseen": promise.foreseen, "found_where_foreseen": promise.found, "rate": promise.rate}
+            if advice.smaller is not None:
+                errors |= {"smaller_error": advice.smaller.error, "smaller_rate": advice.smaller.rate}
             facts = {"within": "yes" if promise.outputs.good(self.limits) else "no"}
             names = advice.config_names
             found.append(Finding("advice", "", "", errors, "measured", names, facts))
@@ -404,7 +406,7 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
             f"convolutions at INT16 the outputs' error goes from {before:.4f} to {promise.error:.4f}, {state} (in the "
             f"hardware's integers, {pictures}; the float approximation that ranked them foresaw "
             f"{promise.foreseen:.4f} on {counted(len(advice.measured.pairs), 'picture')}, where the integers give "
-            f"{promise.found:.4f}).",
+            f"{promise.found:.4f}). {_costs(advice, promise)}",
             conv_config(advice.config_names),
         )
         for word, others in advice.beside.items():
@@ -425,6 +427,17 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
     if rest:
         after = " after that" if promise is not None else ""
         yield Step(f"What would help most{after}: {listed(list(dict.fromkeys(rest)), MOST_NAMED)}.")
+
+
+def _costs(advice: MeasuredAdvice, promise: Promise) -> str:
+    """What the plan costs, and the smaller one that it was chosen over."""
+    text = f"The weights take {percent(promise.rate)} of their bytes at 16 bits then"
+    smaller = advice.smaller
+    if smaller is None:
+        return f"{text}."
+    new = sum(name not in advice.measured.raised for name in smaller.names)
+    which, leave = ("the surest alone takes", "leaves") if new == 1 else (f"the {new} surest alone take", "leave")
+    return f"{text}; {which} {percent(smaller.rate)}, but {leave} an error of {smaller.error:.4f}."
 
 
 def _past(outputs: PlanOutputs, limits: Thresholds) -> str:

@@ -38,6 +38,13 @@ def end_lines(repair: Repair, limits: Thresholds) -> Iterator[str]:
     """Why it ended, the final round, and what every convolution at INT16 would give."""
     yield f"Ended: {repair.ended}."
     yield f"Final: round {repair.best.number}."
+    before = repair.before_lowering
+    if before is not None:
+        yield (
+            f"Round {before.number} had {before.run.rate:.3f} of the bytes at 16 bits and an output error of "
+            f"{before.error:.6f}; lowering leaves {repair.best.run.rate:.3f} and {repair.best.error:.6f}, within what "
+            f"is wanted."
+        )
     yield from _plan_lines(repair.best, repair)
     yield from _outputs(repair.best.run.outputs, limits, repair.logits)
     if repair.measured:

@@ -86,6 +86,11 @@ class MeasuredModel:
         raised = RaisedInputs(self.analysis).inputs_of(words) if words else ()
         return _ordered({*names, *raised}, self.convolutions)
 
+    def rate(self, names: Iterable[str]) -> float:
+        """Bytes of the convolutions' weights over their bytes at 16 bits, with these inputs at INT16."""
+        raised, trial = set(names), self.trial.trial
+        return trial.rate(domain.name for domain in trial.domains if raised.intersection(domain.inputs))
+
     @property
     def every(self) -> tuple[str, ...]:
         domains = {domain.name for domain in self.trial.trial.domains}
@@ -96,12 +101,13 @@ class MeasuredModel:
 class Promise:
     """A plan that was run in integers: ``names`` are all first inputs that it has at INT16, ``foreseen`` is the
     outputs' error in the float approximation on the pictures that candidates were ranked by, ``found`` in integers on
-    these."""
+    these; ``rate``: bytes of the weights over their bytes at 16 bits."""
 
     names: tuple[str, ...]
     outputs: PlanOutputs
     foreseen: float
     found: float
+    rate: float
 
     @property
     def error(self) -> float:
@@ -113,8 +119,8 @@ class MeasuredAdvice:
     """advice    on every convolution, worst first.
     outputs   of the fixed model as it is, on all pictures.
     good      whether they are within the limits.
-    promise   the plan that is advised, None where there is nothing to raise; ``all_16`` every convolution at 16 bits,
-              where that was asked.
+    promise   the plan that is advised, None where there is nothing to raise; ``smaller`` the one of the surest alone,
+              where a larger one was chosen; ``all_16`` every convolution at 16 bits, where that was asked.
     contributions  what the 8 bits of the first cause's input and weights bring, or of the largest part's.
     per_channel  the outputs of what is advised, or of the model as it is, with a weight scale for each output channel;
               None where it has that already, where the outputs are good, and where it is worth less than a tenth.
@@ -129,6 +135,7 @@ class MeasuredAdvice:
     all_16: Promise | None = None
     contributions: Contributions | None = None
     per_channel: PlanOutputs | None = None
+    smaller: Promise | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -220,7 +227,7 @@ def judge(
         foreseen = measured.measurement.all_16
         if names != measured.every:
             foreseen = measured.trial.try_plan(names, labelled(measured.pairs))
-        return Promise(names, outputs, output_error(foreseen), output_error(outputs.sums_on(few)))
+        return Promise(names, outputs, output_error(foreseen), output_error(outputs.sums_on(few)), measured.rate(names))
 
     if measured is None:
         return run([subject.fixed_model.proto], "outputs")[0], None
@@ -237,12 +244,12 @@ def judge(
     if not others and names != measured.raised:
         others = run([fixed_with(measured, names)], "plan")
     promise = promised(names, others[0]) if others else None
-    more = measured.with_maybes(advice)
+    more, smaller = measured.with_maybes(advice), None
     if (promise is None or not promise.outputs.good(limits)) and more not in (names, measured.raised):
         larger = promised(more, run([fixed_with(measured, more)], "larger plan")[0])
         before = promise.error if promise is not None else output_error(outputs.sums)
         if larger.outputs.good(limits) or larger.error <= (1 - WORTH_MORE) * before:
-            promise = larger
+            promise, smaller = larger, promise
     all_16 = None
     if promise is None or not promise.outputs.good(limits):
         every = measured.every
@@ -259,7 +266,10 @@ def judge(
         before = promise.error if promise is not None else output_error(outputs.sums)
         if not output_error(per_channel.sums) <= (1 - WORTH_MORE) * before:
             per_channel = None
-    return outputs, MeasuredAdvice(measured, limits, advice, outputs, good, promise, all_16, contributions, per_channel)
+    found = MeasuredAdvice(
+        measured, limits, advice, outputs, good, promise, all_16, contributions, per_channel, smaller
+    )
+    return outputs, found if promise is not None else replace(found, smaller=None)
 
 
 def _contributions(measured: MeasuredModel, advice: Iterable[Advice]) -> Contributions | None:

@@ -73,7 +73,7 @@ class Repair:
     ranges    of every tensor, measured once: bits do not change them; without those of inputs that stay float.
     pictures  to judge on; the first is dumped, to float.bin and fixed.bin in ``folder``, beside fixed.onnx.
     best      the last round kept, and ``ended`` why there was no further one: both known when ``rounds`` has ended.
-    measured  the sensitivity analysis, once it was made.
+    measured  the sensitivity analysis, once it was made; ``before_lowering`` the round that the last one lowers.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class Repair:
         self._candidates = Candidates(self._analysis, config.tensor_arrays)
         self._dumps = DumpTrial(replace(calibrated, ranges=self.ranges), pictures, folder / "float.bin", progress)
         self.measured: Measurement | None = None
+        self.before_lowering: Round | None = None
         self.ended = ""
 
     @property
@@ -204,8 +205,10 @@ class Repair:
             for name in self._candidates.ordered(lowered)
         )
         arrays = tuple(name for name in self.best.tensor_arrays if name not in lowered)
-        turn = self._turn(self.best.number + 1, arrays, lowered=changes)
+        before = self.best
+        turn = self._turn(before.number + 1, arrays, lowered=changes)
         if turn.kept:
+            self.before_lowering = before
             self.ended += f" with {len(added) - len(lowered)} of the {len(added)} tensors raised"
         yield turn
 

@@ -174,6 +174,12 @@ def test_what_is_raised_in_excess_is_lowered_again(digits, capsys):
     assert last["weight_bytes"] < first["weight_bytes"]
     assert set(PLANTED) <= set(found["tensor_arrays"])
     assert f"with {len(found['tensor_arrays'])} of the {len(first['raised'])} tensors raised" in found["ended"]
+    # both plans are named, with what they cost and give
+    told = (
+        f"Round 1 had {first['rate']:.3f} of the bytes at 16 bits and an output error of {first['output_error']:.6f}; "
+        f"lowering leaves {last['rate']:.3f} and {last['output_error']:.6f}"
+    )
+    assert told in capsys.readouterr().out
 
 
 def test_what_the_ini_raises_stays_raised(digits, capsys):

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -10,6 +11,7 @@ from small_nets import loud_net
 
 import sgsdump
 from sgsdump.cli import main
+from sgsdump.reports import diagnosis
 from sgsdump.tuning.worth import ALL_16, AS_IT_IS, PLAN, Worth, Worths
 
 LOADER = """
@@ -192,3 +194,17 @@ def test_calibrate_tells_the_metric_in_its_summary(folder: Path, capsys: pytest.
     assert main(line.split()) == 0
     assert f"your metric over 3 feeds: float 0, fixed {fixed.metric[1]:.4g}" in capsys.readouterr().out
     assert json.loads(Path("c.json").read_text())["metric"] == {"float": 0.0, "fixed": fixed.metric[1]}
+
+
+def test_diagnose_names_the_smaller_plan_that_it_did_not_choose() -> None:
+    def plan(names: tuple[str, ...], rate: float, error: float) -> SimpleNamespace:
+        return SimpleNamespace(names=names, rate=rate, error=error)
+
+    larger, measured = plan(("a", "b", "c", "d"), 0.71, 0.05), SimpleNamespace(raised=("a",))
+    alone = SimpleNamespace(measured=measured, smaller=None)
+    assert diagnosis._costs(alone, larger) == "The weights take 71 % of their bytes at 16 bits then."
+    one = SimpleNamespace(measured=measured, smaller=plan(("a", "b"), 0.6, 0.2))
+    text = "then; the surest alone takes 60 %, but leaves an error of 0.2000."
+    assert diagnosis._costs(one, larger).endswith(text)
+    two = SimpleNamespace(measured=measured, smaller=plan(("a", "b", "c"), 0.65, 0.1))
+    assert diagnosis._costs(two, larger).endswith("the 2 surest alone take 65 %, but leave an error of 0.1000.")
