@@ -75,11 +75,12 @@ _STYLE = """
 .sgsdump table { border-collapse: collapse; margin: .3rem 0; border: 0; }
 .sgsdump th, .sgsdump td { text-align: left; padding: .15rem .6rem .15rem 0; border: 0; background: none; }
 .sgsdump th { color: var(--dim); font-weight: 500; border-bottom: 1px solid var(--line); }
-.sgsdump td:last-child { min-width: 22rem; }
+.sgsdump td:last-child:not(.n) { min-width: 22rem; }
 .sgsdump .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .sgsdump .fail { color: var(--fail); }
 .sgsdump .warn { color: var(--warn); }
 .sgsdump .pass { color: var(--pass); }
+.sgsdump .pixelated { image-rendering: pixelated; }
 .sgsdump img { display: block; margin: .3rem 0; max-width: 100%; }
 """
 
@@ -122,7 +123,8 @@ def _said(worst: WorstPicture) -> str:
     if worst.image is not None:
         size = f'width="{worst.image.width}" height="{worst.image.height}"'
         alt = f"The picture {_text(worst.label)}"
-        image = f'<img {size} alt="{alt}" src="{worst.image.source}">'
+        kind = ' class="pixelated"' if worst.image.pixelated else ""
+        image = f'<img{kind} {size} alt="{alt}" src="{worst.image.source}">'
     rows = [[_text(one.output), _text(one.place), number(one.benchmark), number(one.sample)] for one in worst.said]
     head = ["output", "place", "float model", f"{worst.kind} model"]
     what = "picture" if worst.image is not None else "input"

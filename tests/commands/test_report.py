@@ -38,6 +38,8 @@ def test_the_numbers_are_those_of_the_json(dumps, tmp_path, capsys):
     assert main(["compare", *dumps, "--html", "c.html", "--json", "c.json"]) == 0
     rows = json.loads((tmp_path / "c.json").read_text())["rows"]
     for page in ("r.html", "c.html"):
+        text = (tmp_path / page).read_text()
+        assert "made by</dt>" in text and "to reproduce</dt><dd><bdi>sgsdump " in text
         found = layers(tmp_path / page)
         for name in ("name", "mse", "cos", "rmse", "verdict"):
             assert [layer[name] for layer in found] == [row[name] for row in rows]

@@ -154,7 +154,7 @@ def _judge(options: Options, golden: Path) -> int:
     from sgsdump.commands.compare.judge import ThreeRuns, Tolerance, judge
 
     measuring = options.measuring
-    tolerance = Tolerance(options.input_tag, measuring.th1, measuring.allow_missing)
+    tolerance = Tolerance(measuring.input_tag, measuring.th1, measuring.allow_missing)
     runs = options.sample, options.benchmark, golden
     return judge(ThreeRuns(*runs, options.reading, options.inputs, tolerance, options.output))
 

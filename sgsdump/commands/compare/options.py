@@ -97,6 +97,7 @@ class Measuring:
     exclude: Sequence[str]
     compatible: str | None
     th1: float
+    input_tag: float
 
     def thresholds(self, own: tuple[str, ...] = ()) -> Thresholds:
         """The limits that were given; ``own``: the names of the user's metrics."""
@@ -144,12 +145,12 @@ class Output:
 
 @dataclass(frozen=True)
 class Options:
-    """The dumps to compare, and how; ``given`` names the options that the user gave."""
+    """The dumps to compare, and how; ``given`` names the options that the user gave, ``typed`` is how a page says what
+    was typed."""
 
     sample: Path
     benchmark: Path
     golden: Path | None
-    input_tag: float
     runs: bool
     reading: Reading
     inputs: bool
@@ -158,6 +159,7 @@ class Options:
     measuring: Measuring
     output: Output
     given: tuple[str, ...]
+    typed: tuple[tuple[str, str], ...]
 
     @property
     def files(self) -> list[Path | None]:
@@ -177,15 +179,22 @@ class Options:
 
 
 def options_of(args: argparse.Namespace) -> Options:
+    from sgsdump.reports.made_by import typed
+
     return record(
         Options,
         args,
-        input_tag=INPUT_TAG if args.input_tag is None else args.input_tag,
         reading=record(Reading, args, raw_shape=()),
         pairing=record(Pairing, args),
-        measuring=record(Measuring, args, th1=TH1 if args.th1 is None else args.th1),
+        measuring=record(
+            Measuring,
+            args,
+            th1=TH1 if args.th1 is None else args.th1,
+            input_tag=INPUT_TAG if args.input_tag is None else args.input_tag,
+        ),
         output=record(Output, args, annotate=args.annotate and tuple(args.annotate)),
         given=MODES.given(args),
+        typed=typed(args),
     )
 
 

@@ -105,12 +105,19 @@ def _page(
 ) -> str:
     """The comparison as HTML."""
     from sgsdump.reports.html.document import render
+    from sgsdump.reports.made_by import versions
     from sgsdump.reports.report import Context, report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     context = Context(
         options.title,
-        facts=[("sample", str(options.sample)), ("benchmark", str(options.benchmark))],
+        facts=[
+            ("sample", str(options.sample)),
+            ("benchmark", str(options.benchmark)),
+            *([("ranges", str(options.reading.tensor_min_max))] if options.reading.tensor_min_max else []),
+            versions(),
+            *options.typed,
+        ],
         ranges=read_ranges(options.reading.tensor_min_max) if options.reading.tensor_min_max else {},
         sample=sample,
         benchmark=benchmark,

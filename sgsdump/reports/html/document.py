@@ -75,6 +75,7 @@ def render(report: Report) -> str:
         windowed=len(report.layers) > MOST_ROWS,
         long_numbers=any(len(number(v)) > ROOM for f in figures for v in (f.rmse, f.mse, f.rise)),
         bits=_bit_kinds(report),
+        sqnr=not figures or any(f.sqnr is not None for f in figures),
         op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
         reasons=_by_reason(report.left_out),
         left_out_title=left_out_title(len(report.left_out) - expected, expected),

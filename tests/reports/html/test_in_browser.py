@@ -46,6 +46,15 @@ def test_the_bits_of_convolutions_are_a_column_and_a_filter(opened):
     assert "16, raised by rules of the SDK (output of the network)" in find(page, "#selected").text
 
 
+def test_a_report_without_sqnr(opened):
+    """As one of two older diagnoses is: no column, and nothing stumbles."""
+    plain = report(NAMES[:8])
+    layers = tuple(replace(layer, figures=replace(layer.figures, sqnr=None)) for layer in plain.layers)
+    page = opened(replace(plain, layers=layers))
+    assert "SQNR" not in find(page, "#table thead").text and "SQNR" not in find(page, "#selected").text
+    assert "SQNR" not in hover(page, "#depth-chart") and len(page.find_elements("css selector", "#metric button")) == 3
+
+
 def test_nan_is_the_worst(opened):
     assert names(opened(report(NAMES, {7})))[0] == NAMES[7]
 

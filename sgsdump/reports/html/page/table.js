@@ -5,7 +5,8 @@ const GRAVITY = { fail: 2, warn: 1, pass: 0 };
 
 // A layer's figure as the table has it.
 function figure(layer, key) {
-  return rowOf(layer).cells[headOf(key).cellIndex].textContent;
+  const head = headOf(key); // of some reports SQNR is not known
+  return head ? rowOf(layer).cells[head.cellIndex].textContent : "";
 }
 
 const heads = () => [...$("table").tHead.rows[0].cells];

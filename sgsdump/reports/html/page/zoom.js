@@ -88,8 +88,9 @@ function startChart() {
 }
 
 function summary(layer) {
-  const rise = layer.rises ? `\n${HERE}` : "";
-  return `${short(layer.name, 120)}${layer.op ? ` (${layer.op})` : ""}\nRMSE ${figure(layer, "rmse")}  COS ${figure(layer, "cos")}\nMSE ${figure(layer, "mse")}  SQNR ${figure(layer, "sqnr")} dB${rise}`;
+  const rise = layer.rises ? `\n${HERE}` : "",
+    sqnr = figure(layer, "sqnr");
+  return `${short(layer.name, 120)}${layer.op ? ` (${layer.op})` : ""}\nRMSE ${figure(layer, "rmse")}  COS ${figure(layer, "cos")}\nMSE ${figure(layer, "mse")}${sqnr && `  SQNR ${sqnr} dB`}${rise}`;
 }
 
 // The window in the strip is moved, or made larger and smaller by its edges; beside it a new one is drawn.
