@@ -15,7 +15,7 @@ from sgsdump.dumps.dump import Record
 from sgsdump.reports.charts import depth, layer_histogram, pair_sheets
 from sgsdump.tensors.tensor import Tensor
 
-_CELLS = r'<td class="n">(\d+)</td>\s*<th[^>]*>(?:<[^>]*>)*(\w+)<'
+_CELLS = r'<td class="n[^"]*">(\d+)</td>\s*<th[^>]*>(?:<[^>]*>)*(\w+)<'
 NUMBERS = {"stem": 3, "left": 7, "right": 7, "head": 12}  # neither from 0 nor in steps, and two of one operator
 
 
