@@ -101,7 +101,7 @@ class Source:
         elif self.key not in files:
             _kept(files, self)  # what is read of the view is read through this descriptor, and checked
         data = self._mapped()
-        if data is None:
+        if data is None or data.closed:  # as by a ``with`` block that only looked at its head
             descriptor = self.open()
             try:
                 data = self.map(descriptor)

@@ -12,6 +12,8 @@ from pathlib import Path
 NAME_BYTES = 240  # file systems end at 255; the rest takes a counter or a writer's ``.partial`` ending
 UNSAFE = str.maketrans({**dict.fromkeys("/:*?<>|", "_"), **dict.fromkeys(map(chr, (*range(32), 127)), "_")})
 _NO_WORD = re.compile(r"\W", re.ASCII)
+# What Windows takes off the end of a name.
+_END = re.compile(r"[. ]+$")
 # Devices of Windows, with any ending.
 _DEVICE = re.compile(r"(con|prn|aux|nul|(com|lpt)[1-9])(?=\.|$)", re.IGNORECASE)
 # Conv1 and conv1 are one file.
@@ -65,6 +67,7 @@ def file_stem(name: str) -> str:
     """``name`` as part of a file's name on any system, ``conv1_Relu_0`` for ``conv1/Relu:0``; a manifest beside the
     files has the tensors' own names."""
     stem = safe(_encodable(name).replace("\\", "_").replace('"', "_"))
+    stem = _END.sub(lambda end: "_" * len(end[0]), stem)
     return _DEVICE.sub(r"\1_", stem, 1) if _DEVICE.match(stem) else stem or "unnamed"
 
 

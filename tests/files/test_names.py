@@ -53,7 +53,7 @@ def test_where_case_does_not_count_no_name_differs_by_it_alone() -> None:
 
 
 def test_no_stem_is_a_device_of_windows() -> None:
-    names = "aux", "NUL.weight", "com1", "COM10", "auxiliary", "lpt9.x.y", "x.aux"
+    names = "aux", "NUL.weight", "com1", "COM10", "auxiliary", "lpt9.x.y", "x.aux", "x..", ".. "
     assert [file_stem(name) for name in names] == [
-        *("aux_", "NUL_.weight", "com1_", "COM10", "auxiliary", "lpt9_.x.y", "x.aux"),
+        *("aux_", "NUL_.weight", "com1_", "COM10", "auxiliary", "lpt9_.x.y", "x.aux", "x__", "___"),
     ]  # fmt: skip

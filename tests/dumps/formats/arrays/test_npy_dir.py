@@ -289,9 +289,10 @@ def test_what_is_no_manifest_is_refused(text: str, tmp_path: Path) -> None:
 def test_a_folder_that_is_no_dump_says_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"looked for: .*dump_info\.json.*\.npy files"):
         open_dump(tmp_path)
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FormatError, match="pipe"):
-        open_dump(tmp_path / "pipe")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(FormatError, match="pipe"):
+            open_dump(tmp_path / "pipe")
 
 
 def test_a_folder_of_other_things_with_an_array_deep_in_it_is_no_dump(tmp_path: Path) -> None:

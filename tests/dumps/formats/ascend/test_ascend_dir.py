@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dumps.formats.ascend.wire import FLOAT, Item, nano_file, nano_item, operator_file
+from platforms import unix_only
 
 from sgsdump import Dump, compare, open_dump, save_dump
 from sgsdump.dumps.formats.ascend.file_names import FileName, parse, read_mapping
@@ -275,6 +276,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert list(dump) == ["b:output:0"]
 
 
+@unix_only
 def test_no_file_is_kept_open(tmp_path: Path) -> None:
     files = {f"Add.a{i}.{i}.2.1700000000000100": data([i]) for i in range(50)}
     before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else None
