@@ -439,6 +439,8 @@ def knee_of(errors, sizes_at, smallest):
     [
         ({"enough": 0.075, "next": 3e-4, "all": 9e-5}, "next"),  # a cliff, a step to the right
         ({"enough": 0.075, "next": 0.01, "all": 0.01}, "next"),  # a seventh for half of what may halve it
+        ({"enough": 0.0145, "next": 0.01, "all": 0.01}, "next"),  # half of what may halve it takes more than its root
+        ({"enough": 0.0138, "next": 0.01, "all": 0.01}, "enough"),  # a little less
         ({"enough": 0.075, "next": 0.06, "all": 0.05}, "enough"),  # no cliff
         ({"enough": 2e-3, "next": 5e-4, "all": 1.9e-3}, "enough"),  # better than with all at 16 bits is luck
         ({"enough": 9e-5, "next": 1e-9, "all": 1e-9}, "enough"),  # good enough already
@@ -447,3 +449,10 @@ def knee_of(errors, sizes_at, smallest):
 )
 def test_the_knee_is_taken_past_a_cliff_and_nowhere_else(errors, taken):
     assert knee_of(errors, {"enough": 0.732, "next": 0.757, "all": 1.0}, "enough")[0] == taken
+
+
+def test_the_likeliest_knees_alone_are_run_in_integers():
+    names = ["enough", "a", "b", "c", "d", "e", "all"]
+    errors = {name: 0.01 / (number + 1) for number, name in enumerate(names)}
+    sizes_at = {name: 0.7 + 0.05 * number for number, name in enumerate(names)}
+    assert knee_of(errors, sizes_at, "enough")[1] == 2 + integer_choice.KNEES == 5

@@ -76,6 +76,13 @@ def test_a_plan_whose_error_there_lies_beyond_is_not_recommended(held, bad, expe
     assert worths(JUDGED, held, bad).beyond is expected
 
 
+def test_a_plan_that_is_past_the_limits_anyway_is_judged_by_its_part() -> None:
+    judged = {AS_IT_IS: Worth(1.0, False), PLAN: Worth(0.5, False)}
+    held = {AS_IT_IS: Worth(2.0, False), PLAN: Worth(1.0, False)}
+    assert not Worths(judged, held, (1, 1)).beyond
+    assert Worths({**judged, PLAN: Worth(0.5, True)}, held, (1, 1)).beyond
+
+
 def test_an_error_that_is_as_good_as_none_is_not_beyond():
     judged = {AS_IT_IS: 1.0, PLAN: 1e-6}
     assert not worths(judged, {AS_IT_IS: 1.0, PLAN: 0.99e-4}).beyond
