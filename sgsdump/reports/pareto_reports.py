@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from sgsdump.files.escaping import csv_lines
 from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import aligned
+from sgsdump.reports.text import counted
 from sgsdump.tuning.pareto import Pareto, Row, as_document, plan_lines, worsened
 from sgsdump.tuning.plan_costs import BYTES
 
@@ -99,12 +100,28 @@ def ending_lines(result: Pareto) -> Iterator[str]:
             f"*: {small:.3f} of the {of_what} would go 95 % of the way; {large - small:.3f} more take the error from "
             f"{result.enough.error:.3g} to {taken.error:.3g}"
         )
+    yield from _metric_lines(result)
     if result.off:
         yield (
             f"*: chosen in the hardware's integers, where its error is {taken.error:.3g} (the approximation's "
             f"{taken.searched:.3g}); {how_far(result)}"
         )
     yield from _held_lines(result)
+
+
+def _metric_lines(result: Pareto) -> Iterator[str]:
+    """That a smaller plan is as good by the user's metric, which does not see every error."""
+    known = [(row.outputs.metric, row) for row in result.rows if row.outputs.metric is not None]
+    if not known:
+        return
+    best = max(metric for metric, _ in known)
+    smallest = next(row for metric, row in known if metric == best)
+    if smallest.rate < result.taken.rate:
+        count, reached = counted(len(smallest.raised), "convolution"), math.floor(best * 1e4) / 1e4
+        yield (
+            f"by the metric {smallest.label} with {count} at INT16 is as good as any: {best:.4g}; "
+            f'--target "metric>={reached:g}" takes the smallest plan that has it'
+        )
 
 
 def _held_lines(result: Pareto) -> Iterator[str]:

@@ -254,6 +254,24 @@ def test_an_output_left_worse_than_int8_is_named():
     assert "not counted: mask" in said and "not looked at: 3 of all 4 plans" in said
 
 
+@pytest.mark.parametrize(("metrics", "told"), [((0.9, 0.9), "all-8"), ((0.8, 0.9), None), ((None, None), None)])
+def test_a_smaller_plan_that_is_as_good_by_the_metric_is_named(metrics, told):
+    from sgsdump.reports.pareto_reports import ending_lines
+
+    rows = [
+        Namespace(outputs=OutputFigures({"y": error}, {}, {}, metric), raised=("b",) * count, bytes=9, rate=rate,
+                  macs16=None, label=label)
+        for error, metric, count, rate, label in zip((0.5, 0.1), metrics, (0, 2), (0.5, 0.6), ("all-8", "some"))
+    ]  # fmt: skip
+    effort = Effort(1, 4, 1, True, False, ())
+    result = Namespace(rows=rows, taken=rows[1], enough=None, left_out=(), off=(), effort=effort, held_out=None)
+    said = [line for line in ending_lines(result) if line.startswith("by the metric")]
+    assert said == (
+        [f'by the metric {told} with 0 convolutions at INT16 is as good as any: 0.9; --target "metric>=0.9" takes the '
+         "smallest plan that has it"] if told else []
+    )  # fmt: skip
+
+
 def test_a_wrong_objective_is_told_before_the_work(work, capsys):
     assert main([*TUNE, "-o", "out", "--objective", "boxes"]) == 2
     error = capsys.readouterr().err.strip().splitlines()
