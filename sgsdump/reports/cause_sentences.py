@@ -8,6 +8,7 @@ from types import MappingProxyType
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
+from sgsdump.quantisation.quant_plan import WIDEST_RATIO
 from sgsdump.reports.text import number, percent
 
 MOST_CAUSES = 3
@@ -64,7 +65,10 @@ def _contributions(finding: Finding) -> Iterator[str]:
         f"Its 8-bit input alone brings {percent(figures['input_brings'])}, its 8-bit weights alone "
         f"{percent(figures['weights_bring'])}"
     )
-    for kind, where in (("channel", "in the input channel"), ("row", "in the weights, of one scale, output channel")):
+    scale = "one scale"
+    if finding.facts.get("scale") == "one at every level":
+        scale += f" at every level, as its channels are more than {WIDEST_RATIO} times apart"
+    for kind, where in (("channel", "in the input channel"), ("row", f"in the weights, of {scale}, output channel")):
         if kind in figures:
             index, count, reach, others = (
                 figures[name] for name in (kind, f"{kind}s", f"{kind}_reaches", f"{kind}_others")

@@ -126,7 +126,8 @@ def with_contributions(finding: Finding, contributions: Contributions | None, to
         if loud is not None:
             figures |= {name: float(loud.index), f"{name}s": float(loud.count)}
             figures |= {f"{name}_reaches": loud.reach, f"{name}_others": loud.others}
-    return replace(finding, figures={**finding.figures, **figures})
+    facts = {"scale": "one at every level"} if "row" in figures and contributions.one_scale else {}
+    return replace(finding, figures={**finding.figures, **figures}, facts={**finding.facts, **facts})
 
 
 def ranked(advice: Iterable[Advice], measurement: Measurement) -> tuple[Finding, ...]:

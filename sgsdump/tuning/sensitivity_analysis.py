@@ -40,7 +40,7 @@ from sgsdump.quantisation.objective import (
     watched_tensors,
 )
 from sgsdump.quantisation.pictures import pictures_of
-from sgsdump.quantisation.quant_plan import DECIMALS
+from sgsdump.quantisation.quant_plan import DECIMALS, weight_quant
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.scales import INT8, INT16
 from sgsdump.quantisation.trials.hardware_rounding import OnHardware
@@ -108,12 +108,13 @@ class LoudChannel:
 class Contributions:
     """What a domain's 8 bits bring by their places: the output error with its inputs alone at 8 bits, and with the
     weights of its convolutions alone, against all at 16 bits; the channel of the input that takes the steps from the
-    others, and the output channel whose weights do where they have one scale."""
+    others, and the output channel whose weights do where they have one scale; ``one_scale``: at every level."""
 
     inputs: float
     weights: float
     channel: LoudChannel | None = None
     row: LoudChannel | None = None
+    one_scale: bool = False
 
 
 @dataclass(frozen=True)
@@ -417,7 +418,8 @@ class SensitivityAnalysis:
         inputs, of_weights = (output_error(total(found).sums) for found in scores)
         rows = np.abs(output_rows(trial.analysis.graph, node)).max(axis=1)
         row = loud_channel(rows) if trial.shares_scale(node) else None
-        return Contributions(inputs, of_weights, loud_channel(reaches), row)
+        one_scale = weight_quant(trial.analysis.graph, node, INT8, None, per_channel=True).axis is None
+        return Contributions(inputs, of_weights, loud_channel(reaches), row, one_scale)
 
     def _stored(self, domain: Domain) -> list[str]:
         return [self.layers[name] for name in domain.convolutions]

@@ -10,9 +10,12 @@ import pytest
 from small_nets import model, node
 
 from sgsdump.cli import main
+from sgsdump.comparison.finding import Finding
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
+from sgsdump.reports.cause_sentences import _contributions
 from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tuning.causes import with_contributions
 from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis, loud_channel
 
 ROWS, INPUTS, HIDDEN, OUTPUTS = 6, 16, 24, 8
@@ -82,6 +85,21 @@ def test_weights_of_a_scale_for_each_channel_have_no_loud_one():
     ranges = measure_ranges(net, [(label, feed) for label, feed, _ in labelled])
     analysis = SensitivityAnalysis(net, ranges, InputConfig(()), per_channel=True)
     assert analysis.contributions("y", labelled).row is None
+
+
+@pytest.mark.parametrize(("apart", "row"), [(1000.0, None), (1050.0, ROW)])
+def test_weights_whose_channels_are_too_far_apart_have_one_scale_at_every_level(apart, row):
+    a, b = drawn(loud_row=16.0)
+    b[:, 0] *= np.abs(b[:, ROW]).max() / np.abs(b[:, 0]).max() / apart
+    net = simplify(net_of(a, b))
+    labelled = [(str(i), feed, feed) for i, feed in enumerate(feeds())]
+    ranges = measure_ranges(net, [(label, feed) for label, feed, _ in labelled])
+    found = SensitivityAnalysis(net, ranges, InputConfig(()), per_channel=True).contributions("y", labelled)
+    assert (found.row and found.row.index) == row and found.one_scale == (row is not None)
+    finding = with_contributions(Finding("part", "y", facts={"input": "h", "reason": "8 bits"}), found, 1.0)
+    (said,) = _contributions(finding)
+    anyway = f"of one scale at every level, as its channels are more than 1024 times apart, output channel {ROW} of"
+    assert (anyway in said) == (row is not None)
 
 
 def test_a_channel_is_loud_beside_half_of_the_others():
