@@ -7,6 +7,7 @@ const kept = $("kept-rows");
 const pieces = kept ? kept.textContent.split(/(?=<tr data-place=)/).filter((piece) => piece.startsWith("<tr")) : null;
 const listed = { layers: [], first: 0, last: 0 }; // those that fit the filter, in their order; which are in the page
 const made = new Map();
+const BEGIN = pieces ? commonOf(layers.map((layer) => layer.name)) : 0;
 
 function rowOf(layer) {
   if (!made.has(layer.place)) made.set(layer.place, withButton(pieces ? parsed(pieces[layer.place]) : layer.row, layer));
@@ -22,10 +23,15 @@ function parsed(text) {
 function withButton(row, layer) {
   const name = el("button", { type: "button", class: "name", title: layer.name, tabindex: "-1" });
   // one line each, of many, as long as its column
-  name.append(pieces ? el("bdi", {}, short(layer.name, roomOf(layer))) : written(short(layer.name, 66)));
+  name.append(pieces ? el("bdi", {}, shortest(layer.name, roomOf(layer))) : written(short(layer.name, 66)));
   row.querySelector(".name").replaceWith(name);
   if (layer.place === selection.place) row.setAttribute("aria-current", "true");
   return row;
+}
+
+// Where there is little room, without what all names begin with.
+function shortest(name, most) {
+  return name.length <= most || !BEGIN ? short(name, most) : "…" + short(name.slice(BEGIN), most - 1);
 }
 
 // How many characters of the name fit beside the operator's type.
