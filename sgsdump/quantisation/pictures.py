@@ -164,3 +164,9 @@ def difference_of(name: str, real: np.ndarray, raw: np.ndarray, picture: Picture
     mean, std = picture.along(picture.mean), picture.along(picture.std)
     apart = np.abs((raw.astype(np.float64) - mean) / std - real)
     return InputDifference(name, float(apart.max()), float((apart * std).max()))
+
+
+def renormalised(array: np.ndarray, told: Picture, other: Picture) -> np.ndarray:
+    """A picture that was normalised as ``told``, as the other way has it."""
+    levels = array * told.along(told.std) + told.along(told.mean)
+    return ((levels - other.along(other.mean)) / other.along(other.std)).astype(array.dtype)

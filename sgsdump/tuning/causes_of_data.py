@@ -17,7 +17,7 @@ from sgsdump.quantisation.diagnosis.reach import Reach, share_outside, with_swap
 from sgsdump.quantisation.diagnosis.subject import Subject, calibrated
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.objective import output_error
-from sgsdump.quantisation.pictures import MOST_LEVELS, Picture, difference_of, pictures_of
+from sgsdump.quantisation.pictures import MOST_LEVELS, Picture, difference_of, pictures_of, renormalised
 from sgsdump.quantisation.scales import INT16
 from sgsdump.tensors.types import Range
 from sgsdump.tuning.advice import holds
@@ -36,9 +36,9 @@ from sgsdump.tuning.examined import (
     Examined,
     RootCause,
     float_feeds,
+    normalised_as,
 )
 from sgsdump.tuning.reasons import CLIPPED, FLAT, NORMALISATION, ODD, ORDER, STILL, UNLIKE, WIDE
-from sgsdump.tuning.unlike_training import normalised_as, renormalised
 
 if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import LabelledFeed

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
+    from sgsdump.quantisation.pictures import Picture
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tuning.measured_advice import MeasuredAdvice
 
@@ -134,3 +135,9 @@ class RootCause:
 def float_feeds(pairs: PicturePairs) -> list[LabelledFeed]:
     pictures = (pairs.make(index) for index in range(len(pairs)))
     return [(picture.label, dict(picture.feed)) for picture in pictures]
+
+
+def normalised_as(word: str, picture: Picture) -> dict[str, float]:
+    """Figures of a finding: mean and std of each channel; ``word`` says whose."""
+    means = {f"mean_{word}_{index}": float(value) for index, value in enumerate(picture.mean)}
+    return means | {f"std_{word}_{index}": float(value) for index, value in enumerate(picture.std)}

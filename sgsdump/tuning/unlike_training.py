@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.models.graph import Graph
 from sgsdump.models.passes.extract import extract
-from sgsdump.quantisation.pictures import Picture, pictures_of
+from sgsdump.quantisation.pictures import Picture, pictures_of, renormalised
 from sgsdump.tuning.examined import (
     BRIGHTNESS,
     CONTRAST,
@@ -32,6 +32,7 @@ from sgsdump.tuning.examined import (
     Examined,
     RootCause,
     float_feeds,
+    normalised_as,
 )
 from sgsdump.tuning.reasons import UNTRAINED
 
@@ -130,17 +131,6 @@ def _of_channels(usual: Sequence[float], told: Picture, bgr: bool) -> tuple[floa
     return tuple(usual[::-1] if bgr else usual)
 
 
-def renormalised(array: np.ndarray, told: Picture, other: Picture) -> np.ndarray:
-    """A picture that was normalised as ``told``, as the other way has it."""
-    return ((_levels(array, told) - other.along(other.mean)) / other.along(other.std)).astype(array.dtype)
-
-
-def normalised_as(word: str, picture: Picture) -> dict[str, float]:
-    """Figures of a finding: mean and std of each channel; ``word`` says whose."""
-    means = {f"mean_{word}_{index}": float(value) for index, value in enumerate(picture.mean)}
-    return means | {f"std_{word}_{index}": float(value) for index, value in enumerate(picture.std)}
-
-
 def _levels(array: np.ndarray, picture: Picture) -> np.ndarray:
     return array * picture.along(picture.std) + picture.along(picture.mean)
 
@@ -165,7 +155,7 @@ def _apart(model: Model, layers: Sequence[RunningStatistics], feeds: Sequence[La
 
 def _moments(model: Model, names: set[str], feeds: Sequence[LabelledFeed]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Mean and variance of each channel of these tensors over all feeds, float64 [C] each."""
-    sums: dict[str, list[np.ndarray | float]] = {}
+    sums: dict[str, list[Any]] = {}
 
     def see(name: str, array: np.ndarray) -> None:
         values = np.moveaxis(array.astype(np.float64), 1, 0).reshape(array.shape[1], -1)
