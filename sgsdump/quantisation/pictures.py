@@ -40,6 +40,10 @@ class Picture:
         """A number for each channel, shaped to spread over the picture's other axes."""
         return np.asarray(values, np.float64).reshape((1, -1, 1, 1) if self.axis == 1 else (1, 1, 1, -1))
 
+    def levels(self, array: np.ndarray) -> np.ndarray:
+        """A normalised picture in grey levels."""
+        return array * self.along(self.std) + self.along(self.mean)
+
     @property
     def plane(self) -> tuple[int, int]:
         """The axes of height and width."""
@@ -75,6 +79,11 @@ def raw_bytes(array: np.ndarray, picture: Picture) -> np.ndarray:
     """The bytes of a normalised picture, as float32: what a fixed model's picture input takes."""
     mean, std = picture.along(picture.mean), picture.along(picture.std)
     return np.clip(np.round(array * std + mean), 0, 255).astype(np.float32)
+
+
+def renormalised(array: np.ndarray, told: Picture, other: Picture) -> np.ndarray:
+    """A picture that was normalised as ``told``, as the other way has it."""
+    return ((told.levels(array) - other.along(other.mean)) / other.along(other.std)).astype(array.dtype)
 
 
 def first_picture(
@@ -164,9 +173,3 @@ def difference_of(name: str, real: np.ndarray, raw: np.ndarray, picture: Picture
     mean, std = picture.along(picture.mean), picture.along(picture.std)
     apart = np.abs((raw.astype(np.float64) - mean) / std - real)
     return InputDifference(name, float(apart.max()), float((apart * std).max()))
-
-
-def renormalised(array: np.ndarray, told: Picture, other: Picture) -> np.ndarray:
-    """A picture that was normalised as ``told``, as the other way has it."""
-    levels = array * told.along(told.std) + told.along(told.mean)
-    return ((levels - other.along(other.mean)) / other.along(other.std)).astype(array.dtype)

@@ -217,7 +217,7 @@ def _levels(pairs: PicturePairs, name: str) -> tuple[list[float], list[float]]:
 
 def _stretched(array: np.ndarray, picture: Picture, low: float, high: float) -> np.ndarray:
     """The picture with its grey levels spread from 0 to 255; of one that is all alike, a ramp of them."""
-    levels = array * picture.along(picture.std) + picture.along(picture.mean)
+    levels = picture.levels(array)
     if high > low:
         levels = (levels - low) * (GREYS / (high - low))
     else:

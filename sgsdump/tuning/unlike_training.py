@@ -114,7 +114,7 @@ def _fitting(examined: Examined, layers: Sequence[RunningStatistics], feeds: Seq
     bgr = {entry.name for entry in config.inputs if entry.training_format == "BGR"}
     found: list[_Fitting] = []
     for name, told in pictures_of(model, config, feeds[0][1]).items():
-        levels = np.concatenate([_levels(feed[name], told).reshape(-1) for _, feed in feeds])
+        levels = np.concatenate([told.levels(feed[name]).reshape(-1) for _, feed in feeds])
         usual = BRIGHTNESS[0] <= levels.mean() <= BRIGHTNESS[1] and CONTRAST[0] <= levels.std() <= CONTRAST[1]
         for mean, std in USUAL:
             other = replace(told, mean=_of_channels(mean, told, name in bgr), std=_of_channels(std, told, name in bgr))
@@ -129,10 +129,6 @@ def _of_channels(usual: Sequence[float], told: Picture, bgr: bool) -> tuple[floa
     if len(told.mean) != len(usual):
         return (float(np.mean(usual)),) * len(told.mean)
     return tuple(usual[::-1] if bgr else usual)
-
-
-def _levels(array: np.ndarray, picture: Picture) -> np.ndarray:
-    return array * picture.along(picture.std) + picture.along(picture.mean)
 
 
 def _apart(model: Model, layers: Sequence[RunningStatistics], feeds: Sequence[LabelledFeed]) -> _Apart | None:
