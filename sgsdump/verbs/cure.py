@@ -26,7 +26,7 @@ def cure(
     *,
     quant_level: str = LEVEL,
     cures: Sequence[str] = (),
-    validate: str | Path | None = None,
+    validate: Data | None = None,
     **beside: Unpack[Beside],
 ) -> Cured:
     """A float model rewritten so that 8 bits lose less; as ``sgsdump cure``.
@@ -35,7 +35,8 @@ def cure(
     quant_level  that the model is cured for.
     cures        which are tried, of ``ranges``, ``fold``, ``equalise``, ``absorb``, ``bias`` and ``round``; without it
                  all.
-    validate     pictures of the kind that the network is for, to judge by; without them every third of ``data``.
+    validate     pictures of the kind that the network is for, or other data, to judge by; without it every third of
+                 ``data``.
 
     ``save`` writes the model and, beside it, its ranges. Raises SgsdumpError: what cannot be read, fed or calibrated,
     and a cure that does not exist.
@@ -46,7 +47,7 @@ def cure(
     network = named_network(model, data, beside)
     opened = open_network(network, quant_level)
     how = CureOptions(quant_level, tuple(cures) or CURES)
-    judges = opened.feeds(str(validate)) if validate else None
+    judges = None if validate is None else opened.feeds(validate)
     return cured(network, opened, how, (opened.feeds(), judges), bars())
 
 
