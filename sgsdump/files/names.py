@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NAME_BYTES = 240  # file systems end at 255; the rest takes a counter or a writer's ``.partial`` ending
-UNSAFE = str.maketrans({**dict.fromkeys("/:*?<>|", "_"), **dict.fromkeys(map(chr, (*range(32), 127)), "_")})
+# Windows leaves the folder by the one, and takes no name with the other.
+_MORE = '\\"' if os.name == "nt" else ""
+UNSAFE = str.maketrans({**dict.fromkeys(f"/:*?<>|{_MORE}", "_"), **dict.fromkeys(map(chr, (*range(32), 127)), "_")})
 _NO_WORD = re.compile(r"\W", re.ASCII)
 # What Windows takes off the end of a name.
 _END = re.compile(r"[. ]+$")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from platforms import unix_only
 
 from sgsdump import Dump, Tensor, open_dump, save_dump
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError, ValuesError
@@ -51,6 +52,7 @@ class ReadOnly:
             assert dump.format == self.format and found == whole[: len(found)]
             assert dump.notes or len(found) < len(whole), length
 
+    @unix_only  # writes at an offset
     def test_a_wrong_byte_anywhere_is_told_or_read(self, tmp_path: Path) -> None:
         """At every place in a small file; of a larger one at as many places, the first ones and others evenly."""
         size = len(self.data)

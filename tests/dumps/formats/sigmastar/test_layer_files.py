@@ -14,6 +14,7 @@ import pytest
 from dumps.formats.sigmastar.made import F32, I16, plain_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from platforms import unix_only
 
 from sgsdump import Dump, Quant, Record, Tensor, open_dump, save_dump
 from sgsdump.dumps.formats.sigmastar import layer_files
@@ -77,6 +78,7 @@ def test_older_folders_are_set_aside(tmp_path: Path) -> None:
     assert len([path for path in tmp_path.iterdir() if path.name.startswith("NHWC_")]) == 1
 
 
+@unix_only  # Windows replaces no file that is open
 def test_files_of_one_layer(tmp_path):
     values = np.arange(6, dtype=F32).reshape(1, 1, 2, 3)
     image = plain_record(values, "im/age", "out", 0, 0, "data", layout="NHWC")
