@@ -96,8 +96,9 @@ def _draw_errors(axes: Axes, result: Pareto, cost: Cost) -> None:
     axes.plot(*_points(predicted), "x", color="tab:red", markersize=7, label="predicted of them")
     taken = cost(result.taken.rate, result.taken.macs16)
     _mark_taken(axes, taken, max(result.taken.error, LEAST), sum(sizes) / len(sizes))
-    # Where no plan of the table is: right of the smallest one, below the largest.
-    for index, offset, side in ((0, (8, 6), "left"), (-1, (0, -17), "center")):
+    # Where no plan of the table is: right of the smallest one, below the largest, or above it where others are better.
+    over = bool(best) and best[-1][1] < 0.9 * errors[-1]
+    for index, offset, side in ((0, (8, 6), "left"), (-1, (0, 9 if over else -17), "center")):
         axes.annotate(result.rows[index].label, (sizes[index], max(errors[index], LEAST)), offset,
                       textcoords="offset points", fontsize=9, ha=side)  # fmt: skip
     axes.margins(x=0.08, y=0.12)
