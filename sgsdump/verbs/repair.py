@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sgsdump.reports.report import Report
     from sgsdump.tuning.dump_trial import Calibrated
     from sgsdump.tuning.repair import Repair, Round
+    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed
     from sgsdump.tuning.worth import Worths
     from sgsdump.verbs.cured_ways import Start
     from sgsdump.verbs.network import Data
@@ -271,12 +272,13 @@ def repair(model: str | Path, data: Data, *, quant_level: str = "L5", **options:
 @dataclass(frozen=True, eq=False)
 class Opened:
     """A network to repair, its feeds, and the pictures that judge: those given, else a few of the calibration's, evenly
-    chosen; and those held out."""
+    chosen; as the models take them, too; and those held out."""
 
     task: Task
     network: OpenNetwork
     calibrated: Feeds
     judging: PicturePairs
+    pictures: tuple[LabelledPictureFeed, ...]
     held: PicturePairs | None
 
 
@@ -291,7 +293,8 @@ def opened_for(task: Task) -> Opened:
     few = count if feeds.evaluated is not None else min(JUDGING, count)
     chosen = tuple(number * (count - 1) // max(1, few - 1) for number in range(few))
     held = None if feeds.held_out is None else PicturePairs(feeds.held_out)
-    return Opened(task, opened, feeds.calibrated, PicturePairs(feeds.judges, chosen=chosen), held)
+    pictures = tuple(feeds.judges.both(index) for index in chosen)
+    return Opened(task, opened, feeds.calibrated, PicturePairs(feeds.judges, chosen=chosen), pictures, held)
 
 
 def _untold(lines: Iterable[str]) -> None:
@@ -318,13 +321,13 @@ def repaired_in(
         opened = start.opened
     rehearse(opened.model, feeds[0], opened.config)
     calibration = calibrate(opened.model, feeds, opened.config, level, progress=progress)
-    pictures = tuple(ready.judging.feeds.both(index) for index in ready.judging.indices)
-    basis = Basis(opened, calibration, ready.judging, tuple(name for name, _, _ in pictures), len(feeds), start)
+    names = tuple(name for name, _, _ in ready.pictures)
+    basis = Basis(opened, calibration, ready.judging, names, len(feeds), start)
     tell(_head(task, basis))
     side = side_ranges(calibration.statistics)
     ranges = calibration.ranges if start is None else start.with_room(calibration.ranges, side, level != "L1")
     calibrated = Calibrated(opened.model, ranges, opened.config, side)
-    result = Repair(calibrated, pictures, task.aim, folder, progress)
+    result = Repair(calibrated, ready.pictures, task.aim, folder, progress)
     rounds = []
     for turn in result.rounds(task.rounds):
         rounds.append(turn)
