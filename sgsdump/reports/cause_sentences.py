@@ -12,6 +12,8 @@ from sgsdump.quantisation.quant_plan import WIDEST_RATIO
 from sgsdump.reports.text import number, percent
 
 MOST_CAUSES = 3
+# Of a convolution's input and weights the weights are named where they bring so many times as much.
+MOST_OF_BOTH = 2.0
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -50,8 +52,8 @@ def part_lines(part: Finding) -> Iterator[str]:
         yield f"{of_all} the largest part comes from {what}, whose range does not hold its values."
         return
     yield (
-        f"{of_all} the largest part comes from the 8 bits of {what}: alone they bring {percent(figures['brings'])}; "
-        f"with 16 bits there {left}."
+        f"{of_all} the largest part comes from the 8 bits of {what}: with 16 bits there {left}; alone they bring "
+        f"{percent(figures['brings'])}."
     )
     yield from _contributions(part)
 
@@ -142,6 +144,8 @@ def _cause(finding: Finding) -> str:
             f"Most of it arises {at}: its range does not hold its values; with one that does, "
             f"{percent(figures['gives_back'])} of the output error goes away"
         )
+    if figures.get("weights_bring", 0.0) >= MOST_OF_BOTH * figures.get("input_brings", 0.0) > 0.0:
+        at = f"at the weights of {name}, which get 16 bits with its input {finding.facts['input']}"
     part = figures["gives_back"] >= 0.5 or figures["brings"] >= 0.5
     return (
         f"{'Most' if part else 'The largest part'} of it arises {at}: at 16 bits alone it gives back "

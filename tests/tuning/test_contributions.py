@@ -13,7 +13,7 @@ from sgsdump.cli import main
 from sgsdump.comparison.finding import Finding
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.reports.cause_sentences import _contributions
+from sgsdump.reports.cause_sentences import _contributions, cause_lines
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tuning.causes import with_contributions
 from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis, loud_channel
@@ -100,6 +100,16 @@ def test_weights_whose_channels_are_too_far_apart_have_one_scale_at_every_level(
     (said,) = _contributions(finding)
     anyway = f"of one scale at every level, as its channels are more than 1024 times apart, output channel {ROW} of"
     assert (anyway in said) == (row is not None)
+
+
+@pytest.mark.parametrize(
+    ("weights", "place"), [(0.2, "the weights of y (FC), which"), (0.19, "the input h of y (FC): at")]
+)
+def test_the_headline_names_the_weights_where_they_bring_twice_as_much(weights, place):
+    figures = {"gives_back": 0.5, "brings": 0.6, "own": 0.1, "inherited": 0.1}
+    figures |= {"input_brings": 0.1, "weights_bring": weights}
+    finding = Finding("cause", "y", "FC", figures, facts={"input": "h", "reason": "8 bits"})
+    assert next(cause_lines([finding])).startswith(f"Most of it arises at {place}")
 
 
 def test_a_channel_is_loud_beside_half_of_the_others():

@@ -196,7 +196,7 @@ def _with_headline(named: tuple[str, ...], printed: str) -> tuple[str, ...]:
     where the JSON names something."""
     if named and any(line.startswith("The cause: ") for line in printed.splitlines()[:4]):
         return named
-    said = re.findall(r"arises at (?:the input )?(\S+)", "\n".join(printed.splitlines()[:4]))
+    said = re.findall(r"arises at (?:the input |the weights of )?(\S+)", "\n".join(printed.splitlines()[:4]))
     first = said[:1] or (["nothing in the first lines"] if named else [])
     return tuple(dict.fromkeys([*first, *named]))
 
