@@ -49,7 +49,7 @@ WORTH, WORSE = 0.02, 0.05
 TOLERATED = 1.6
 # What room may cost where other pictures judge it, who can tell.
 SHARES = (2 * SHARE, SHARE, 0.0)
-REBUILT = 16
+REBUILT = 24
 SENSED = 2
 # So many models' calibrations are kept: rooms of several sizes, and what is rebuilt, start from the same.
 CALIBRATED = 4
