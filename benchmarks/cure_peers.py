@@ -6,7 +6,7 @@
     python benchmarks/cure.py MODEL.onnx -i pictures/ --judge faces/ --quantised PEER.onnx …
 
 PEER: onnxsim, onnxsim-equalised, onnxsim-biases, onnxsim-adaround (pip install onnxsim>=0.8); nncf, nncf-accurate (pip
-install nncf). Weights and activations have 8 bits; feeds.npz are the normalised calibration pictures.
+install nncf); ppq, ppq-equalised, ppq-lsq (pip install esp-ppq). Weights and activations have 8 bits; feeds.npz are the normalised calibration pictures.
 """
 
 from __future__ import annotations
@@ -43,6 +43,34 @@ def by_nncf(model: Any, feeds: Feeds, how: str) -> Any:
     return nncf.quantize(model, nncf.Dataset(feeds), subset_size=len(feeds), **more)
 
 
+def by_ppq(model: Any, feeds: Feeds, how: str) -> Any:
+    """A scale per output channel of the weights, one per tensor of the activations."""
+    import tempfile
+
+    import torch
+    from esp_ppq import QuantizationSettingFactory, TargetPlatform
+    from esp_ppq.api import export_ppq_graph, quantize_onnx_model
+
+    setting = QuantizationSettingFactory.default_setting()
+    setting.equalization, setting.lsq_optimization = how == "equalised", how == "lsq"
+    (given,) = feeds[0]
+    with tempfile.TemporaryDirectory() as folder:
+        plain, quantised = Path(folder, "plain.onnx"), Path(folder, "quantised.onnx")
+        onnx.save(model, plain)
+        graph = quantize_onnx_model(
+            onnx_import_file=str(plain),
+            calib_dataloader=[torch.from_numpy(each[given]) for each in feeds],
+            calib_steps=len(feeds),
+            input_shape=list(feeds[0][given].shape),
+            platform=TargetPlatform.PPL_CUDA_INT8,
+            setting=setting,
+            device="cpu",
+            verbose=0,
+        )
+        export_ppq_graph(graph, TargetPlatform.ONNXRUNTIME, str(quantised), str(Path(folder, "settings.json")))
+        return onnx.load(quantised)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peer")
@@ -57,7 +85,9 @@ def main() -> None:
     weights = {tensor.name for tensor in model.graph.initializer}
     given = next(each.name for each in model.graph.input if each.name not in weights)
     begun = time.perf_counter()
-    quantised = {"onnxsim": by_onnxsim, "nncf": by_nncf}[name](model, [{given: each} for each in every], how)
+    quantised = {"onnxsim": by_onnxsim, "nncf": by_nncf, "ppq": by_ppq}[name](
+        model, [{given: each} for each in every], how
+    )
     onnx.save(quantised, args.output)
     print(f"{args.peer}: {time.perf_counter() - begun:.0f} seconds")
 
