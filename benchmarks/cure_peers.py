@@ -6,7 +6,8 @@
     python benchmarks/cure.py MODEL.onnx -i pictures/ --judge faces/ --quantised PEER.onnx …
 
 PEER: onnxsim, onnxsim-equalised, onnxsim-biases, onnxsim-adaround (pip install onnxsim>=0.8); nncf, nncf-accurate (pip
-install nncf); ppq, ppq-equalised, ppq-lsq (pip install esp-ppq). Weights and activations have 8 bits; feeds.npz are the normalised calibration pictures.
+install nncf); ppq, ppq-equalised, ppq-lsq (pip install esp-ppq). Weights and activations have 8 bits; feeds.npz are the
+normalised calibration pictures.
 """
 
 from __future__ import annotations
