@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 # A step is taken where it takes so much off the error, and no output gets worse than it was by more than WORSE.
 WORTH, WORSE = 0.02, 0.05
-# Room is for pictures unlike those that it is judged on, where no others are given: it may cost so much on these.
+# Room is for pictures unlike those that it is judged on, where no others are given: it may cost so much on these, but
+# no more than the cures before it have brought (and WORSE).
 TOLERATED = 1.6
 # What room may cost where other pictures judge it, who can tell.
 SHARES = (2 * SHARE, SHARE, 0.0)
@@ -198,6 +199,7 @@ class Search:
         judged = self.judge(candidate, f"judge {name}")
         if name == RANGES:
             taken = self._ratio(judged) <= (TOLERATED if self.trusting else 1.0)
+            taken = taken and self._ratio(judged, self.before) <= 1 + WORSE
         else:
             taken = (kept is None or kept <= KEPT) and self._better(judged)
         step = Step(name, taken, self._shown(self.now), self._shown(judged), count, kept)
@@ -312,10 +314,11 @@ class Search:
         """Whether every convolution is at 16 bits already."""
         return self.config.conv_format == "ALL_INT16"
 
-    def _ratio(self, judged: Mapping[str, float]) -> float:
-        """Of what the outputs are watched by, the mean of the errors over those of what was reached."""
+    def _ratio(self, judged: Mapping[str, float], against: Mapping[str, float] | None = None) -> float:
+        """Of what the outputs are watched by, the mean of the errors over those ``against``: of what was reached."""
+        against = self.now if against is None else against
         watched = list(dict.fromkeys(self.watched.values())) or self.names
-        return mean_ratio(*({n: errors[n] for n in watched if n in errors} for errors in (judged, self.now)))
+        return mean_ratio(*({n: errors[n] for n in watched if n in errors} for errors in (judged, against)))
 
     def _better(self, judged: Mapping[str, float]) -> bool:
         before = self.before

@@ -26,8 +26,8 @@ def search(judged: dict[str, float], kept: float = 0.0, trusting: bool = True) -
     return made
 
 
-def taken(name: str, judged: dict[str, float], kept: float = 0.0, trusting: bool = True) -> bool:
-    tried = search(judged, kept, trusting)._tried(name, State(model([], {}, {"x": (1,)}, []).proto))
+def taken(name: str, judged: dict[str, float], kept: float = 0.0) -> bool:
+    tried = search(judged, kept)._tried(name, State(model([], {}, {"x": (1,)}, []).proto))
     assert tried is not None
     return tried.step.taken
 
@@ -48,11 +48,22 @@ def test_a_step_is_taken_where_it_helps_harms_none_and_keeps_what_it_should(judg
     assert taken(EQUALISE, judged, kept) is expected
 
 
-def test_room_is_trusted_to_a_point_where_nothing_else_judges_it() -> None:
-    assert taken(RANGES, {"a": 1.55, "b": 1.55}) and not taken(RANGES, {"a": 1.65, "b": 1.65})
-    assert taken(RANGES, {"a": 1.0, "b": 1.0}, trusting=False) and not taken(
-        RANGES, {"a": 1.0, "b": 1.01}, trusting=False
-    )
+@pytest.mark.parametrize(
+    "cost, as_it_is, trusting, expected",
+    [
+        (1.55, 2.0, True, True),
+        (1.65, 2.0, True, False),
+        (1.04, 1.0, True, True),  # nothing was brought before that it could cost
+        (1.06, 1.0, True, False),
+        (1.0, 1.0, False, True),  # other pictures judge it
+        (1.01, 2.0, False, False),
+    ],
+)
+def test_room_is_trusted_to_a_point_where_nothing_else_judges_it(cost, as_it_is, trusting, expected) -> None:
+    made = search({"a": cost, "b": cost}, 0.0, trusting)
+    made.__dict__["before"] = {"a": as_it_is, "b": as_it_is}
+    tried = made._tried(RANGES, State(model([], {}, {"x": (1,)}, []).proto))
+    assert tried is not None and tried.step.taken is expected
 
 
 def test_of_the_pictures_a_third_judges() -> None:
