@@ -111,6 +111,8 @@ def ranked(net: Net, level: str, runs: int, seed: int) -> tuple[int, list[Run]]:
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.float_model import open_float_model
+    from sgsdump.quantisation.objective import total
+    from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.sidecars import input_config
     from sgsdump.tuning.measured_advice import labelled
     from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
@@ -129,12 +131,14 @@ def ranked(net: Net, level: str, runs: int, seed: int) -> tuple[int, list[Run]]:
         """Keeps the sums of the outputs with each domain alone at 8 bits, so that a picture is measured once for all
         draws."""
 
-        def _sensitivity(self, domain: Domain, lowered: Totals, *others: Any) -> LayerSensitivity:
+        def _sensitivity(self, domain: Domain, scores: Any, as_is: Totals) -> LayerSensitivity:
+            lowered = total(scores.down[domain.name]).sums
             alone[-1].append({name: lowered[name] for name in self.judged})
-            return super()._sensitivity(domain, lowered, *others)
+            return super()._sensitivity(domain, scores, as_is)
 
     alone: list[list[dict[str, Sums]]] = []
-    trial = Kept(model, calibration.ranges, config, per_channel=level != "L1")
+    side = side_ranges(calibration.statistics)
+    trial = Kept(model, calibration.ranges, config, level != "L1", side=side)
     for feed in feeds:
         alone.append([])
         trial.measure([feed])
