@@ -63,7 +63,9 @@ def test_a_good_network_needs_nothing(folder, capsys):
     plain = onnxruntime.SessionOptions()
     plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # which round elsewhere
     runs = (onnxruntime.InferenceSession(f"{name}.onnx", plain).run(["prob"], data)[0] for name in ("net", "q"))
-    assert "Quantised model</th>" in page and all(f"<strong>{values.max():.6f}</strong>" in page for values in runs)
+    assert '>Quantised<span class="roomy"> model</span></th>' in page and all(
+        f"<strong>{values.max():.6f}</strong>" in page for values in runs
+    )
     lines = list(csv.DictReader(Path("d/quantised.csv").read_text().splitlines()))
     assert {line["name"] for line in lines} >= {"data", "r1", "c1.w", "fc.w", "prob"}
     assert all(float(line["weight_err_db"]) > 30 for line in lines if line["kind"] == "weight")

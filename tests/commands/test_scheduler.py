@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -49,7 +50,14 @@ def folder(tmp_path, monkeypatch):
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "progress.json"}
+    """The files, but for what the page says was typed."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "progress.json"}
+    return {name: re.sub(rb"sgsdump (tune|diagnose) [^<\"]*", b"", data) for name, data in files.items()}
+
+
+def differing(one, other):
+    """Names alone: what pytest shows of two pages takes minutes to find."""
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
 def test_calibrate_writes_the_files_of_one_process(folder, dask_cluster):
@@ -65,7 +73,7 @@ def test_tune_writes_the_files_of_one_process(folder, dask_cluster, words):
     command = ["tune", *GIVEN, *words]
     assert main([*command, "-o", "one_process"]) == 0
     assert main([*command, "-o", "many", "--scheduler", dask_cluster.scheduler_address]) == 0
-    assert contents(folder / "one_process") == contents(folder / "many")
+    assert not differing(contents(folder / "one_process"), contents(folder / "many"))
     alone, many = (json.loads((folder / name / "progress.json").read_text()) for name in ("one_process", "many"))
     assert alone["plans"] == many["plans"] and alone["sensitivities"] == many["sensitivities"]
 
@@ -87,7 +95,7 @@ def test_tune_goes_on_when_a_worker_is_killed(folder, mortal_cluster, monkeypatc
     monkeypatch.setattr(PlanScores, "measure", killing)
     assert main([*command, "-o", "many", "--scheduler", mortal_cluster.scheduler_address]) == 0
     assert victims
-    assert contents(folder / "one_process") == contents(folder / "many")
+    assert not differing(contents(folder / "one_process"), contents(folder / "many"))
 
 
 def _pids(dask_cluster):

@@ -24,11 +24,15 @@ from typing import NamedTuple
 import numpy as np
 
 from fuzzing.trial import Contradiction, check_lines
+from sgsdump import __version__
 
 PICTURES = 2
 RAW = re.compile(r"\w+Warning: |Traceback \(|^\[[EWF]:|terminate called|Segmentation", re.MULTILINE)
 # What may stand on standard error: lines of ours, how a command is used, a bar's last state.
 OURS = re.compile(r"sgsdump|usage: |\s|$|.*\d+%\||.*\d+(?:it|pictures|files)")
+# What -v shows of an error on purpose, before the line on it.
+VERBOSE = f"sgsdump: {__version__}, "
+SHOWN = re.compile(r"^Traceback \(.*?(?=^sgsdump)", re.MULTILINE | re.DOTALL)
 # Where the folder stands in its parent, so that `..` and `../..` of a command are its own.
 DEPTH = Path("a/b/c")
 
@@ -69,10 +73,11 @@ def _check(ended: Ended, left: Sequence[str]) -> None:
         raise Contradiction(f"leaves {left[0]}")
     if ended.status not in (0, 1, 2):
         raise Contradiction(f"ends with {ended.status}: {ended.error[-300:]}")
-    raw = RAW.search(ended.error)
+    told = SHOWN.sub("", ended.error, 1) if ended.error.startswith(VERBOSE) else ended.error
+    raw = RAW.search(told)
     if raw:
-        raise Contradiction(f"prints {ended.error[raw.start() :][:300]}")
-    lines = ended.error.splitlines()
+        raise Contradiction(f"prints {told[raw.start() :][:300]}")
+    lines = told.splitlines()
     check_lines(*lines)
     foreign = [line for line in lines if not OURS.match(line)]
     if foreign:
