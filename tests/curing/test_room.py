@@ -13,7 +13,7 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.curing.ranges import HEADROOM, MOST, headrooms, margins, params_of, widened
 from sgsdump.curing.search import rewritten
-from sgsdump.curing.weight_room import COARSER, suited, weight_room
+from sgsdump.curing.weight_room import suited, weight_room
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import graph_inputs, open_model
@@ -106,7 +106,7 @@ def steps_of_sums(tops: np.ndarray) -> np.ndarray:
 def test_weights_of_16_bits_get_scales_that_suit_the_sums() -> None:
     tops = np.abs(KERNEL).max(axis=1)
     wide = suited(tops, REACH)
-    assert (wide >= tops).all() and (wide <= COARSER * tops * (1 + 1e-12)).all()
+    assert (wide >= tops).all() and (wide / tops).max() == pytest.approx(16)
     before, after = steps_of_sums(tops) / REACH, steps_of_sums(wide) / REACH
     assert before.max() > 8 * after.max()
     alike = np.array([0.1, 0.2, 0.3])
@@ -143,3 +143,14 @@ def test_the_room_of_weights_goes_through_a_quant_file(tmp_path: Path) -> None:
     given = {**calibration.ranges, **import_params(float_model, params, config).ranges}
     again = make_fixed(float_model, given, config, side=side)
     assert again.proto.graph == made.graph
+
+
+def test_weights_that_two_convolutions_read_and_those_of_groups_keep_their_ranges() -> None:
+    """One range cannot suit the sums of two; the SDK makes several convolutions of one with groups."""
+    constants = {**weights("a", (4, 4, 1, 1), 1), **weights("g", (4, 2, 1, 1), 2)}
+    nodes = [conv("a", "data"), node("Conv", ["a", "a.w"], "b"), conv("g", "b", group=2)]
+    net = model(nodes, constants, {"data": (1, 4, 4, 4)}, ["g"])
+    sums = {name: Range(-np.arange(1.0, 5.0), np.arange(1.0, 5.0)) for name in "abg"}
+    assert weight_room(net, {}, sums) == {}
+    alone = model(nodes[:1], constants, {"data": (1, 4, 4, 4)}, ["a"])
+    assert list(weight_room(alone, {}, sums)) == ["a.w"]
