@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -67,6 +69,34 @@ def worst_picture(
     said = tuple(one for name, both in list(shown.items())[:MOST_OUTPUTS] for one in _said(name, *both))
     agrees = all(one.first[0] == one.first[1] for one in said)
     return WorstPicture(label, said, agrees, None if pixels is None else thumbnail(pixels)) if said else None
+
+
+def worst_input(
+    found: tuple[int, Mapping[str, tuple[np.ndarray, np.ndarray]]] | None,
+    feeds: Sequence[tuple[str, Mapping[str, np.ndarray]]],
+    chosen: Sequence[int],
+) -> WorstPicture | None:
+    """What a model that others quantised says on the input with the largest error; its first file, where that is a
+    picture.
+
+    found   that input's place among the ``chosen`` of the ``feeds``, and by output the quantised model's values and the
+            float one's; None: nothing differs.
+    """
+    from sgsdump.errors import InputError
+    from sgsdump.models.feeds.feeds import PictureFeeds
+    from sgsdump.models.feeds.picture import decode
+
+    if found is None:
+        return None
+    place, outputs = found
+    label, pixels = feeds[chosen[place]][0], None
+    if isinstance(feeds, PictureFeeds):
+        label = feeds.labels[chosen[place]]
+        with suppress(InputError):  # not every file is a picture
+            pixels = decode(Path(feeds.runs[chosen[place]][0]))
+    floats, quantised = ({name: both[side] for name, both in outputs.items()} for side in (1, 0))
+    worst = worst_picture(label, floats, quantised, pixels)
+    return worst and replace(worst, kind="quantised")
 
 
 def thumbnail(pixels: np.ndarray) -> Thumbnail:

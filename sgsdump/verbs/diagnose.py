@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
-    from sgsdump.quantisation.others.compared import ComparedNetworks
     from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
     from sgsdump.reports.graph_files import NetworkGraph
     from sgsdump.reports.quantised_diagnosis import QuantisedDiagnosis
@@ -532,6 +530,7 @@ def _diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) 
         report_of_quantised,
         with_findings,
     )
+    from sgsdump.reports.worst_picture import worst_input
     from sgsdump.tuning.exclusions import ExclusionTrial
 
     limits = task.limits
@@ -555,29 +554,8 @@ def _diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) 
         "quantised.csv": quantised_csv(diagnosis),
     }
     report = report_of_quantised(diagnosis, _context_of_others(task, diagnosis))
-    report = replace(report, view=replace(report.view, worst=_worst_input(networks, task.feeds, indices)))
+    report = replace(report, view=replace(report.view, worst=worst_input(networks.worst, task.feeds, indices)))
     return Diagnosed(report, comparison, diagnosis.good, texts, graph=NetworkGraph(models[0].proto))
-
-
-def _worst_input(networks: ComparedNetworks, feeds: Sequence[LabelledFeed], chosen: list[int]) -> WorstPicture | None:
-    """What the outputs say on the input with the largest error, of those ``chosen``, and its first file where that is a
-    picture."""
-    from sgsdump.errors import InputError
-    from sgsdump.models.feeds.feeds import PictureFeeds
-    from sgsdump.models.feeds.picture import decode
-    from sgsdump.reports.worst_picture import worst_picture
-
-    if networks.worst is None:
-        return None
-    place, outputs = networks.worst
-    label, pixels = feeds[chosen[place]][0], None
-    if isinstance(feeds, PictureFeeds):
-        label = feeds.labels[chosen[place]]
-        with suppress(InputError):  # not every file is a picture
-            pixels = decode(Path(feeds.runs[chosen[place]][0]))
-    floats, quantised = ({name: both[side] for name, both in outputs.items()} for side in (1, 0))
-    found = worst_picture(label, floats, quantised, pixels)
-    return found and replace(found, kind="quantised")
 
 
 def _check_inputs(models: tuple[Model, Model], task: QuantisedTask) -> None:

@@ -46,9 +46,11 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
     from sgsdump.quantisation.diagnosis.native import compared_models
     from sgsdump.reports.comparison import REPORTS
     from sgsdump.reports.report import Context, report_of
+    from sgsdump.reports.worst_picture import worst_input
 
     limits = task.limits
-    feeds = [task.feeds[index] for index in evenly(list(range(len(task.feeds))), task.most)]
+    indices = evenly(list(range(len(task.feeds))), task.most)
+    feeds = [task.feeds[index] for index in indices]
     found = compared_models((task.model, task.quantised), feeds, folder, progress)
     comparison = found.compared.comparison
     if not comparison.rows:
@@ -63,7 +65,9 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
         benchmark=found.compared.benchmark,
     )
     report = report_of(comparison, limits, context, _steps(task.quantised, found, limits))
-    report = replace(report, verdict=(*report.verdict, *_not_measured(task.quantised, found)))
+    worst = worst_input(found.worst, task.feeds, indices)
+    verdict = (*report.verdict, *_not_measured(task.quantised, found))
+    report = replace(report, verdict=verdict, view=replace(report.view, worst=worst))
     texts = {name: REPORTS[name.removeprefix("layers.")](comparison, limits) for name in ("layers.csv", "layers.json")}
     return report, comparison, comparison.passes(limits), texts
 

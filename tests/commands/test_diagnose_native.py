@@ -48,6 +48,8 @@ def damage(path: Path, weight: str, share: int = 20) -> None:
 
 
 def test_a_good_model(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    for seed in range(2):  # the worse one last
+        np.save(f"inputs/{1 - seed}.npy", tflite_models.picture(seed))
     assert diagnose("-m", "float.tflite", "--fixed", "int8.tflite") == 0
     said = capsys.readouterr().out
     assert "Output: Identity" in said
@@ -60,6 +62,29 @@ def test_a_good_model(folder: Path, capsys: pytest.CaptureFixture) -> None:
         "netron.onnx",
     }
     assert len(json.loads(Path("diagnosis/layers.json").read_text())["rows"]) == 5
+    page = Path("diagnosis/report.html").read_text()
+    said_of = {seed: [outputs(f"{name}.tflite", f"inputs/{seed}.npy") for name in ("float", "int8")] for seed in (0, 1)}
+    error = {seed: np.abs(own - real).sum() / np.abs(real).sum() for seed, (real, own) in said_of.items()}
+    worst = max(error, key=error.__getitem__)
+    assert f"The input that is furthest off: <bdi>{worst}.npy</bdi>" in page
+    assert all(f"<strong>{values.max():.6f}</strong>" in page for values in said_of[worst])
+
+
+def outputs(model: str, path: str) -> np.ndarray:
+    """By the interpreter itself, of codes what they mean; its delegate rounds otherwise."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    run = Interpreter(model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+    run.allocate_tensors()
+    taken, given = run.get_input_details()[0], run.get_output_details()[0]
+    values = np.load(path)
+    if (step := taken["quantization"])[0]:
+        values = np.clip(np.rint(values / step[0]) + step[1], -128, 127)
+    run.set_tensor(taken["index"], values.astype(taken["dtype"]))
+    run.invoke()
+    scale, zero = given["quantization"]
+    made = run.get_tensor(given["index"])
+    return (made.astype(np.float64) - zero) * scale if scale else made
 
 
 @pytest.mark.parametrize("weight", [*LAYER])
@@ -210,6 +235,7 @@ def test_fake_quantised_ir_pairs_and_is_diagnosed(folder: Path, capsys: pytest.C
     capsys.readouterr()
     assert diagnose("-m", "float.xml", "--fixed", "int8.xml") == 0
     assert "By figures and values alone: OpenVINO runs its model as a whole" in capsys.readouterr().out
+    assert "The input that is furthest off: <bdi>0.npy</bdi>" in Path("diagnosis/report.html").read_text()
 
 
 def test_what_is_to_stay_float_is_called_by_its_operator(tmp_path: Path) -> None:

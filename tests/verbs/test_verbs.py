@@ -50,11 +50,11 @@ def test_simulate_gives_the_dump_of_its_command():
     np.savez("run.npz", **RUNS[0])
     for kind, model, made in (("Float", "net.onnx", "net.onnx"), ("Fixed", "fixed.onnx", fixed)):
         assert main(f"simulate -m {model} -t {kind} -i run.npz".split()) == 0
-        expected = sgsdump.open_dump("sigma_outtensor_dump.bin")
-        for given in ("run.npz", RUNS[0], RUNS[:1]):
-            dump = sgsdump.simulate(made, given)
-            assert list(dump) == list(expected)
-            assert all((dump[name].real() == expected[name].real()).all() for name in dump.outputs)
+        with sgsdump.open_dump("sigma_outtensor_dump.bin") as expected:
+            for given in ("run.npz", RUNS[0], RUNS[:1]):
+                dump = sgsdump.simulate(made, given)
+                assert list(dump) == list(expected)
+                assert all((dump[name].real() == expected[name].real()).all() for name in dump.outputs)
 
 
 def test_dump_gives_the_dump_of_its_command():

@@ -33,7 +33,7 @@ from sgsdump.models.quantised_model import nodes_of, quants_of
 from sgsdump.models.tflite import constant
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.tensor import Tensor, checked_scale, real_values, scale_fits
-from sgsdump.tensors.types import Quant, TensorInfo
+from sgsdump.tensors.types import NCHW, NHWC, Quant, TensorInfo, to_nchw, to_nhwc
 
 LabelledFeed = tuple[str, Mapping[str, np.ndarray]]
 SLACK = 1.02  # steps that a right code may be off: rounding the other way, and float32
@@ -49,11 +49,14 @@ class ComparedModels:
     """compared  over all inputs, with dumps of one of them for facts.
     weights   by name of the quantised model, the share of its codes that are wrong; ``unknown``: why weights are not
               judged, "" where they are.
+    worst     of the input with the largest error its place among them, and the outputs of floats by name: the quantised
+              model's, and the float one's; None where there is no error.
     """
 
     compared: Compared
     weights: Mapping[str, float]
     unknown: str = ""
+    worst: tuple[int, Mapping[str, tuple[np.ndarray, np.ndarray]]] | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -68,13 +71,16 @@ def compared_models(
     inputs = _Inputs(*models)
     runners = [_Dumped(model) for model in models]
     dumps: list[Dump] = []
+    worst = _Worst()
 
     def each_compared() -> Iterator[tuple[str, Comparison]]:
         for label, feed in each(progress, feeds, "compare", "input", len(feeds)):
             benchmark, sample = runners[0].dump(feed, folder), runners[1].dump(inputs.of_quantised(feed), folder)
             dumps[:] = [sample, benchmark]
             with sample, benchmark:
-                yield label, compare(sample, benchmark, details=True)
+                comparison = compare(sample, benchmark, details=True)
+                worst.add(comparison, sample, benchmark)
+                yield label, comparison
 
     comparison = merge_each(each_compared())
     weights = {found.name: found for found in _weights(models, comparison)}
@@ -84,7 +90,34 @@ def compared_models(
         wrong, unknown = {}, "most of them are not what this float model's round to; was it made of these weights?"
     findings = [_finding(found, comparison) for found in weights.values() if found.name in wrong]
     comparison = replace(comparison, causes=(*findings, *comparison.causes))
-    return ComparedModels(Compared(comparison, *dumps), wrong, unknown)
+    return ComparedModels(Compared(comparison, *dumps), wrong, unknown, worst.found)
+
+
+class _Worst:
+    """Of the inputs seen so far, the one whose outputs have the largest mean error, and the values there."""
+
+    def __init__(self) -> None:
+        self.found: tuple[int, Mapping[str, tuple[np.ndarray, np.ndarray]]] | None = None
+        self._error, self._seen = 0.0, 0
+
+    def add(self, comparison: Comparison, sample: Dump, benchmark: Dump) -> None:
+        outputs = set(comparison.completeness.outputs)
+        rows = [row for row in comparison.rows if row.name in outputs and row.io == "out"]
+        error = float(np.mean([np.inf if np.isnan(row.rmse) else row.rmse for row in rows])) if rows else 0.0
+        if error > self._error:
+            sides = ((row.name, sample[row.sample_name or row.name], benchmark[row.name]) for row in rows)
+            floats = ((name, own, other) for name, own, other in sides if other.dtype.kind == "f" or other.info.quant)
+            held = {name: (_laid_as(own, other), np.array(other.real())) for name, own, other in floats}
+            self._error, self.found = error, (self._seen, held)
+        self._seen += 1
+
+
+def _laid_as(tensor: Tensor, other: Tensor) -> np.ndarray:
+    """A tensor's real values, in the order of another's axes."""
+    values, layouts = np.array(tensor.real()), (tensor.info.layout, other.info.layout)
+    if layouts == (NHWC, NCHW):
+        return to_nchw(values)
+    return to_nhwc(values) if layouts == (NCHW, NHWC) else values
 
 
 class _Inputs:
