@@ -24,7 +24,7 @@ from sgsdump.reports.graph_files import ERRORS, GRAPH, NETRON
 from sgsdump.reports.html.document import render
 from sgsdump.reports.layers.table import Entry
 from sgsdump.reports.report import Bits, Layer, OtherRun, Plan, Report, Tradeoff
-from sgsdump.reports.sentences import Step
+from sgsdump.reports.verdict import Step
 from sgsdump.reports.worst_picture import Said, WorstPicture, thumbnail
 
 LAYERS, WIDTHS, THEMES = (15, 72, 500, 5000), (1400, 390), ("light", "dark")

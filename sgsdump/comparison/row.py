@@ -306,6 +306,11 @@ class Row:
         return bool(step and sums and sums.d1 and sums.dd / sums.count <= (step / 2) ** 2) and self.finite
 
     @property
+    def is_by_statistics(self) -> bool:
+        """Whether statistics of the values were compared, for want of the values and of checksums."""
+        return bool(self.statistics) and not self.checksums
+
+    @property
     def finite(self) -> bool:
         """True when neither side holds NaN or infinite values."""
         return self.counts.are_none

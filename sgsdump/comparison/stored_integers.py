@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.metrics import Accumulator, Settings
 from sgsdump.tensors.tensor import Quant, TensorInfo
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.alignment import Pair
 
 IN_STEPS = "measured in steps: the dumps do not tell the true scale"
 PRINTED_ERROR = 0.5e-6  # of a scale that was read from six decimals

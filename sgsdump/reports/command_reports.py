@@ -51,8 +51,8 @@ from sgsdump.reports.report import (
     report_of,
 )
 from sgsdump.reports.root_causes import Righted
-from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
+from sgsdump.reports.verdict import Step
 from sgsdump.tuning.measured_advice import MeasuredAdvice
 from sgsdump.tuning.pareto import Pareto, Row
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, KEPT, PLAN
 from sgsdump.files.json_yaml import json_text
-from sgsdump.reports.sentences import Step
 from sgsdump.reports.text import counted
+from sgsdump.reports.verdict import Step
 
 if TYPE_CHECKING:
     from sgsdump.curing.cure import Cured

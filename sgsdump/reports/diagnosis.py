@@ -29,9 +29,9 @@ from sgsdump.reports.cause_sentences import (
 )
 from sgsdump.reports.integer_share import share_text
 from sgsdump.reports.root_causes import A_SCALE_PER_CHANNEL, Righted, root_line, told_config, what_to_do
-from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
 from sgsdump.reports.text import counted, percent
+from sgsdump.reports.verdict import Step
 from sgsdump.reports.worth import not_recommended, worth_findings, worth_lines
 from sgsdump.tuning.advice import MAYBE
 from sgsdump.tuning.causes import layers_finding, output_findings

@@ -29,8 +29,8 @@ from sgsdump.reports.charts.depth import COLOURS
 from sgsdump.reports.charts.layer_histogram import remark
 from sgsdump.reports.layers.table import Entry, Listing, bar_shares, figure_names, table_of, title_of
 from sgsdump.reports.pareto_reports import ending_lines, pareto_cells
+from sgsdump.reports.remarks import by_reason, left_out_title
 from sgsdump.reports.report import Report
-from sgsdump.reports.sentences import by_reason, left_out_title
 from sgsdump.reports.text import middle_cut, number, shown
 from sgsdump.reports.worst_picture import WorstPicture
 from sgsdump.tensors.dtypes import name_of

@@ -19,9 +19,9 @@ from sgsdump.files.json_yaml import json_text
 from sgsdump.quantisation.others.quantisers import LeftFloat, words
 from sgsdump.reports.cause_sentences import output_text
 from sgsdump.reports.report import Context, Layer, Report, report_of
-from sgsdump.reports.sentences import Step
 from sgsdump.reports.tables import csv_text
 from sgsdump.reports.text import counted, percent
+from sgsdump.reports.verdict import Step
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tuning.causes import output_findings
 

@@ -14,7 +14,7 @@ from sgsdump.dumps.tables import data_frame
 from sgsdump.files.escaping import shown
 from sgsdump.files.json_yaml import json_text
 from sgsdump.quantisation.objective import Totals, error_of
-from sgsdump.reports.sentences import error_before
+from sgsdump.reports.remarks import error_before
 from sgsdump.reports.worth import worth_document
 from sgsdump.tuning.advice import holds
 from sgsdump.tuning.worth import Worths

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 # Besides what is invisible (control, format, surrogate, private, line and paragraph separators) nothing is changed.
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _LONG = 48  # of joined names
+LONGEST_NAME = 72  # in a sentence
 _WIDE = ("W", "F")
 _ON_TOP = ("Mn", "Me")
 _JAMO = range(0x1160, 0x1200)  # vowels and finals, drawn into the syllable before them
@@ -58,7 +59,7 @@ def unfused(name: str) -> str:
     return f"{first};…" if first and others and all(others) and len(name) > _LONG else name
 
 
-def shortened(name: str, longest: int) -> str:
+def shortened(name: str, longest: int = LONGEST_NAME) -> str:
     """A name of at most ``longest`` characters: without its middle, as the end tells most names apart."""
     name = unfused(name)
     if len(name) <= longest:

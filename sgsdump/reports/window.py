@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sgsdump.reports.text import middle_cut, shown, wrapped
+from sgsdump.reports.text import LONGEST_NAME, middle_cut, shown, wrapped
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"  # of a bar's last cell
-LONGEST = 72  # of a name in a line of text
 _COLOURS = {"fail": 31, "warn": 33, "pass": 32, "faint": 2}
 
 
@@ -47,6 +46,6 @@ class Window:
         """A line of text in lines that fit, long names without their middle."""
         if self.width is None:
             return iter([self.text(line)])
-        longest = max(min(self.width - 8, LONGEST), 8)
+        longest = max(min(self.width - 8, LONGEST_NAME), 8)
         words = (middle_cut(word, longest, self.mark) for word in self.text(line).split(" "))
         return wrapped(" ".join(words), self.width, self.mark)

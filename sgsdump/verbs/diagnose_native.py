@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.quantisation.diagnosis.native import ComparedModels
     from sgsdump.reports.report import Report
-    from sgsdump.reports.sentences import Step
+    from sgsdump.reports.verdict import Step
 
     Found: TypeAlias = tuple[Report, Comparison, bool, dict[str, str]]
 
@@ -75,7 +75,7 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
 def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[Step]:
     """What to do, ready to paste."""
     from sgsdump.comparison.findings import findings_of
-    from sgsdump.reports.sentences import Step
+    from sgsdump.reports.verdict import Step
 
     assert quantised.native is not None
     comparison = found.compared.comparison

@@ -15,7 +15,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Operator, as_arguments
 from sgsdump.reports.comparison.data import render_json
-from sgsdump.reports.sentences import verdict_lines
+from sgsdump.reports.verdict import verdict_lines
 
 X, W = np.linspace(1, 2, 12, dtype=np.float32), np.full(3, 2, np.float32)
 

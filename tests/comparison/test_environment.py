@@ -4,7 +4,7 @@ import numpy as np
 
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Operator, Record
-from sgsdump.reports.sentences import verdict
+from sgsdump.reports.verdict import verdict
 from sgsdump.tensors.tensor import Tensor
 
 ALIKE = {("versions", "torch"): "2.13.0", ("variables", "OMP_NUM_THREADS"): "1", ("random", "seed"): "0"}

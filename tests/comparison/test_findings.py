@@ -7,7 +7,7 @@ import sgsdump
 from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.reports.sentences import verdict
+from sgsdump.reports.verdict import verdict
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Quant, Tensor
 

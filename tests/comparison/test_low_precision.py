@@ -17,8 +17,9 @@ from sgsdump.comparison.findings import findings_of  # noqa: E402
 from sgsdump.comparison.low_precision import OUTSIDE  # noqa: E402
 from sgsdump.comparison.thresholds import DOCUMENTED  # noqa: E402
 from sgsdump.dumps.dump import Call, Operator  # noqa: E402
+from sgsdump.reports.headline import headline  # noqa: E402
 from sgsdump.reports.report import report_of  # noqa: E402
-from sgsdump.reports.sentences import headline, next_steps, verdict_text  # noqa: E402
+from sgsdump.reports.verdict import next_steps, verdict_text  # noqa: E402
 
 BLAMED = ("argument", "another tensor", "not finite", "cause", "channel")
 

@@ -9,7 +9,7 @@ from sgsdump import compare
 from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.magnified import magnified
 from sgsdump.comparison.thresholds import DOCUMENTED
-from sgsdump.reports.sentences import headline
+from sgsdump.reports.headline import headline
 
 
 def angles(first, narrow):

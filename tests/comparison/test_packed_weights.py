@@ -15,7 +15,7 @@ from sgsdump.comparison.findings import findings_of  # noqa: E402
 from sgsdump.comparison.packed_weights import PACKED  # noqa: E402
 from sgsdump.comparison.thresholds import DOCUMENTED  # noqa: E402
 from sgsdump.dumps.dump import Call, Operator  # noqa: E402
-from sgsdump.reports.sentences import headline  # noqa: E402
+from sgsdump.reports.headline import headline  # noqa: E402
 
 LINEAR = "quantized.linear_dynamic"
 

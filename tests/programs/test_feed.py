@@ -8,7 +8,7 @@ from sgsdump import DumpControl, capture, compare, open_dump
 from sgsdump.dumps.trees import list_runs
 from sgsdump.errors import ConfigError
 from sgsdump.programs.control import OperatorFilter
-from sgsdump.reports.sentences import verdict
+from sgsdump.reports.verdict import verdict
 
 torch = pytest.importorskip("torch", reason="torch (the extra torch) is not installed")
 

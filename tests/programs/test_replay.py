@@ -20,7 +20,7 @@ from sgsdump.errors import FormatError
 from sgsdump.programs.agreement import agreement
 from sgsdump.programs.control import DISK_FULL, DumpControl, Steps, with_fields
 from sgsdump.programs.replay import nodes_of, replay
-from sgsdump.reports.sentences import verdict
+from sgsdump.reports.verdict import verdict
 
 RUNS = """
 session = load(sys.argv[1])

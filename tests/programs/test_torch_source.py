@@ -10,7 +10,7 @@ from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.reports.comparison.data import render_json
 from sgsdump.reports.html.document import render
 from sgsdump.reports.report import report_of
-from sgsdump.reports.sentences import verdict
+from sgsdump.reports.verdict import verdict
 
 torch = pytest.importorskip("torch", reason="torch (the extra torch) is not installed")
 MODEL = """

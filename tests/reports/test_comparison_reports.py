@@ -13,7 +13,7 @@ from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.comparison import REPORTS
 from sgsdump.reports.report import report_of
-from sgsdump.reports.sentences import verdict
+from sgsdump.reports.verdict import verdict
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor
 

@@ -163,7 +163,8 @@ def print_comparison(
     """The layers that are listed, the verdict, ``lines`` and the readers' notes."""
     from sgsdump.dumps.dump import note_lines
     from sgsdump.reports.comparison import REPORTS
-    from sgsdump.reports.sentences import environment_lines, verdict_lines
+    from sgsdump.reports.headline import environment_lines
+    from sgsdump.reports.verdict import verdict_lines
 
     _print_fitted(environment_lines(comparison.environment))
     comparison = replace(comparison, environment=())
@@ -195,7 +196,7 @@ def print_comparison(
 def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable, lines: Sequence[str]) -> None:
     """The tensors that are listed with what is not on all sides, and ``lines``."""
     from sgsdump.reports.golden import golden_closing, golden_first_lines, golden_log
-    from sgsdump.reports.sentences import reason_lines
+    from sgsdump.reports.remarks import reason_lines
 
     _print_fitted(golden_first_lines(comparison))
     indexes = _listing(output).places(table.compared)
@@ -222,7 +223,7 @@ def _few(listed: int, compared: int) -> list[str]:
 
 def _remarks(rows: Iterable[Row]) -> Iterator[str]:
     """Of the rows listed, without those that the verdict tells of by itself."""
-    from sgsdump.reports.sentences import reason_lines, why
+    from sgsdump.reports.remarks import reason_lines, why
 
     remarks = ((row.name, why(row)) for row in rows if row.finite and not row.misnamed)
     yield from reason_lines((name, remark) for name, remark in remarks if remark)

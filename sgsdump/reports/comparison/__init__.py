@@ -8,7 +8,7 @@ REPORTS = Registry(
     {
         "sdk_table": "sgsdump.reports.comparison.sdk:table",
         "sdk_lines": "sgsdump.reports.comparison.sdk:log_lines",
-        "verdict": "sgsdump.reports.sentences:verdict_text",
+        "verdict": "sgsdump.reports.verdict:verdict_text",
         "csv": "sgsdump.reports.comparison.data:render_csv",
         "json": "sgsdump.reports.comparison.data:render_json",
     },

@@ -14,7 +14,7 @@ from sgsdump.comparison.row import OverRuns, Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
 from sgsdump.files.json_yaml import json_text
-from sgsdump.reports.sentences import remark
+from sgsdump.reports.remarks import remark
 from sgsdump.reports.tables import csv_text
 
 _PLACE = ["op_index", "name", "io", "slot", "op_type"]

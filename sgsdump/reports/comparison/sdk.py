@@ -9,7 +9,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Dump
 from sgsdump.files.names import normalised
-from sgsdump.reports.sentences import remark
+from sgsdump.reports.remarks import remark
 from sgsdump.reports.text import shown, unfused
 
 JUMP = 1.0

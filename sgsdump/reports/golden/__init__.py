@@ -12,7 +12,7 @@ from sgsdump.comparison.golden import GoldenComparison, GoldenRow
 from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
 from sgsdump.files.json_yaml import json_text
-from sgsdump.reports.sentences import reason_lines
+from sgsdump.reports.remarks import reason_lines
 from sgsdump.reports.tables import csv_text
 from sgsdump.reports.text import counted
 

@@ -22,7 +22,7 @@ from sgsdump.comparison.details import Details, Heat
 from sgsdump.files.json_yaml import strict
 from sgsdump.reports.charts.bins import of_details, of_errors
 from sgsdump.reports.layers.table import Entry, bar_shares
-from sgsdump.reports.sentences import left_out_title
+from sgsdump.reports.remarks import left_out_title
 from sgsdump.reports.text import copied, number, shown
 
 if TYPE_CHECKING:

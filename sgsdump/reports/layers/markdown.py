@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from sgsdump.errors import listed
 from sgsdump.reports.layers.table import EVERY, Entry, LayerTable, Listing, figure_names, title_of
-from sgsdump.reports.sentences import by_reason, left_out_title
+from sgsdump.reports.remarks import by_reason, left_out_title
 from sgsdump.reports.text import middle_cut, shown
 
 MOST = 100

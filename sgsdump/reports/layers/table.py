@@ -14,8 +14,9 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import listed
-from sgsdump.reports.sentences import UNWRITTEN, verdict, why
+from sgsdump.reports.remarks import why
 from sgsdump.reports.text import counted, number
+from sgsdump.reports.verdict import UNWRITTEN, verdict
 
 Figure = float | int | str | bool
 Status = Literal[

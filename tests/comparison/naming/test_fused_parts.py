@@ -10,7 +10,7 @@ from sgsdump.comparison.naming.name_sources import read_name_sources
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Dump, Operator, Record
 from sgsdump.errors import ConfigError, FormatError
-from sgsdump.reports.sentences import verdict, verdict_lines
+from sgsdump.reports.verdict import verdict, verdict_lines
 from sgsdump.tensors.tensor import Tensor
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ import numpy as np
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.report import Context, Plan, Tradeoff, report_of
-from sgsdump.reports.sentences import Step
+from sgsdump.reports.verdict import Step
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
 

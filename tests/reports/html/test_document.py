@@ -15,8 +15,8 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.html import document
 from sgsdump.reports.html.document import render
 from sgsdump.reports.report import Context, Report, report_of
-from sgsdump.reports.sentences import verdict
 from sgsdump.reports.text import number, shown
+from sgsdump.reports.verdict import verdict
 from sgsdump.tensors.tensor import Tensor
 
 from .reports import HOSTILE, compared, hostile, report, tradeoff

@@ -17,7 +17,7 @@ from sgsdump.comparison.dataflow import first_difference
 from sgsdump.dumps.trees import list_runs
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.models.operator_list import list_operators
-from sgsdump.reports.sentences import remark
+from sgsdump.reports.remarks import remark
 from sgsdump.tensors.statistics import Statistics
 
 API, MODULE = "Functional.conv2d.0.forward", "Module.net.conv1.Conv2d.forward.0"

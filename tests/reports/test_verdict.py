@@ -5,7 +5,8 @@ import pytest
 
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.reports.sentences import left_out_title, next_steps, reason_lines, trouble
+from sgsdump.reports.remarks import left_out_title, reason_lines, trouble
+from sgsdump.reports.verdict import next_steps
 from sgsdump.tensors.tensor import Tensor
 
 NAN, INF = np.nan, np.inf
