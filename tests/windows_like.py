@@ -22,10 +22,12 @@ from collections import namedtuple
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 # Other people's code is the same there as here, and asks the system when it is imported: so it is, before.
-LIBRARIES = """concurrent.futures.process hypothesis jinja2 matplotlib.pyplot ml_dtypes multiprocessing.resource_tracker
-    multiprocessing.spawn numpy onnx onnxruntime PIL.Image scipy subprocess threadpoolctl tqdm"""
+LIBRARIES = """concurrent.futures.process distributed hypothesis jinja2 matplotlib.pyplot ml_dtypes
+    multiprocessing.popen_fork multiprocessing.resource_tracker multiprocessing.spawn numpy onnx onnxruntime PIL.Image
+    scipy subprocess threadpoolctl tqdm"""
 
 ABSENT = {
     os: """copy_file_range fchmod fchown fork forkpty getpgid killpg lchown mkfifo mknod
@@ -40,7 +42,7 @@ MODULES = "fcntl", "grp", "posix_ipc", "pwd", "resource", "termios"
 PACKAGE = str(Path(__file__).parents[1] / "sgsdump") + os.sep
 RESERVED = re.compile(r"(con|prn|aux|nul|(com|lpt)[1-9])(\..*)?", re.IGNORECASE)
 _usage = namedtuple("usage", "total used free")
-_statvfs = os.statvfs
+_statvfs, _scandir = os.statvfs, os.scandir
 
 
 def _disk_usage(path: object) -> _usage:
@@ -60,7 +62,7 @@ def _is_asked_by_sgsdump() -> bool:
 def _open_paths() -> set[str]:
     """Of the files that this process has open or mapped."""
     found = set()
-    for descriptor in os.scandir("/proc/self/fd"):
+    for descriptor in _scandir("/proc/self/fd"):
         with suppress(OSError):
             found.add(os.readlink(descriptor))  # noqa: PTH115
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
@@ -86,7 +88,7 @@ def _check_name(path: object) -> None:
         raise OSError(errno.EINVAL, "a device of Windows", name)
 
 
-def _refusing(module: object, function: str, free: int, named: int) -> None:
+def _refusing(module: ModuleType, function: str, free: int, named: int) -> None:
     """Let the first ``free`` arguments be checked for open files, and the argument at ``named`` for its name."""
     real = getattr(module, function)
 
@@ -98,6 +100,7 @@ def _refusing(module: object, function: str, free: int, named: int) -> None:
                 _check_name(args[named])
         return real(*args, **kwargs)
 
+    refused.__module__, refused.__qualname__ = module.__name__, function  # for pickle
     setattr(module, function, refused)
 
 
@@ -125,6 +128,8 @@ for _name in MODULES:
 shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]
 shutil.disk_usage = _disk_usage  # type: ignore[assignment]
 sys.modules["multiprocessing.resource_tracker"]._HAVE_SIGMASK = False  # type: ignore[attr-defined]
+for _name in ("subprocess", "multiprocessing.popen_fork"):
+    sys.modules[_name].Popen.kill = sys.modules[_name].Popen.terminate  # type: ignore[attr-defined]
 if Path("/proc/self/fd").is_dir():
     for _function, _free in (("replace", 2), ("rename", 2), ("unlink", 1), ("remove", 1), ("rmdir", 1)):
         _refusing(os, _function, _free, 1)

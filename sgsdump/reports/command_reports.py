@@ -15,7 +15,7 @@ from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, read_stages
 from sgsdump.quantisation import quant_plan
-from sgsdump.quantisation.diagnosis.share import ConvolutionBits, bits_by_layer, integer_share
+from sgsdump.quantisation.diagnosis.share import ConvolutionBits, bits_by_layer, float_layers, integer_share
 from sgsdump.quantisation.diagnosis.subject import Subject
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
@@ -38,6 +38,7 @@ from sgsdump.reports.diagnosis import (
 )
 from sgsdump.reports.report import (
     BLOB,
+    IN_FLOAT,
     PLAIN,
     Bits,
     Context,
@@ -58,6 +59,7 @@ from sgsdump.tuning.pareto import Pareto, Row
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.analysis import Analysis
+    from sgsdump.quantisation.fixed_facts import FixedFacts
     from sgsdump.tuning.repair import Repair, Round
 
 LONGEST_ATTRIBUTE = 60
@@ -174,7 +176,8 @@ def _bits(subject: Subject, advice: MeasuredAdvice | None, advised: MeasuredAdvi
         words = {quant_plan.RULE: RULE, quant_plan.LEVEL: LEVEL, quant_plan.QUANT_FILE: QUANT_FILE}
         return words.get(of.raised_by) or (YOU if of_user else FIXED)
 
-    return {
+    facts = read_facts(subject.fixed_model)
+    return _float_bits(subject.float_model, facts) | {
         layer: Bits(
             of.input,
             of.bits,
@@ -182,21 +185,26 @@ def _bits(subject: Subject, advice: MeasuredAdvice | None, advised: MeasuredAdvi
             of.rule,
             of.bits == 8 and _switch(analysis, of.input) in raised,
         )
-        for layer, of in bits_by_layer(read_facts(subject.fixed_model)).items()
+        for layer, of in bits_by_layer(facts).items()
     }
 
 
-def bits_by(fixed: Model, who: str, yours: Sequence[str] = ()) -> dict[str, Bits]:
-    """Of every convolution of a fixed model, by layer: its bits, and by whom it was raised: ``who`` chose the plan, but
-    for the inputs that are ``yours``."""
+def _float_bits(model: Model, facts: FixedFacts | None) -> dict[str, Bits]:
+    return {layer: Bits(read, IN_FLOAT) for layer, read in float_layers(model, facts).items()}
+
+
+def bits_by(model: Model, fixed: Model, who: str, yours: Sequence[str] = ()) -> dict[str, Bits]:
+    """Of every convolution of a fixed model, made of this float one, by layer: its bits, and by whom it was raised:
+    ``who`` chose the plan, but for the inputs that are ``yours``."""
     words = {quant_plan.RULE: RULE, quant_plan.LEVEL: LEVEL, quant_plan.QUANT_FILE: QUANT_FILE}
 
     def raised_by(of: ConvolutionBits) -> str:
         return words.get(of.raised_by) or (YOU if of.input in yours else who)
 
-    return {
+    facts = read_facts(fixed)
+    return _float_bits(model, facts) | {
         layer: Bits(of.input, of.bits, raised_by(of) if of.bits == 16 else "", of.rule)
-        for layer, of in bits_by_layer(read_facts(fixed)).items()
+        for layer, of in bits_by_layer(facts).items()
     }
 
 

@@ -79,7 +79,7 @@ def own_error(layer: Layer, is_measured: bool) -> float | None:
     own, rise = layer.figures.own_error, layer.figures.rise
     if own is not None:
         return own
-    if is_measured and layer.facts.bits is None and math.isfinite(rise):
+    if is_measured and (layer.facts.bits is None or layer.facts.bits.in_float) and math.isfinite(rise):
         return None
     return 0.0 if rise < 0 else rise
 
@@ -169,7 +169,7 @@ def figures_of(layer: Layer) -> Iterator[tuple[str, str]]:
     yield from ((name, number(value)) for name, value in known.items() if value is not None)
     if bits is not None:
         raised = f", raised by {bits.raised_by}" if bits.raised_by else ""
-        yield "bits", f"{bits.now}{raised}{', 16 is advised' if bits.advised else ''}"
+        yield "bits", f"{'float' if bits.in_float else bits.now}{raised}{', 16 is advised' if bits.advised else ''}"
     if layer.note:
         yield "remark", shown(layer.note)
 

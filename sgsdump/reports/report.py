@@ -29,16 +29,23 @@ _WHERE = ("argument", "cause", "another tensor", "not finite", "channel")
 BLOB = "Caffe blob"  # among the attributes of an operator: the blob that its tensor is a stage of
 
 
+IN_FLOAT = 32  # bits of what has weights and stays in float32
+
+
 @dataclass(frozen=True)
 class Bits:
-    """Of a convolution: what it reads, 8 or 16 bits ``now``, who raised it in words ("" where nobody did), by which
-    rule of the SDK, and whether the advice raises it."""
+    """Of a convolution: what it reads, 8 or 16 bits ``now`` (IN_FLOAT where it stays float), who raised it in words (""
+    where nobody did), by which rule of the SDK, and whether the advice raises it."""
 
     input: str
     now: int
     raised_by: str = ""
     rule: str = ""
     advised: bool = False
+
+    @property
+    def in_float(self) -> bool:
+        return self.now == IN_FLOAT
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,9 @@ class Repaired:
         ]
         title, opened = f"{self.task.network.model.name}, repaired", self.basis.opened
         with open_dump(self.folder / "fixed.bin") as sample, open_dump(self.folder / "float.bin") as benchmark:
-            bits = bits_by(open_model(self.folder / "fixed.onnx"), "this repair", self.rounds[0].tensor_arrays)
+            bits = bits_by(
+                opened.model, open_model(self.folder / "fixed.onnx"), "this repair", self.rounds[0].tensor_arrays
+            )
             context = Context(title, shown, sample=sample, benchmark=benchmark, bits=bits)
             page = report_of_repair(self.result, self.rounds, opened.model, self.task.aim, context)
         if self.worths is None:

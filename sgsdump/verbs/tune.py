@@ -179,7 +179,7 @@ class Tuned:
             *more,
         ]
         title = f"{model.path.name} with the tuned INT16 convolutions"
-        context = Context(title, facts, ranges=self.trial.ranges, bits=bits_by(fixed, "the plan of tune"))
+        context = Context(title, facts, ranges=self.trial.ranges, bits=bits_by(model, fixed, "the plan of tune"))
         return render(report_of_tuning(self.result, compared, model, context))
 
     def __str__(self) -> str:

@@ -73,7 +73,7 @@ def test_a_tensor_without_axes_is_a_number() -> None:
 def test_a_process_that_ends_is_one_line(tmp_path: Path) -> None:
     runner = NativeRunner(open_model(tflite_models.pair(tmp_path)[0], native=True))
     runner._process._process.kill()
-    with pytest.raises(ModelError, match=r"float\.tflite: TFLite ended at it \(status -9\)"):
+    with pytest.raises(ModelError, match=r"float\.tflite: TFLite ended at it \(status -?\d+\)"):
         next(runner.run({"x": tflite_models.picture()}))
 
 

@@ -281,6 +281,8 @@ def test_a_network_that_stays_in_float_gets_no_clean_bill(folder, capsys):
     assert "has to be raised to INT16 of what became integers" in text or "bad" in lines[0]
     left = next(f for f in document["findings"] if f["kind"] == "not judged")
     assert left["names"] == ["LSTM"] and 0.3 < left["figures"]["weights"] < 0.4
+    bits = {row["name"]: row["bits"] for row in document["rows"] if "bits" in row}
+    assert bits == {"r1": 8, "c2": 8, "y": 32}
 
 
 def test_indices_are_no_objective_and_a_count_that_changes_does_not_stop_it(folder, capsys):

@@ -80,6 +80,16 @@ def bits_by_layer(facts: FixedFacts | None) -> dict[str, ConvolutionBits]:
     return found
 
 
+def float_layers(model: Model, facts: FixedFacts | None) -> dict[str, str]:
+    """By the tensor that it makes, what each operator reads that stayed in float32 and has weights or multiplies two
+    tensors."""
+    graph, done = Graph(deployed(model)), facts.convolutions if facts else {}
+    stayed = (node for node in graph.nodes if node.output and node.output[0] not in done)
+    return {
+        n.output[0]: n.input[0] if n.input else "" for n in stayed if any(_weights(graph, n)) or _is_product(graph, n)
+    }
+
+
 def integer_share(model: Model, facts: FixedFacts | None) -> IntegerShare:
     graph = Graph(deployed(model))
     done = facts.convolutions if facts else {}

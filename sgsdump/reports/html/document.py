@@ -114,7 +114,7 @@ def _template() -> jinja2.Template:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters |= {"shown": shown, "number": number, "copied": copied}
-    environment.filters |= {"bits_told": _bits_told, "by": _short}
+    environment.filters |= {"bits_told": _bits_told, "by": _short, "bits_now": _now}
     return environment.from_string(_part("page/page.html"))
 
 
@@ -135,7 +135,8 @@ def _hash(text: str) -> str:
 def _bit_kinds(report: Report) -> list[tuple[str, str]]:
     """What the filter of bits offers, in words and as the script has it; [] where no bits are known."""
     known = [layer.facts.bits for layer in report.layers if layer.facts.bits is not None]
-    kinds = [(f"{now} bits", str(now)) for now in sorted({bits.now for bits in known})]
+    each = {bits.now: bits for bits in known}
+    kinds = [(_now(each[now], "{} bits"), str(now)) for now in sorted(each)]
     if any(bits.advised for bits in known):
         kinds.append(("16 bits advised", "advised"))
     who = dict.fromkeys(bits.raised_by for bits in known if bits.raised_by)
@@ -147,7 +148,13 @@ def _short(who: str) -> str:
     return BY.get(who, who)
 
 
+def _now(bits: Bits, words: str = "{}") -> str:
+    return "float" if bits.in_float else words.format(bits.now)
+
+
 def _bits_told(bits: Bits) -> str:
+    if bits.in_float:
+        return "float: no integer in the fixed model, which says nothing of the chip"
     rule = f" ({bits.rule})" if bits.rule else ""
     if bits.raised_by:
         return f"{bits.now}, raised by {bits.raised_by}{rule}"

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 from PIL import Image
+from platforms import unix_only
 
 from sgsdump.errors import InputError
 from sgsdump.executors.workers.task_pool import in_threads
@@ -34,6 +35,7 @@ def test_the_formats_named_are_read(tmp_path, form):
     assert decode(tmp_path / "x").shape == (6, 8, 3)
 
 
+@unix_only
 def test_a_pipe_is_no_picture(tmp_path):
     os.mkfifo(tmp_path / "x.png")
     with pytest.raises(InputError, match="device or a pipe"):

@@ -29,16 +29,28 @@ def test_the_bits_of_convolutions_are_a_column_and_a_filter(opened):
     from selenium.webdriver.support.ui import Select
 
     you, rule = Bits("in", 16, "you"), Bits("in", 16, "rules of the SDK", "output of the network")
-    bits = {NAMES[0]: you, NAMES[2]: rule, NAMES[4]: Bits("in", 8, advised=True), NAMES[6]: Bits("in", 8)}
+    bits = {
+        NAMES[0]: you,
+        NAMES[2]: rule,
+        NAMES[4]: Bits("in", 8, advised=True),
+        NAMES[6]: Bits("in", 8),
+        NAMES[1]: Bits("in", 32),
+    }
     page = opened(report(NAMES, bits=bits))
     cells = {row.find_element("css selector", ".name").get_attribute("title"): row.find_element("class name", "k-bits")
              for row in page.find_elements("css selector", "#table tbody tr")}  # fmt: skip
     told = {name: cell.text for name, cell in cells.items() if cell.text}
-    assert told == dict(zip(bits, ("16 you", "16 rule", "8 → 16", "8")))
+    assert told == dict(zip(bits, ("16 you", "16 rule", "8 → 16", "8", "float")))
     find(page, "th[data-key=bits] button").click()
-    assert names(page)[:4] == [NAMES[0], NAMES[2], NAMES[4], NAMES[6]]
+    assert names(page)[:5] == [NAMES[1], NAMES[0], NAMES[2], NAMES[4], NAMES[6]]
     choice = Select(find(page, "#bits"))
-    wanted = {"16 bits": [0, 2], "8 bits": [4, 6], "16 bits advised": [4], "raised by rules of the SDK": [2]}
+    wanted = {
+        "16 bits": [0, 2],
+        "8 bits": [4, 6],
+        "float": [1],
+        "16 bits advised": [4],
+        "raised by rules of the SDK": [2],
+    }
     for words, places in wanted.items():
         choice.select_by_visible_text(words)
         assert sorted(names(page)) == [NAMES[place] for place in places]

@@ -1,7 +1,7 @@
 // What the words of the page mean, told when they are pointed at; the footer has the formulas.
 const TERMS = {
   "#": "The operator's number in the network's order, the same in every report",
-  Bits: "Of a convolution's input and weights: 8 or 16, and who raised it; 8 → 16 where what is advised raises it",
+  Bits: "Of a convolution's input and weights: 8 or 16, and who raised it; 8 → 16 where what is advised raises it; float where the fixed model has no integers for it",
   bits: "Of the convolution's input and weights; of 16 bits, who raised them",
   Verdict: "fail: past a limit, or NaN or Inf; warn: within, with a remark; pass: within",
   RMSE: "The sum of |sample − benchmark| over the sum of |benchmark|: a relative error, as the SDK calls it. 0 is equal",
