@@ -10,6 +10,7 @@ that these start; other line ends of text files it cannot show.
 from __future__ import annotations
 
 import builtins
+import ctypes
 import errno
 import io
 import mmap
@@ -136,3 +137,18 @@ if Path("/proc/self/fd").is_dir():
 _refusing(os, "mkdir", 0, 0)
 for _module in (io, builtins):
     _opening(_module)
+_function_of = ctypes.CDLL.__getattr__
+
+
+def _windows_function(library: ctypes.CDLL, name: str) -> object:
+    if name in ("malloc_trim", "renameat2"):
+        raise AttributeError(name)
+    return _function_of(library, name)
+
+
+ctypes.CDLL.__getattr__ = _windows_function  # type: ignore[method-assign]
+# Which characters a name may not have, and that case does not count, is asked of the system once.
+_system = os.name, sys.platform
+os.name, sys.platform = "nt", "win32"
+import_module("sgsdump.files.names")
+os.name, sys.platform = _system

@@ -157,7 +157,11 @@ def _swap(partial: Path, path: Path, replaced: tuple[int, int] | None) -> Path |
         if exchange(whole, path):
             return set_aside(whole, path)
         is_replaced = replaced is not None and _identity(path) == replaced
-        older = set_aside(path)
+        try:
+            older = set_aside(path)
+        except OutputError:  # a file in it is open, on Windows
+            whole.rename(partial)
+            raise
         if not _renamed(whole, path):
             whole.rename(partial)
             continue

@@ -197,6 +197,20 @@ def test_a_folder_is_swapped_and_what_is_to_be_kept_is_in_the_newer(tmp_path, mo
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_nothing_is_left_of_a_folder_whose_older_one_cannot_be_moved(tmp_path, monkeypatch):
+    """As on Windows, where a file in it is open."""
+
+    def refused(path, *_, **__):
+        raise OutputError(f"cannot move {path} aside: in use")
+
+    for name, function in (("exchange", lambda one, other: False), ("set_aside", refused)):
+        monkeypatch.setattr(atomic_write, name, function)
+    path = make_folder(tmp_path / "d")
+    with pytest.raises(OutputError, match=r"d aside: in use"), replacing_folder(path) as folder:
+        (folder / "x").write_text("new")
+    assert [*tmp_path.iterdir()] == [path] and not [*path.iterdir()]
+
+
 def test_an_older_folder_that_a_killed_swap_left_is_not_lost(tmp_path):
     make_folder(tmp_path / ".d.4194305.whole").joinpath("x").write_text("older")
     with replacing_folder(tmp_path / "d"):

@@ -576,9 +576,9 @@ def test_bfloat16_arrays_are_inputs(tmp_path, executor):
         made.set_input_data(external_input_data={"x": given})
         made.dump_full()
         assert not made.failures
-        written = open_dump(tmp_path / "d")["y"]
-        assert written.info.dtype == ml_dtypes.bfloat16
-        np.testing.assert_array_equal(written.stored(), brain)
+        with open_dump(tmp_path / "d") as dump:
+            assert dump["y"].info.dtype == ml_dtypes.bfloat16
+            np.testing.assert_array_equal(dump["y"].stored(), brain)
     with pytest.raises(InputError, match="expects float32"):
         made.set_input_data(external_input_data={"x": values.astype(np.float64)})
         made.dump_full()
