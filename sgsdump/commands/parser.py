@@ -189,7 +189,8 @@ def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
         prog="sgsdump", dest="command", metavar="COMMAND", required=True, help=argparse.SUPPRESS
     )
     for name in HELP:
-        sub = subparsers.add_parser(name, formatter_class=argparse.RawDescriptionHelpFormatter)
+        formatter = argparse.RawDescriptionHelpFormatter
+        sub = subparsers.add_parser(name, help=HELP[name], formatter_class=formatter)  # shells show it
         if name in commands:
             command = COMMANDS[name]
             sub.description, _, sub.epilog = command.__doc__.partition("\n\n")

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from sgsdump.cli import main
+from sgsdump.commands import HELP
 from sgsdump.commands.completion import SHELLS
 
 pytest.importorskip("argcomplete")
@@ -29,11 +30,21 @@ def test_each_shell_gets_a_function(shell, capsys):
     ],
 )
 def test_what_the_shell_asks_is_answered(line, expected, tmp_path):
-    answer = tmp_path / "answer"
-    asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": " "}
-    environment = {**os.environ, **asked, "_ARGCOMPLETE_STDOUT_FILENAME": str(answer)}
+    assert set(answer_to(line, tmp_path / "answer", _ARGCOMPLETE_IFS=" ").split()) == expected
+
+
+def test_the_shells_that_show_them_get_what_commands_are_for(tmp_path):
+    told = answer_to("sgsdump comp", tmp_path / "answer", _ARGCOMPLETE_SHELL="fish", _ARGCOMPLETE_IFS="\n")
+    assert dict(line.split("\t") for line in told.splitlines()) == {
+        name: HELP[name] for name in ("compare", "completion")
+    }
+
+
+def answer_to(line, path, **asked):
+    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1"}
+    environment = {**os.environ, **asked, "_ARGCOMPLETE_STDOUT_FILENAME": str(path)}
     subprocess.run([sys.executable, "-c", "from sgsdump.cli import main; main()"], env=environment, check=True)
-    assert set(answer.read_text().split()) == expected
+    return path.read_text()
 
 
 def test_without_argcomplete_it_says_what_to_install(monkeypatch, capsys):
