@@ -34,7 +34,9 @@ def test_what_the_shell_asks_is_answered(line, expected, tmp_path):
 
 
 def test_the_shells_that_show_them_get_what_commands_are_for(tmp_path):
-    told = answer_to("sgsdump comp", tmp_path / "answer", _ARGCOMPLETE_SHELL="fish", _ARGCOMPLETE_IFS="\n")
+    told = answer_to(
+        "sgsdump comp", tmp_path / "answer", _ARGCOMPLETE_SHELL="fish", _ARGCOMPLETE_IFS="\n", _ARGCOMPLETE_DFS="\t"
+    )
     assert dict(line.split("\t") for line in told.splitlines()) == {
         name: HELP[name] for name in ("compare", "completion")
     }
