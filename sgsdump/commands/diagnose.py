@@ -125,7 +125,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.files.atomic_write import check_file, check_not_around, replace_text, replacing_folder
     from sgsdump.reports.made_by import typed
-    from sgsdump.verbs.diagnose import Task, diagnosed_in
+    from sgsdump.verbs.diagnose import diagnosed_in
+    from sgsdump.verbs.diagnose_setting import Task
 
     options = record(Options, args, network=network_of(args), given=record(Given, args),
                      limits=Thresholds(args.min_cos, args.max_rmse), judges=record(Judges, args))  # fmt: skip

@@ -30,6 +30,7 @@ NO_FAULT = frozenset(("magnified", "rounding"))
 # How it is known, best first: by intervention or by replaying the operator; by the first tensor that differs while its
 # inputs are equal; by the rise of a relative figure.
 EVIDENCE = ("measured", "by value", "by figures")
+PACKED = "packed"  # the fact "how" of a cause: an operator's weights of few bits are not the benchmark's
 
 
 @dataclass(frozen=True)

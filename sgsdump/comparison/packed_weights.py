@@ -1,6 +1,7 @@
 """Linear layers that torch quantised dynamically, whose weights no dump has: are they the benchmark's, in 8 bits?
+Apart: it needs the sample's inputs with the benchmark's weights.
 
-Apart: it needs the sample's inputs with the benchmark's weights. With x what the operator read and W, b the
+With x what the operator read and W, b the
 benchmark's, its output is y = x W^T + b and what 8 bits cost: s_x, the step of x, is (max - min) / 255 (127 with
 ``reduce_range``), s_w that of W, max |W| / 127.5; each rounding has a variance of s^2 / 12 (Widrow and Kollar 2008)::
 
@@ -17,12 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
-from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.finding import PACKED, Finding
 from sgsdump.comparison.row import Row
 from sgsdump.dumps.dump import Dump, Network, Operator, Record
 from sgsdump.errors import FileChanged, SgsdumpError
 
-PACKED = "packed"
 KINDS = ("linear_dynamic", "linear_relu_dynamic")
 # Namespaces of torch's operators that compute in 8 bits and hold their weights themselves.
 QUANTISED = frozenset(("quantized", "_quantized", "onednn_quantized"))

@@ -54,12 +54,12 @@ from sgsdump.reports.report import (
 from sgsdump.reports.root_causes import Righted
 from sgsdump.reports.text import counted
 from sgsdump.reports.verdict import Step
-from sgsdump.tuning.measured_advice import MeasuredAdvice
 from sgsdump.tuning.pareto import Pareto, Row
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.analysis import Analysis
     from sgsdump.quantisation.fixed_facts import FixedFacts
+    from sgsdump.tuning.measured_advice import MeasuredAdvice
     from sgsdump.tuning.repair import Repair, Round
 
 LONGEST_ATTRIBUTE = 60

@@ -8,15 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.dataflow import first_difference
-from sgsdump.comparison.finding import KINDS, Finding
-from sgsdump.comparison.packed_weights import PACKED
+from sgsdump.comparison.finding import KINDS, PACKED, Finding
 from sgsdump.comparison.row import LEAST
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
 from sgsdump.reports.text import counted, number, shortened
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
 
 MOST_ARGUMENTS = 5
 _CALLED = {
@@ -61,7 +62,7 @@ def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Th
         if kind == "argument":
             yield from map(argument_line, list(those)[:MOST_ARGUMENTS])
         elif kind == "cause":
-            yield from _cause_sentences(list(those), comparison.completeness.by_flow)
+            yield from cause_sentences(list(those), comparison.completeness.by_flow)
         elif kind == "another tensor":
             yield from map(_other_tensor_sentence, those)
     yield from (f"NaN or Inf first at {_named(finding)}: {_odd_text(finding)}." for finding in not_finite)
@@ -174,7 +175,7 @@ def _missing_sentence(finding: Finding) -> str:
     return f"Missing from the sample: {counted(len(finding.names), what.removesuffix('s'))}, {names}."
 
 
-def _cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
+def cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     first, *others = causes
     figures = first.facts.get("unlike") or ("" if not _has_error(first) else _figures_of(first) + _how_text(first))
     if first.evidence == "measured" and "bound" in first.figures:
@@ -306,22 +307,6 @@ def blamed(comparison: Comparison) -> Finding | None:
     bound."""
     first = next((finding for finding in comparison.causes if finding.kind in ("argument", "cause")), None)
     return first if first is not None and (first.kind == "argument" or "bound" in first.figures) else None
-
-
-def argument_lines(comparison: Comparison) -> Iterator[str]:
-    """What the operators were called with that differs, a line for each of the first ones."""
-    arguments = [finding for finding in comparison.causes if finding.kind == "argument"]
-    yield from map(argument_line, arguments[:MOST_ARGUMENTS])
-
-
-def blamed_lines(comparison: Comparison) -> Iterator[str]:
-    """``argument_lines``, and where the error arises if that is not the first layer that differs by more than rounding:
-    a difference that rounding could explain has another cause then."""
-    yield from argument_lines(comparison)
-    cause = next((finding for finding in comparison.causes if finding.kind == "cause"), None)
-    first = first_difference(comparison.rows, beyond_rounding=True)
-    if cause is not None and (first is None or cause.layer != first.output.name):
-        yield from _cause_sentences([cause], comparison.completeness.by_flow)
 
 
 def argument_line(finding: Finding) -> str:

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from sgsdump.comparison.alignment import NAME_WAYS
-from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.findings import findings_of
@@ -21,7 +21,7 @@ from sgsdump.comparison.naming.pairs_by_quantisation import HOW as QUANTISED_VAL
 from sgsdump.comparison.row import Row, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
-from sgsdump.reports.headline import blamed, headline
+from sgsdump.reports.headline import MOST_ARGUMENTS, argument_line, blamed, cause_sentences, headline
 from sgsdump.reports.remarks import (
     NAMES_INDENT,
     error_before,
@@ -34,6 +34,9 @@ from sgsdump.reports.remarks import (
     remark,
 )
 from sgsdump.reports.text import counted, shown
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
 
 MOST_JUMPS = 3
 MOST_EXCLUDED = 5
@@ -218,6 +221,18 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
     if expected:
         yield left_out_title(0, len(expected))
     yield from reason_lines(expected, MOST_NAMES)
+
+
+def blamed_lines(comparison: Comparison) -> Iterator[str]:
+    """What the operators were called with that differs, a line for each of the first ones; and where the error arises
+    if that is not the first layer that differs by more than rounding: a difference that rounding could explain has
+    another cause then."""
+    arguments = [finding for finding in comparison.causes if finding.kind == "argument"]
+    yield from map(argument_line, arguments[:MOST_ARGUMENTS])
+    cause = next((finding for finding in comparison.causes if finding.kind == "cause"), None)
+    first = first_difference(comparison.rows, beyond_rounding=True)
+    if cause is not None and (first is None or cause.layer != first.output.name):
+        yield from cause_sentences([cause], comparison.completeness.by_flow)
 
 
 def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, ...]:

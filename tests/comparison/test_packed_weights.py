@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 from module_runs import Run  # noqa: E402
 
 from sgsdump import compare  # noqa: E402
+from sgsdump.comparison.finding import PACKED  # noqa: E402
 from sgsdump.comparison.findings import findings_of  # noqa: E402
-from sgsdump.comparison.packed_weights import PACKED  # noqa: E402
 from sgsdump.comparison.thresholds import DOCUMENTED  # noqa: E402
 from sgsdump.dumps.dump import Call, Operator  # noqa: E402
 from sgsdump.reports.headline import headline  # noqa: E402

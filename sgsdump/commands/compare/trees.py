@@ -197,7 +197,7 @@ def _compare_pair(
         print(for_terminal(f"sgsdump: not compared: {where}: {error}"), file=sys.stderr)
         return ComparedRun(run, 2, f"not compared: {error}"), None
     from sgsdump.reports.comparison.tokens import other_input
-    from sgsdump.reports.headline import blamed_lines
+    from sgsdump.reports.verdict import blamed_lines
 
     unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
     fed, blamed = other_input(comparison), tuple(blamed_lines(comparison))

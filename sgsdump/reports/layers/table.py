@@ -6,10 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.golden import GoldenComparison, GoldenPlace, GoldenRow
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Record
@@ -17,6 +15,10 @@ from sgsdump.errors import listed
 from sgsdump.reports.remarks import why
 from sgsdump.reports.text import counted, number
 from sgsdump.reports.verdict import UNWRITTEN, verdict
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.golden import GoldenComparison, GoldenPlace, GoldenRow
 
 Figure = float | int | str | bool
 Status = Literal[
