@@ -165,7 +165,7 @@ class Analysis:
         raised = frozenset(name for name in names if self.switch(name) == name and name not in self.forced)
         if raised not in self._raising:
             types = {**self._types, **dict.fromkeys(raised, True)}
-            domain = _domains(self.graph, self.operators, types, self.forced, raised)
+            domain = _domains(self.graph, self._joining, types, self.forced, raised)
             self._raising[raised] = replace(self, domain=domain, raised=raised) if raised else self
         return self._raising[raised]
 
@@ -173,7 +173,15 @@ class Analysis:
     def together(self) -> Mapping[str, str]:
         """Tensor name -> what represents those that share its type whatever is raised."""
         apart = {name: name for name in self.first_inputs if self.switch(name) == name and name not in self.forced}
-        return _domains(self.graph, self.operators, {**self._types, **apart}, self.forced, apart.keys())
+        return _domains(self.graph, self._joining, {**self._types, **apart}, self.forced, apart.keys())
+
+    @cached_property
+    def _joining(self) -> list[Operator]:
+        """The operators that may join domains."""
+        single = (op for op in self.operators if len(op.nodes) == 1)
+        return [
+            op for op in single if op.head.op_type == "Concat" or op.moves_values or keeps_scale(self.graph, op.head)
+        ]
 
     @property
     def _types(self) -> dict[str, Hashable]:
@@ -199,7 +207,7 @@ def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool
         forced |= dict.fromkeys(graph.inputs, RAW_INPUT)
     forced = {name: rule for name, rule in forced.items() if name not in pictures}
     plain = Analysis(graph, ops, {}, first_inputs, pictures, forced)
-    return replace(plain, domain=_domains(graph, ops, plain._types, forced))
+    return replace(plain, domain=_domains(graph, plain._joining, plain._types, forced))
 
 
 def _to_integer(node: NodeProto) -> bool:
@@ -331,12 +339,13 @@ def _domains(
     """Operators in the order in which they run join what they read to what they put out, where neither has the other
     type already; where they differ, values are requantised in between (the SDK's converter inserts a MUL there).
 
+    ops     those that may join (``Analysis._joining``).
     types   of the tensors whose type is settled: pictures, what convolutions read, what is INT16 whatever reads it.
     forced  those of them that are INT16 whatever reads them; ``raised`` those that tensor_arrays names.
     """
     domain = _Domains(types)
     for op in ops:
-        if op.head.op_type == "Concat" and len(op.nodes) == 1:
+        if op.head.op_type == "Concat":
             names = [*op.outputs, *op.inputs]
             if op.outputs[0] in raised and not all(domain.agree(op.outputs[0], name) for name in op.inputs):
                 # Put together as UINT8, and requantised after that.
@@ -345,7 +354,7 @@ def _domains(
                 # It can be put together as its inputs are, and be requantised after that.
                 names = [*op.inputs, *op.outputs]
             domain.join(names)
-        elif op.moves_values or (keeps_scale(graph, op.head) and len(op.nodes) == 1):
+        else:
             # Second outputs are indices or masks, but a Split's are further pieces, and one that is UINT8 decides.
             pieces = [name for name in op.outputs if name] if op.head.op_type == "Split" else op.outputs[:1]
             domain.join([op.inputs[0], *sorted(pieces, key=lambda name: name in forced or name in raised)])

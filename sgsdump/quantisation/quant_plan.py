@@ -27,17 +27,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ConfigError
-from sgsdump.models.graph import REARRANGING, Graph, attribute, is_taken_apart
+from sgsdump.models.graph import Graph, attribute, is_taken_apart
 from sgsdump.quantisation.analysis import (
-    FUNCTIONS,
-    GROUP_INPUT,
-    GROUP_OUTPUT,
     GROUP_WEIGHTS,
-    REQUANTISED,
     Analysis,
     analyse,
     is_depthwise,
-    is_grouped,
     of_groups,
     output_axis,
 )
@@ -48,10 +43,10 @@ from sgsdump.quantisation.scales import (
     UINT8,
     int16_quant,
     joined,
-    uint8_quant,
 )
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
-from sgsdump.quantisation.type_rules import POOLED, Operator, ends_threshold, is_interpolation, keeps_scale
+from sgsdump.quantisation.tensor_scales import TensorScales, inner_of_max, raised_concats
+from sgsdump.quantisation.type_rules import Operator
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -62,13 +57,9 @@ if TYPE_CHECKING:
 WIDEST_RATIO = 1024
 # The range of weights that are 0 in the decimals of the SDK's files, or the smallest number there, is +-0.5.
 DECIMALS, EMPTY_TOP = 6, 0.5
-SOFTMAX_INPUT_MIN = -10.0
-CURVE_INPUT_MAX = 6.0
 # Who raises a tensor to INT16: the SDK's own rules, input_config.ini, a quant file, or the level of calibration.
 RULE, CONFIG, QUANT_FILE, LEVEL = "rule", "config", "quant file", "level"
 _WORDS = {CONFIG: "tensor_arrays", QUANT_FILE: "the quant file", LEVEL: "the calibration level"}
-# What has one range with its operands.
-SHARING = ("Max", "Abs")
 
 
 @dataclass(frozen=True)
@@ -135,9 +126,8 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
             per output channel.
     Raises ConfigError when ``choice`` names a tensor that is not a convolution's first input.
     """
-    analysis = analysis.raising(_raised_inputs(analysis, choice))
-    bounds = _domain_bounds(analysis, ranges, _int16_domains(analysis))
-    tensors = _types(analysis, ranges)
+    analysis = with_raised(analysis, choice)
+    bounds, tensors = TensorScales(analysis).of(analysis, ranges)
     weights = {
         node.output[0]: weight_quant(analysis.graph, node, dtype, weight_range(node, ranges), choice.per_channel)
         for node, dtype in weight_types(analysis, tensors)
@@ -149,17 +139,12 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
         tensor_bounds |= {name: Range.of(*bounds[name]) for name in inner_of_max(op) if name in bounds}
     assembled = {
         op.outputs[0]: tensors[name]
-        for op in _raised_concats(analysis)
+        for op in raised_concats(analysis)
         for name in op.inputs[::-1]
         if op.outputs[0] in tensors and name in tensors and tensors[name].dtype == UINT8
     }
     decided, raised_by = _decided(analysis, choice, tensors)
     return QuantPlan(analysis.operators, tensors, weights, tensor_bounds, decided, assembled, raised_by)
-
-
-def _raised_concats(analysis: Analysis) -> list[Operator]:
-    """The SDK puts them together as UINT8 where one of their inputs is that, and requantises the whole (cct2_x)."""
-    return [op for op in analysis.operators if op.head.op_type == "Concat" and op.outputs[0] in analysis.raised]
 
 
 def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -> tuple[dict[str, str], dict[str, str]]:
@@ -194,19 +179,9 @@ def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -
     return decided, raised_by
 
 
-def decide_tensors(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice) -> dict[str, Quant]:
-    """Of a plan the part without the weights; see ``decide``."""
-    return _types(analysis.raising(_raised_inputs(analysis, choice)), ranges)
-
-
-def _types(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, Quant]:
-    domain, wide = analysis.domain, _int16_domains(analysis)
-    bounds = _domain_bounds(analysis, ranges, wide)
-    exact = analysis.sizes | analysis.whole
-    stored = [name for name in analysis.stored if domain[name] in bounds and name not in exact]
-    tensors = {name: _quant(bounds[domain[name]], domain[name] in wide) for name in stored}
-    _apply_fixed_scales(analysis, ranges, bounds, tensors)
-    return tensors
+def with_raised(analysis: Analysis, choice: Choice) -> Analysis:
+    """With the domains that the choice raises to INT16. Raises ConfigError for a picture's; see ``decide``."""
+    return analysis.raising(_raised_inputs(analysis, choice))
 
 
 def weight_types(analysis: Analysis, tensors: Mapping[str, Quant]) -> Iterator[tuple[NodeProto, np.dtype]]:
@@ -273,185 +248,3 @@ def _raised_inputs(analysis: Analysis, choice: Choice) -> set[str]:
             if any(depthwise) if choice.input_format == "DEPTHWISE_INT16" else not all(depthwise):
                 raised.add(name)
     return raised - analysis.pictures
-
-
-def _int16_domains(analysis: Analysis) -> set[str]:
-    """Domains of type INT16: those no convolution reads, and the raised ones."""
-    domain = analysis.domain
-    raised = {domain[name] for name in analysis.raised} | analysis.forced_domains
-    narrow = {domain[name] for name in [*analysis.first_inputs, *analysis.pictures]} - raised
-    every = {domain[name] for op in analysis.operators for name in (*op.inputs, *op.outputs)}
-    return every - narrow
-
-
-def _domain_bounds(analysis: Analysis, ranges: Mapping[str, Range], wide: set[str]) -> dict[str, tuple[float, float]]:
-    """(min, max) by domain: the union of its tensors' ranges, for the type it has."""
-    ops, domain = analysis.operators, analysis.domain
-    bounds: dict[str, tuple[float, float]] = {}
-    for name in analysis.stored:
-        if name not in ranges:
-            continue
-        measured = ranges[name].at(INT16 if domain[name] in wide else UINT8)
-        lo, hi = measured.low, measured.high
-        low, high = bounds.get(domain[name], (lo, hi))
-        bounds[domain[name]] = (min(lo, low), max(hi, high))
-    _extend_by_groups(analysis, ranges, wide, bounds)
-    for op in ops:
-        if op.moves_values and domain[op.outputs[0]] not in bounds and op.inputs[0] in ranges:
-            moved = ranges[op.inputs[0]]
-            bounds[domain[op.outputs[0]]] = moved.low, moved.high
-        _share_range(analysis, op, ranges, bounds)
-    for op in _raised_concats(analysis):
-        read = [ranges[name].at(UINT8) for name in op.inputs if name in ranges]
-        for root in {domain[name] for name in op.inputs} - wide:
-            bounds[root] = min(measured.low for measured in read), max(measured.high for measured in read)
-    for op in ops:
-        least = _least_reach(op)
-        if least is not None and domain[op.inputs[0]] in bounds:
-            low, high = bounds[domain[op.inputs[0]]]
-            bounds[domain[op.inputs[0]]] = (min(low, least[0]), max(high, least[1]))
-    return bounds
-
-
-def _extend_by_groups(
-    analysis: Analysis, ranges: Mapping[str, Range], wide: set[str], bounds: dict[str, tuple[float, float]]
-) -> None:
-    """The parts that the SDK makes of a convolution with groups share the ranges of what it reads and puts out."""
-    for op in analysis.operators:
-        if not is_grouped(analysis.graph, op.head):
-            continue
-        for name, part in ((op.inputs[0], GROUP_INPUT), (op.outputs[0], GROUP_OUTPUT)):
-            root = analysis.domain[name]
-            if root not in bounds:
-                continue
-            parts = [ranges[each] for each in of_groups(part, op.head) if each in ranges]
-            measured = [each.at(INT16 if root in wide else UINT8) for each in parts]
-            low, high = bounds[root]
-            bounds[root] = min([low, *(each.low for each in measured)]), max([high, *(each.high for each in measured)])
-
-
-def _share_range(
-    analysis: Analysis, op: Operator, ranges: Mapping[str, Range], bounds: dict[str, tuple[float, float]]
-) -> None:
-    """One range for all operands of a Max or Abs and for what it puts out, whatever their types are."""
-    domain = analysis.domain
-    if not any(node.op_type in SHARING for node in op.nodes):
-        return
-    inner = inner_of_max(op)
-    names = [name for name in op.inputs if _meets_max(op, name)]
-    names += op.outputs if op.last.op_type in SHARING else ()
-    shared = [bounds[domain[name]] for name in names if domain[name] in bounds]
-    measured = [ranges[name].at(INT16) for name in inner if name in ranges]
-    shared += [(each.low, each.high) for each in measured]
-    if not shared:
-        return
-    whole = min(low for low, _ in shared), max(high for _, high in shared)
-    bounds.update((domain[name], whole) for name in names if domain[name] in bounds)
-    bounds.update((name, whole) for name in inner)
-
-
-def _meets_max(op: Operator, name: str) -> bool:
-    """Whether an operator's input is an operand of its Max or Abs, perhaps after the pool that begins it."""
-    pooled = op.head.output[0] if op.head.op_type in POOLED and name == op.inputs[0] else name
-    return any(node.op_type in SHARING and pooled in node.input for node in op.nodes)
-
-
-def inner_of_max(op: Operator) -> list[str]:
-    """The tensors inside a chain of nodes that a Max or Abs reads or puts out."""
-    inner = {node.output[0] for node in op.nodes[:-1]}
-    sharing = [node for node in op.nodes if node.op_type in SHARING]
-    return [name for node in sharing for name in (*node.input, *node.output) if name in inner]
-
-
-def _least_reach(op: Operator) -> tuple[float, float] | None:
-    """What the range of an operator's stored input holds at least, for the table that is looked up."""
-    head = op.nodes[1] if op.head.op_type in POOLED and len(op.nodes) > 1 else op.head
-    if head.op_type in ("Softmax", "LogSoftmax"):
-        return SOFTMAX_INPUT_MIN, 0.0
-    return (0.0, CURVE_INPUT_MAX) if head.op_type in FUNCTIONS else None
-
-
-def _quant(bounds: tuple[float, float], wide: bool) -> Quant:
-    return int16_quant(*bounds) if wide else uint8_quant(*bounds)
-
-
-def _apply_fixed_scales(
-    analysis: Analysis,
-    ranges: Mapping[str, Range],
-    bounds: Mapping[str, tuple[float, float]],
-    tensors: dict[str, Quant],
-) -> None:
-    """Operators whose scale does not come from their own range, in execution order (average pools inherit)."""
-    domain = analysis.domain
-    softmaxes: dict[str, Quant] = {}  # as the operators that read them take them
-
-    def give(names: Iterable[str], quant: Quant) -> None:
-        tensors.update((name, quant) for name in names if name in tensors)
-
-    for op in analysis.operators:
-        name = op.outputs[0] if op.outputs else ""
-        if name not in tensors:
-            continue
-        if op.last.op_type == "Softmax" and tensors[name].dtype == INT16:
-            if not is_taken_apart(analysis.graph, name):
-                softmaxes[name] = tensors[name]
-            give([name], SOFTMAX_QUANT)
-        elif any(tensors.get(n) == SOFTMAX_QUANT and is_taken_apart(analysis.graph, n) for n in op.inputs[:1]):
-            softmaxes[name] = tensors[name]
-            give([name], SOFTMAX_QUANT)
-        elif _is_index(analysis.graph, name):
-            give([name], Quant(tensors[name].dtype, 1.0, 0, exact=True))
-        elif (compared := ends_threshold(analysis.graph, op.last)) is not None:
-            source = compared.input[0]
-            if source in ranges:
-                wide = tensors[name].dtype == INT16
-                measured = ranges[source].at(INT16 if wide else UINT8)
-                give(_moved_from(analysis, name), _quant((measured.low, measured.high), wide))
-        elif keeps_scale(analysis.graph, op.last) or (op.moves_values and domain[name] != domain[op.inputs[0]]):
-            inherited = _inherited(op, {**tensors, **softmaxes}, ranges)
-            if inherited is not None:
-                give(_moved_from(analysis, name), inherited)
-
-
-def _is_index(graph: Graph, name: str) -> bool:
-    """Whether a tensor of floats holds whole numbers, an ArgMax's places: stored as they are."""
-    node, cast = graph.producer.get(name), False
-    while node is not None and node.op_type in (*REARRANGING, "Cast", "Sub"):
-        cast = cast or node.op_type == "Cast"
-        name = next(iter(graph.variables(node)), "")
-        node = graph.producer.get(name)
-    return (
-        cast and node is not None and (node.op_type == "ArgMax" or (node.op_type == "TopK" and name in node.output[1:]))
-    )
-
-
-def _inherited(op: Operator, tensors: Mapping[str, Quant], ranges: Mapping[str, Range]) -> Quant | None:
-    """The scale of what an operator only averages or moves: its input's, or of its input's range where that is INT16
-    and goes on as UINT8 (of the requantised one's where the SDK's files have it)."""
-    source, quant = tensors.get(op.inputs[0]), tensors[op.outputs[0]]
-    if source is None:
-        return None
-    if source.dtype == quant.dtype:
-        return source
-    if op.inputs[0] not in ranges:
-        return None
-    if source.dtype != INT16:
-        if not is_interpolation(op.last):
-            return None
-        return int16_quant(ranges[op.inputs[0]].low, ranges[op.inputs[0]].high)
-    measured = [ranges[op.inputs[0]]]
-    if REQUANTISED.format(op.inputs[0]) in ranges:
-        # Above level L2 the SDK fits what it requantises, and what is moved of that, one by one.
-        measured = [ranges[n] for n in (REQUANTISED.format(op.inputs[0]), op.outputs[0]) if n in ranges]
-    measured = [each.at(UINT8) for each in measured]
-    return uint8_quant(min(each.low for each in measured), max(each.high for each in measured))
-
-
-def _moved_from(analysis: Analysis, name: str) -> list[str]:
-    """A tensor and what operators move from it alone, within its domain: all values that its scale is sure to hold."""
-    names = {name: None}
-    for op in analysis.operators:
-        if op.head.op_type != "Concat" and op.moves_values and op.inputs[0] in names:
-            pieces = op.outputs if op.head.op_type == "Split" else op.outputs[:1]
-            names.update((piece, None) for piece in pieces if analysis.domain[piece] == analysis.domain[name])
-    return list(names)

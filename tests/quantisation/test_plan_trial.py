@@ -11,7 +11,9 @@ from small_nets import conv, model, node, residual_net, weights
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
+from sgsdump.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
+from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.types import Range
 
@@ -101,3 +103,22 @@ def test_domains_and_rates(float_model, ranges):
 def test_the_rate_is_0_5_for_all_8_bits_and_without_weights(fixed, domains, raised, rate):
     of_sizes = [Domain(name, (name,), (name,), size) for name, size in zip("ab", domains)]
     assert PlanTrial.rate(SimpleNamespace(fixed_weights=fixed, domains=of_sizes), raised) == pytest.approx(rate)
+
+
+def test_what_a_trial_keeps_of_plans_before_changes_no_plan(float_model, ranges):
+    """Against trials that have tried nothing yet; of ranges of other numbers, and of equal names in another order."""
+    hardware = OnHardware()
+    trial = PlanTrial(float_model, ranges, CONFIG, hardware=hardware)
+    walk = PlanWalk(trial, ["prob"])
+    wider = {name: Range.of(2 * each.low, 3 * each.high) for name, each in ranges.items() if each.min.size == 1}
+    found = [None, {**ranges, **wider}, dict(reversed(ranges.items())), None]
+    plans = [(), ("r1",), ("pool", "flat"), ("r1",), ("r1", "pool", "flat"), ()]
+    for measured in found:
+        for raised in map(frozenset, plans):
+            fresh = PlanTrial(float_model, ranges, CONFIG, hardware=hardware).parameters(raised, measured)
+            fed = walk.prepared(raised, measured).fed
+            assert fed.keys() == fresh.keys()
+            for name, value in fresh.items():
+                expected = value.numpy() if hasattr(value, "numpy") else value
+                np.testing.assert_array_equal(fed[name].numpy(), expected, err_msg=name)
+    assert trial.parameters(frozenset(["r1"]))["r1#scale"] is trial.parameters(frozenset(["r1", "flat"]))["r1#scale"]

@@ -111,15 +111,20 @@ class HardwareRounding:
     channels: Mapping[str, Range]
     weight: Callable[[NodeProto, np.dtype], Quant]
     _known: dict[tuple[object, ...], Rounded] = field(default_factory=dict)
+    _same: dict[tuple[str | int, ...], tuple[tuple[Quant | None, ...], Rounded]] = field(default_factory=dict)
     _sums: dict[tuple[str, np.dtype], np.ndarray | None] = field(default_factory=dict)
 
     def of(self, operator: Operator, tensors: Mapping[str, Quant]) -> Rounded:
-        """What an operator rounds where ``tensors`` are stored so."""
-        names = (*operator.inputs, *operator.outputs)
-        key = (operator.outputs[0], *(_facts(tensors.get(name)) for name in names))
-        if key not in self._known:
-            self._known[key] = self._rounded(operator, tensors)
-        return self._known[key]
+        """What an operator rounds where ``tensors`` are stored so; looked up by the quants' identities first, which
+        most plans share."""
+        quants = (*map(tensors.get, operator.inputs), *map(tensors.get, operator.outputs))
+        same = (operator.outputs[0], *map(id, quants))
+        if same not in self._same:
+            key = (operator.outputs[0], *map(_facts, quants))
+            if key not in self._known:
+                self._known[key] = self._rounded(operator, tensors)
+            self._same[same] = quants, self._known[key]  # kept, so that no other quant has the identity
+        return self._same[same][1]
 
     @staticmethod
     def accumulates(node: NodeProto) -> bool:

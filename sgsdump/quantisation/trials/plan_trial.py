@@ -26,14 +26,15 @@ from sgsdump.quantisation.quant_plan import (
     Choice,
     QuantPlan,
     decide,
-    decide_tensors,
     weight_quant,
     weight_range,
     weight_types,
+    with_raised,
 )
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE
 from sgsdump.quantisation.scales import INT8
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.quantisation.tensor_scales import TensorScales
 from sgsdump.quantisation.trials.qdq_graph import (
     ADDEND,
     BIAS,
@@ -108,6 +109,7 @@ class PlanTrial:
         pictures = pictures_of(model, config, ranges)
         self.analysis: Analysis = analyse(self.proto, pictures if config.inputs else None)
         self._choice = Choice(per_channel=per_channel)
+        self._tensor_scales = TensorScales(self.analysis)
         widest = decide(self.analysis, ranges, replace(self._choice, input_format="ALL_INT16"))
         fixed = quantise(self.proto, widest, pictures)
         facts = read_facts(replace(model, proto=fixed))
@@ -117,6 +119,11 @@ class PlanTrial:
         self._weight_quants: dict[tuple[str, np.dtype], Quant] = {}
         self._rounding = None if hardware is None else hardware.rounding(graph, ranges, self._weight_quant)
         self._hardware = Hardware()
+        self._rounding_operators = [
+            operator
+            for operator in (self.analysis.operators if self._rounding is not None else ())
+            if operator.outputs and not operator.moves_values and operator.head.op_type != "Concat"
+        ]
         if self._rounding is not None:
             constants = self._rounding.spread(self.analysis.operators)
             self._hardware = Hardware(self._accumulating(facts, widest), self._far(), constants)
@@ -125,7 +132,8 @@ class PlanTrial:
         self.outputs = list(watched_by_output(self.proto))
         self._threads = threads
         self._weights: dict[tuple[str, np.dtype, bytes], Any] = {}
-        self._scales: dict[tuple[str, np.dtype | None, float, int, float | None], dict[str, np.ndarray]] = {}
+        self._convolutions: dict[tuple[str, np.dtype, int], tuple[Accumulated | None, dict[str, Any]]] = {}
+        self._scales: dict[tuple[str, int, int], tuple[Quant, Quant | None, dict[str, np.ndarray]]] = {}
         self._picture_tensors = {name for name, tensor in facts.tensors.items() if tensor.picture}
         self.evaluations = 0
 
@@ -179,34 +187,32 @@ class PlanTrial:
     ) -> dict[str, Any]:
         """The inputs that make the graph one of this plan; ``ranges`` in place of the trial's own, ``weights`` the
         types of those of some convolutions, by output, in place of the plan's."""
-        tensors = decide_tensors(self.analysis, ranges or self.ranges, replace(self._choice, tensors=tuple(raised)))
+        plan = with_raised(self.analysis, replace(self._choice, tensors=tuple(raised)))
+        _, tensors = self._tensor_scales.of(plan, ranges or self.ranges)
         fed: dict[str, Any] = {}
         rounded, accumulated, constants = self._rounded(tensors)
         fed |= {parameter(n, CONSTANT, self.mark): v for n, v in constants.items() if n in self._hardware.constants}
         for name, quant in tensors.items():
-            if name in self._picture_tensors or quant.dtype is None:
-                continue
-            fed |= self._scaled(name, quant, float(rounded[name].scale) if name in rounded else None)
+            if name not in self._picture_tensors and quant.dtype is not None:
+                fed.update(self._scaled(name, quant, rounded.get(name)))
         for node, dtype in weight_types(self.analysis, tensors):
             name = node.output[0]
             sums = accumulated.get(name) if name in self._hardware.accumulating else None
-            fed[parameter(name, WEIGHT, self.mark)] = self._weight(node, weights.get(name, dtype), sums)
-            if sums is not None:
-                parts = ((BIAS, sums.zero), (GAIN, sums.gain), (ADDEND, sums.addend))
-                fed |= {parameter(name, part, self.mark): array for part, array in parts}
+            fed.update(self._weighted(node, weights.get(name, dtype), sums))
         return fed
 
-    def _scaled(self, name: str, quant: Quant, coarser: float | None) -> dict[str, np.ndarray]:
-        """The parameters of a tensor, made once for each scale that it has in some plan; ``coarser``: the hardware's
-        steps, where these are."""
-        key = (name, quant.dtype, float(quant.scale), int(quant.zero_point), coarser)
+    def _scaled(self, name: str, quant: Quant, coarser: Quant | None) -> dict[str, np.ndarray]:
+        """The parameters of a tensor, made once for each quant that it has in some plan, which is one object in all of
+        them; ``coarser``: with the hardware's steps, where these are."""
+        key = (name, id(quant), id(coarser))
         if key not in self._scales:
-            low, zero = (lowest(quant), zero_point(quant)) if coarser is None else held(quant, coarser)
-            steps = np.float32(quant.scale if coarser is None else coarser)
-            values = ((LOW, low), (SCALE, steps), (ZERO_POINT, zero))
+            scale = float(quant.scale if coarser is None else coarser.scale)
+            low, zero = (lowest(quant), zero_point(quant)) if coarser is None else held(quant, scale)
+            values = ((LOW, low), (SCALE, np.float32(scale)), (ZERO_POINT, zero))
             named = ((parameter(name, part, self.mark), value) for part, value in values)
-            self._scales[key] = {each: np.asarray(value) for each, value in named if each in self._fed}
-        return self._scales[key]
+            # With the quants, whose identities no others have while they are kept.
+            self._scales[key] = quant, coarser, {each: np.asarray(value) for each, value in named if each in self._fed}
+        return self._scales[key][2]
 
     def _rounded(
         self, tensors: Mapping[str, Quant]
@@ -216,17 +222,15 @@ class PlanTrial:
         coarser: dict[str, Quant] = {}
         constants: dict[str, np.ndarray] = {}
         accumulated: dict[str, Accumulated] = {}
-        for operator in self.analysis.operators if self._rounding is not None else ():
-            if self._rounding is None or not operator.outputs:
-                continue
-            if operator.moves_values or operator.head.op_type == "Concat":
-                continue
+        for operator in self._rounding_operators:
+            assert self._rounding is not None
             found = self._rounding.of(operator, tensors)
             if found.quant is not None:
                 coarser[operator.outputs[0]] = found.quant
             if found.head is not None:
                 accumulated[operator.head.output[0]] = found.head
-            constants |= found.constants
+            if found.constants:
+                constants |= found.constants
         return coarser, accumulated, constants
 
     def _accumulating(self, facts: FixedFacts, widest: QuantPlan) -> dict[str, int]:
@@ -274,6 +278,17 @@ class PlanTrial:
             and together[node.input[0]] == together[name]
             and domain[name] not in self._picture_roots
         }
+
+    def _weighted(self, node: NodeProto, dtype: np.dtype, sums: Accumulated | None) -> dict[str, Any]:
+        """The parameters of a convolution, made once for each type of its weights and accumulator (one object in all
+        plans) that it has in some plan."""
+        key = (node.output[0], dtype, id(sums))
+        if key not in self._convolutions:
+            values = {WEIGHT: self._weight(node, dtype, sums)}
+            values |= {} if sums is None else {BIAS: sums.zero, GAIN: sums.gain, ADDEND: sums.addend}
+            named = {parameter(node.output[0], part, self.mark): value for part, value in values.items()}
+            self._convolutions[key] = sums, named  # with ``sums``, whose identity no other has while it is kept
+        return self._convolutions[key][1]
 
     def _weight(self, node: NodeProto, dtype: np.dtype, sums: Accumulated | None) -> Any:
         """Made once: the ranges of weights stay. ``sums``: in the steps of that accumulator."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import compress, zip_longest
+from operator import is_not
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,7 @@ class PlanWalk:
     def __init__(self, trial: PlanTrial, outputs: Sequence[str]):
         self._trial = trial
         self._known: dict[tuple[str, bytes], Any] = {}
+        self._before: tuple[dict[str, Any], dict[str, Any]] = {}, {}
         self._last: Prepared | None = None
         fed = {*trial.parameters(frozenset()), *trial.analysis.graph.inputs}
         self._graph = StagedGraph(trial.every_plan, _cuts(trial), fed, outputs)
@@ -73,11 +75,22 @@ class PlanWalk:
     ) -> Prepared:
         """A plan with the ranges that the trial has now, or with these; ``weights``: see ``PlanTrial.parameters``."""
         parameters = self._trial.parameters(plan, ranges, weights)
-        fed = {name: self._held(name, value) for name, value in parameters.items()}
+        fed = self._held_as_before(parameters)
         return Prepared(plan, fed, self._marks(fed))
 
     def _marks(self, fed: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-        return tuple(tuple(id(fed[name]) for name in reads if name in fed) for reads in self._graph.reads)
+        return tuple(tuple(map(id, map(fed.get, reads))) for reads in self._graph.reads)
+
+    def _held_as_before(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """What a plan feeds; where its arrays are those of the plan before, what is held of them."""
+        before, held = self._before
+        if list(before) == list(parameters):
+            changed = compress(parameters, map(is_not, parameters.values(), before.values()))
+            held = held | {name: self._held(name, parameters[name]) for name in changed}
+        else:
+            held = {name: self._held(name, value) for name, value in parameters.items()}
+        self._before = parameters, held
+        return held
 
     def _held(self, name: str, value: Any) -> Any:
         """One object for each value of a parameter, so that equal values are the same object."""
