@@ -111,7 +111,7 @@ class HardwareRounding:
     channels: Mapping[str, Range]
     weight: Callable[[NodeProto, np.dtype], Quant]
     _known: dict[tuple[object, ...], Rounded] = field(default_factory=dict)
-    _same: dict[tuple[str | int, ...], tuple[tuple[Quant | None, ...], Rounded]] = field(default_factory=dict)
+    _same: dict[tuple[object, ...], tuple[tuple[Quant | None, ...], Rounded]] = field(default_factory=dict)
     _sums: dict[tuple[str, np.dtype], np.ndarray | None] = field(default_factory=dict)
 
     def of(self, operator: Operator, tensors: Mapping[str, Quant]) -> Rounded:
