@@ -148,7 +148,8 @@ class Dump(Mapping[str, Tensor]):
         self.format = format
         self.variant = variant
         self.path = path
-        self.network = network
+        self._tell_network = network
+        self._network: Mapping[int, Operator] | None = None
         self.environment: Callable[[], Environment] = dict
         # A note that is one line already stays as it is: it may be of a type that says what it is about.
         self.notes: tuple[str, ...] = tuple(note if note == one_line(note) else one_line(note) for note in notes)
@@ -165,6 +166,12 @@ class Dump(Mapping[str, Tensor]):
         self._outputs, self._inputs, self._constants = map(MappingProxyType, (outputs, inputs, constants))
         by_name = {**constants, **inputs, **outputs}
         self._by_name = {name: by_name[name] for name in names}
+
+    def network(self) -> Mapping[int, Operator]:
+        """Where the operators stand in the program's network, by op_index; it is found out once."""
+        if self._network is None:
+            self._network = self._tell_network()
+        return self._network
 
     @property
     def outputs(self) -> Mapping[str, Tensor]:

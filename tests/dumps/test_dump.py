@@ -48,6 +48,13 @@ def test_it_is_an_ordered_mapping_of_all_tensors() -> None:
     assert DUMP.get("x") is None and not Dump([])
 
 
+def test_the_network_is_found_out_once() -> None:
+    asked = []
+    dump = Dump(DUMP.records, network=lambda: asked.append("asked") or {})  # type: ignore[func-returns-value]
+    assert not asked
+    assert dump.network() == dump.select("b").network() == dump.network() == {} and asked == ["asked"]
+
+
 def test_it_covers_what_show_lists() -> None:
     listed = [item.name for item in inventory(enumerate(DUMP.records))]
     assert list(DUMP) == list(dict.fromkeys(listed))

@@ -148,3 +148,18 @@ def test_numbers(value, text):
 def test_every_script_of_the_page_is_in_it():
     scripts = {path.stem for path in (Path(document.__file__).parent / "page").glob("*.js")}
     assert scripts == set(document.SCRIPTS)
+
+
+def test_many_numbers_are_rounded_as_one_is():
+    """To three and four significant digits, as text is; also halves, powers of ten and what has no exact power."""
+    random = np.random.default_rng(5)
+    values = np.concatenate([random.normal(size=2000) * 10.0 ** random.integers(-30, 30, 2000), random.random(2000)])
+    halves = np.array([0.0, -0.0, 1.0, 10.0, 999.5, 1e-5, 0.1, 1e22, 1e300, 5e-324, np.inf, -np.inf, np.nan, 12.25])
+    values = np.concatenate([values, halves])
+    for digits in (3, 4):
+        found = document._each_rounded(values, digits)
+        wanted = [float(f"{value:.{digits - 1}e}") for value in values]
+        assert [repr(float(value)) for value in found] == [repr(value or 0.0) for value in wanted]
+        json.dumps(found, allow_nan=False)
+    counts = np.concatenate([np.arange(3000), 10 ** np.arange(18), random.integers(0, 1 << 50, 3000)]).astype(float)
+    assert document._counts(counts) == [int(float(f"{count:.2e}")) for count in counts]
