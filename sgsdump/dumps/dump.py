@@ -107,6 +107,19 @@ class Variant(Protocol):
         """The variant without what belongs to single records of the whole file."""
 
 
+class _Once:
+    """A network that is found out when it is first asked for, and kept."""
+
+    def __init__(self, find: Callable[[], Mapping[int, Operator]]):
+        self._find = find
+        self._found: Mapping[int, Operator] | None = None
+
+    def __call__(self) -> Mapping[int, Operator]:
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+
 class Dump(Mapping[str, Tensor]):
     """The records in file order (``records``, a line each in ``sgsdump show``); as a mapping, their tensors by name.
 
@@ -148,8 +161,7 @@ class Dump(Mapping[str, Tensor]):
         self.format = format
         self.variant = variant
         self.path = path
-        self._tell_network = network
-        self._network: Mapping[int, Operator] | None = None
+        self.network = network if network is dict or isinstance(network, _Once) else _Once(network)
         self.environment: Callable[[], Environment] = dict
         # A note that is one line already stays as it is: it may be of a type that says what it is about.
         self.notes: tuple[str, ...] = tuple(note if note == one_line(note) else one_line(note) for note in notes)
@@ -166,12 +178,6 @@ class Dump(Mapping[str, Tensor]):
         self._outputs, self._inputs, self._constants = map(MappingProxyType, (outputs, inputs, constants))
         by_name = {**constants, **inputs, **outputs}
         self._by_name = {name: by_name[name] for name in names}
-
-    def network(self) -> Mapping[int, Operator]:
-        """Where the operators stand in the program's network, by op_index; it is found out once."""
-        if self._network is None:
-            self._network = self._tell_network()
-        return self._network
 
     @property
     def outputs(self) -> Mapping[str, Tensor]:
