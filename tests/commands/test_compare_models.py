@@ -40,13 +40,35 @@ def test_which_weights_differ_and_by_how_much(capsys):
     status, out = told(capsys, "compare one.onnx two.onnx --json c.json --csv c.csv")
     assert status == 0 and "2 of 7 weights differ, 5 are equal." in out
     assert "Only in two.onnx (1): onnx::MatMul_7" in out and "Only in one.onnx (1): fc.w" in out
-    assert "sgsdump dump -m one.onnx" in out and "--match-by-value" in out
+    assert "sgsdump dump -m one.onnx" in out and "--match-by-value" in out and "diagnose" not in out
     rows = {row["name"]: row for row in json.loads(Path("c.json").read_text())["rows"]}
     # sum |a - b| / sum |b| of a and 1.05 a
     assert {name for name, row in rows.items() if row["rmse"]} == {"c1.w", "c2.b"}
     assert rows["c1.w"]["rmse"] == pytest.approx(0.05 / 1.05, rel=1e-5)
     table = [line.split() for line in out.splitlines()[1:3]]
     assert {words[2] for words in table} == {"c1.w", "c2.b"} and {words[3] for words in table} == {"Conv"}
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["a bias", "no weight"])
+@pytest.mark.parametrize("order", ["one.onnx q.onnx", "q.onnx one.onnx"])
+def test_a_quantised_copy_is_diagnosed(shared, order, capsys):
+    proto = onnx.load("one.onnx")
+    for tensor in proto.graph.initializer:
+        if not (shared and tensor.name == "c1.b"):
+            for node in proto.graph.node:
+                node.input[:] = [f"{name}_q" if name == tensor.name else name for name in node.input]
+            tensor.name += "_q"
+    for name, value in (("s", np.float32(0.1)), ("z", np.int8(0))):
+        proto.graph.initializer.append(numpy_helper.from_array(np.array(value), name))
+    first = proto.graph.node[0]
+    pair = [("QuantizeLinear", first.input[0], "xq"), ("DequantizeLinear", "xq", "xd")]
+    for place, (kind, taken, made) in enumerate(pair):
+        proto.graph.node.insert(place, helper.make_node(kind, [taken, "s", "z"], [made]))
+    proto.graph.node[2].input[0] = "xd"
+    onnx.save(proto, "q.onnx")
+    assert main(["compare", *order.split()]) == (0 if shared else 2)
+    said = capsys.readouterr()
+    assert "sgsdump diagnose -m one.onnx --fixed q.onnx -i INPUTS" in (said.out if shared else said.err)
 
 
 def test_what_was_renamed_is_found_by_its_values(capsys):

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tools"))
+pytest.importorskip("resource")  # what a trial's memory is bounded by
 
 import change_rules  # noqa: E402
 from change_rules import RuleChange, changed, is_noticed, rule_changes  # noqa: E402

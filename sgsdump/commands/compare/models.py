@@ -55,9 +55,11 @@ def compare_models(options: Options, limits: Thresholds) -> int:
         progress=TERMINAL,
     )
     if not comparison.rows and not comparison.failed:
+        diagnose = _diagnose(options)
+        hint = f"where it loses accuracy: {diagnose}" if diagnose else "--match-by-value pairs them by their values"
         raise ValuesError(
             f"no weight of {options.sample} ({len(sample)}) has the name of one of {options.benchmark} "
-            f"({len(benchmark)}); --match-by-value pairs them by their values"
+            f"({len(benchmark)}); {hint}"
         )
     comparison.check_layers(limits)
     for name, path in (("csv", output.csv), ("json", output.json)):
@@ -71,6 +73,19 @@ def compare_models(options: Options, limits: Thresholds) -> int:
     print_lines(_lines(options, comparison, len(unlike), len(few)))
     is_whole = options.measuring.allow_missing or not comparison.only_in_benchmark
     return 1 if limits and not (comparison.passes(limits) and is_whole) else 0
+
+
+def _diagnose(options: Options) -> str:
+    """What tells where a quantised copy loses accuracy; "" where not one of the two alone is quantised."""
+    from sgsdump.models.model import open_model
+    from sgsdump.models.quantised_model import QuantisedModel
+
+    paths = options.sample, options.benchmark
+    quantised = [QuantisedModel(open_model(path).proto).is_quantised for path in paths]
+    if all(quantised) or not any(quantised):
+        return ""
+    fixed, model = paths if quantised[0] else paths[::-1]
+    return f"sgsdump diagnose -m {shlex.quote(str(model))} --fixed {shlex.quote(str(fixed))} -i INPUTS"
 
 
 def _lines(options: Options, comparison: Comparison, unlike: int, shown: int) -> Iterator[str]:
@@ -96,6 +111,9 @@ def _lines(options: Options, comparison: Comparison, unlike: int, shown: int) ->
         yield "Weights that were only renamed are found by --match-by-value."
     yield from (f"{options.sample}: {note}" for note in comparison.sample_notes)
     yield from (f"{options.benchmark}: {note}" for note in comparison.benchmark_notes)
+    if diagnose := _diagnose(options):
+        yield "One is quantised; where it loses accuracy:"
+        yield f"  {diagnose}"
     models = [shlex.quote(str(path)) for path in (options.sample, options.benchmark)]
     yield "What they compute is compared by a dump of each on one input:"
     yield from (
