@@ -60,12 +60,14 @@ CALIBRATED = 4
 class State:
     """A model on the way. ``factors``: of the basis' classes, None where it is not equalised; ``room``: the share that
     room in UINT8 ranges may cost, 0 for room in INT16 alone, None without any; ``plain``: the model before its weights
-    and biases were rebuilt, where they were; ``folded``: which basis it has."""
+    and biases were rebuilt, where they were; ``inherited``: whether these make up for what the layers before add;
+    ``folded``: which basis it has."""
 
     proto: ModelProto
     factors: np.ndarray | None = None
     room: float | None = None
     plain: ModelProto | None = None
+    inherited: bool = False
     folded: bool = False
 
 
@@ -175,7 +177,10 @@ class Search:
 
     def _try(self, name: str, state: State) -> Tried | None:
         """None where the cure has nothing to change. Room of several sizes: the best, where others judge it; else the
-        first that does not cost too much."""
+        first that does not cost too much. Biases and weights: what the layers before add is made up for too, where
+        others judge whether that is better; on pictures of the kind that is fitted to it always seems so."""
+        if name in (BIAS, ROUND) and not self.trusting:
+            return self._rebuilt(name, state)
         if name != RANGES:
             return self._tried(name, state)
         found: dict[float, Tried] = {}
@@ -190,6 +195,12 @@ class Search:
         if not self.trusting:
             self.share = min(found, key=lambda share: self._ratio(found[share].judged))
         return found[self.share]
+
+    def _rebuilt(self, name: str, state: State) -> Tried | None:
+        """The better of both ways; what is rebuilt after biases goes the way that they took."""
+        ways = (False, True) if state.plain is None else (state.inherited,)
+        found = [self._tried(name, replace(state, inherited=inherited)) for inherited in ways]
+        return min(filter(None, found), key=lambda way: (not way.step.taken, self._ratio(way.judged)), default=None)
 
     def _tried(self, name: str, state: State) -> Tried | None:
         candidate, count = self.with_cure(name, state)
@@ -229,11 +240,14 @@ class Search:
             return self._absorbed(state)
         pictures = replace(self.pairs, chosen=tuple(evenly(self.pairs.indices, REBUILT)))
         plain = state.plain or state.proto
-        model = self.opened(plain)
-        plan = self._fixed(model, state, self._calibration(plain)).plan
-        feeds = [pictures.make(i).feed for i in range(len(pictures))]
-        wanted = Wanted(name == ROUND, name == BIAS or BIAS in self.options.cures)
-        made = reconstructed(model, plain, plan, feeds, wanted)
+        calibration = self._calibration(plain)
+        made = reconstructed(
+            plain,
+            self.opened,
+            lambda model: self._fixed(model, state, calibration),
+            [pictures.make(i) for i in range(len(pictures))],
+            Wanted(name == ROUND, name == BIAS or BIAS in self.options.cures, state.inherited),
+        )
         count = len(made.rounded if name == ROUND else made.corrected)
         return replace(state, proto=made.proto, plain=plain), count
 

@@ -20,18 +20,24 @@ from picture_folder import write_pictures
 from platforms import unix_only
 from small_nets import conv, model, node, run_all, weights
 
+from sgsdump import progress
 from sgsdump.cli import main
 from sgsdump.curing.channels import ChannelFigures
-from sgsdump.curing.cure import Cured, cure
+from sgsdump.curing.cure import Cured, cure, prepared
 from sgsdump.curing.editing import Editing
-from sgsdump.curing.equalisation import Noise, equalising_factors, layers_of, sums_step, weight_scales
+from sgsdump.curing.equalisation import Noise, equalising_factors, full_steps, layers_of, sums_step, weight_scales
 from sgsdump.curing.ranges import HEADROOM, margins, widened
+from sgsdump.curing.reconstruction import Wanted, reconstructed
 from sgsdump.curing.scaling import scaling_of
+from sgsdump.curing.search import Search, State
 from sgsdump.curing.steps import CURES, CureOptions
 from sgsdump.errors import ConfigError
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 from sgsdump.quantisation.fixed_facts import read_facts
+from sgsdump.quantisation.fixed_model import FixedModel
+from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.sidecars import input_config, quant_param
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.types import Range
@@ -172,6 +178,32 @@ def test_rounded_weights_lie_on_the_grid_that_calibrating_finds(folder: Path) ->
         assert any(np.allclose(each, np.rint(each), atol=1e-3) for each in steps)
 
 
+@pytest.mark.parametrize("wanted", [Wanted(False, True, True), Wanted(True, True, True)])
+def test_biases_make_up_for_the_layers_before(folder: Path, wanted: Wanted) -> None:
+    """Of a network in integers, on the pictures it was fitted to, the mean of each channel is the float model's."""
+    source, feeds, config = opened(folder)
+    pairs, silent = PicturePairs(feeds), progress.SILENT
+    search = Search(prepared(source, feeds), config, CureOptions("L2", ("bias",)), pairs, pairs, silent)
+    pictures = [pairs.make(i) for i in range(len(pairs))]
+
+    def means(proto: onnx.ModelProto) -> np.ndarray:
+        graph = FixedOutputs(search.opened(proto), search.fixed(State(proto), pairs).proto, ["c3"])
+        off = [graph.run(p.feed, p.raw)["c3"] - run_all(source.proto, p.feed)["c3"] for p in pictures]
+        return np.abs(np.mean(off, axis=(0, 1, 3, 4)))
+
+    proto = search.source.proto
+    calibration = search._calibration(proto)
+
+    def made(wanted: Wanted) -> onnx.ModelProto:
+        def fixed(model: Model) -> FixedModel:
+            return search._fixed(model, State(proto), calibration)
+
+        return reconstructed(proto, search.opened, fixed, pictures, wanted).proto
+
+    plain, own, inherited = (means(each) for each in (proto, made(replace(wanted, inherited=False)), made(wanted)))
+    assert inherited.max() < 0.2 * own.max() and own.max() < plain.max()
+
+
 def test_a_matrix_product_has_its_bias_in_what_is_added() -> None:
     rng = np.random.default_rng(0)
     constants = {
@@ -252,6 +284,8 @@ def test_the_noise_is_that_of_uniform_rounding() -> None:
     step = read.high.max() / 255
     moved = rng.uniform(-step / 2, step / 2, (200_000, 8)) @ weight.T
     np.testing.assert_allclose(inputs, (moved**2).mean(axis=0), rtol=0.02)
+    np.testing.assert_allclose(inputs, step**2 / 12 * (weight**2).sum(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(full_steps(read) * 255, read.top, rtol=1e-12)
     steps = np.abs(weight).max(axis=1) / 127
     np.testing.assert_allclose(weighted, steps**2 / 12 * read.power.sum(), rtol=1e-6)
 

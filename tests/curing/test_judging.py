@@ -11,7 +11,7 @@ from sgsdump.curing.equalisation import WIDEST, bounded
 from sgsdump.curing.reconstruction import on_grid_of
 from sgsdump.curing.search import REBUILT, Search, State
 from sgsdump.curing.sensitivity import of_rounding
-from sgsdump.curing.steps import EQUALISE, RANGES
+from sgsdump.curing.steps import BIAS, EQUALISE, RANGES
 from sgsdump.tensors.tensor import Quant
 
 
@@ -64,6 +64,24 @@ def test_room_is_trusted_to_a_point_where_nothing_else_judges_it(cost, as_it_is,
     made.__dict__["before"] = {"a": as_it_is, "b": as_it_is}
     tried = made._tried(RANGES, State(model([], {}, {"x": (1,)}, []).proto))
     assert tried is not None and tried.step.taken is expected
+
+
+@pytest.mark.parametrize(
+    "errors, trusting, expected",
+    [
+        ((0.9, 0.5), False, True),
+        ((0.5, 0.9), False, False),
+        ((1.2, 1.1), False, True),  # neither helps: the better one is told
+        ((0.9, 0.5), True, False),  # pictures of the kind that was fitted cannot tell
+    ],
+)
+def test_the_layers_before_are_made_up_for_where_other_pictures_judge_it(errors, trusting, expected) -> None:
+    made = search({}, trusting=trusting)
+    made.with_cure = lambda name, state: (state, 1)  # type: ignore[method-assign]
+    made.judge = lambda state, what="": dict.fromkeys("ab", errors[state.inherited])  # type: ignore[method-assign]
+    tried = made._try(BIAS, State(model([], {}, {"x": (1,)}, []).proto))
+    assert tried is not None and tried.state.inherited is expected
+    assert tried.step.taken is (min(errors) < 1)
 
 
 def test_of_the_pictures_a_third_judges() -> None:

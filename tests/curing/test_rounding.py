@@ -88,6 +88,14 @@ def _is_the_plain_formula(local: Products, weight: np.ndarray, steps: np.ndarray
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
+def test_a_weight_within_half_a_step_of_its_grids_end_stays_there() -> None:
+    """Inputs twice as large halve every weight but the one that the scale comes from."""
+    products, real = Products.zeros(1, 1), np.random.default_rng(0).normal(size=(1, 50, 1))
+    products.add(2 * real, real)
+    found = rounded(products, np.array([[[126.6, 126.4, -126.6]]]), np.ones((1, 1, 3)))
+    np.testing.assert_array_equal(found, [[[127, 64, -127]]])
+
+
 def test_dead_inputs_are_rounded_to_the_nearest() -> None:
     weight, steps = np.ones((1, 3, 2)) * 0.24, np.full((1, 1, 2), 0.1)
     products = Products.zeros(1, 3)
