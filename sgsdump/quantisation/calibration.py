@@ -159,6 +159,7 @@ class Trials:
             for _, feed in feeds
         ]
         self._visits: list[Visit | None] = [None] * len(self._fed)
+        self._threads = ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(self._fed))))
         self._pictures: Sequence[int] = range(len(self._fed))
         only = set(self.outputs)
         runner = SegmentRunner(replace(model, proto=mark_outputs(model.proto, self.outputs)), keep_sessions=True)
@@ -197,10 +198,9 @@ class Trials:
         self.trial.ranges = self.ranges
         plan = self._walk.prepared(frozenset(raised))
         outputs = {}
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(pictures))) as pool:
-            for index, values in zip(pictures, pool.map(lambda index: self._outputs(index, plan), pictures)):
-                outputs[index] = values
-                self.work.step()
+        for index, values in zip(pictures, self._threads.map(lambda index: self._outputs(index, plan), pictures)):
+            outputs[index] = values
+            self.work.step()
         return outputs
 
     def _outputs(self, index: int, plan: Prepared) -> dict[str, np.ndarray]:

@@ -85,9 +85,12 @@ class ValueHistogram:
 
     def merged(self, other: ValueHistogram) -> ValueHistogram:
         """Both tensors' values counted together."""
-        exponent = max(self.exponent, other.exponent)
-        counts = _widened(self, exponent) + _widened(other, exponent)
-        return ValueHistogram(exponent, counts, self.zeros + other.zeros)
+        narrow, wide = sorted((self, other), key=lambda histogram: histogram.exponent)
+        joined = _joined(narrow.counts, wide.exponent - narrow.exponent)
+        middle = slice(SIDE - joined.size // 2, SIDE + joined.size // 2)
+        counts = wide.counts.copy()
+        counts[middle] += joined
+        return ValueHistogram(wide.exponent, counts, self.zeros + other.zeros)
 
 
 def count_values(array: np.ndarray) -> ValueHistogram:
@@ -110,16 +113,11 @@ def count_values(array: np.ndarray) -> ValueHistogram:
     return ValueHistogram(exponent, counts, zeros)
 
 
-def _widened(histogram: ValueHistogram, exponent: int) -> np.ndarray:
-    """The counts in bins of the span 2^exponent."""
-    counts = histogram.counts
-    for _ in range(min(exponent - histogram.exponent, SIDE.bit_length() - 1)):
+def _joined(counts: np.ndarray, doublings: int) -> np.ndarray:
+    """The counts in as many fewer bins as these are wider, two at the least."""
+    for _ in range(min(doublings, SIDE.bit_length() - 1)):
         counts = counts[::2] + counts[1::2]
-    if counts.size == 2 * SIDE:
-        return counts
-    whole, half = np.zeros_like(histogram.counts), counts.size // 2
-    whole[SIDE - half : SIDE + half] = counts
-    return whole
+    return counts
 
 
 PLAIN = Selection()
