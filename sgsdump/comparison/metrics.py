@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from operator import add, attrgetter, methodcaller
 from typing import Any
 
@@ -50,6 +50,7 @@ class Counts:
 
 
 NO_COUNTS = Counts()
+_counts = attrgetter(*(field.name for field in fields(Counts)))  # ten times as fast as astuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Sums:
     @property
     def numbers(self) -> tuple[float, ...]:
         """The count, the six sums and the seven counts; ``of_numbers`` turns them back."""
-        return self.count, self.aa, self.bb, self.ab, self.dd, self.d1, self.b1, *astuple(self.odd)
+        return self.count, self.aa, self.bb, self.ab, self.dd, self.d1, self.b1, *_counts(self.odd)
 
     @classmethod
     def of_numbers(cls, numbers: Sequence[Any]) -> Sums:
