@@ -2,6 +2,7 @@
 
     python tools/ranking.py --net rfb --data ../shared/data
     python tools/ranking.py --net "digits conv0" --net convolutional --seed 1
+    python tools/ranking.py --short                one small net, few pictures: shows that it works
 
 A domain is a group of convolutions that are raised together. Its `brings` is what `advise -i` and `diagnose` measure on
 16 pictures, in the float approximation; the truth is the outputs' error with it alone at 8 bits in the integer model,
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.trials.plan_trial import Domain
     from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, LayerSensitivity, SensitivityAnalysis
 
-MEASURED = 16
+MEASURED, DRAWN = 16, 40
+SHORT_MEASURED, SHORT_DRAWN, SHORT_RUNS = 4, 10, 2
 # The demo's trained net, with another channel of another tensor made loud in each.
 TRAINED = {f"digits {tensor}": tensor for tensor in ("conv0", "block1/dw", "block2/dw", "block3/dw", "block4/dw")}
 LOUD = 24.0
@@ -78,6 +80,15 @@ class Run:
     near: float
 
 
+@dataclass(frozen=True)
+class Draws:
+    """How often pictures are drawn, and how many of them each time."""
+
+    count: int
+    measured: int
+    seed: int
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", action="append", choices=["rfb", *TRAINED, *SMALL], help="default: all but rfb")
@@ -85,15 +96,19 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="where rfb's files are")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--short", action="store_true", help="the first small net, ten pictures, two draws")
     args = parser.parse_args()
+    drawn, measured = (SHORT_DRAWN, SHORT_MEASURED) if args.short else (DRAWN, MEASURED)
+    names = args.net or ([*SMALL][:1] if args.short else [*TRAINED, *SMALL])
     print(
-        "| net | domains | Spearman, lowest and mean | ceiling, mean | true first named first | halves agree | brings |"
+        "| net | domains | Spearman, lowest and mean | ceiling, mean | true first named first | halves agree | share |"
     )
     print("|---|---|---|---|---|---|---|")
-    for name in args.net or [*TRAINED, *SMALL]:
+    for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            net = _net(name, Path(folder), args.data, np.random.default_rng(args.seed))
-            domains, runs = ranked(net, args.level, args.runs, args.seed)
+            net = _net(name, Path(folder), args.data, np.random.default_rng(args.seed), drawn)
+            draws = Draws(SHORT_RUNS if args.short else args.runs, measured, args.seed)
+            domains, runs = ranked(net, args.level, draws)
         spearman = [run.spearman for run in runs]
         print(
             f"| {name} {args.level} | {domains} | {min(spearman):.3f}, {np.mean(spearman):.3f} | "
@@ -104,8 +119,8 @@ def main() -> int:
     return 0
 
 
-def ranked(net: Net, level: str, runs: int, seed: int) -> tuple[int, list[Run]]:
-    """How many domains there are, and each run."""
+def ranked(net: Net, level: str, draws: Draws) -> tuple[int, list[Run]]:
+    """How many domains there are, and the run of each draw."""
     from sgsdump.models.feeds.feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.quantisation.calibration import calibrate
@@ -144,8 +159,10 @@ def ranked(net: Net, level: str, runs: int, seed: int) -> tuple[int, list[Run]]:
         trial.measure([feed])
     brings = [list(of_domain) for of_domain in zip(*alone)]
     truth = intervened(model, calibration, trial, feeds)
-    rng = np.random.default_rng((seed, 1))
-    return len(trial.trial.domains), [_run(brings, truth, rng.permutation(len(feeds))) for _ in range(runs)]
+    rng = np.random.default_rng((draws.seed, 1))
+    orders = [rng.permutation(len(feeds)) for _ in range(draws.count)]
+    parts = [(order[: draws.measured], order[draws.measured :]) for order in orders]
+    return len(trial.trial.domains), [_run(brings, truth, *part) for part in parts]
 
 
 def intervened(
@@ -177,9 +194,11 @@ def intervened(
 
 
 def _run(
-    measured: Sequence[Sequence[dict[str, Sums]]], truth: Sequence[Sequence[dict[str, Sums]]], order: np.ndarray
+    measured: Sequence[Sequence[dict[str, Sums]]],
+    truth: Sequence[Sequence[dict[str, Sums]]],
+    drawn: np.ndarray,
+    held_out: np.ndarray,
 ) -> Run:
-    drawn, held_out = order[:MEASURED], order[MEASURED:]
     brings = _errors(measured, drawn)
     true = _errors(truth, held_out)
     halves = [_errors(truth, half) for half in (held_out[::2], held_out[1::2])]
@@ -225,7 +244,7 @@ def _make_sick(path: Path, tensor: str, rng: np.random.Generator) -> None:
     onnx.save(proto, path)
 
 
-def _net(name: str, folder: Path, data: Path, rng: np.random.Generator) -> Net:
+def _net(name: str, folder: Path, data: Path, rng: np.random.Generator, drawn: int) -> Net:
     if name == "rfb":
         (folder / "input_config.ini").write_text(RFB_INI)
         model = data / "ultraface" / "version-RFB-320_without_postprocessing.onnx"
@@ -241,7 +260,7 @@ def _net(name: str, folder: Path, data: Path, rng: np.random.Generator) -> Net:
                 demo._save_picture(Path("pictures") / f"more{number}.png", image)
             _make_sick(Path("digits.onnx"), TRAINED[name], rng)
         return Net(folder / "digits.onnx", folder / "input_config.ini", (str(folder / "pictures"),))
-    values = pictures(rng, folder, 40)
+    values = pictures(rng, folder, drawn)
     net = healthy_net(rng, values, SMALL[name])
     scale_channel(net, str(rng.choice(sorted(net.links))), 0, 20.0)
     write(net, folder)
