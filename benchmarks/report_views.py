@@ -23,7 +23,7 @@ from report import deep
 from sgsdump.reports.graph_files import ERRORS, GRAPH, NETRON
 from sgsdump.reports.html.document import render
 from sgsdump.reports.layers.table import Entry
-from sgsdump.reports.report import Bits, Layer, OtherRun, Plan, Report, Tradeoff
+from sgsdump.reports.report import IN_FLOAT, Bits, Layer, OtherRun, Plan, Report, Tradeoff
 from sgsdump.reports.verdict import Step
 from sgsdump.reports.worst_picture import Said, WorstPicture, thumbnail
 
@@ -82,12 +82,13 @@ def _measured(layer: Layer, place: int, random: np.random.Generator) -> Layer:
     own, inherited, brings = random.random(3) * 0.2
     figures = replace(layer.figures, own_error=own, inherited=inherited, in_all=own + inherited, brings=brings)
     figures = replace(figures, gives_back=brings / 2)
-    bits = (Bits("x", 8), Bits("x", 16, "you"), Bits("x", 8, "", "", True), Bits("x", 16, "rules of the SDK", "output"))
+    raised = Bits("x", 16, "you"), Bits("x", 8, "", "", True), Bits("x", 16, "rules of the SDK", "output")
+    bits = (Bits("x", 8), *raised, Bits("x", IN_FLOAT))
     name = (
         f"model.layers.{place // 6}.{('self_attn.q_proj', 'self_attn.o_proj', 'mlp.gate_up_proj')[place % 3]}.{place}"
     )
     sources = (f"model.layers.{(place - 1) // 6}.{'x'}",)
-    facts = replace(layer.facts, bits=bits[place % 4])
+    facts = replace(layer.facts, bits=bits[place % 5])
     return replace(layer, name=name, figures=figures if place % 2 else layer.figures, facts=facts, sources=sources)
 
 

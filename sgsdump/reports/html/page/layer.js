@@ -58,8 +58,8 @@ function factsOf(layer) {
     fact("zero point", layer.zero === undefined ? "" : String(layer.zero)),
     ...detailsOf(layer),
     fact("calibrated range", range && range.map((end) => show(number(end))).join(" … ")),
-    fact("mean RMSE of the pictures", layer.known.has("mean_rmse") && exact(layer.mean_rmse)),
-    fact("worst picture", layer.worst),
+    fact("mean RMSE of the inputs", layer.known.has("mean_rmse") && exact(layer.mean_rmse)),
+    fact("worst input", layer.worst),
     fact("attributes", (layer.attributes || []).map(([name, value]) => `${name} = ${value}`).join(",  "), "wide"),
     fact("remark", layer.note, "wide"),
   );

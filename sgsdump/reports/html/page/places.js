@@ -75,7 +75,7 @@ function drawHeatMap(pair, d) {
   map.style.width = Math.max(width * factor, 8) + "px";
   map.style.height = Math.max(height * factor, 8) + "px";
   const odd = bytes.includes(UNKNOWN) ? "; magenta is NaN or Inf" : "",
-    picture = d.heatOf ? `; the worst picture, ${d.heatOf}` : "";
+    picture = d.heatOf ? `; the worst input, ${d.heatOf}` : "";
   part.append(el("p", { class: "legend" }, "0", scaleOf(), `${show(largest)}; ${height} × ${width}${odd}${picture}`));
   onHover(map, (event) => {
     const box = map.getBoundingClientRect();

@@ -19,6 +19,6 @@ const TERMS = {
   "mean shift": "The mean of sample − benchmark over the mean |benchmark|: what all values are off by together, as a bias",
   scale: "What one step of the integers is worth",
   "zero point": "The integer that stands for 0",
-  "worst picture": "The picture on which this layer is furthest off",
-  "mean RMSE of the pictures": "The mean of each picture's RMSE; the other figures are of all pictures' values as one",
+  "worst input": "The picture, or other input, on which this layer is furthest off",
+  "mean RMSE of the inputs": "The mean of each picture's or other input's RMSE; the other figures are of all their values as one",
 };
