@@ -6,8 +6,8 @@
 Each learns a task of made data (glyphs, shapes, tones, tables), is calibrated and cured on SAMPLES of it and judged on
 JUDGED that neither has seen: the task's accuracy, how many answers are the float model's (of segmentation both by
 pixel; the autoencoder has none), and the squared error of the output relative to the float model. Printed as a table of
-Markdown, with what was taken; the exit status is 1 where a cure loses more than half a point of the right answers or
-of those that are the float model's, or 5 % of error. Needs torch.
+Markdown, with what was taken; the exit status is 1 where a cure loses 5 % of error, or more answers, right ones or the
+float model's, than by chance: where lost - won > 2 √(lost + won) of those that change (McNemar's test). Needs torch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sgsdump.verbs.cure import cured
 from sgsdump.verbs.network import OpenNetwork, named_network, open_network
 
 SAMPLES, JUDGED, TRAINED, STEPS = 24, 1000, 2000, 250
-LOST_ANSWERS, LOST_ERROR = 0.005, 1.05
+LOST_ERROR, DEVIATIONS = 1.05, 2
 Task = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -237,14 +237,20 @@ def rows(name: str, levels: list[str], steps: int) -> Iterator[bool]:
             results = [outputs(opened, level, inputs, each) for each in (None, found)]
             errors = [float(((y - exact) ** 2).sum() / (exact**2).sum()) for y in results]
             answers = (exact.argmax(1),) * 2 if net.rebuilds else (truth.numpy(), exact.argmax(1))
-            right, same = ([float((y.argmax(1) == each).mean()) for y in (exact, *results)] for each in answers)
+            hits = [[y.argmax(1) == each for y in (exact, *results)] for each in answers]
+            right, same = ([float(hit.mean()) for hit in each] for each in hits)
             taken = ", ".join(step.cure for step in found.steps if step.taken) or "nothing helps"
             shares = " | " * 4 if net.rebuilds else " | ".join(f"{each:.3f}" for each in (*right, *same[1:]))
             ratio = errors[1] / errors[0] if errors[0] else 1.0
             shown = f"{errors[0]:.2e} → {errors[1]:.2e} ({ratio:.2f})"
             print(f"| {name} | {level} | {shares} | {shown} | {taken} |", flush=True)
-            fewer = any(each[2] < each[1] - LOST_ANSWERS for each in (right, same)) and not net.rebuilds
-            yield ratio > LOST_ERROR or fewer
+            yield ratio > LOST_ERROR or (not net.rebuilds and any(fewer(each[1], each[2]) for each in hits))
+
+
+def fewer(before: np.ndarray, after: np.ndarray) -> bool:
+    """Whether of these answers so many more are lost than won that chance is no reason."""
+    lost, won = int((before & ~after).sum()), int((~before & after).sum())
+    return lost - won > DEVIATIONS * (lost + won) ** 0.5
 
 
 def train(net: Net, data: Task, steps: int) -> nn.Module:
