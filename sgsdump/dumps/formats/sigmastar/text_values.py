@@ -125,7 +125,8 @@ def fixed_bytes(text: bytes) -> np.ndarray | None:
     blank = np.logical_and.reduce([buffer[ends - digit] == _SPACE for digit in (6, 5, 4)])
     right = blank & _is_digit(ones) & (_is_digit(tens) | ((tens == _SPACE) & (hundreds == _SPACE)))
     right &= _is_digit(hundreds) | (hundreds == _SPACE)
-    values = (hundreds & 15) * np.int16(100) + (tens & 15) * np.int16(10) + (ones & 15)  # a space's last bits are 0
+    # A space's last bits are 0. Numpy before 2 keeps uint8 times a small number uint8.
+    values = (hundreds & 15).astype(np.int16) * 100 + (tens & 15) * 10 + (ones & 15)
     return values.astype(np.uint8) if right.all() and values.max() <= 255 else None
 
 
