@@ -44,10 +44,16 @@ class Sizes:
     def _of_domain(self) -> dict[str, int]:
         return dict(zip(self.domains, self.weights.tolist()))
 
+    @cached_property
+    def _of_plan(self) -> dict[Plan, int]:
+        return {}
+
     def wide(self, plan: Plan) -> int:
-        """Weights at INT16."""
-        of_domain = self._of_domain
-        return int(sum(of_domain[name] for name in plan if name in of_domain))
+        """Weights at INT16; counted once for each plan, which a search compares again and again."""
+        if plan not in self._of_plan:
+            of_domain = self._of_domain
+            self._of_plan[plan] = int(sum(of_domain[name] for name in plan if name in of_domain))
+        return self._of_plan[plan]
 
     def rate(self, plan: Plan) -> float:
         return (self.total + self.wide(plan)) / (2 * self.total)
