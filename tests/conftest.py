@@ -15,7 +15,7 @@ BESIDE = GOLDEN.parents[2] / "shared" / "data"
 
 # No test asserts on time, so no deadlines; CI tries the same examples each time, so that it can be believed.
 settings.register_profile("people", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("ci" if os.environ.get("CI") else "people")
 
 
