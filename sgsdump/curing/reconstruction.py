@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.fixed_model import FixedModel
 
 # Each runs the network up to its layers once more.
-WAVES = 5
+WAVES = 8
 # Of each picture so many rows of a layer.
 ROWS = 1024
 # The inputs of so many layers are held at a time as these bytes hold.
