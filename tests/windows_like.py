@@ -24,6 +24,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 # Other people's code is the same there as here, and asks the system when it is imported: so it is, before.
 LIBRARIES = """concurrent.futures.process distributed hypothesis jinja2 matplotlib.pyplot ml_dtypes
@@ -129,8 +130,16 @@ for _name in MODULES:
 shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]
 shutil.disk_usage = _disk_usage  # type: ignore[assignment]
 sys.modules["multiprocessing.resource_tracker"]._HAVE_SIGMASK = False  # type: ignore[attr-defined]
+
+
+def _end(process: Any) -> None:
+    """As Windows ends a process: at once, and without those that it started."""
+    if process.poll() is None:
+        os.kill(process.pid, 9)
+
+
 for _name in ("subprocess", "multiprocessing.popen_fork"):
-    sys.modules[_name].Popen.kill = sys.modules[_name].Popen.terminate  # type: ignore[attr-defined]
+    sys.modules[_name].Popen.kill = sys.modules[_name].Popen.terminate = _end  # type: ignore[attr-defined]
 if Path("/proc/self/fd").is_dir():
     for _function, _free in (("replace", 2), ("rename", 2), ("unlink", 1), ("remove", 1), ("rmdir", 1)):
         _refusing(os, _function, _free, 1)

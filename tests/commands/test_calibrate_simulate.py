@@ -114,17 +114,18 @@ def test_every_word_of_debug_config(folder):
     main(CALIBRATE)
     debug(folder, "dumpTensor", "eliminateGarbage", "dequantFixed")
     main(FIXED)
-    expected = open_dump("sigma_outtensor_dump.bin")["prob"].real()
+    with open_dump("sigma_outtensor_dump.bin") as dump:  # written over below
+        expected = np.array(dump["prob"].real())
     debug(folder, "dumpTensor", "eliminateGarbage")
     main(FIXED)
-    integers = open_dump("sigma_outtensor_dump.bin")
-    sig, size = integers["sig"].stored(), integers["sig"].raw().size
-    assert integers["r1"].stored().dtype == np.uint8 and sig.dtype == np.int16
+    with open_dump("sigma_outtensor_dump.bin") as integers:
+        sig, size = np.array(integers["sig"].stored()), integers["sig"].raw().size
+        assert integers["r1"].stored().dtype == np.uint8 and sig.dtype == np.int16
     debug(folder, "dumpTensor", "eliminateGarbage", "dumpasstring")
     main(FIXED)
-    text = open_dump("sigma_outtensor_dump.bin")
-    assert text.format == "sigmastar_text"
-    np.testing.assert_array_equal(text["sig"].stored().reshape(-1), sig.reshape(-1))
+    with open_dump("sigma_outtensor_dump.bin") as text:
+        assert text.format == "sigmastar_text"
+        np.testing.assert_array_equal(text["sig"].stored().reshape(-1), sig.reshape(-1))
     debug(folder, "dumpTensor")
     main(FIXED)
     padded = open_dump("sigma_outtensor_dump.bin")
