@@ -144,6 +144,18 @@ if Path("/proc/self/fd").is_dir():
     for _function, _free in (("replace", 2), ("rename", 2), ("unlink", 1), ("remove", 1), ("rmdir", 1)):
         _refusing(os, _function, _free, 1)
 _refusing(os, "mkdir", 0, 0)
+_opened, os.O_BINARY = os.open, 0x8000  # type: ignore[attr-defined]
+
+
+def _open_number(path, flags, *args, **kwargs):
+    writes = flags & (os.O_WRONLY | os.O_RDWR) and path != os.devnull
+    by_sgsdump = sys._getframe(1).f_code.co_filename.startswith(PACKAGE)  # pathlib's touch() writes nothing
+    if writes and by_sgsdump and not flags & os.O_BINARY:  # type: ignore[attr-defined]
+        raise OSError(errno.EINVAL, "opened as text, which Windows writes with other line ends", path)
+    return _opened(path, flags, *args, **kwargs)
+
+
+os.open = _open_number
 for _module in (io, builtins):
     _opening(_module)
 _function_of = ctypes.CDLL.__getattr__

@@ -139,7 +139,12 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
         default="",
         help="only this module and what is in it, by its path (layers.1), or only this network, by its class (Decoder)",
     )
-    parser.add_argument("--max-size", type=size_in_bytes, metavar="SIZE", help="dump at most this much: 500M, 20G")
+    parser.add_argument(
+        "--max-size",
+        type=size_in_bytes,
+        metavar="SIZE",
+        help="dump at most this much: 500M, 20G; on Windows, each process",
+    )
 
 
 def add_program(parser: argparse._ActionsContainer) -> None:

@@ -4,6 +4,7 @@ import os
 import threading
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from torch_runs import NETS, runner
@@ -97,6 +98,9 @@ def test_the_same_folder_again_and_one_of_something_else(tmp_path, two_rounds):
     for _ in range(2):
         with capture(tmp_path / "tree"):
             two_rounds()
+        numbers = Path("/proc/self/fd")
+        opened = [os.path.realpath(number) for number in (numbers.iterdir() if numbers.is_dir() else ())]
+        assert not [path for path in opened if path.startswith(str(tmp_path))]  # Windows deletes no open file
     assert len(list_runs(tmp_path / "tree")) == 2
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from hooked_programs import MAIN, environment, program
 from in_process import SGSDUMP
+from platforms import unix_only
 
 from sgsdump.cli import main
 from sgsdump.errors import ConfigError
@@ -174,6 +175,7 @@ time.sleep(60)
     assert (tree / "index.json").is_file() and "7 tensors of 1 process, step 0" in told
 
 
+@unix_only
 def test_a_second_sigterm_kills_a_program_that_stays(tmp_path):
     main = """
 import signal, time
@@ -194,6 +196,7 @@ for _ in range(600):
     assert process.returncode == 128 + signal.SIGKILL and "7 tensors of 1 process, step 0; it is not" in messages
 
 
+@unix_only
 def test_killed_at_any_moment_tensors_are_whole_and_the_tree_opens_as_not_complete(tmp_path):
     from sgsdump import open_dump
 

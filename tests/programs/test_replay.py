@@ -10,6 +10,7 @@ import onnx
 import pytest
 from hooked_programs import sgsdump
 from ort_programs import PICTURE, SMALL, all_tensors, capture, dumped, net
+from platforms import unix_only
 from small_nets import model
 
 from sgsdump import Dump, Record, Tensor, compare, open_dump
@@ -345,6 +346,7 @@ while True:
 """
 
 
+@unix_only
 def test_killed_at_any_moment_the_tree_is_whole_and_says_it_is_not_complete(tmp_path):
     path = net(tmp_path / "net.onnx")
     seen = []

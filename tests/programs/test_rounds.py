@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hooked_programs import program, sgsdump, trees
+from platforms import unix_only
 from torch_runs import runner
 
 from sgsdump import open_dump
@@ -76,6 +77,7 @@ def test_the_size_cap_counts_the_files_as_they_grow(hook, start, tmp_path):
         assert any("not complete" in note for note in dump.notes)
 
 
+@unix_only
 def test_a_write_that_fails_leaves_whole_frames_and_stops_the_dump(hook, start, tmp_path, monkeypatch):
     session = start(layout="rounds")
     save(hook, session)

@@ -2,11 +2,13 @@
 
 import os
 import struct
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from platforms import unix_only
 
 from sgsdump import open_dump
 from sgsdump.dumps.formats.shared.ascend_types import acl_number_of
@@ -94,6 +96,7 @@ def test_a_sum_of_squares_beyond_a_double_is_told(hook, start):
     assert read_process(Path(session.out)).troubles == (expected,)
 
 
+@unix_only
 def test_values_are_described_once_in_a_step_and_an_operator_once(hook, start, tmp_path):
     session, values = start(content="description"), hook.records.Values("float32", (2, 2), number=7)
     operator = hook.records.Operator(("0_add",), "aten.add", model="Net")
@@ -256,6 +259,18 @@ def test_a_full_disk_stops_the_dump_with_msits_sentence(hook, start, tmp_path):
     assert process.stopped == session.stopped and not process.complete
 
 
+@pytest.mark.parametrize("locks", [True, False], ids=["a file", "no locks, as on Windows"])
+def test_the_size_cap_of_one_process(hook, start, tmp_path, monkeypatch, locks):
+    (tmp_path / "processes").mkdir()
+    if not locks:
+        monkeypatch.setitem(sys.modules, "fcntl", None)
+    session = start(max_bytes=5 * 4096)
+    for step in range(9):
+        save(hook, session, step=step)
+    assert 2 <= len(list((tmp_path / "tensors").rglob("*.bin"))) <= 5 and "--max-size" in session.stopped
+
+
+@unix_only
 def test_the_size_cap_counts_all_processes_together(hook, start, tmp_path):
     (tmp_path / "processes").mkdir()
     room = 5 * 4096  # each file takes a block of the disk

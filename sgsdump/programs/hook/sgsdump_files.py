@@ -21,6 +21,7 @@ MOST_FOLDERS = 10000
 MOST_DIGESTS = 50000
 BLOCK = 4096  # bytes that a file takes on the disk, or several of these
 AT_ONCE = 1 << 20  # bytes of room that are asked for at once
+BINARY = getattr(os, "O_BINARY", 0)  # without it Windows writes b"\n" as b"\r\n"
 
 
 class Full(Exception):
@@ -38,7 +39,7 @@ class Files:
         self._pid = pid
         self._numbers = itertools.count()
         self._folders = set()
-        self._room = 0
+        self._room = self._spent = 0
         self._lock = threading.Lock()
 
     def store(self, fields, header, payload):
@@ -49,7 +50,7 @@ class Files:
             name = f"{self._pid}/{VALUES}/{next(self._numbers)}.bin"
             path = self._path(f"processes/{name}")
             try:
-                number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+                number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o640)
             except FileExistsError:  # of an earlier process that had this number
                 continue
         try:
@@ -68,7 +69,7 @@ class Files:
         target = self._path(f"processes/{self._pid}/{name}")
         part = os.path.join(self._root, "processes", str(self._pid), f".part{threading.get_ident()}")
         try:
-            number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+            number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, 0o640)
             try:
                 _write(number, *chunks)
                 while copied and _copied(copied.fileno(), number):
@@ -98,11 +99,8 @@ class Files:
                 self._room -= size
                 return
             least, most = fields["min_free"], fields["max_bytes"]
-            if least and hasattr(os, "statvfs"):
-                status = os.statvfs(self._root)
-                free = status.f_bavail * status.f_frsize
-                if free < least + size:
-                    raise Full(f"{DISK_FULL} {free >> 20}")
+            if least and (free := _free(self._root)) < least + size:
+                raise Full(f"{DISK_FULL} {free >> 20}")
             granted = size + (min(AT_ONCE, most >> 6) if most else AT_ONCE)
             if most and not self._spend(granted - self._room, most):
                 granted = size
@@ -111,9 +109,14 @@ class Files:
             self._room = granted - size
 
     def _spend(self, size, most):
-        """Count bytes for all processes of the dump together."""
-        import fcntl
-
+        """Count bytes for all processes of the dump together; for this one alone where no file can be locked."""
+        try:
+            import fcntl
+        except ImportError:  # Windows
+            if self._spent + size > most:
+                return False
+            self._spent += size
+            return True
         path = self._path("processes/.bytes")
         number = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
         try:
@@ -125,6 +128,16 @@ class Files:
             return True
         finally:
             os.close(number)
+
+
+def _free(folder):
+    """The bytes that the folder's disk has room for."""
+    if hasattr(os, "statvfs"):
+        status = os.statvfs(folder)
+        return status.f_bavail * status.f_frsize
+    import shutil
+
+    return shutil.disk_usage(folder).free
 
 
 def _write(number, *chunks):

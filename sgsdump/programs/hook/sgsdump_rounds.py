@@ -10,7 +10,7 @@ import struct
 import threading
 import zlib
 
-from sgsdump_files import AT_ONCE, Full, in_blocks
+from sgsdump_files import AT_ONCE, BINARY, Full, in_blocks
 from sgsdump_records import encode
 
 MAGIC, VALUES_MAGIC, VERSION = b"SGSROUND", b"SGSVALUE", 1
@@ -160,7 +160,7 @@ class File:
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
             os.makedirs(folder, mode=0o750, exist_ok=True)
-        self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o640)
+        self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | BINARY, 0o640)
         self.size = 0
         try:
             self.add(control, head)

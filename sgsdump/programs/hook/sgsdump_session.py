@@ -44,7 +44,7 @@ import sys
 import threading
 
 from sgsdump_control import Control, Selection
-from sgsdump_files import Files, Full, Store
+from sgsdump_files import BINARY, Files, Full, Store
 from sgsdump_records import Lines, encode
 from sgsdump_rounds import Rounds
 
@@ -173,6 +173,7 @@ class Session:
         self.finish()
         self._control.stopped = self.stopped or "the dump has ended"
         self._end.release()
+        self.index.close()
 
     def _begin(self):
         """Set up the parts that each process has for itself; called again in one that was forked."""
@@ -316,6 +317,13 @@ class Index:
         self.line(complete=True)
         self._complete = True
 
+    def close(self):
+        """Windows deletes no folder with an open file in it."""
+        with self._lock:
+            if self._number >= 0:
+                os.close(self._number)
+            self._number = -1
+
     def place(self, text):
         """The line of an operator that comes first, which threads that share the index must not be late with."""
         self.say(text)
@@ -337,7 +345,7 @@ class Index:
     def _open(self):
         os.makedirs(self._folder, mode=0o750, exist_ok=True)
         path = os.path.join(self._folder, "index.jsonl")
-        self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+        self._number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | BINARY, 0o640)
         for library, version in self._libraries:
             self._begin_line(library, version)
 
