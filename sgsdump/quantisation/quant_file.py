@@ -182,7 +182,7 @@ def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
     domain = analysis.domain
     if param.bit == 8:
         stored = param.name in analysis.stored
-        if stored and domain[param.name] not in {domain[name] for name in analysis.first_inputs}:
+        if stored and domain[param.name] not in {domain[name] for name in (*analysis.first_inputs, *analysis.pictures)}:
             raise ConfigError(
                 f"{subject} has bit 8, but no convolution reads it, so it is always INT16; give it bit 16"
             )

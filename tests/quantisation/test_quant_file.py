@@ -263,3 +263,23 @@ def test_the_weights_of_groups_have_ranges_of_their_own():
     fixed = make_fixed(imported.model, imported.ranges, config, per_channel=True)
     top = np.iinfo(fixed.plan.weights["c"].dtype).max
     np.testing.assert_allclose(fixed.plan.weights["c"].scale, np.array([1, 2, 2, 3]) / top)
+
+
+def test_a_picture_that_no_convolution_reads_is_taken_back():
+    """As in a YOLOX, whose first convolution reads four pieces of the picture put together."""
+    steps = {f"{part}{at}": np.array(value, np.int64) for at in (0, 1) for part, value in (("from", [at]), ("to", [8]))}
+    constants = {
+        **steps,
+        "axes": np.array([2], np.int64),
+        "two": np.array([2], np.int64),
+        **weights("c", (4, 6, 1, 1), 1),
+    }
+    pieces = [node("Slice", ["data", f"from{at}", f"to{at}", "axes", "two"], f"piece{at}") for at in (0, 1)]
+    nodes = [*pieces, node("Concat", ["piece0", "piece1"], "focus", axis=1), conv("c", "focus")]
+    net = simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c"]))
+    config = replace(CONFIG, outputs=(ModelOutput("c", True),))
+    fixed = make_fixed(net, measure_ranges(net, feeds()), config)
+    params = sgsdump.quant_params(replace(net, proto=fixed.proto))
+    assert {"data": 8, "c": 16}.items() <= {param.name: param.bit for param in params}.items()
+    again, _ = fixed_with(params, config, net)
+    assert _without_who(again.proto) == _without_who(fixed.proto)
