@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import warnings
 import weakref
@@ -279,9 +280,9 @@ def test_a_dump_keeps_its_own_format_where_the_name_fits(tmp_path: Path) -> None
     save_dump(dump, tmp_path / "copy.bin")
     assert (tmp_path / "copy.bin").read_bytes() == (tmp_path / "x.bin").read_bytes()
     (tmp_path / "x.bin").rename(tmp_path / "bare")
-    (tmp_path / "older").write_bytes(b"a file of no ending is written over")
-    save_dump(open_dump(tmp_path / "bare"), tmp_path / "older")
-    assert (tmp_path / "copy.bin").read_bytes() == (tmp_path / "older").read_bytes()
+    if hasattr(os, "pread"):  # Windows writes over no file that is open
+        save_dump(open_dump(tmp_path / "bare"), tmp_path / "bare")
+        assert (tmp_path / "copy.bin").read_bytes() == (tmp_path / "bare").read_bytes()
 
 
 def test_loss_is_a_warning_or_an_error_or_ignored(tmp_path: Path) -> None:
