@@ -71,11 +71,11 @@ class Conformance:
 
     def test_what_is_written_is_recognised_and_reads_back(self, tmp_path: Path) -> None:
         for variant in self.all_variants():
-            dump = open_dump(self.write(tmp_path / "dump", variant))
-            assert dump.format == self.format
-            assert len(dump.records) == len(self.records())
-            for record, original in zip(dump.records, self.records()):
-                self.check_same(record, original)
+            with open_dump(self.write(tmp_path / "dump", variant)) as dump:
+                assert dump.format == self.format
+                assert len(dump.records) == len(self.records())
+                for record, original in zip(dump.records, self.records()):
+                    self.check_same(record, original)
 
     def check_same(self, record: Record, original: Record) -> None:
         places = [(r.io, r.slot, r.op_index, r.op_type, r.name, r.constant) for r in (record, original)]

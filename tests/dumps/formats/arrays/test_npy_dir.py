@@ -12,6 +12,7 @@ import pytest
 from dumps.formats.conformance import Conformance, any_records, assert_equal, content
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from platforms import unix_only
 
 from sgsdump import Dump, Quant, Record, Tensor, TensorInfo, open_dump, save_dump
 from sgsdump.dumps.targets import losses
@@ -120,6 +121,7 @@ def test_a_file_changed_since_is_told(tmp_path: Path) -> None:
         dump["x"].real()
 
 
+@unix_only
 def test_links_that_lead_out_are_skipped_and_told(tmp_path: Path) -> None:
     outside, folder = tmp_path / "outside", tmp_path / "dump"
     outside.mkdir()
