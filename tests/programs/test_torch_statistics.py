@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from platforms import unix_only
 
 from sgsdump.programs.program import HOOK
 
@@ -54,6 +55,7 @@ def test_extremes_and_nan_in_any_block_count(module, place):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@unix_only
 def test_a_forked_process_takes_statistics_without_the_threads(module):
     tensor = torch.arange(4.0 * BLOCK)
     expected = module.sums_of_memory(tensor.data_ptr(), tensor.numel(), 0)
