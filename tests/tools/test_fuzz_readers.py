@@ -25,7 +25,7 @@ SIDE_FILES = {**SIDECARS, **NAME_FILES}
 
 
 SEEDS = all_seeds(None)
-FILES = 60
+FILES = 120
 
 
 @pytest.mark.parametrize("name", [*FORMATS, *SIDE_FILES])

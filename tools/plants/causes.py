@@ -290,12 +290,17 @@ def _diagnosed(folder: Path, case: Case, level: str) -> Outcome:
 
 def _restores(folder: Path, case: Case, level: str) -> bool:
     """Whether the advised plan, with the cause put right, brings the outputs within the limits with no more
-    convolutions at 16 bits than the fewest that do, and one."""
+    convolutions at 16 bits than the fewest that do, and one. A plan for another network than that is none."""
+    from sgsdump.errors import ConfigError
+
     ini = (folder / "diagnosis/input_config.ini").read_text()
     found = re.search(r"tensor_arrays\s*=\s*'([^']*)'", ini)
     advised = tuple(name for name in (found[1].split(",") if found else ()) if name)
     level = case.level_after or level
-    outputs = _outputs(folder, case.cure, level, advised)
+    try:
+        outputs = _outputs(folder, case.cure, level, advised)
+    except ConfigError:
+        return False
     return _holds(outputs) and len(advised) <= 1 + _fewest(folder, case.cure, level)
 
 
