@@ -63,8 +63,8 @@ def root_cause(examined: Examined, progress: Progress = SILENT) -> RootCause | N
 
 
 def _operator(examined: Examined, advice: MeasuredAdvice) -> RootCause | None:
-    """A tensor whose rounding to 16 bits alone brings most of what is left with every convolution at 16 bits, where that
-    is most of the error or past the limits; also one that is computed on the way, within an operator."""
+    """A tensor whose rounding to 16 bits alone brings most of what is left with every convolution at 16 bits, where
+    that is most of the error or past the limits; also one that is computed on the way, within an operator."""
     best = advice.all_16 or advice.promise
     left = best.error if best is not None else examined.error
     if not left >= LEFT * examined.error and (best is None or best.outputs.good(examined.limits)):
