@@ -77,6 +77,11 @@ def test_rows_are_ranked_by_error(facts, error):
     assert row(**facts).error == error
 
 
+def test_statistics_with_a_checksum_are_not_statistics_alone():
+    assert row(statistics={"mean": 0.0}).is_by_statistics
+    assert not row(statistics={"mean": 0.0}, checksums="equal").is_by_statistics and not row().is_by_statistics
+
+
 def only_row(sample, benchmark):
     sides = [Dump([Record("out", 0, 0, "Add", Tensor.of("x", np.asarray(side)))]) for side in (sample, benchmark)]
     (row,) = compare(*sides).rows

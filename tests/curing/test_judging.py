@@ -8,10 +8,11 @@ from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.curing.cure import FEWEST, HELD_OUT, JUDGED
 from sgsdump.curing.equalisation import WIDEST, bounded
-from sgsdump.curing.reconstruction import on_grid_of
+from sgsdump.curing.reconstruction import _led_to, on_grid_of
 from sgsdump.curing.search import REBUILT, Search, State
 from sgsdump.curing.sensitivity import of_rounding
-from sgsdump.curing.steps import BIAS, EQUALISE, RANGES
+from sgsdump.curing.steps import BIAS, EQUALISE, RANGES, ROUND
+from sgsdump.models.graph import Graph
 from sgsdump.tensors.tensor import Quant
 
 
@@ -82,6 +83,25 @@ def test_the_layers_before_are_made_up_for_where_other_pictures_judge_it(errors,
     tried = made._try(BIAS, State(model([], {}, {"x": (1,)}, []).proto))
     assert tried is not None and tried.state.inherited is expected
     assert tried.step.taken is (min(errors) < 1)
+
+
+@pytest.mark.parametrize("inherited", [False, True])
+def test_weights_are_rounded_the_way_that_biases_took(inherited) -> None:
+    made = search({}, trusting=False)
+    made.with_cure = lambda name, state: (state, 1)  # type: ignore[method-assign]
+    made.judge = lambda state, what="": dict.fromkeys("ab", 0.9 if state.inherited is inherited else 0.1)  # type: ignore[method-assign]
+    proto = model([], {}, {"x": (1,)}, []).proto
+    tried = made._try(ROUND, State(proto, plain=proto, inherited=inherited))
+    assert tried is not None and tried.state.inherited is inherited
+
+
+def test_layers_that_others_lead_to() -> None:
+    """data -> c1 -> r -> c2, and c3 beside them."""
+    constants = {**weights("c1", (4, 3, 1, 1), 1), **weights("c2", (2, 4, 1, 1), 2), **weights("c3", (2, 3, 1, 1), 3)}
+    nodes = [conv("c1", "data"), node("Relu", ["c1"], "r"), conv("c2", "r"), conv("c3", "data")]
+    graph = Graph(model(nodes, constants, {"data": (1, 3, 5, 4)}, ["c2", "c3"]).proto)
+    layers = [each for each in graph.nodes if each.op_type == "Conv"]
+    assert _led_to(graph, layers) == {"r", "c2"} and _led_to(graph, layers[1:]) == set()
 
 
 def test_of_the_pictures_a_third_judges() -> None:

@@ -1,6 +1,7 @@
 """What a plan is worth in ``diagnose`` and ``repair``: by a metric of one's own, and on pictures held out."""
 
 import json
+from dataclasses import make_dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,8 @@ import sgsdump
 from sgsdump.cli import main
 from sgsdump.reports import diagnosis
 from sgsdump.tuning.worth import ALL_16, AS_IT_IS, PLAN, Worth, Worths
+from sgsdump.verbs import diagnose, diagnose_quantised
+from sgsdump.verbs.diagnose import Judged
 
 LOADER = """
 import numpy as np
@@ -215,3 +218,17 @@ def test_diagnose_names_the_smaller_plan_that_it_did_not_choose() -> None:
     assert diagnosis._costs(one, larger).endswith(text)
     two = SimpleNamespace(measured=measured, smaller=plan(("a", "b", "c"), 0.65, 0.1))
     assert diagnosis._costs(two, larger).endswith("the 2 surest alone take 65 %, but leave an error of 0.1000.")
+
+
+def test_what_is_advised_for_the_model_as_it_is_is_no_promise_where_a_cause_comes_first():
+    advice = make_dataclass("Advice", ["measured", "promise"], frozen=True)("measured", "promise")
+
+    def advised(root):
+        return Judged(*[None] * 3, advice, None, root and SimpleNamespace(advice=root[0])).advised
+
+    assert advised(None) is advice and advised(["another"]) == "another"
+    assert (advised([None]).measured, advised([None]).promise) == ("measured", None)
+
+
+def test_on_how_many_pictures_is_measured():
+    assert (diagnose.PICTURES, diagnose.MEASURED, diagnose_quantised.MEASURED) == (10, 4, 2)

@@ -132,9 +132,6 @@ class Files:
 
 def _free(folder):
     """The bytes that the folder's disk has room for."""
-    if hasattr(os, "statvfs"):
-        status = os.statvfs(folder)
-        return status.f_bavail * status.f_frsize
     import shutil
 
     return shutil.disk_usage(folder).free
