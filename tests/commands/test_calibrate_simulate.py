@@ -9,6 +9,7 @@ import onnx
 import pytest
 from json_documents import checked
 from picture_folder import write_pictures
+from platforms import open_on_windows
 from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.cli import main
@@ -227,6 +228,17 @@ def test_a_failed_write_is_an_error(folder, capsys, monkeypatch):
     (folder / "sigma_outtensor_dump.bin").mkdir()
     assert main(FLOAT) == 2
     assert "it is a folder" in capsys.readouterr().err
+
+
+def test_a_dump_that_windows_has_open_is_one_line_that_says_what_to_close(folder, capsys, monkeypatch):
+    debug(folder, "dumpTensor")
+    assert main(FLOAT) == 0
+    before = Path("sigma_outtensor_dump.bin").read_bytes()
+    with open_on_windows(Path("sigma_outtensor_dump.bin"), monkeypatch):
+        assert main(FLOAT) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot write sigma_outtensor_dump.bin: it is open; close the program that has it open" in line
+    assert Path("sigma_outtensor_dump.bin").read_bytes() == before and not list(folder.glob(".*"))
 
 
 def test_show_lists_the_plan_of_a_fixed_model(folder, capsys):

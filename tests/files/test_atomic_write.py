@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from platforms import unix_only
+from platforms import open_on_windows, unix_only
 
 from sgsdump.errors import OutputError
 from sgsdump.files import atomic_write
@@ -139,6 +139,45 @@ def test_a_file_that_cannot_be_renamed_says_which_are_written(tmp_path):
                 file.write(b"new")
         (other / "in the way").mkdir(parents=True)
     assert one.read_bytes() == b"new" and len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_file_that_is_open_on_windows_says_what_to_close(tmp_path, monkeypatch):
+    one, other = tmp_path / "one", tmp_path / "other"
+    other.write_bytes(b"old")
+    said = "cannot write {}: it is open; close the program that has it open, or in Python the dump, and run this again"
+    with open_on_windows(other, monkeypatch):
+        with pytest.raises(OutputError) as alone, replacing(other) as file:
+            file.write(b"new")
+        with pytest.raises(OutputError) as second, together():
+            for path in (one, other):
+                with replacing(path) as file:
+                    file.write(b"new")
+    assert str(alone.value) == said.format(other) and str(second.value) == f"{said.format(other)}; {one} is written"
+    assert other.read_bytes() == b"old" and {*tmp_path.iterdir()} == {one, other}
+
+
+def test_a_folder_of_which_a_file_is_open_on_windows_says_what_to_close(tmp_path, monkeypatch):
+    path = make_folder(tmp_path / "d")
+    (path / "x").write_text("old")
+    with (
+        open_on_windows(path / "x", monkeypatch),
+        pytest.raises(OutputError, match=r"d aside: a file in it is open; close the program that has it open"),
+        replacing_folder(path) as folder,
+    ):
+        (folder / "x").write_text("new")
+    assert [*tmp_path.iterdir()] == [path] and (path / "x").read_text() == "old"
+
+
+def test_a_file_that_is_read_only_on_windows_is_not_said_to_be_open(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)  # root may write all
+    with (
+        open_on_windows(path, monkeypatch),
+        pytest.raises(OutputError, match="x: it is read-only; remove it, or allow writing"),
+        replacing(path),
+    ):
+        pass
 
 
 def dead(folder, name):
