@@ -12,7 +12,8 @@
       index.json                                           written last: what is there, and whether it is complete
 
 Where a model's steps differ in what runs (prefill and decoding), each form gets a JSON: the second
-is ``{model}~2.json``. Params are those of the first step of a form.
+is ``{model}~2.json``; of what no file may be named on every system there is ``_``, as in ``_lambda_``. Params are
+those of the first step of a form.
 
 The JSON of models and layers is as ATB's probes save it (docs/formats/ascend.md#atb-graphs). In a model's a tensor has
 one name everywhere: of the model's inputs ``{model}_input_{i}``, of a weight its own, of all else
@@ -33,7 +34,7 @@ from typing import Any
 from sgsdump.errors import OutputError, SgsdumpError
 from sgsdump.files.atomic_write import make_folder, replacing
 from sgsdump.files.escaping import csv_lines, escaped
-from sgsdump.files.names import Taken
+from sgsdump.files.names import Taken, file_stem
 from sgsdump.models.atb.operation_csv import COLUMNS, Tensors
 from sgsdump.programs.process_index import Line, Process, Step, steps_of
 from sgsdump.tensors.dtypes import KNOWN
@@ -339,7 +340,7 @@ class _Topologies:
             return
         forms.add(form)
         text = json.dumps(document, separators=(",", ":"))
-        path = make_folder(self._root / kind / self._pid) / f"{self._names[kind].free(name, '')}.json"
+        path = make_folder(self._root / kind / self._pid) / f"{self._names[kind].free(file_stem(name), '')}.json"
         _save(path, text)
         if "onnx" in self._types:
             _save_onnx(path, operations)

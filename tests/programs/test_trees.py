@@ -183,6 +183,19 @@ for step in (1, 2):
     assert not (tree / "tensors").exists()
 
 
+def test_the_topology_of_a_compiled_lambda_is_named_as_a_file_may_be_on_any_system(tmp_path):
+    main = """
+one = records.Operator(("0_arange",), op_type="aten.arange", model="<lambda>")
+session.say([session.operator(0, one)], 0)
+operator(0, ("1_Linear", "0_addmm"), "aten.addmm", [(1, "")], [(3, "")], "root.fc")
+"""
+    path = program(tmp_path / "code", main)
+    done = sgsdump("exec", "--type", "model", "--", "python", path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    saved = {path.name: json.loads(path.read_text())["modelName"] for path in trees(tmp_path)[0].glob("model/*/*")}
+    assert saved == {"_lambda_.json": "<lambda>", "Net.json": "Net"}
+
+
 def test_rounds_that_differ_in_their_params_alone_share_a_topology(tmp_path):
     main = """
 for step in range(3):

@@ -43,6 +43,8 @@ def test_the_bits_of_convolutions_are_a_column_and_a_filter(opened):
     assert told == dict(zip(bits, ("16 you", "16 rule", "8 → 16", "8", "float")))
     find(page, "th[data-key=bits] button").click()
     assert names(page)[:5] == [NAMES[1], NAMES[0], NAMES[2], NAMES[4], NAMES[6]]
+    find(page, "th[data-key=bits] button").click()
+    assert names(page)[:5] == [NAMES[6], NAMES[4], NAMES[0], NAMES[2], NAMES[1]]  # layers without bits stay last
     choice = Select(find(page, "#bits"))
     wanted = {
         "16 bits": [0, 2],

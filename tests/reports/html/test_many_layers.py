@@ -36,6 +36,9 @@ def test_only_rows_in_view_are_in_the_page(opened, many):
     # The page ends below its last part.
     end = "document.querySelector('footer').getBoundingClientRect().bottom + scrollY"
     assert page.execute_script(f"return document.documentElement.scrollHeight - ({end})") < 60
+    # The list ends with the window, and so does the layer beside it.
+    tall = "return ['layers', 'selected'].map(id => document.getElementById(id).offsetHeight)"
+    assert page.execute_script(tall) == [984, 984]
 
 
 def test_keys_walk_beyond_what_is_in_view(opened, many):

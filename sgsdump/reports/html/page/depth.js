@@ -101,10 +101,14 @@ function drawDepth() {
   if (Number.isFinite(view.metric.limit)) {
     const y = scale.y(view.metric.limit),
       text = `threshold ${view.metric.limitText || show(view.metric.limit)}`;
-    const crowd = (from, to) => points.filter((one) => one.x > from && one.x < to && Math.abs(one.y - y + 8) < 14).length;
-    const isLeft = crowd(LEFT, LEFT + 100) < crowd(right - 100, right);
+    // Where fewest points lie behind it: to the right or the left, above or below the line.
+    const spots = [right - 100, LEFT].flatMap((from) => [y - 5, y + 14].map((base) => ({ from, base })));
+    const crowd = ({ from, base }) =>
+      points.filter((one) => one.x > from && one.x < from + 100 && Math.abs(one.y - base + 4) < 11).length;
+    const spot = spots.reduce((best, each) => (crowd(each) < crowd(best) ? each : best));
+    const isLeft = spot.from === LEFT;
     root.append(line("limit", LEFT, y, right, y));
-    root.append(words(text, isLeft ? LEFT + 3 : right, y - 5, isLeft ? "start" : "end", "limit-text"));
+    root.append(words(text, isLeft ? LEFT + 3 : right, spot.base, isLeft ? "start" : "end", "limit-text"));
   }
   drawChosen(root, points, width, narrow);
   if (named) drawNames(root, points, bottom);

@@ -72,13 +72,17 @@ function sortBy(key) {
   listAnew();
 }
 
+// What was not measured of a layer has no place in an order.
+function isUnknown(layer, key) {
+  return key === "bits" ? !layer.bits : MEASURED.includes(key) && !layer.known.has(key);
+}
+
 // NaN is worse than any number.
 function compareBy(key) {
-  const unknown = (layer) => MEASURED.includes(key) && !layer.known.has(key);
   const of = (layer) => {
+    if (isUnknown(layer, key)) return 0;
     if (key === "verdict") return GRAVITY[layer.verdict];
-    if (key === "bits") return layer.bits ? layer.bits.now + (layer.bits.advised ? 1 : 0) : 0;
-    return unknown(layer) ? -Infinity : layer[key];
+    return key === "bits" ? layer.bits.now + (layer.bits.advised ? 1 : 0) : layer[key];
   };
   return (one, other) => {
     const a = of(one),
@@ -117,7 +121,10 @@ function filter() {
 function listAnew() {
   const compare = compareBy(order.key),
     sign = order.down ? -1 : 1;
-  const fitting = layers.filter(filter()).sort((a, b) => sign * compare(a, b) || a.place - b.place);
+  const last = (layer) => Number(isUnknown(layer, order.key));
+  const fitting = layers
+    .filter(filter())
+    .sort((a, b) => last(a) - last(b) || sign * compare(a, b) || a.place - b.place);
   for (const head of heads()) head.removeAttribute("aria-sort");
   headOf(order.key).setAttribute("aria-sort", order.down ? "descending" : "ascending");
   listRows(fitting);
