@@ -6,7 +6,8 @@
     python benchmarks/cure.py MODEL.onnx -i pictures/ --judge faces/ --quantised PEER.onnx …
 
 PEER: onnxsim, onnxsim-equalised, onnxsim-biases, onnxsim-adaround (pip install onnxsim>=0.8); nncf, nncf-accurate (pip
-install nncf); ppq, ppq-equalised, ppq-lsq (pip install esp-ppq). Weights and activations have 8 bits; feeds.npz are the
+install nncf); ppq, ppq-equalised, ppq-lsq (pip install esp-ppq); aimet, aimet-equalised, aimet-adaround (equalised too;
+pip install aimet-onnx). Weights and activations have 8 bits; feeds.npz are the
 normalised calibration pictures.
 """
 
@@ -54,6 +55,7 @@ def by_ppq(model: Any, feeds: Feeds, how: str) -> Any:
 
     setting = QuantizationSettingFactory.default_setting()
     setting.equalization, setting.lsq_optimization = how == "equalised", how == "lsq"
+    setting.lsq_optimization_setting.collecting_device = "cpu"
     (given,) = feeds[0]
     with tempfile.TemporaryDirectory() as folder:
         plain, quantised = Path(folder, "plain.onnx"), Path(folder, "quantised.onnx")
@@ -72,6 +74,21 @@ def by_ppq(model: Any, feeds: Feeds, how: str) -> Any:
         return onnx.load(quantised)
 
 
+def by_aimet(model: Any, feeds: Feeds, how: str) -> Any:
+    """Its default configuration but for a scale per output channel of the weights."""
+    from aimet_onnx import QuantizationSimModel, apply_adaround
+    from aimet_onnx.common.quantsim_config.utils import get_path_for_per_channel_config
+    from aimet_onnx.cross_layer_equalization import equalize_model
+
+    if how:
+        equalize_model(model)
+    sim = QuantizationSimModel(model, config_file=get_path_for_per_channel_config())
+    if how == "adaround":
+        apply_adaround(sim, feeds, 1000)
+    sim.compute_encodings(feeds)
+    return sim.to_onnx_qdq()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peer")
@@ -86,7 +103,7 @@ def main() -> None:
     weights = {tensor.name for tensor in model.graph.initializer}
     given = next(each.name for each in model.graph.input if each.name not in weights)
     begun = time.perf_counter()
-    quantised = {"onnxsim": by_onnxsim, "nncf": by_nncf, "ppq": by_ppq}[name](
+    quantised = {"onnxsim": by_onnxsim, "nncf": by_nncf, "ppq": by_ppq, "aimet": by_aimet}[name](
         model, [{given: each} for each in every], how
     )
     onnx.save(quantised, args.output)

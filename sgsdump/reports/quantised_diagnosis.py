@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.others.compared import ComparedNetworks
     from sgsdump.quantisation.others.link import QuantisedPair
     from sgsdump.tuning.exclusions import MeasuredExclusions, QuantisedError
+    from sgsdump.tuning.kernel_loss import KernelLoss
 
 CAUSES = 3
 MOST_NAMED = 4
@@ -49,6 +50,8 @@ class QuantisedDiagnosis:
     """quantiser   who made the model, a key of ``quantisers.WORDS`` or "".
     left_out    quantised tensors that could not be measured, by name.
     inputs      on how many inputs outputs and layers were compared.
+    kernels     what onnxruntime loses besides as it runs the model by default; None for nothing.
+    not_run     why onnxruntime does not run the model's file as it is; "" where it does.
     """
 
     pair: QuantisedPair
@@ -58,16 +61,25 @@ class QuantisedDiagnosis:
     quantiser: str
     left_out: tuple[str, ...] = ()
     inputs: int = 1
+    kernels: KernelLoss | None = None
+    not_run: str = ""
 
     @property
     def good(self) -> bool:
+        return self.kernels is None and self.good_as_defined
+
+    @property
+    def good_as_defined(self) -> bool:
+        """As the model's operators say, whatever kernels run it."""
+        if self.kernels is not None:
+            return self.kernels.good
         outputs = self.networks.outputs
         return bool(outputs) and all(figures.good(self.limits) for figures in outputs.values())
 
     @property
     def causes(self) -> tuple[QuantisedError, ...]:
         """The tensors and weights that bring or give back some of the outputs' error, the worst first."""
-        if self.good:
+        if self.good_as_defined:
             return ()
         measured = self.measured
         return tuple(
@@ -89,6 +101,10 @@ class QuantisedDiagnosis:
     @property
     def findings(self) -> tuple[Finding, ...]:
         found = [*output_findings(self.networks.outputs, self.limits)]
+        if self.kernels is not None:
+            figures = {"as_run": self.kernels.as_run, "precise": self.kernels.precise, "defined": self.kernels.defined}
+            facts = {"reason": "kernels", "kernels": "saturating" if self.kernels.saturating else "fused"}
+            found.append(Finding("cause", figures=figures, evidence="measured", facts=facts))
         for error in self.causes:
             figures = {"brings": self.measured.brings(error), "alone": error.alone}
             gives_back = self.measured.gives_back(error)
@@ -98,13 +114,15 @@ class QuantisedDiagnosis:
             figures |= {} if error.factor == 1 else {"factor": error.factor}
             found.append(Finding("cause", error.name, "", figures, "measured", names, {"reason": reason}))
         exclusion = self.measured.exclusion
-        if exclusion is not None and not self.good:
+        if exclusion is not None and not self.good_as_defined:
             figures = {"error": self.measured.all_on, "error_after": exclusion.error}
             facts = {"within": "yes" if exclusion.good else "no", "quantiser": self.quantiser}
             found.append(Finding("advice", "", "", figures, "measured", exclusion.names, facts))
         for names, reason in ((self.pair.unlinked, "no float original"), (self.left_out, "its type")):
             if names:
                 found.append(Finding("not judged", names[0], names=names, facts={"reason": reason}))
+        if self.not_run:
+            found.append(Finding("not judged", facts={"reason": "not run as it is", "error": self.not_run}))
         return tuple(found)
 
 
@@ -139,6 +157,8 @@ def verdict(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
         texts = [output_text(finding) for finding in found[:MOST_NAMED]]
         more = f"; and {len(found) - len(texts)} more" if len(found) > len(texts) else ""
         yield f"Outputs on {counted(diagnosis.inputs, 'input')}: {'; '.join(texts)}{more}."
+    if diagnosis.kernels is not None:
+        yield _kernel_text(diagnosis.kernels)
     pair, causes = diagnosis.pair, diagnosis.causes
     weights = sum(1 for weight in pair.weights if weight.real.ndim > 1)
     yield f"Quantised: {counted(len(pair.tensors), 'tensor')} and {counted(weights, 'weight')} of the float network."
@@ -146,7 +166,7 @@ def verdict(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
         yield f"{_cause(causes[0], diagnosis)}."
         if causes[1:]:
             yield f"Then come {'; '.join(_cause(error, diagnosis, short=True) for error in causes[1:CAUSES])}."
-    elif outputs and not diagnosis.good:
+    elif outputs and not diagnosis.good_as_defined:
         yield "No tensor or weight by itself brings a twentieth of the outputs' error: it adds up from many."
     if pair.unlinked:
         yield (
@@ -156,6 +176,38 @@ def verdict(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
         )
     if diagnosis.left_out:
         yield f"Not measured by themselves, for their type: {listed(list(diagnosis.left_out), MOST_NAMED)}."
+    if diagnosis.not_run:
+        yield f"Not judged, how onnxruntime runs the file by default: {diagnosis.not_run}."
+
+
+def _kernel_text(kernels: KernelLoss) -> str:
+    text = (
+        f"As onnxruntime runs the model by default, the outputs' error on this processor is {kernels.as_run:.4f}, "
+        f"where the model's operators make it {kernels.least:.4f}"
+    )
+    if kernels.saturating:
+        return (
+            f"{text}: the kernels of 8-bit products add two of them in 16 bits, which saturate, as on processors "
+            f"without VNNI."
+        )
+    return f"{text}: operators that were fused compute other values."
+
+
+def _kernel_step(kernels: KernelLoss) -> Step:
+    session = "onnxruntime.InferenceSession(..., options)"
+    if kernels.saturating:
+        return Step(
+            f"Quantise with weights of 7 bits (reduce_range=True) or of uint8 for processors without VNNI, or let "
+            f"onnxruntime take kernels that do not saturate: the outputs' error is {kernels.precise:.4f} with them.",
+            "options = onnxruntime.SessionOptions()\n"
+            f'options.add_session_config_entry("session.x64quantprecision", "1")\n{session}',
+        )
+    return Step(
+        f"Run the model without fusing to have what its operators say: the outputs' error is {kernels.defined:.4f} "
+        f"then.",
+        "options = onnxruntime.SessionOptions()\n"
+        f"options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL\n{session}",
+    )
 
 
 def _cause(error: QuantisedError, diagnosis: QuantisedDiagnosis, short: bool = False) -> str:
@@ -175,7 +227,9 @@ def _cause(error: QuantisedError, diagnosis: QuantisedDiagnosis, short: bool = F
 def steps(diagnosis: QuantisedDiagnosis) -> Iterator[Step]:
     """What to do, ready to paste."""
     measured, exclusion = diagnosis.measured, diagnosis.measured.exclusion
-    if diagnosis.good:
+    if diagnosis.kernels is not None:
+        yield _kernel_step(diagnosis.kernels)
+    if diagnosis.good_as_defined:
         yield Step(f"Nothing has to stay float: no output has {diagnosis.limits}.")
         return
     if exclusion is None:

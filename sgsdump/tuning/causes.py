@@ -47,7 +47,7 @@ def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) ->
         good = figures.good(limits)
         plain = limits.hold(figures.cos, figures.rmse, mse(figures.sums))
         reason = "drowned" if plain and figures.drowned else "resolution" if not plain and good else ""
-        if not good and figures.hardly_moved:
+        if not good and figures.hardly_moved and figures.seen is not None:
             reason, numbers["seen"] = "hardly moved", figures.seen
         facts = {"verdict": "good" if good else "bad"} | ({"reason": reason} if reason else {})
         findings.append(Finding("output", name, figures=numbers, evidence="measured", facts=facts))

@@ -263,6 +263,6 @@ def hardly_moved(examined: Examined) -> RootCause:
     """Every output that is past the limits is one that these pictures hardly move."""
     past = {name: f for name, f in examined.outputs.outputs.items() if not f.good(examined.limits)}
     first = max(past, key=lambda name: past[name].rmse)
-    figures = {"seen": past[first].seen, "reaches": past[first].span, "largest_error": past[first].largest}
+    figures = {"seen": past[first].seen or 0.0, "reaches": past[first].span, "largest_error": past[first].largest}
     facts = {"reason": STILL, "input": first}
     return RootCause(Finding("cause", first, examined.operator_of(first), figures, "measured", tuple(past), facts))

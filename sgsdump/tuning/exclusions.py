@@ -95,17 +95,24 @@ class ExclusionTrial:
 
     def __init__(self, network: SwitchedNetwork, feeds: Sequence[Feed]):
         self._network = network
-        self._feeds = feeds
+        self.feeds = feeds
+        self.outputs = tuple(network.outputs)
         self._real = [network.run(feed, ()) for feed in feeds]
 
     def totals(self, quantised: Collection[str]) -> Totals:
         """The sums of each output over all inputs, with these tensors and weights quantised."""
-        runs = []
-        for feed, real in zip(self._feeds, self._real):
-            values = self._network.run(feed, quantised)
-            runs.append(
-                {n: pair_sums(Values(values[n]), Values(real[n])) for n in real if values[n].shape == real[n].shape}
-            )
+        return self.totals_of(self._network.run(feed, quantised) for feed in self.feeds)
+
+    def totals_of(self, outputs: Iterable[Feed]) -> Totals:
+        """Of what another session gave for each input, by the outputs' names."""
+        runs = [
+            {
+                name: pair_sums(Values(given[name]), Values(values))
+                for name, values in real.items()
+                if name in given and given[name].shape == values.shape
+            }
+            for given, real in zip(outputs, self._real)
+        ]
         shared = [name for name in runs[0] if all(name in run for run in runs)]
         return {name: merged_sums([run[name] for run in runs]) for name in shared}
 
@@ -136,7 +143,7 @@ class ExclusionTrial:
                     advance(len(items) + number + 1, len(items) + min(TAKEN_OUT, len(items)))
         ranked = sorted(errors, key=lambda e: (e.left is None, e.left if e.left is not None else -e.alone, -e.alone))
         exclusion = None if good else self._exclusion(ranked, all_on, limits)
-        return MeasuredExclusions(tuple(ranked), all_on, exclusion, len(self._feeds))
+        return MeasuredExclusions(tuple(ranked), all_on, exclusion, len(self.feeds))
 
     def _exclusion(self, ranked: Sequence[QuantisedError], before: float, limits: Thresholds) -> Exclusion | None:
         """Units taken one after the other as long as the outputs are bad and each helps."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sgsdump.progress import Progress
     from sgsdump.reports.quantised_diagnosis import QuantisedDiagnosis
     from sgsdump.reports.report import Context
+    from sgsdump.tuning.exclusions import ExclusionTrial
+    from sgsdump.tuning.kernel_loss import KernelLoss
 
 
 MEASURED = 2  # inputs that what each quantised tensor does to the outputs is measured on
@@ -72,10 +74,20 @@ def diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) -
     networks = compared_networks(pair, models, chosen, folder, progress)
     worst = sorted(range(len(chosen)), key=lambda index: -networks.errors[index])[:MEASURED]
     trial = ExclusionTrial(network, [chosen[index][1] for index in sorted(worst)])
-    good = all(figures.good(limits) for figures in networks.outputs.values())
+    kernels, not_run = _kernels(models[1], trial, limits)
+    good = kernels.good if kernels else all(figures.good(limits) for figures in networks.outputs.values())
     measured = trial.measure(limits, good, progress)
-    quantiser = quantiser_of(models[1].proto)
-    diagnosis = QuantisedDiagnosis(pair, networks, measured, limits, quantiser, network.left_out, inputs=len(chosen))
+    diagnosis = QuantisedDiagnosis(
+        pair,
+        networks,
+        measured,
+        limits,
+        quantiser_of(models[1].proto),
+        network.left_out,
+        len(chosen),
+        kernels,
+        not_run,
+    )
     comparison = networks.compared.comparison
     texts = {
         "layers.csv": REPORTS["csv"](comparison, limits),
@@ -85,6 +97,17 @@ def diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) -
     report = report_of_quantised(diagnosis, _context_of_others(task, diagnosis))
     report = replace(report, view=replace(report.view, worst=worst_input(networks.worst, task.feeds, indices)))
     return Diagnosed(report, comparison, diagnosis.good, texts, graph=NetworkGraph(models[0].proto))
+
+
+def _kernels(quantised: Model, trial: ExclusionTrial, limits: Thresholds) -> tuple[KernelLoss | None, str]:
+    """What the kernels lose, and why that was not to be had."""
+    from sgsdump.errors import ModelError
+    from sgsdump.tuning.kernel_loss import kernel_loss
+
+    try:
+        return kernel_loss(quantised, trial, limits), ""
+    except ModelError as error:
+        return None, str(error)
 
 
 def _check_inputs(models: tuple[Model, Model], task: QuantisedTask) -> None:

@@ -15,6 +15,7 @@ import onnxruntime
 import pytest
 from json_documents import checked
 from onnx import numpy_helper
+from onnxruntime.quantization import QuantType
 from quantised_nets import quantise
 from small_nets import residual_net
 
@@ -121,6 +122,57 @@ def test_an_exclusion_that_matches_nothing_is_said(folder, capsys):
     capsys.readouterr()
     main(["compare", "after.bin", "q.bin"])
     assert "an exclusion between them took no effect" in capsys.readouterr().out
+
+
+def sums_of_bytes() -> int:
+    """What this processor makes of 2 · 255 · 127."""
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMulInteger", ["a", "w"], ["y"])],
+        "sum",
+        [info("a", onnx.TensorProto.UINT8, [1, 2])],
+        [info("y", onnx.TensorProto.INT32, [1, 4])],
+        [numpy_helper.from_array(np.full((2, 4), 127, np.int8), "w")],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    return int(session.run(None, {"a": np.full((1, 2), 255, np.uint8)})[0][0, 0])
+
+
+@pytest.mark.parametrize("way", ["QDQ per channel", "QOperator"])
+def test_kernels_that_saturate_are_told_apart_from_the_model(folder, capsys, way):
+    """Large bytes by large weights, on a processor that adds two products in 16 bits and on one that does not."""
+    info = onnx.helper.make_tensor_value_info
+    nodes = [
+        onnx.helper.make_node("Conv", ["data", "w"], ["sum"], "conv"),
+        onnx.helper.make_node("Relu", ["sum"], ["y"], "relu"),
+    ]
+    weights = np.random.default_rng(1).uniform(0.4, 0.5, (4, 16, 1, 1)).astype(np.float32)
+    shapes = [info("data", 1, [1, 16, 8, 8])], [info("y", 1, [1, 4, 8, 8])]
+    graph = onnx.helper.make_graph(nodes, "net", *shapes, [numpy_helper.from_array(weights, "w")])
+    opset = [onnx.helper.make_opsetid("", 13)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), "net.onnx")
+    rng = np.random.default_rng(2)
+    inputs = [{"data": rng.uniform(0.8, 1, (1, 16, 8, 8)).astype(np.float32)} for _ in range(3)]
+    types = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
+    quantise(Path("net.onnx"), Path("q.onnx"), inputs, way, **types)
+    for number, feed in enumerate(inputs):
+        np.save(f"inputs/{number}.npy", feed["data"])
+    status, out = diagnose("--max-rmse", "0.1"), capsys.readouterr().out
+    causes = [f for f in json.loads(Path("d/layers.json").read_text())["findings"] if f["kind"] == "cause"]
+    if sums_of_bytes() == 2 * 255 * 127:
+        assert status == 0 and not causes and "Nothing has to stay float" in out
+        return
+    assert status == 1 and "without VNNI" in out and "session.x64quantprecision" in out
+    assert causes[0]["facts"] == {"reason": "kernels", "kernels": "saturating"} and causes[0]["layer"] == ""
+    figures = causes[0]["figures"]
+    assert figures["as_run"] > 0.1 > 0.02 > figures["precise"]
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    real = onnxruntime.InferenceSession("net.onnx").run(None, inputs[0])[0]
+    runs = [onnxruntime.InferenceSession("q.onnx", o).run(None, inputs[0])[0] for o in (None, options)]
+    as_run, precise = (np.sqrt(((run - real) ** 2).mean() / (real**2).mean()) for run in runs)
+    assert as_run > 10 * precise
 
 
 def test_trouble_is_one_line(folder, capsys):

@@ -53,7 +53,7 @@ class OutputFigures:
     step     of the type it is stored in, 0 where it is stored as float.
     span     what it reaches over all pictures seen, those of calibration too.
     largest  the error of the value that is furthest off.
-    seen     what it reaches over these pictures.
+    seen     what it reaches over these pictures, where ``span`` is of others too.
     """
 
     sums: Sums
@@ -61,7 +61,7 @@ class OutputFigures:
     step: float = 0.0
     span: float = 0.0
     largest: float = 0.0
-    seen: float = 0.0
+    seen: float | None = None
 
     @property
     def cos(self) -> float:
@@ -79,7 +79,7 @@ class OutputFigures:
     @property
     def hardly_moved(self) -> bool:
         """Whether these pictures hardly move it, so that relative figures say little."""
-        return self.seen < LITTLE * self.span
+        return self.seen is not None and self.seen < LITTLE * self.span
 
     @property
     def drowned(self) -> bool:
