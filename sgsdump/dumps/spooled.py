@@ -35,13 +35,16 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
                 if record.constant:
                     kept.append((record, 0))
                     continue
-                array = record.tensor.stored_view()
-                key = record.name, array.shape, array.dtype
+                info = record.tensor.info
+                key = record.name, info.shape, info.dtype
                 if key not in offsets:
-                    offsets[key] = file.seek(-file.tell() % _ALIGNED, 1)
-                    write_array(file, array)
+                    array = record.tensor.stored_view()
+                    info = replace(info, shape=array.shape, dtype=array.dtype)
+                    key = record.name, info.shape, info.dtype
+                    if key not in offsets:
+                        offsets[key] = file.seek(-file.tell() % _ALIGNED, 1)
+                        write_array(file, array)
                 # the array itself must not be kept
-                info = replace(record.tensor.info, shape=array.shape, dtype=array.dtype)
                 kept.append((replace(record, tensor=Tensor(info, _nothing)), offsets[key]))
             file.flush()
             data = map_open(file.fileno()) if file.tell() else None

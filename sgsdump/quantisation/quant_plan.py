@@ -179,6 +179,45 @@ def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -
     return decided, raised_by
 
 
+class PlanScales:
+    """The quants of one graph's stored tensors under many plans. What is raised in one part of the graph changes no
+    quant of another, so those of a plan are put together of what parts had in plans before, as far as they had it.
+
+    A part is what operators join that give what they read and put out one type, range or scale.
+    """
+
+    def __init__(self, analysis: Analysis):
+        self._analysis, self._scales = analysis, TensorScales(analysis)
+        self._part = self._scales.parts(analysis)
+        self._ranges: Mapping[str, Range] = {}
+        self._plain: dict[str, Quant] = {}
+        self._known: dict[tuple[str, frozenset[str]], dict[str, Quant]] = {}
+
+    def of(self, choice: Choice, ranges: Mapping[str, Range]) -> Mapping[str, Quant]:
+        """Every stored tensor's quant, one object for equal ones. A mapping of ranges does not change after the first
+        call with it."""
+        if ranges is not self._ranges:
+            self._ranges, self._known = ranges, {}
+            _, self._plain = self._scales.of(self._analysis.raising(()), ranges)
+        raised: dict[str, set[str]] = {}
+        for name in _raised_inputs(self._analysis, choice):
+            raised.setdefault(self._part.get(name, name), set()).add(name)
+        wanted = [(part, frozenset(names)) for part, names in raised.items()]
+        if not all(key in self._known for key in wanted):
+            _, tensors = self._scales.of(with_raised(self._analysis, choice), ranges)
+            if list(tensors) != list(self._plain):
+                return tensors
+            found: dict[str, dict[str, Quant]] = {part: {} for part in raised}
+            for name, quant in tensors.items():
+                if quant is not self._plain[name]:
+                    found[self._part[name]][name] = quant
+            self._known |= {key: found[key[0]] for key in wanted}
+        tensors = dict(self._plain)
+        for key in wanted:
+            tensors |= self._known[key]
+        return tensors
+
+
 def with_raised(analysis: Analysis, choice: Choice) -> Analysis:
     """With the domains that the choice raises to INT16. Raises ConfigError for a picture's; see ``decide``."""
     return analysis.raising(_raised_inputs(analysis, choice))
@@ -188,8 +227,12 @@ def weight_types(analysis: Analysis, tensors: Mapping[str, Quant]) -> Iterator[t
     """Every convolution whose input is stored, and the type of its weights."""
     for name, nodes in analysis.first_inputs.items():
         if name in tensors:
-            dtype = INT16 if tensors[name].dtype == INT16 else INT8
-            yield from ((node, dtype) for node in nodes)
+            yield from ((node, weight_type(tensors[name])) for node in nodes)
+
+
+def weight_type(source: Quant) -> np.dtype:
+    """Of a convolution that reads such a tensor."""
+    return INT16 if source.dtype == INT16 else INT8
 
 
 def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Range | None, per_channel: bool) -> Quant:

@@ -214,7 +214,8 @@ class FixedView:
         if stored is None:
             return _tensor(name, op_type, array.astype(np.float32, copy=False))
         if self.dequantise:
-            return _tensor(name, op_type, _real(array, stored.quant), stored.quant, turned)
+            info = replace(_info(name, op_type, array, stored.quant, turned), dtype=_real_type(array))
+            return Tensor(info, lambda: _real(array, stored.quant))
         if stored.picture:
             # The SDK dumps the picture's bytes, also where what is computed with is rescaled (level L5 may do that).
             array = np.clip(np.floor(array + 0.5), 0, 255).astype(stored.dtype)
@@ -245,6 +246,10 @@ def _real(array: np.ndarray, quant: Quant) -> np.ndarray:
     if array.dtype.kind == "f":
         return array
     return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
+
+
+def _real_type(array: np.ndarray) -> np.dtype:
+    return array.dtype if array.dtype.kind == "f" else np.dtype(np.float32)
 
 
 def _info(name: str, op_type: str, array: np.ndarray, quant: Quant | None, turned: bool = False) -> TensorInfo:

@@ -95,6 +95,21 @@ class TensorScales:
         self._apply_fixed_scales(analysis, ranges, tensors)
         return bounds, tensors
 
+    def parts(self, analysis: Analysis) -> dict[str, str]:
+        """Tensor -> what represents those whose quants depend on one another's, whatever is raised."""
+        root = {name: name for name in self._every} | {name: name for name in self._stored}
+
+        def root_of(name: str) -> str:
+            while root[name] != name:
+                name = root[name]
+            return name
+
+        fixed = [each.operator for each in self._fixed]
+        for op in (*self._sharing, *fixed, *(op for op in analysis.operators if op.head.op_type == "Concat")):
+            roots = [root_of(name) for name in (*op.inputs, *op.outputs)]
+            root.update(dict.fromkeys(roots, roots[0]))
+        return {name: root_of(name) for name in root}
+
     def _int16_domains(self, analysis: Analysis) -> set[str]:
         """Domains of type INT16: those no convolution reads, and the raised ones."""
         root_of = analysis.domain.__getitem__

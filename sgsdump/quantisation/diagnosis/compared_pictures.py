@@ -32,6 +32,9 @@ from sgsdump.quantisation.simulation import Simulation, Simulator
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import NCHW, NHWC
 
+# Of a fixed model's file. Making its sessions takes three times as long as running them, and they take some 15 times as
+# much memory as the file, or what its weights take.
+KEPT_BYTES = 4 << 20
 # A comparison, and the records of the sample and the benchmark.
 _Sent = tuple[Comparison, list[Record], list[Record]]
 
@@ -42,15 +45,15 @@ class PictureComparer:
     folder  for the values of the picture at work.
     details  with histograms and the like, for the page.
 
-    The sessions of the fixed model, several times as many as those of the float one, are made for each picture: kept,
-    they would be the largest part of the memory.
+    The sessions of a fixed model of more than KEPT_BYTES are made for each picture: kept, they would be the largest
+    part of the memory.
     """
 
     def __init__(self, float_model: Model, fixed_model: Model, folder: Path, details: bool = True):
         facts = read_facts(fixed_model)
         self._pictures = {name for name, tensor in facts.tensors.items() if tensor.picture} if facts else set()
         self._float = Simulator(float_model, keep_sessions=True)
-        self._fixed = Simulator(fixed_model)
+        self._fixed = Simulator(fixed_model, keep_sessions=fixed_model.proto.ByteSize() <= KEPT_BYTES)
         self._folder, self._details = folder, details
 
     def compare(self, picture: PicturePair) -> Compared:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
+from operator import is_not
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,17 +26,17 @@ from sgsdump.quantisation.objective import watched_by_output
 from sgsdump.quantisation.pictures import pictures_of
 from sgsdump.quantisation.quant_plan import (
     Choice,
+    PlanScales,
     QuantPlan,
     decide,
     weight_quant,
     weight_range,
+    weight_type,
     weight_types,
-    with_raised,
 )
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE
 from sgsdump.quantisation.scales import INT8
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
-from sgsdump.quantisation.tensor_scales import TensorScales
 from sgsdump.quantisation.trials.qdq_graph import (
     ADDEND,
     BIAS,
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 
     from sgsdump.quantisation.fixed_facts import FixedFacts
     from sgsdump.quantisation.trials.hardware_rounding import Accumulated, OnHardware
+    from sgsdump.quantisation.type_rules import Operator
 
 Plan = frozenset[str]
 """Names of the domains at INT16; all others are at 8 bits."""
@@ -81,6 +84,17 @@ class Domain:
     inputs: tuple[str, ...]
     convolutions: tuple[str, ...]
     weights: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """What a plan feeds, and what it was made of: every stored tensor's quant, those that the hardware rounds coarser,
+    and the convolutions as it sums them."""
+
+    tensors: Mapping[str, Quant]
+    rounded: Mapping[str, Quant]
+    accumulated: Mapping[str, Accumulated]
+    fed: dict[str, Any]
 
 
 class PlanTrial:
@@ -109,7 +123,7 @@ class PlanTrial:
         pictures = pictures_of(model, config, ranges)
         self.analysis: Analysis = analyse(self.proto, pictures if config.inputs else None)
         self._choice = Choice(per_channel=per_channel)
-        self._tensor_scales = TensorScales(self.analysis)
+        self._plan_scales = PlanScales(self.analysis)
         widest = decide(self.analysis, ranges, replace(self._choice, input_format="ALL_INT16"))
         fixed = quantise(self.proto, widest, pictures)
         facts = read_facts(replace(model, proto=fixed))
@@ -134,6 +148,15 @@ class PlanTrial:
         self._weights: dict[tuple[str, np.dtype, bytes], Any] = {}
         self._convolutions: dict[tuple[str, np.dtype, int], tuple[Accumulated | None, dict[str, Any]]] = {}
         self._scales: dict[tuple[str, int, int], tuple[Quant, Quant | None, dict[str, np.ndarray]]] = {}
+        self._rounded_with: dict[str, list[Operator]] = {}
+        for operator in self._rounding_operators:
+            for name in (*operator.inputs, *operator.outputs):
+                self._rounded_with.setdefault(name, []).append(operator)
+        self._read_by = {n: [node.output[0] for node in nodes] for n, nodes in self.analysis.first_inputs.items()}
+        self._convolution = {
+            node.output[0]: (name, node) for name, nodes in self.analysis.first_inputs.items() for node in nodes
+        }
+        self._made: _Made | None = None
         self._picture_tensors = {name for name, tensor in facts.tensors.items() if tensor.picture}
         self.evaluations = 0
 
@@ -187,23 +210,64 @@ class PlanTrial:
     ) -> dict[str, Any]:
         """The inputs that make the graph one of this plan; ``ranges`` in place of the trial's own, ``weights`` the
         types of those of some convolutions, by output, in place of the plan's."""
-        plan = with_raised(self.analysis, replace(self._choice, tensors=tuple(raised)))
-        _, tensors = self._tensor_scales.of(plan, ranges or self.ranges)
-        fed: dict[str, Any] = {}
-        rounded, accumulated, constants = self._rounded(tensors)
-        fed |= {parameter(n, CONSTANT, self.mark): v for n, v in constants.items() if n in self._hardware.constants}
+        tensors = self._plan_scales.of(replace(self._choice, tensors=tuple(raised)), ranges or self.ranges)
+        made = None if weights or self._made is None else self._made_on(self._made, tensors)
+        if made is None:
+            made = self._made_whole(tensors, weights)
+        if not weights:
+            self._made = made
+        return made.fed
+
+    def _made_whole(self, tensors: Mapping[str, Quant], weights: Mapping[str, np.dtype]) -> _Made:
+        rounded, accumulated, constants = self._rounded(self._rounding_operators, tensors)
+        fed = self._constants(constants)
         for name, quant in tensors.items():
-            if name not in self._picture_tensors and quant.dtype is not None:
-                fed.update(self._scaled(name, quant, rounded.get(name)))
+            fed.update(self._scaled(name, quant, rounded.get(name)))
         for node, dtype in weight_types(self.analysis, tensors):
-            name = node.output[0]
-            sums = accumulated.get(name) if name in self._hardware.accumulating else None
-            fed.update(self._weighted(node, weights.get(name, dtype), sums))
-        return fed
+            fed.update(self._weighted(node, weights.get(node.output[0], dtype), accumulated.get(node.output[0])))
+        return _Made(tensors, rounded, accumulated, fed)
+
+    def _made_on(self, before: _Made, tensors: Mapping[str, Quant]) -> _Made | None:
+        """From the plan before, only what differs; None where other parameters are fed."""
+        old = before.tensors
+        if list(old) != list(tensors):
+            return None
+        changed = set(compress(tensors, map(is_not, tensors.values(), old.values())))
+        operators = {id(op): op for name in changed for op in self._rounded_with.get(name, ())}
+        rounded, accumulated, constants = self._rounded(operators.values(), tensors)
+        was_rounded, was_accumulated, was_constant = self._rounded(operators.values(), old)
+        if was_constant.keys() != constants.keys():
+            return None
+        whole_rounded = {n: q for n, q in before.rounded.items() if n not in was_rounded} | rounded
+        whole_accumulated = {n: a for n, a in before.accumulated.items() if n not in was_accumulated} | accumulated
+        fed = before.fed | self._constants(constants)
+        pairs = [
+            (self._scaled(n, tensors[n], whole_rounded.get(n)), self._scaled(n, old[n], before.rounded.get(n)))
+            for n in changed | rounded.keys() | was_rounded.keys()
+        ]
+        sums = whole_accumulated, before.accumulated
+        for output in {*accumulated, *was_accumulated, *(n for name in changed for n in self._read_by.get(name, ()))}:
+            source, node = self._convolution[output]
+            if source in tensors:
+                now, then = (
+                    self._weighted(node, weight_type(of[source]), found.get(output))
+                    for of, found in zip((tensors, old), sums)
+                )
+                pairs.append((now, then))
+        if any(now.keys() != then.keys() for now, then in pairs):
+            return None
+        for now, _ in pairs:
+            fed.update(now)
+        return _Made(tensors, whole_rounded, whole_accumulated, fed)
+
+    def _constants(self, constants: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        return {parameter(n, CONSTANT, self.mark): v for n, v in constants.items() if n in self._hardware.constants}
 
     def _scaled(self, name: str, quant: Quant, coarser: Quant | None) -> dict[str, np.ndarray]:
         """The parameters of a tensor, made once for each quant that it has in some plan, which is one object in all of
         them; ``coarser``: with the hardware's steps, where these are."""
+        if quant.dtype is None or name in self._picture_tensors:
+            return {}
         key = (name, id(quant), id(coarser))
         if key not in self._scales:
             scale = float(quant.scale if coarser is None else coarser.scale)
@@ -215,14 +279,14 @@ class PlanTrial:
         return self._scales[key][2]
 
     def _rounded(
-        self, tensors: Mapping[str, Quant]
+        self, operators: Iterable[Operator], tensors: Mapping[str, Quant]
     ) -> tuple[dict[str, Quant], dict[str, Accumulated], dict[str, np.ndarray]]:
         """The stored tensors that the hardware rounds coarser than their type does, the convolutions as it sums them,
         and the constants that it multiplies by or adds, by output."""
         coarser: dict[str, Quant] = {}
         constants: dict[str, np.ndarray] = {}
         accumulated: dict[str, Accumulated] = {}
-        for operator in self._rounding_operators:
+        for operator in operators:
             assert self._rounding is not None
             found = self._rounding.of(operator, tensors)
             if found.quant is not None:
@@ -238,7 +302,7 @@ class PlanTrial:
         rounding = self._rounding
         return {
             name: sums.gain.size
-            for name, sums in self._rounded(widest.tensors)[1].items()
+            for name, sums in self._rounded(self._rounding_operators, widest.tensors)[1].items()
             if name in facts.convolutions and rounding and rounding.accumulates(self.analysis.graph.producer[name])
         }
 
@@ -282,6 +346,7 @@ class PlanTrial:
     def _weighted(self, node: NodeProto, dtype: np.dtype, sums: Accumulated | None) -> dict[str, Any]:
         """The parameters of a convolution, made once for each type of its weights and accumulator (one object in all
         plans) that it has in some plan."""
+        sums = sums if node.output[0] in self._hardware.accumulating else None
         key = (node.output[0], dtype, id(sums))
         if key not in self._convolutions:
             values = {WEIGHT: self._weight(node, dtype, sums)}
