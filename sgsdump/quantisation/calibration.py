@@ -70,7 +70,7 @@ REHEARSED_ABOVE = 8
 TRIALS = 4
 # Domains that ranges are tried for: those whose own tensor gains most.
 MOST_FITTED = 24
-# Of so many domains one picture finds those whose bits are promising.
+# Of so many domains one picture finds those whose bits are promising: what is tried grows with their square.
 MANY = 100
 # Ends that are so near each other, as part of the range, are one proposal.
 ALIKE = 0.01
@@ -179,10 +179,9 @@ class Trials:
         return self._on({self._pictures[0], self._pictures[-1]})
 
     @property
-    def fewest(self) -> Trials:
-        """On one picture where there are MANY domains, for all that is tried together grows with their square; else on
-        few."""
-        return self.few if len(self.trial.domains) < MANY else self._on({self._pictures[0]})
+    def first(self) -> Trials:
+        """The same on the first picture alone."""
+        return self._on({self._pictures[0]})
 
     def _on(self, pictures: set[int]) -> Trials:
         other = copy(self)
@@ -245,7 +244,8 @@ class _Errors(NamedTuple):
 
 def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensitivity, ...]:
     """Of every domain that can be INT16, most sensitive first. What may be raised is measured alone on all pictures."""
-    domains, few = trials.trial.domains, trials.fewest
+    domains = trials.trial.domains
+    few = trials.few if len(domains) < MANY else trials.first
     every = [domain.name for domain in domains]
     if not domains:
         return ()

@@ -23,6 +23,7 @@ from sgsdump.quantisation import calibration
 from sgsdump.quantisation.analysis import analyse
 from sgsdump.quantisation.calibration import (
     LEVELS,
+    MANY,
     THRESHOLD,
     TRIALS,
     WORTH_TRYING,
@@ -428,6 +429,31 @@ def test_what_few_pictures_find_is_raised_for_what_all_say():
     assert [name for name, each in found.items() if each.raised] == ["a"]
     assert (found["a"].effect, found["b"].effect) == (0.0025, 0.001)
     assert found["c"].together == 2
+
+
+@pytest.mark.parametrize("count", [MANY - 1, MANY])
+def test_of_many_domains_one_picture_finds_what_all_say(count):
+    """Each of the trials by what it runs on: first alone, few, all."""
+    domains = tuple(Domain(f"d{i}", (f"d{i}",), (f"d{i}",), 1) for i in range(count))
+    asked = {"first": 0, "few": 0, "all": 0}
+
+    def trials(who, culprit):
+        def error(others, against):
+            asked[who] += 1
+            return 0.0 if culprit in others else 0.003
+
+        return SimpleNamespace(
+            trial=SimpleNamespace(domains=domains),
+            work=Work(),
+            pictures={"first": 1, "few": 2, "all": 4}[who],
+            add_outputs=lambda *_: None,
+            error=error,
+        )
+
+    every = trials("all", "d7")
+    every.few, every.first = trials("few", "d7"), trials("first", "d7")
+    assert [each.domain.name for each in sensitivities(every) if each.raised] == ["d7"]
+    assert asked["all"] == 1 and bool(asked["first"]) == (count >= MANY) != bool(asked["few"])
 
 
 @pytest.mark.parametrize(
