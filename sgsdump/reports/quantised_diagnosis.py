@@ -16,7 +16,7 @@ from sgsdump.comparison.metrics import sqnr
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text
-from sgsdump.quantisation.others.quantisers import LeftFloat, words
+from sgsdump.quantisation.others.quantisers import SEVEN_BITS, LeftFloat, words
 from sgsdump.reports.cause_sentences import output_text
 from sgsdump.reports.report import Context, Layer, Report, report_of
 from sgsdump.reports.tables import csv_text
@@ -193,16 +193,20 @@ def _kernel_text(kernels: KernelLoss) -> str:
     return f"{text}: operators that were fused compute other values."
 
 
-def _kernel_step(kernels: KernelLoss) -> Step:
+def _kernel_steps(kernels: KernelLoss, quantiser: str) -> Iterator[Step]:
     session = "onnxruntime.InferenceSession(..., options)"
     if kernels.saturating:
-        return Step(
-            f"Quantise with weights of 7 bits (reduce_range=True) or of uint8 for processors without VNNI, or let "
-            f"onnxruntime take kernels that do not saturate: the outputs' error is {kernels.precise:.4f} with them.",
+        yield Step(
+            "For processors without VNNI quantise with weights of 7 bits, or of uint8.", SEVEN_BITS.get(quantiser, "")
+        )
+        yield Step(
+            f"Or let onnxruntime take kernels that do not saturate, at some speed: the outputs' error is "
+            f"{kernels.precise:.4f} with them.",
             "options = onnxruntime.SessionOptions()\n"
             f'options.add_session_config_entry("session.x64quantprecision", "1")\n{session}',
         )
-    return Step(
+        return
+    yield Step(
         f"Run the model without fusing to have what its operators say: the outputs' error is {kernels.defined:.4f} "
         f"then.",
         "options = onnxruntime.SessionOptions()\n"
@@ -228,7 +232,7 @@ def steps(diagnosis: QuantisedDiagnosis) -> Iterator[Step]:
     """What to do, ready to paste."""
     measured, exclusion = diagnosis.measured, diagnosis.measured.exclusion
     if diagnosis.kernels is not None:
-        yield _kernel_step(diagnosis.kernels)
+        yield from _kernel_steps(diagnosis.kernels, diagnosis.quantiser)
     if diagnosis.good_as_defined:
         yield Step(f"Nothing has to stay float: no output has {diagnosis.limits}.")
         return

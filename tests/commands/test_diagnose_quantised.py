@@ -164,6 +164,7 @@ def test_kernels_that_saturate_are_told_apart_from_the_model(folder, capsys, way
         assert status == 0 and not causes and "Nothing has to stay float" in out
         return
     assert status == 1 and "without VNNI" in out and "session.x64quantprecision" in out
+    assert "quantize_static(..., reduce_range=True)" in out
     assert causes[0]["facts"] == {"reason": "kernels", "kernels": "saturating"} and causes[0]["layer"] == ""
     figures = causes[0]["figures"]
     assert figures["as_run"] > 0.1 > 0.02 > figures["precise"]

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 ONNXRUNTIME = "onnxruntime"
+# How each is told to make weights of 7 bits, which no product of 8 bits saturates with.
+SEVEN_BITS: Mapping[str, str] = MappingProxyType(
+    {
+        ONNXRUNTIME: "quantize_static(..., reduce_range=True)",
+        "NNCF": "advanced = nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE)\n"
+        "nncf.quantize(..., advanced_parameters=advanced)",
+    }
+)
 _AMD = ("com.amd.quark", "com.vai.quantize")
 
 
