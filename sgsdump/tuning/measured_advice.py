@@ -8,7 +8,7 @@ INT16 already stays there, and is not advised.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 # A larger plan is proposed where it takes away so much of what is left.
 WORTH_MORE = 0.1
+# A fixed model of so many bytes is kept, as a plan is run, compared layer by layer and written.
+KEPT_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,7 @@ class MeasuredModel:
 
     raised    first inputs, one of each domain, that the fixed model has at INT16.
     layers    convolution -> the tensor that its operator stores; ``judged`` are those the outputs are judged by.
+    fixed     models with some convolutions raised that were made, where they are small.
     """
 
     subject: Subject
@@ -58,6 +61,7 @@ class MeasuredModel:
     judged: tuple[str, ...]
     trial: SensitivityAnalysis
     pairs: PicturePairs
+    fixed: dict[tuple[tuple[str, ...], bool], ModelProto] = field(default_factory=dict)
 
     def advise(self, limits: Thresholds, good: bool, comparison: Comparison | None = None) -> tuple[Advice, ...]:
         convs = list(self.convolutions)
@@ -284,9 +288,15 @@ def fixed_with(measured: MeasuredModel, names: Iterable[str], per_channel: bool 
     """The fixed model with these inputs at INT16; ``per_channel``: with a weight scale for each output channel, in
     place of one per tensor."""
     subject = measured.subject
-    config = replace(subject.config, tensor_arrays=config_names(names, measured.convolutions))
+    words = tuple(config_names(names, measured.convolutions))
     per_channel = per_channel or subject.weights_per_channel
-    return make_fixed(subject.float_model, subject.ranges, config, True, per_channel, subject.side).proto
+    if (words, per_channel) in measured.fixed:
+        return measured.fixed[words, per_channel]
+    config = replace(subject.config, tensor_arrays=words)
+    proto = make_fixed(subject.float_model, subject.ranges, config, True, per_channel, subject.side).proto
+    if proto.ByteSize() <= KEPT_BYTES:
+        measured.fixed[words, per_channel] = proto
+    return proto
 
 
 def labelled(pairs: PicturePairs) -> Iterator[LabelledPictureFeed]:

@@ -87,9 +87,11 @@ class ValueHistogram:
         """Both tensors' values counted together."""
         narrow, wide = sorted((self, other), key=lambda histogram: histogram.exponent)
         joined = _joined(narrow.counts, wide.exponent - narrow.exponent)
-        middle = slice(SIDE - joined.size // 2, SIDE + joined.size // 2)
-        counts = wide.counts.copy()
-        counts[middle] += joined
+        if joined.size == wide.counts.size:
+            counts = wide.counts + joined
+        else:
+            counts = wide.counts.copy()
+            counts[SIDE - joined.size // 2 : SIDE + joined.size // 2] += joined
         return ValueHistogram(wide.exponent, counts, self.zeros + other.zeros)
 
 
