@@ -1,6 +1,7 @@
 """One graph for every plan gives what the fake-quantised model of that plan gives, to the last bit."""
 
 from dataclasses import replace
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
-from sgsdump.quantisation.trials.plan_walk import PlanWalk
+from sgsdump.quantisation.trials.plan_walk import PlanWalk, _starts
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 from sgsdump.tensors.types import Range
 
@@ -122,3 +123,17 @@ def test_what_a_trial_keeps_of_plans_before_changes_no_plan(float_model, ranges)
                 expected = value.numpy() if hasattr(value, "numpy") else value
                 np.testing.assert_array_equal(fed[name].numpy(), expected, err_msg=name)
     assert trial.parameters(frozenset(["r1"]))["r1#scale"] is trial.parameters(frozenset(["r1", "flat"]))["r1#scale"]
+
+
+@pytest.mark.parametrize(("count", "most"), [(4, 1), (4, 4), (7, 3), (9, 4)])
+def test_stages_begin_where_least_is_run_again(count, most):
+    """Against all ways of choosing them; the first place always begins one."""
+    offsets = np.cumsum(np.random.default_rng(count * most).uniform(0, 9, count) ** 2)
+
+    def again(starts):
+        return sum(at - offsets[max(s for s in starts if s <= place)] for place, at in enumerate(offsets))
+
+    starts = _starts(offsets, most)
+    assert len(set(starts)) == most and starts == sorted(starts)
+    least = min(again((0, *others)) for others in combinations(range(1, count), most - 1))
+    assert again(starts) == pytest.approx(least)

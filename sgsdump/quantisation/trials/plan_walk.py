@@ -10,6 +10,7 @@ for plan, outputs in walk.run(walk.ordered(plans), feed):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, zip_longest
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgsdump.executors.onnx_runtime.repeated_graph import StagedGraph
+from sgsdump.quantisation.analysis import is_convolution
 from sgsdump.quantisation.trials.qdq_graph import LOW, SCALE, WEIGHT, ZERO_POINT, parameter
 from sgsdump.tensors.types import Range
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 # Each stage costs some 0.1 ms of its own; more of them save less and less.
 MAX_STAGES = 16
+# Of so many places for a cut at most the best are looked for.
+MAX_PLACES = 1000
+# A convolution multiplies so often in the time in which another operator makes a value.
+PRODUCTS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,5 +169,48 @@ def _cuts(trial: PlanTrial) -> list[int]:
             if name in owner:
                 first.setdefault(owner[name], index)
     places = sorted(set(first.values()) - {0})
-    step = -(-len(places) // (MAX_STAGES - 1)) if places else 1
-    return places[::step]
+    places = places[:: -(-len(places) // MAX_PLACES) or 1]
+    if len(places) < MAX_STAGES:
+        return places
+    before = np.cumsum([0.0, *_costs(trial)])
+    return [places[index] for index in _starts(before[places], MAX_STAGES - 1)]
+
+
+def _costs(trial: PlanTrial) -> list[float]:
+    """What each node of the graph takes, about, in passes over a value: a convolution does PRODUCTS in the time."""
+    graph = trial.analysis.graph
+    costs = []
+    for node in trial.every_plan.graph.node:
+        name = node.output[0].split(trial.mark)[0]
+        values = math.prod(length or 1 for length in graph.shapes.get(name, ()))
+        made, products = graph.producer.get(name), 0.0
+        if (
+            made is not None
+            and node.op_type == made.op_type
+            and len(made.input) > 1
+            and made.input[1] in graph.constants
+        ):
+            weights = math.prod(graph.constants[made.input[1]].dims) if is_convolution(graph, made) else 0
+            channels = (graph.shapes.get(name) or (1,))[1 if node.op_type in ("Conv", "ConvTranspose") else -1] or 1
+            products = weights / channels
+        costs.append(values * (1 + products / PRODUCTS))
+    return costs
+
+
+def _starts(offsets: np.ndarray, most: int) -> list[int]:
+    """Which of some places, rising, begin the ``most`` parts of them that have the least sum of distances from each
+    place back to the beginning of its part; by dynamic programming."""
+    count = len(offsets)
+    sums, index = np.cumsum([0.0, *offsets]), np.arange(count + 1)
+    begins = np.append(offsets, 0.0)
+    parts = sums[None, :] - sums[:, None] - (index[None, :] - index[:, None]) * begins[:, None]
+    parts[index[:, None] >= index[None, :]] = np.inf
+    least, chosen = parts[0], []
+    for _ in range(most - 1):
+        table = least[:, None] + parts
+        chosen.append(table.argmin(axis=0))
+        least = table.min(axis=0)
+    starts = [count]
+    for before in reversed(chosen):
+        starts.append(int(before[starts[-1]]))
+    return [0, *starts[:0:-1]]
