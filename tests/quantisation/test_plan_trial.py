@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 from fake_quantised import fake_quantised
 from small_nets import conv, model, node, residual_net, weights
+from vendor_probes import Probe
 
+from sgsdump.quantisation.calibration import calibrate
 from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.quant_plan import Choice, PlanScales, decide
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
+from sgsdump.quantisation.ranges.statistics import side_ranges
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
@@ -137,3 +141,55 @@ def test_stages_begin_where_least_is_run_again(count, most):
     assert len(set(starts)) == most and starts == sorted(starts)
     least = min(again((0, *others)) for others in combinations(range(1, count), most - 1))
     assert again(starts) == pytest.approx(least)
+
+
+@pytest.mark.parametrize("name", ["f_cat", "t_mul", "h_fc", "joined"])
+def test_plans_in_a_row_are_what_each_is_by_itself(name, shared):
+    """Concat, Add, Mul, BatchNormalization and movers tie what neighbours have to one another."""
+    if name == "joined":
+        net, config = joined(), CONFIG
+        feeds = [(str(s), {"data": (raw(s)["data"] - 127) / 128}) for s in range(3)]
+    else:
+        probe = Probe(shared / f"sigmastar/probes/{name}")
+        net, config, feeds = probe.model, probe.config, [("0", {"data": (probe.picture["data"] - 127) / 128})]
+    found = calibrate(net, feeds, config, "L1")
+
+    def trial() -> PlanTrial:
+        return PlanTrial(net, found.ranges, config, threads=1, hardware=OnHardware(side_ranges(found.statistics)))
+
+    kept, scales = trial(), PlanScales(trial().analysis)
+    names = [domain.name for domain in kept.domains]
+    rng = np.random.default_rng(3)
+    for _ in range(6):
+        raised = frozenset(name for name in names if rng.random() < 0.5)
+        choice = Choice(tensors=tuple(raised))
+        assert scales.of(choice, found.ranges) == decide(kept.analysis, found.ranges, choice).tensors
+        fed, fresh = kept.parameters(raised), trial().parameters(raised)
+        assert fed.keys() == fresh.keys()
+        for parameter, value in fresh.items():
+            sides = [each.numpy() if hasattr(each, "numpy") else each for each in (fed[parameter], value)]
+            np.testing.assert_array_equal(*sides, err_msg=parameter)
+
+
+def joined():
+    """Two convolutions joined, moved, normalised and added, each read by others."""
+    constants = {**weights("c1", (4, 3, 3, 3), 1), **weights("c2", (4, 3, 1, 1), 2), **weights("c3", (8, 8, 1, 1), 3)}
+    constants |= {**weights("c4", (8, 8, 3, 3), 4), **weights("c5", (8, 8, 1, 1), 5), **weights("c6", (7, 8, 8, 8), 6)}
+    constants |= {f"bn.{n}": np.linspace(0.5, 1.5, 8).astype(np.float32) for n in ("s", "b", "m", "v")}
+    nodes = [
+        conv("c1", "data", pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], "r1"),
+        conv("c2", "data"),
+        node("Concat", ["r1", "c2"], "cat", axis=1),
+        conv("c3", "cat"),
+        node("BatchNormalization", ["c3", "bn.s", "bn.b", "bn.m", "bn.v"], "bn"),
+        node("Sigmoid", ["bn"], "gate"),
+        node("Mul", ["bn", "gate"], "silu"),
+        conv("c4", "silu", pads=[1, 1, 1, 1]),
+        node("Add", ["c4", "silu"], "sum"),
+        node("Transpose", ["sum"], "moved", perm=[0, 1, 3, 2]),
+        conv("c5", "moved"),
+        node("Relu", ["c5"], "r5"),
+        conv("c6", "r5"),
+    ]
+    return simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c6"]))
