@@ -56,7 +56,11 @@ def _disk_usage(path: object) -> _usage:
 def _is_asked_by_sgsdump() -> bool:
     """Whether sgsdump itself asks, be it by pathlib or shutil."""
     frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.endswith(("pathlib.py", "shutil.py", "windows_like.py")):
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (
+        "pathlib",
+        "shutil",
+        __name__,
+    ):
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(PACKAGE)
 
@@ -127,7 +131,7 @@ for _module, _names in ABSENT.items():
 for _name in MODULES:
     sys.modules[_name] = None  # type: ignore[assignment]
 # The standard library looked for these when it was imported.
-shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]
+shutil._USE_CP_SENDFILE = shutil._use_fd_functions = False  # type: ignore[attr-defined]
 shutil.disk_usage = _disk_usage  # type: ignore[assignment]
 sys.modules["multiprocessing.resource_tracker"]._HAVE_SIGMASK = False  # type: ignore[attr-defined]
 
