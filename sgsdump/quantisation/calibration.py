@@ -198,6 +198,12 @@ class Trials:
         """The outputs of each picture; fastest when one plan differs from the next late in the network."""
         return list(self._run(raised, self._pictures).values())
 
+    def keep(self) -> None:
+        """The plan tried last is the one that those after it differ from."""
+        for index in self._pictures:
+            if (visit := self._visits[index]) is not None:
+                visit.keep()
+
     def add_outputs(self, raised: Iterable[str], outputs: dict[int, dict[str, np.ndarray]]) -> None:
         """Those of a plan by picture, of the pictures that are not among them yet."""
         outputs |= self._run(raised, [index for index in self._pictures if index not in outputs])
@@ -252,6 +258,7 @@ def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensiti
     trials.work.expect(few.pictures * (1 + len(domains)))
     wide: dict[int, dict[str, np.ndarray]] = {}
     few.add_outputs(every, wide)
+    few.keep()
     effects = GroupEffects(
         len(every), lambda group: few.error([name for i, name in enumerate(every) if i not in group], wide)
     )
@@ -280,6 +287,7 @@ def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range]
         return ranges, ()
     trials.work.expect(trials.pictures + few.pictures * sum(len(tried) for _, _, tried in worthy))
     before, before_few = trials.error(()), few.error(())
+    few.keep()
     fits = []
     for tensors, plain, tried in worthy:
         best, least = plain, (1 - WORTH_TAKING / 2) * before_few
@@ -293,6 +301,7 @@ def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range]
             error = trials.with_ranges(changed).error(())
             if error < before and error <= (1 - WORTH_TAKING) * before:
                 taken, after, before_few, ranges = best, error, least, changed
+                few.keep()
         fits.append(RangeFit(tensors, (plain, *tried), taken, before, after))
         before = after
     return ranges, tuple(fits)

@@ -363,6 +363,9 @@ class StubTrials:
     def with_ranges(self, ranges):
         return StubTrials(self.after, ranges)
 
+    def keep(self):
+        pass
+
     def error(self, raised):
         return 1.0 if self.ranges["r1"].high == 8 else self.after
 
@@ -398,7 +401,12 @@ def test_what_changes_the_outputs_by_more_is_raised_most_sensitive_first(thresho
         return sum(effects[name] for name in effects.keys() - set(others))
 
     trials = SimpleNamespace(
-        trial=SimpleNamespace(domains=domains), work=Work(), pictures=1, add_outputs=lambda *_: None, error=error
+        trial=SimpleNamespace(domains=domains),
+        work=Work(),
+        pictures=1,
+        add_outputs=lambda *_: None,
+        keep=lambda: None,
+        error=error,
     )
     trials.few = trials
     found = sensitivities(trials, threshold)
@@ -420,6 +428,7 @@ def test_what_few_pictures_find_is_raised_for_what_all_say():
             work=Work(),
             pictures=pictures,
             add_outputs=lambda *_: None,
+            keep=lambda: None,
             error=error,
         )
 
@@ -447,6 +456,7 @@ def test_of_many_domains_one_picture_finds_what_all_say(count):
             work=Work(),
             pictures={"first": 1, "few": 2, "all": 4}[who],
             add_outputs=lambda *_: None,
+            keep=lambda: None,
             error=error,
         )
 

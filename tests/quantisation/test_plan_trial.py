@@ -193,3 +193,27 @@ def joined():
         conv("c6", "r5"),
     ]
     return simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c6"]))
+
+
+def test_what_is_kept_of_one_plan_changes_no_plan_after_it(float_model, ranges):
+    """Plans that differ late from the one kept, and early from one another; also after another one is kept."""
+    trial = PlanTrial(float_model, ranges, CONFIG)
+    walk = PlanWalk(trial, ["prob"])
+    visit = walk.visit(raw(3))
+    every = frozenset(domain.name for domain in trial.domains)
+    for kept in (every, frozenset()):
+        visit.outputs(walk.prepared(kept))
+        visit.keep()
+        before = visit.held_bytes
+        for plan in (
+            every,
+            every - {"flat"},
+            every - {"r1"},
+            every - {"flat"},
+            frozenset(),
+            frozenset(["flat"]),
+            every,
+        ):
+            expected = walk.visit(raw(3)).outputs(walk.prepared(plan))["prob"]
+            np.testing.assert_array_equal(visit.outputs(walk.prepared(plan))["prob"], expected)
+        assert visit.held_bytes >= before

@@ -117,11 +117,20 @@ class Visit:
         self._entered: list[dict[str, Any]] = []
         self._entries = graph.entries()
         self._before: Prepared | None = None
+        self._kept: tuple[Prepared, list[dict[str, Any]]] | None = None
 
     @property
     def held_bytes(self) -> int:
         """The values kept for the next plan."""
-        return self._graph.bytes_of(value for stage in self._entered for value in stage.values())
+        stages = [*self._entered, *(self._kept[1] if self._kept else ())]
+        return self._graph.bytes_of(value for stage in stages for value in stage.values())
+
+    def keep(self) -> None:
+        """What the last plan's stages found is kept for all plans to come, until this is called again: many of them
+        differ late from it, and early from one another."""
+        if self._before is not None:
+            self._kept = self._before, list(self._entered)
+            self._entries = self._graph.entries()  # others, which do not write over it
 
     def run(
         self, prepared: Iterable[Prepared], names: Callable[[Plan], Collection[str]] | None = None
@@ -132,9 +141,11 @@ class Visit:
 
     def outputs(self, now: Prepared, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
         """The wanted tensors under a plan (``names``: only these of them), run from the first stage on where it differs
-        from the plan before."""
+        from the plan before, or from the one that was kept."""
         graph, entered, last = self._graph, self._entered, len(now.marks) - 1
         start = 0 if self._before is None else min(_agreeing(self._before.marks, now.marks), last)
+        if self._kept is not None and (kept := min(_agreeing(self._kept[0].marks, now.marks), last)) > start:
+            start, entered[:] = kept, self._kept[1]
         self._before = None  # an error on the way leaves nothing to go on from
         del entered[start + 1 :]
         carried = entered[start] if entered else {}
