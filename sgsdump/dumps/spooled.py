@@ -27,7 +27,7 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
 
     Raises OutputError when the file cannot be written.
     """
-    offsets: dict[tuple[str, tuple[int, ...], np.dtype], int] = {}
+    offsets: dict[tuple[str, tuple[int, ...] | None, np.dtype], int] = {}
     kept: list[tuple[Record, int]] = []
     try:
         with TemporaryFile(dir=folder) as file:
