@@ -25,15 +25,15 @@ def open_on_windows(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
             patch.setattr(atomic_write, "fcntl", None)
             patch.setattr(atomic_write, "exchange", lambda first, second: False)
             for name in ("rename", "replace"):
-                patch.setattr(os, name, _refusing(getattr(os, name), path.resolve()))
+                patch.setattr(Path, name, _refusing(getattr(Path, name), path.resolve()))
         yield
 
 
 def _refusing(real, used):
-    def refused(source, target, **options):
-        for each in (Path(source).resolve(), Path(target).resolve()):
+    def refused(source, target):
+        for each in (source.resolve(), Path(target).resolve()):
             if each == used or each in used.parents:
                 raise PermissionError(errno.EACCES, "Access is denied", str(source), None, str(target))
-        return real(source, target, **options)
+        return real(source, target)
 
     return refused
