@@ -144,7 +144,8 @@ def cure(
         final.share = search.share
         state = final.again(search.taken)
     keeping = [name for name in search.taken if name in KEEPING]
-    scaled = state if keeping == search.taken else final.again(keeping)
+    # Biases and weights are rebuilt from the model with those taken before, which all keep what it computes.
+    scaled = state if keeping == search.taken else replace(state, proto=state.plain or state.proto, plain=None)
 
     def with_ranges(each: State) -> tuple[ModelProto, tuple[QuantParam, ...] | None]:
         return each.proto, tuple(final.params(each, every)) if RANGES in options.cures else None

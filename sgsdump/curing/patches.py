@@ -81,14 +81,17 @@ def rows(graph: Graph, node: NodeProto, array: np.ndarray, chosen: np.ndarray) -
     if node.op_type not in CONVOLUTIONS:
         return array.reshape(-1, array.shape[-1])[chosen][None]
     down, across = _axes(graph, node, array.shape)
-    plane = array.reshape(*array.shape[:2], -1, array.shape[-1])
     n, rest = np.divmod(chosen, down.outputs * across.outputs)
     y, x = np.divmod(rest, across.outputs)
     (ys, inside_y), (xs, inside_x) = down.read_at(y), across.read_at(x)
-    taken = plane[n[:, None, None], :, ys[:, :, None], xs[:, None, :]]  # rows, kh, kw, C
-    taken = np.where((inside_y[:, :, None] & inside_x[:, None, :])[..., None], taken, np.float32(0))
+    at = (n[:, None, None] * down.size + ys[:, :, None]) * across.size + xs[:, None, :]  # rows, kh, kw
+    channels = array.reshape(*array.shape[:2], -1).transpose(1, 0, 2).reshape(array.shape[1], -1)
+    taken = np.take(channels, at.reshape(-1), axis=1, mode="clip")  # a channel after the other, as they lie
+    outside = np.flatnonzero(~(inside_y[:, :, None] & inside_x[:, None, :]))
+    taken[:, outside] = 0
     groups, columns = columns_of(graph, node)
-    return taken.transpose(0, 3, 1, 2).reshape(len(chosen), groups, columns).transpose(1, 0, 2)
+    parts = taken.reshape(groups, array.shape[1] // groups, len(chosen), -1)
+    return parts.transpose(0, 2, 1, 3).reshape(groups, len(chosen), columns)
 
 
 @dataclass(frozen=True)

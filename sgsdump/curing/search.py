@@ -54,6 +54,8 @@ REBUILT = 24
 SENSED = 2
 # So many models' calibrations are kept: rooms of several sizes, and what is rebuilt, start from the same.
 CALIBRATED = 4
+# So many states are kept opened: the one that is tried and the one before it.
+OPENED = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +120,7 @@ class Search:
         self.taken: list[str] = []
         self._bases: dict[bool, Basis] = {}
         self._calibrated: deque[tuple[ModelProto, list[int], Calibration]] = deque(maxlen=CALIBRATED)
+        self._models: deque[tuple[ModelProto, Model]] = deque(maxlen=OPENED)
         self.share = SHARE
         self.trusting = judges.feeds is pairs.feeds
 
@@ -136,6 +139,14 @@ class Search:
 
     def opened(self, proto: ModelProto) -> Model:
         return rewritten(self.source, proto)
+
+    def _opened(self, proto: ModelProto) -> Model:
+        """Of a state, whose model is not changed any more: made once for all that follows one another."""
+        for known, model in self._models:
+            if known is proto:
+                return model
+        self._models.append((proto, self.opened(proto)))
+        return self._models[-1][1]
 
     def run(self) -> tuple[State, list[Step]]:
         """The state that was reached, and every step. Folding that costs something by itself is tried together with
@@ -255,7 +266,7 @@ class Search:
         names = absorbing(state.proto)
         if not names:
             return state, 0
-        figures = channel_figures(self.opened(state.proto), _Fed(self.pairs), names)
+        figures = channel_figures(self._opened(state.proto), _Fed(self.pairs), names)
         proto, count = absorbed(state.proto, {name: each.low for name, each in figures.items()})
         return replace(state, proto=proto), count
 
@@ -267,7 +278,7 @@ class Search:
     def _basis(self, fold: bool) -> Basis:
         source = self.source.proto
         proto, names = folded(source) if fold else (source, ())
-        model, feeds = self.opened(proto), _Fed(self.pairs)
+        model, feeds = self._opened(proto), _Fed(self.pairs)
         graph = Graph(proto)
         wanted = {name for node in graph.nodes for name in node.output if name}
         figures = channel_figures(model, feeds, wanted.union(graph.inputs))
@@ -302,17 +313,17 @@ class Search:
         return {name: figures.rmse**2 for name, figures in outputs.outputs.items()}
 
     def fixed(self, state: State, pairs: PicturePairs) -> FixedModel:
-        return self._fixed(self.opened(state.proto), state, self._calibration(state.proto, pairs))
+        return self._fixed(self._opened(state.proto), state, self._calibration(state.proto, pairs))
 
     def params(self, state: State, pairs: PicturePairs) -> list[QuantParam]:
         """The entries of a state's quant file."""
-        model, calibration = self.opened(state.proto), self._calibration(state.proto, pairs)
+        model, calibration = self._opened(state.proto), self._calibration(state.proto, pairs)
         made = replace(model, proto=self._fixed(model, state, calibration).proto)
         return params_of(made, model, self._ranges(model, state, calibration))
 
     def difference(self, proto: ModelProto) -> dict[str, float]:
         """By output how far a float model is from the original one, on the judges' pictures."""
-        floats = FloatOutputs(self.opened(proto), self.names)
+        floats = FloatOutputs(self._opened(proto), self.names)
         away, whole = dict.fromkeys(self.names, 0.0), dict.fromkeys(self.names, 0.0)
         for index in range(len(self.judges)):
             picture = self.judges.make(index)
@@ -348,7 +359,7 @@ class Search:
         for known, indices, calibration in self._calibrated:
             if known is proto and indices == feeds.indices:
                 return calibration
-        calibration = calibrate(self.opened(proto), feeds, self.config, self.options.level, progress=self.progress)
+        calibration = calibrate(self._opened(proto), feeds, self.config, self.options.level, progress=self.progress)
         self._calibrated.append((proto, feeds.indices, calibration))
         return calibration
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 EPSILON = 0.03
 MOST_GROUPS = 48
+# Several take twice the processor's time, for they wait for one another.
+THREADS = 1
 SWITCH = " rounded"
 
 
@@ -38,7 +40,7 @@ class Sensitivity:
         self._axes = {name: output_axis(graph, node) for name, node in self._nodes.items()}
         self._values = {node.input[1]: graph.value(node.input[1]) for node in self._nodes.values()}
         self._feeds, self._outputs = feeds, list(outputs)
-        self._session = WholeGraph(mark_outputs(_weights_fed(proto, self._values), outputs))
+        self._session = WholeGraph(mark_outputs(_weights_fed(proto, self._values), outputs), THREADS)
         self._held = {name: self._session.hold(array) for name, array in self._values.items()}
         self._random = np.random.default_rng(0)
         self._exact = [self._run(feed, {}) for feed in feeds]
@@ -82,9 +84,9 @@ def of_rounding(
 
     proto  a deployed float model; ``steps`` [C] of each tensor's second axis, above 0.
     """
-    session = WholeGraph(mark_outputs(_with_switches(proto, steps), outputs))
-    off = {f"{name}{SWITCH}": session.hold(np.zeros(1, np.float32)) for name in steps}
-    on = session.hold(np.ones(1, np.float32))
+    session = WholeGraph(mark_outputs(_with_switches(proto, steps), outputs), THREADS)
+    off = {f"{name}{SWITCH}": session.hold(np.zeros(1, bool)) for name in steps}
+    on = session.hold(np.ones(1, bool))
     found = {name: np.zeros(len(outputs)) for name in steps}
     for feed in feeds:
         exact = session.run({**feed, **off}, outputs)
@@ -98,9 +100,9 @@ def of_rounding(
 
 
 def _with_switches(proto: ModelProto, steps: Mapping[str, np.ndarray]) -> ModelProto:
-    """The model with an input for each tensor that has its values rounded where it is 1, left where it is 0:
-    x + switch · (step · round(x / step) - x)."""
-    from onnx import helper, numpy_helper
+    """The model with an input for each tensor that has its values rounded where it is true, x + (step · round(x / step)
+    - x), and left where it is not."""
+    from onnx import TensorProto, helper, numpy_helper
 
     result = type(proto)()
     result.CopyFrom(proto)
@@ -111,20 +113,25 @@ def _with_switches(proto: ModelProto, steps: Mapping[str, np.ndarray]) -> ModelP
         for name in node.output:
             if name not in steps:
                 continue
-            a, b, c, d, e, step = (f"{name}{SWITCH}{part}" for part in "abcdes")
+            a, b, c, d, e, f, step = (f"{name}{SWITCH}{part}" for part in "abcdefs")
             shape = (1, -1, *[1] * (len(graph.shapes[name]) - 2))
             result.graph.initializer.append(
                 numpy_helper.from_array(steps[name].astype(np.float32).reshape(shape), step)
             )
-            result.graph.input.append(helper.make_tensor_value_info(f"{name}{SWITCH}", 1, [1]))
-            nodes += [
+            result.graph.input.append(helper.make_tensor_value_info(f"{name}{SWITCH}", TensorProto.BOOL, [1]))
+            rounds = [
                 helper.make_node("Div", [name, step], [a]),
                 helper.make_node("Round", [a], [b]),
                 helper.make_node("Mul", [b, step], [c]),
                 helper.make_node("Sub", [c, name], [d]),
-                helper.make_node("Mul", [d, f"{name}{SWITCH}"], [e]),
-                helper.make_node("Add", [name, e], [f"{name}{SWITCH}r"]),
+                helper.make_node("Add", [name, d], [e]),
             ]
+            leaves = [helper.make_node("Identity", [name], [f])]
+            branches = {
+                f"{way}_branch": helper.make_graph(inner, way, [], [helper.make_tensor_value_info(out, 1, None)])
+                for way, inner, out in (("then", rounds, e), ("else", leaves, f))
+            }
+            nodes.append(helper.make_node("If", [f"{name}{SWITCH}"], [f"{name}{SWITCH}r"], **branches))
     made = {id(node) for node in nodes} - {id(node) for node in graph.nodes}
     copies = []
     for node in nodes:

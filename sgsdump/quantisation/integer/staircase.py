@@ -9,7 +9,7 @@ until one has.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -23,8 +23,14 @@ EXACT = 2**24
 
 def divisors(mul: np.ndarray, shifts: np.ndarray, zero: int = 0) -> np.ndarray | None:
     """One float32 divisor for each m = ``mul`` / 2^``shifts`` (C values each), all with the zero point ``zero``; None
-    where no number near one of 1 / m gives the rule's integers."""
-    mul, shifts = mul.astype(np.int64), shifts.astype(np.int64)
+    where no number near one of 1 / m gives the rule's integers. Read-only."""
+    return _divisors(mul.astype(np.int64).tobytes(), shifts.astype(np.int64).tobytes(), zero)
+
+
+# A network is made into integers again and again with the same scales.
+@lru_cache(maxsize=512)
+def _divisors(muls: bytes, moved: bytes, zero: int) -> np.ndarray | None:
+    mul, shifts = np.frombuffer(muls, np.int64), np.frombuffer(moved, np.int64)
     if np.any(shifts < 1) or np.any(shifts > MOST_BITS) or np.any(mul < 1):
         return None
     levels = np.arange(1 - zero, U8_MAX + 1 - zero, dtype=np.int64)
@@ -44,6 +50,7 @@ def divisors(mul: np.ndarray, shifts: np.ndarray, zero: int = 0) -> np.ndarray |
         quotients[solved] = tried[good, 0]
         unsolved[solved] = False
         if not unsolved.any():
+            quotients.setflags(write=False)
             return quotients
     return None
 
