@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,9 @@ from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk, Prepared, Visit
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 # The SDK's -sth: a domain whose 8 bits alone change the outputs by more than this is raised to INT16.
 THRESHOLD = 0.002
@@ -137,6 +140,8 @@ class Work:
 class Trials:
     """Plans and ranges of one model, tried on the same few pictures (normalised, as ``calibrate`` takes them).
 
+    proto  of ``deployed``, where it is at hand.
+
     Weights without a range for each output channel get that of the weights themselves.
     """
 
@@ -147,8 +152,9 @@ class Trials:
         config: InputConfig,
         feeds: Sequence[Feed],
         advance: Advance = unwatched,
+        proto: ModelProto | None = None,
     ):
-        proto = deployed(model)
+        proto = proto or deployed(model)
         self.outputs = watched_tensors(proto)
         self.ranges = ranges
         self.work = Work(advance)
@@ -452,7 +458,7 @@ def calibrate(
         chosen = [feeds[i] for i in sorted({*np.linspace(0, len(feeds) - 1, min(TRIALS, len(feeds))).astype(int)})]
         usable = ranges
         with progress.bar("measure", "run") as advance:
-            trials = Trials(model, usable, config, chosen, advance)
+            trials = Trials(model, usable, config, chosen, advance, proto)
             if does.activations:
                 usable, fits = fit_ranges(trials, statistics)
                 ranges |= usable

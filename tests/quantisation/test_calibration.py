@@ -298,7 +298,7 @@ def test_above_l1_the_ranges_of_uint8_tensors_include_0_and_no_other(float_model
 def test_trials_are_made_on_four_pictures_evenly_chosen(float_model, feeds, count, tried, monkeypatch):
     seen = []
 
-    def stopping(model, ranges, config, chosen, progress):
+    def stopping(model, ranges, config, chosen, *rest):
         seen.extend(label for label, _ in chosen)
         raise InputError("seen enough")
 
