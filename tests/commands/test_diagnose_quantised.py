@@ -159,7 +159,7 @@ def test_kernels_that_saturate_are_told_apart_from_the_model(folder, capsys, way
     for number, feed in enumerate(inputs):
         np.save(f"inputs/{number}.npy", feed["data"])
     status, out = diagnose("--max-rmse", "0.1"), capsys.readouterr().out
-    causes = [f for f in json.loads(Path("d/layers.json").read_text())["findings"] if f["kind"] == "cause"]
+    causes = [f for f in checked(Path("d/layers.json"))["findings"] if f["kind"] == "cause"]
     if sums_of_bytes() == 2 * 255 * 127:
         assert status == 0 and not causes and "Nothing has to stay float" in out
         return
