@@ -22,6 +22,7 @@ import sys
 from collections import namedtuple
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,7 +42,8 @@ ABSENT = {
     mmap: "MADV_DONTNEED MADV_SEQUENTIAL MADV_WILLNEED",
 }
 MODULES = "fcntl", "grp", "posix_ipc", "pwd", "resource", "termios"
-PACKAGE = str(Path(__file__).parents[1] / "sgsdump") + os.sep
+# Where it is installed, be it from this checkout or elsewhere.
+PACKAGE = str(Path(str(find_spec("sgsdump").origin)).parent) + os.sep  # type: ignore[union-attr]
 RESERVED = re.compile(r"(con|prn|aux|nul|(com|lpt)[1-9])(\..*)?", re.IGNORECASE)
 _usage = namedtuple("usage", "total used free")
 _statvfs, _scandir = os.statvfs, os.scandir
