@@ -48,7 +48,8 @@ class KernelLoss:
 
 def kernel_loss(quantised: Model, trial: ExclusionTrial, limits: Thresholds) -> KernelLoss | None:
     """Of the model's file on the inputs of ``trial``; None where its outputs as they are run are within the limits, or
-    no further off than its operators make them. Raises ModelError where onnxruntime does not run the file."""
+    no further off than its operators make them. Raises ModelError where onnxruntime does not run the file, and
+    ValuesError where its outputs hold NaN or infinity."""
     as_usual = _totals(quantised, trial, AS_USUAL)
     if not as_usual or is_good(as_usual, limits):
         return None

@@ -101,12 +101,12 @@ def diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) -
 
 def _kernels(quantised: Model, trial: ExclusionTrial, limits: Thresholds) -> tuple[KernelLoss | None, str]:
     """What the kernels lose, and why that was not to be had."""
-    from sgsdump.errors import ModelError
+    from sgsdump.errors import ModelError, ValuesError
     from sgsdump.tuning.kernel_loss import kernel_loss
 
     try:
         return kernel_loss(quantised, trial, limits), ""
-    except ModelError as error:
+    except (ModelError, ValuesError) as error:
         return None, str(error)
 
 

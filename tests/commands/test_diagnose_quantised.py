@@ -21,6 +21,7 @@ from small_nets import residual_net
 
 from sgsdump import compare
 from sgsdump.cli import main
+from sgsdump.errors import ModelError, ValuesError
 
 
 def feeds():
@@ -174,6 +175,18 @@ def test_kernels_that_saturate_are_told_apart_from_the_model(folder, capsys, way
     runs = [onnxruntime.InferenceSession("q.onnx", o).run(None, inputs[0])[0] for o in (None, options)]
     as_run, precise = (np.sqrt(((run - real) ** 2).mean() / (real**2).mean()) for run in runs)
     assert as_run > 10 * precise
+
+
+@pytest.mark.parametrize("error", [ModelError("it does not load"), ValuesError("prob holds NaN")])
+def test_what_cannot_be_run_as_it_is_by_default_is_said(folder, capsys, monkeypatch, error):
+    def refused(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("sgsdump.tuning.kernel_loss.kernel_loss", refused)
+    assert diagnose("--min-cos", "0.99") == 0
+    assert f"Not judged, how onnxruntime runs the file by default: {error}." in capsys.readouterr().out
+    findings = checked(Path("d/layers.json"))["findings"]
+    assert {"reason": "not run as it is", "error": str(error)} in [finding["facts"] for finding in findings]
 
 
 def test_trouble_is_one_line(folder, capsys):
