@@ -234,7 +234,8 @@ def steps(diagnosis: QuantisedDiagnosis) -> Iterator[Step]:
     if diagnosis.kernels is not None:
         yield from _kernel_steps(diagnosis.kernels, diagnosis.quantiser)
     if diagnosis.good_as_defined:
-        yield Step(f"Nothing has to stay float: no output has {diagnosis.limits}.")
+        so = "run so, " if diagnosis.kernels is not None else ""
+        yield Step(f"Nothing has to stay float: {so}no output has {diagnosis.limits}.")
         return
     if exclusion is None:
         yield Step(

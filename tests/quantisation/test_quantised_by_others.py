@@ -20,7 +20,7 @@ from sgsdump.models.model import open_model
 from sgsdump.models.quantised_model import QuantisedModel
 from sgsdump.quantisation.others.compared import ComparedNetworks, compared_networks
 from sgsdump.quantisation.others.link import QuantisedPair, QuantisedWeight, float_proto
-from sgsdump.quantisation.others.quantisers import LeftFloat, quantiser_of, words
+from sgsdump.quantisation.others.quantisers import SEVEN_BITS, LeftFloat, quantiser_of, words
 from sgsdump.quantisation.others.trial import SwitchedNetwork
 
 
@@ -210,5 +210,6 @@ def test_who_quantised_is_told_by_facts(folder):
     for quantiser in ("", "onnxruntime"):
         assert "nodes_to_exclude=['/a/Conv', 'b.1']" in words(quantiser, left)
     assert "IgnoredScope(names=['/a/Conv', 'b.1'])" in words("NNCF", left)
+    assert "OverflowFix.ENABLE" in SEVEN_BITS["NNCF"] and "reduce_range=True" in SEVEN_BITS["onnxruntime"]
     assert r"'^b\\.1$'" in words("ModelOpt", left) and "['a', 'w']" in words("AIMET", left)
     assert "exclude=['/a/Conv', 'b.1']" in words("Quark", left)
