@@ -170,7 +170,8 @@ class Trials:
         self._threads = ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(self._fed))))
         self._pictures: Sequence[int] = range(len(self._fed))
         only = set(self.outputs)
-        runner = SegmentRunner(replace(model, proto=mark_outputs(model.proto, self.outputs)), keep_sessions=True)
+        whole = replace(model, proto=mark_outputs(model.proto, self.outputs))
+        runner = SegmentRunner(whole, keep_sessions=True, threads=1)
         floats = ({layer.name: layer.array for layer in runner.run(feed, only=only)} for _, feed in feeds)
         self._floats = dict(enumerate(floats))
         self._errors: dict[tuple[frozenset[str], int, int], _Errors] = {}
@@ -296,17 +297,18 @@ def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range]
     few.keep()
     fits = []
     for tensors, plain, tried in worthy:
-        best, least = plain, (1 - WORTH_TAKING / 2) * before_few
+        best, least, changed = plain, (1 - WORTH_TAKING / 2) * before_few, ranges
         for proposal in tried:
-            error = few.with_ranges(_fitted(ranges, tensors, proposal)).error(())
+            fitted = _fitted(ranges, tensors, proposal)
+            error = few.with_ranges(fitted).error(())
             if error < before_few and error <= least:
-                best, least = proposal, error
+                best, least, changed = proposal, error, fitted
         taken, after = plain, before
         if best is not plain:
-            changed = _fitted(ranges, tensors, best)
             error = trials.with_ranges(changed).error(())
             if error < before and error <= (1 - WORTH_TAKING) * before:
                 taken, after, before_few, ranges = best, error, least, changed
+                few.with_ranges(ranges).run(())  # which need not be the proposal tried last
                 few.keep()
         fits.append(RangeFit(tensors, (plain, *tried), taken, before, after))
         before = after

@@ -39,6 +39,14 @@ def test_where_all_matter_small_groups_are_not_halved():
     assert sorted(tried) == [1] * 16 + [4] * 4 + [8] * 2 + [16]
 
 
+def test_a_group_is_followed_by_its_first_half_or_its_first_member():
+    """Up to the middle, a network runs with that as it ran with the group."""
+    tried = []
+    found = GroupEffects(8, lambda group: tried.append((group.start, group.stop)) or (9.0 if 0 in group else 0.4))
+    assert found.at_least(1.0) == [0]
+    assert tried == [(0, 8), (0, 4), (0, 1), (1, 2), (2, 3), (3, 4), (4, 8)]
+
+
 def test_members_that_hide_half_of_each_other_are_found():
     """Errors of opposite signs add up to less than each."""
     found = GroupEffects(2, lambda group: {1: 1.0, 2: 0.5}[len(group)])

@@ -174,6 +174,8 @@ def test_what_follows_is_not_looked_at_unless_more_is_wanted_of_it(monkeypatch):
     net.proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
     kept = gather(net, [*PICTURES[:1], ("larger", larger)], Selection(histograms=frozenset("r")))
     assert asked == [{"c", "d", "late", "s", "shape", "r"}] * 2 and kept.histograms["r"].total == 3 * 4 * 20
+    bounded = [rows.name for rows in OnePicture(net, Selection(histograms=frozenset("r")))(PICTURES[0]).ends.tensors]
+    assert "c" in bounded and "r" not in bounded
     following = followed(Graph(net.proto))
     assert list(following) == ["r", "none", "turned", "turned.r", "flat", "sizes"] and following["flat"] == "r"
 

@@ -92,6 +92,35 @@ def test_narrow_ranges_cut_off_at_both_ends_behind_relus_movers_and_neither(rais
     assert "t1#scale" not in trial.parameters(frozenset())
 
 
+@pytest.mark.parametrize(
+    ("shape", "left"),
+    [((1, 4, 1, 1), []), ((1, 1, 1, 1), ["Mul", "Add"]), ((4, 1, 8), ["Mul", "Add"]), ((1, 4, 8, 1), ["Mul", "Add"])],
+)
+def test_a_factor_and_an_addend_of_each_channel_are_one_pass_to_the_same_bits(shape, left):
+    """Where they are of a convolution's channels and nothing else."""
+    rng = np.random.default_rng(3)
+    constants = {**weights("c1", (4, 3, 3, 3), 1), **weights("c2", (5, 4, 8, 8), 2)}
+    constants |= {name: rng.normal(0, 2, shape).astype(np.float32) for name in ("factor", "addend")}
+    nodes = [
+        conv("c1", "data", pads=[1, 1, 1, 1]),
+        node("Mul", ["c1", "factor"], "scaled"),
+        node("Add", ["scaled", "addend"], "moved"),
+        conv("c2", "moved"),
+    ]
+    net = simplify(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c2"]))
+    config = replace(CONFIG, outputs=(ModelOutput("c2", True),))
+    found = measure_ranges(net, [(str(s), {"data": (raw(s)["data"] - 127) / 128}) for s in range(3)])
+    trial = PlanTrial(net, found, config)
+    simulation = simulate(fake_quantised(net, found, config), raw(7))
+    list(simulation.records)
+    outputs = trial.run((), raw(7))["c2"]
+    assert len(np.unique(outputs)) > 1
+    np.testing.assert_array_equal(outputs, simulation.outputs["c2"])
+    kinds = [each.op_type for each in trial.every_plan.graph.node]
+    assert [kind for kind in kinds if kind in ("Mul", "Add")] == left
+    assert kinds.count("BatchNormalization") == (0 if left else 1)
+
+
 def test_domains_and_rates(float_model, ranges):
     trial = PlanTrial(float_model, ranges, CONFIG)
     assert [d.name for d in trial.domains] == ["r1", "pool", "flat"]

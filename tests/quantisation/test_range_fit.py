@@ -255,3 +255,14 @@ def test_no_range_is_tried_beyond_what_was_seen(monkeypatch):
     proposals(count_values(values), low, high)
     assert len(tried) > 2 * range_fit.GRID.size
     assert all(low <= each[0] <= 0 <= each[1] <= high for each in tried)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 9.0), (-9.0, 0.0), (-9.0, 7.0)])
+def test_no_ends_are_tried_twice(monkeypatch, low, high):
+    tried = []
+    monkeypatch.setattr(
+        range_fit, "squared_errors", lambda v, c, ends: tried.extend(ends) or squared_errors(v, c, ends)
+    )
+    values = np.random.default_rng(0).standard_t(2, 2000).clip(low, high)
+    _least_error(values, np.ones(2000), low, high)
+    assert len(tried) == len(set(tried)) and (len(tried) == GRID.size) == (low * high == 0)

@@ -10,7 +10,7 @@ both ends; a Relu takes what lies below 0 to 0. A third of most networks' tensor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -164,7 +164,8 @@ class OnePicture:
     def __init__(self, model: Model, selection: Selection):
         self._model, self._wanted = model, selection
         graph = Graph(model.proto)
-        self._looked_at = (set(graph.producer) - set(followed(graph))) | selection.names
+        self._followers = set(followed(graph)) - set(selection.channels)
+        self._looked_at = (set(graph.producer) - self._followers) | selection.closer
         # Weights that are outside are not kept: feeds go through the model together, a segment after the other.
         outside = has_weights_outside(model.proto)
         self._runner = SegmentRunner(model, keep_sessions=not outside, threads=1, keep_last=outside)
@@ -198,7 +199,7 @@ class OnePicture:
         try:
             collector = self._collectors.pop()
         except IndexError:
-            collector = PlacedCollector(PlacedRun(graph), self._wanted, self._looked_at)
+            collector = PlacedCollector(PlacedRun(graph), self._wanted, self._followers)
         observation = collector.seen(label, feed)
         self._collectors.append(collector)
         return observation
@@ -208,7 +209,7 @@ class OnePicture:
 
     def together(self, feeds: Sequence[Feed]) -> list[Observation]:
         """Several feeds in step, from layer to layer. Raises as a call for one of them."""
-        collectors = [Collector(self._wanted, label) for label, _ in feeds]
+        collectors = [Collector(self._wanted, label, self._followers) for label, _ in feeds]
         for collector, (_, feed) in zip(collectors, feeds):
             for name, array in feed.items():
                 collector.see(name, array)
@@ -243,10 +244,11 @@ class Observation:
 
 
 class Collector:
-    """Observes one picture's tensors one by one and keeps their statistics."""
+    """Observes one picture's tensors one by one and keeps their statistics; ``followers``: without their ends, which
+    follow from others'."""
 
-    def __init__(self, selection: Selection, label: str):
-        self._wanted, self._label = selection, label
+    def __init__(self, selection: Selection, label: str, followers: Collection[str] = ()):
+        self._wanted, self._label, self._followers = selection, label, followers
         self._closer = _Closer(selection)
         self._ends = RowExtremes((), np.empty(0), np.empty(0))
         self._waiting: list[tuple[str, np.ndarray]] = []
@@ -271,8 +273,9 @@ class Collector:
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         if not waiting:
             return
-        tables = [_table(self._wanted, name, array) for name, array in waiting]
-        rows = tuple(_rows(self._wanted, *each, table) for each, table in zip(waiting, tables))
+        bounded = [each for each in waiting if each[0] not in self._followers]
+        tables = [_table(self._wanted, name, array) for name, array in bounded]
+        rows = tuple(_rows(self._wanted, *each, table) for each, table in zip(bounded, tables))
         ends = RowExtremes(rows, *extremes(tables))
         _check(ends, self._wanted, self._label)
         self._ends = self._ends.followed_by(ends)
@@ -281,14 +284,13 @@ class Collector:
 
 
 class PlacedCollector:
-    """Observes the tensors of one run after another, which lie where they lay before."""
+    """Observes the tensors of one run after another, which lie where they lay before; ``followers``: see
+    ``Collector``."""
 
-    def __init__(self, run: PlacedRun, selection: Selection, looked_at: set[str]):
+    def __init__(self, run: PlacedRun, selection: Selection, followers: Collection[str]):
         self._run, self._wanted = run, selection
-        steps = [
-            {n: array for n, array in arrays.items() if (n in looked_at or not step) and _is_looked_at(array)}
-            for step, arrays in enumerate(run.made)
-        ]
+        made = [{n: array for n, array in arrays.items() if _is_looked_at(array)} for arrays in run.made]
+        steps = [{n: array for n, array in arrays.items() if n not in followers} for arrays in made]
         tables = [[_table(selection, name, array) for name, array in arrays.items()] for arrays in steps]
         self._watch = RowWatch(tables)
         self._rows = tuple(
@@ -296,7 +298,7 @@ class PlacedCollector:
             for arrays, group in zip(steps, tables)
             for (name, array), table in zip(arrays.items(), group)
         )
-        self._closer_at = [[(n, array) for n, array in arrays.items() if n in selection.closer] for arrays in steps]
+        self._closer_at = [[(n, array) for n, array in arrays.items() if n in selection.closer] for arrays in made]
 
     def seen(self, label: str, feed: Mapping[str, np.ndarray]) -> Observation:
         """Of one feed's tensors. Raises as ``Collector``, and what ``PlacedRun.steps`` raises."""

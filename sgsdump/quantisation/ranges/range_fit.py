@@ -106,11 +106,14 @@ def _percentiles(
 
 
 def _least_error(values: np.ndarray, counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
-    """Both ends drawn in together, then each for itself, as long as that helps."""
+    """Both ends drawn in together, then each for itself, as long as that helps. Ends that come again, which are half of
+    those of values of one sign, are not tried again."""
+    errors: dict[tuple[float, float], float] = {}
 
     def best(ends: list[tuple[float, float]]) -> tuple[float, float]:
-        errors = squared_errors(values, counts, ends)
-        return ends[errors.index(min(errors))]
+        untried = [each for each in ends if each not in errors]
+        errors.update(zip(untried, squared_errors(values, counts, untried)))
+        return min(ends, key=errors.__getitem__)
 
     least = best([(low * part, high * part) for part in GRID])
     for _ in range(2):

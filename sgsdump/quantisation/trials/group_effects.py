@@ -30,8 +30,8 @@ class GroupEffects:
         self.together = [count] * count
 
     def at_least(self, floor: float) -> list[int]:
-        """The domains whose effect alone is at least ``floor``, the last first: a plan that differs late in the network
-        is tried from there on."""
+        """The domains whose effect alone is at least ``floor``, the last first. A group is followed by its first half:
+        what runs before the middle is the same."""
         found = []
         pending = [range(self._count)] if self._count else []
         while pending:
@@ -40,11 +40,11 @@ class GroupEffects:
             if len(group) == 1:
                 found += [group.start] if effect >= floor else []
             elif len(group) <= SMALL and effect >= len(group) * floor:
-                pending += [range(index, index + 1) for index in group]
+                pending += [range(index, index + 1) for index in reversed(group)]
             elif effect >= SURE * floor:
                 middle = (group.start + group.stop) // 2
-                pending += [range(group.start, middle), range(middle, group.stop)]
-        return found
+                pending += [range(middle, group.stop), range(group.start, middle)]
+        return found[::-1]
 
     def _of(self, group: range) -> float:
         if group not in self._known:

@@ -118,12 +118,15 @@ class Visit:
         self._entries = graph.entries()
         self._before: Prepared | None = None
         self._kept: tuple[Prepared, list[dict[str, Any]]] | None = None
+        self._held_bytes: int | None = 0
 
     @property
     def held_bytes(self) -> int:
-        """The values kept for the next plan."""
-        stages = [*self._entered, *(self._kept[1] if self._kept else ())]
-        return self._graph.bytes_of(value for stage in stages for value in stage.values())
+        """The values kept for the next plan; counted once after each."""
+        if self._held_bytes is None:
+            stages = [*self._entered, *(self._kept[1] if self._kept else ())]
+            self._held_bytes = self._graph.bytes_of(value for stage in stages for value in stage.values())
+        return self._held_bytes
 
     def keep(self) -> None:
         """What the last plan's stages found is kept for all plans to come, until this is called again: many of them
@@ -146,7 +149,7 @@ class Visit:
         start = 0 if self._before is None else min(_agreeing(self._before.marks, now.marks), last)
         if self._kept is not None and (kept := min(_agreeing(self._kept[0].marks, now.marks), last)) > start:
             start, entered[:] = kept, self._kept[1]
-        self._before = None  # an error on the way leaves nothing to go on from
+        self._before = self._held_bytes = None  # an error on the way leaves nothing to go on from
         del entered[start + 1 :]
         carried = entered[start] if entered else {}
         for stage in range(start, last + 1):

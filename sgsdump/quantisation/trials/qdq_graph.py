@@ -254,7 +254,8 @@ def parametrise(
     stored = {tensor.stored: name for name, tensor in facts.tensors.items() if not tensor.picture}
     below = {parameter(name, "below", mark): name for name in facts.tensors}
     fed = {parameter(weight, "real", mark): conv for conv, weight in facts.convolutions.items()}
-    readers = {name: len(nodes) for name, nodes in Graph(fixed).consumers.items()}
+    graph = Graph(fixed)
+    readers = {name: len(nodes) for name, nodes in graph.consumers.items()}
     nodes: list[NodeProto] = []
     positive: set[str] = set()
     for node in fixed.graph.node:
@@ -290,6 +291,8 @@ def parametrise(
             copy = _drawn_on(copy, nodes, result, mark)
         if (made := _made_by(node, hardware.constants, mark)) in hardware.constants and node.op_type in SPREAD:
             copy.input[hardware.constants[made]] = parameter(made, CONSTANT, mark)
+        if node.op_type == "Add" and readers.get(node.input[0]) == 1:
+            copy = _normalised(copy, nodes, facts, graph, result, mark)
         nodes.append(copy)
     del result.graph.node[:]
     result.graph.node.extend(nodes)
@@ -326,19 +329,56 @@ def _accumulated(
 ) -> NodeProto:
     """A convolution in whole steps of its accumulator, and what a step becomes; returns the last of the nodes.
     ``made``: the convolution's name, and its channels."""
-    from onnx import helper, numpy_helper
+    from onnx import helper
 
     output, name, channels = conv.output[0], *made
     sums, whole = (parameter(name, part, mark) for part in ("sums", "whole"))
     conv.input[2:] = [parameter(name, BIAS, mark)]
     conv.output[0] = sums
     nodes += [conv, helper.make_node("Round", [sums], [whole], name=whole)]
-    ends = [parameter("", f"{part}{channels}", mark) for part in ("zeros", "ones")]
-    if ends[0] not in {tensor.name for tensor in proto.graph.initializer}:
-        for each, value in zip(ends, (0, 1)):
-            proto.graph.initializer.append(numpy_helper.from_array(np.full(channels, value, np.float32), each))
-    reads = [whole, parameter(name, GAIN, mark), parameter(name, ADDEND, mark), *ends]
+    reads = [
+        whole,
+        *(parameter(name, part, mark) for part in (GAIN, ADDEND)),
+        *_mean_and_variance(channels, proto, mark),
+    ]
     return helper.make_node("BatchNormalization", reads, [output], name=parameter(name, "gained", mark), epsilon=0.0)
+
+
+def _mean_and_variance(channels: int, proto: ModelProto, mark: str) -> list[str]:
+    """Those of a BatchNormalization that only multiplies and adds, which it does to the same bits as Mul and Add."""
+    from onnx import numpy_helper
+
+    names = [parameter("", f"{part}{channels}", mark) for part in ("zeros", "ones")]
+    if names[0] not in {tensor.name for tensor in proto.graph.initializer}:
+        for each, value in zip(names, (0, 1)):
+            proto.graph.initializer.append(numpy_helper.from_array(np.full(channels, value, np.float32), each))
+    return names
+
+
+def _normalised(
+    add: NodeProto, nodes: list[NodeProto], facts: FixedFacts, graph: Graph, proto: ModelProto, mark: str
+) -> NodeProto:
+    """A Mul and this Add by a constant of each of a convolution's channels, as a BatchNormalization is written, in one
+    pass and to the same bits; anything else as it is. ``graph``: the fixed model's."""
+    from onnx import helper, numpy_helper
+
+    conv, mul = nodes[-2:] if len(nodes) > 1 else (add, add)
+    kernel = graph.constants.get(facts.convolutions.get(conv.output[0], ""))
+    if conv.op_type != "Conv" or mul.op_type != "Mul" or kernel is None or len(kernel.dims) != 4:
+        return add
+    shape, constants = [1, kernel.dims[0], 1, 1], [graph.constants.get(node.input[1]) for node in (mul, add)]
+    if mul.input[0] != conv.output[0] or add.input[0] != mul.output[0]:
+        return add
+    if any(constant is None or list(constant.dims) != shape for constant in constants):
+        return add
+    nodes.pop()
+    name, reads = add.output[0], [mul.input[0]]
+    for node, part in ((mul, "factor"), (add, "addend")):
+        reads.append(parameter(name, part, mark))
+        values = graph.value(node.input[1]).reshape(-1)
+        proto.graph.initializer.append(numpy_helper.from_array(values, reads[-1]))
+    reads += _mean_and_variance(shape[1], proto, mark)
+    return helper.make_node("BatchNormalization", reads, [name], name=parameter(name, "normalised", mark), epsilon=0.0)
 
 
 def _is_conv(nodes: list[NodeProto], output: str) -> bool:
