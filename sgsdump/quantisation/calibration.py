@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sgsdump.errors import ConfigError, hint
-from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.graph import Graph
@@ -46,7 +45,7 @@ from sgsdump.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.quantisation.quant_plan import Choice, decide
 from sgsdump.quantisation.ranges.measured_ranges import Feed, gather, of_masks, plain_ranges
 from sgsdump.quantisation.ranges.range_fit import MIN_MAX, Proposal, proposals
-from sgsdump.quantisation.ranges.statistics import Selection, Statistics, ValueHistogram
+from sgsdump.quantisation.ranges.statistics import FloatRun, Selection, Statistics, ValueHistogram
 from sgsdump.quantisation.scales import UINT8
 from sgsdump.quantisation.trials.group_effects import SURE, GroupEffects
 from sgsdump.quantisation.trials.plan_trial import Domain, PlanTrial
@@ -138,8 +137,9 @@ class Work:
 
 
 class Trials:
-    """Plans and ranges of one model, tried on the same few pictures (normalised, as ``calibrate`` takes them).
+    """Plans and ranges of one model, tried on the same few pictures.
 
+    runs   the pictures, and what the float model makes of them at the ``watched_tensors``.
     proto  of ``deployed``, where it is at hand.
 
     Weights without a range for each output channel get that of the weights themselves.
@@ -150,7 +150,7 @@ class Trials:
         model: Model,
         ranges: Mapping[str, Range],
         config: InputConfig,
-        feeds: Sequence[Feed],
+        runs: Sequence[FloatRun],
         advance: Advance = unwatched,
         proto: ModelProto | None = None,
     ):
@@ -163,17 +163,13 @@ class Trials:
         self._walk = PlanWalk(self.trial, self.outputs)
         pictures = pictures_of(model, config, ranges)
         self._fed = [
-            {n: raw_bytes(array, pictures[n]) if n in pictures else array for n, array in feed.items()}
-            for _, feed in feeds
+            {n: raw_bytes(array, pictures[n]) if n in pictures else array for n, array in run.feed.items()}
+            for run in runs
         ]
         self._visits: list[Visit | None] = [None] * len(self._fed)
         self._threads = ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(self._fed))))
         self._pictures: Sequence[int] = range(len(self._fed))
-        only = set(self.outputs)
-        whole = replace(model, proto=mark_outputs(model.proto, self.outputs))
-        runner = SegmentRunner(whole, keep_sessions=True, threads=1)
-        floats = ({layer.name: layer.array for layer in runner.run(feed, only=only)} for _, feed in feeds)
-        self._floats = dict(enumerate(floats))
+        self._floats = {index: run.outputs for index, run in enumerate(runs)}
         self._errors: dict[tuple[frozenset[str], int, int], _Errors] = {}
 
     @property
@@ -449,18 +445,22 @@ def calibrate(
     proto = deployed(model)
     names = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised}
     analysis = analyse(proto, names & set(Graph(proto).inputs) if config.inputs else None, fuse)
-    statistics = gather(model, feeds, selection(analysis, does), workers, progress)
+    selected, tried = selection(analysis, does), 0
+    if does.activations or does.bits:
+        selected, tried = replace(selected, outputs=frozenset(watched_tensors(proto))), min(TRIALS, len(feeds))
+    kept = {*np.linspace(0, len(feeds) - 1, tried).astype(int)}
+    statistics = gather(model, feeds, selected, workers, progress, kept)
+    runs, statistics = statistics.runs, replace(statistics, runs=())
     ranges = plain_ranges(model, statistics, analysis.graph)
     fits: tuple[RangeFit, ...] = ()
     measured: tuple[Sensitivity, ...] = ()
     if does.weights:
         ranges |= _channel_weights(analysis, ranges)
         ranges = _with_zero(analysis, ranges, config)
-    if does.activations or does.bits:
-        chosen = [feeds[i] for i in sorted({*np.linspace(0, len(feeds) - 1, min(TRIALS, len(feeds))).astype(int)})]
+    if runs:
         usable = ranges
         with progress.bar("measure", "run") as advance:
-            trials = Trials(model, usable, config, chosen, advance, proto)
+            trials = Trials(model, usable, config, runs, advance, proto)
             if does.activations:
                 usable, fits = fit_ranges(trials, statistics)
                 ranges |= usable

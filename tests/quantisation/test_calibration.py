@@ -9,7 +9,7 @@ import onnx
 import pytest
 from fake_quantised import fake_quantised
 from PIL import Image
-from small_nets import conv, model, node, residual_net, weights
+from small_nets import conv, model, node, residual_net, run_all, weights
 from watched import Watched
 
 from sgsdump.commands import calibrate as calibrate_command
@@ -45,7 +45,7 @@ from sgsdump.quantisation.integer.emitter import Integers
 from sgsdump.quantisation.pictures import Picture, raw_bytes
 from sgsdump.quantisation.ranges.measured_ranges import gather, measure_ranges
 from sgsdump.quantisation.ranges.range_fit import MIN_MAX, MSE, Proposal, proposals
-from sgsdump.quantisation.ranges.statistics import Statistics, count_values
+from sgsdump.quantisation.ranges.statistics import FloatRun, Statistics, count_values
 from sgsdump.quantisation.simulation import simulate
 from sgsdump.quantisation.trials.plan_trial import Domain
 from sgsdump.sidecars import input_config
@@ -193,11 +193,15 @@ def test_no_picture_is_said(float_model):
         gather(float_model, [])
 
 
+def runs_of(model, feeds):
+    return [FloatRun(feed, run_all(model.proto, feed)) for _, feed in feeds]
+
+
 def test_sensitivity_is_the_share_of_noise_that_the_fake_quantised_models_show(float_model, feeds):
     """Against models made and simulated one by one; judged before the softmax."""
     ranges = calibrate(float_model, feeds, CONFIG, "L2").ranges
     chosen = [feeds[0], feeds[4]]
-    trials = Trials(float_model, ranges, CONFIG, chosen)
+    trials = Trials(float_model, ranges, CONFIG, runs_of(float_model, chosen))
     assert trials.outputs == ["fc"]
     every = ("r1", "pool", "flat")
     wide = {}
@@ -218,12 +222,12 @@ def test_sensitivity_is_the_share_of_noise_that_the_fake_quantised_models_show(f
 
 def test_plan_after_plan_gives_what_each_gives_alone(float_model, feeds):
     ranges = calibrate(float_model, feeds, CONFIG, "L2").ranges
-    plain = Trials(float_model, ranges, CONFIG, [feeds[0], feeds[4]])
+    plain = Trials(float_model, ranges, CONFIG, runs_of(float_model, [feeds[0], feeds[4]]))
     half = {**ranges, "r1": Range.of(0, ranges["r1"].high / 2)}
     plans = [("r1", "pool", "flat"), ("r1", "flat"), (), ("r1",), ("r1", "pool", "flat")]
     for trials in (plain, plain.with_ranges(half), plain):
         for plan in plans:
-            alone = Trials(float_model, trials.ranges, CONFIG, [feeds[0], feeds[4]]).run(plan)
+            alone = Trials(float_model, trials.ranges, CONFIG, runs_of(float_model, [feeds[0], feeds[4]])).run(plan)
             for found, only in zip(trials.run(plan), alone, strict=True):
                 np.testing.assert_array_equal(found["fc"], only["fc"])
 
@@ -233,7 +237,7 @@ def test_what_few_pictures_were_tried_on_is_not_run_again_and_counts_the_same(fl
     half = {**ranges, "r1": Range.of(0, ranges["r1"].high / 2)}
 
     def trials():
-        return Trials(float_model, ranges, CONFIG, [feeds[i] for i in (0, 2, 4)])
+        return Trials(float_model, ranges, CONFIG, runs_of(float_model, [feeds[i] for i in (0, 2, 4)]))
 
     def outputs(one, plan):
         found = {}
@@ -299,11 +303,12 @@ def test_trials_are_made_on_four_pictures_evenly_chosen(float_model, feeds, coun
     seen = []
 
     def stopping(model, ranges, config, chosen, *rest):
-        seen.extend(label for label, _ in chosen)
+        seen.extend(labels[run.feed["data"].tobytes()] for run in chosen)
         raise InputError("seen enough")
 
     monkeypatch.setattr(calibration, "Trials", stopping)
     shown = [(str(i), feeds[i][1]) for i in range(count)]
+    labels = {feed["data"].tobytes(): label for label, feed in shown}
     with pytest.raises(InputError, match="seen enough"):
         calibrate(float_model, shown, CONFIG, "L4")
     assert TRIALS == 4 and len(seen) == tried and {seen[0], seen[-1]} == {"0", str(count - 1)}

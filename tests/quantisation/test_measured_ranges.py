@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_nets import conv, model, node, residual_net, weights
+from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.errors import InputError
 from sgsdump.executors.onnx_runtime import placed_graph
@@ -199,7 +199,7 @@ def refuse(*_):
 
 def plain(seen):
     """Everything that is kept, down to bytes."""
-    whole, histograms, channels, below, tops = vars(seen.statistics).values()
+    whole, histograms, channels, below, tops, _ = vars(seen.statistics).values()
     return (
         whole,
         {name: (h.exponent, h.counts.tobytes(), h.zeros) for name, h in histograms.items()},
@@ -228,6 +228,25 @@ def test_both_ways_see_the_same(monkeypatch, segment_bytes, batch):
     monkeypatch.setattr(SegmentRunner, "run", one_by_one)
     monkeypatch.setattr(PlacedGraph, "__init__", refuse)
     assert plain(at_places) == plain(in_all(OnePicture(net, EVERYTHING), pictures(batch=batch)))
+
+
+@pytest.mark.parametrize("way", ["threads", "one by one", "processes"])
+def test_of_the_pictures_to_be_kept_the_float_model_s_outputs_are(monkeypatch, way):
+    """Also of whole numbers, and of what follows from others; they are not overwritten by the next picture."""
+    nodes = [conv("c", "data"), node("Relu", ["c"], "r"), node("ArgMax", ["r"], "best", axis=1)]
+    net = model(nodes, weights("c", (4, 3, 1, 1)), {"data": (1, 3, 8, 8)}, ["best"])
+    if way == "one by one":
+        monkeypatch.setattr(PlacedGraph, "__init__", refuse)
+    workers = Workers(2) if way == "processes" else Workers(1)
+    feeds = list(pictures(3))
+    kept = gather(net, feeds, Selection(outputs=frozenset({"r", "best"})), workers, kept=(0, 2)).runs
+    for run, (_, feed) in zip(kept, feeds[::2], strict=True):
+        expected = run_all(net.proto, feed)
+        np.testing.assert_array_equal(run.feed["data"], feed["data"])
+        assert run.outputs.keys() == {"r", "best"}
+        for name, values in run.outputs.items():
+            np.testing.assert_array_equal(values, expected[name])
+    assert gather(net, feeds, kept=()).runs == ()
 
 
 def test_a_picture_of_another_shape_than_the_first_is_seen_too():

@@ -44,6 +44,7 @@ from sgsdump.quantisation.ranges.masks import (
 from sgsdump.quantisation.ranges.statistics import (
     PLAIN,
     Extremes,
+    FloatRun,
     RowExtremes,
     Rows,
     Selection,
@@ -80,6 +81,7 @@ def gather(
     selection: Selection = PLAIN,
     workers: Workers = ALONE,
     progress: Progress = SILENT,
+    kept: Collection[int] = (),
 ) -> Statistics:
     """One pass over all feeds of a simplified model: the statistics of its float tensors.
 
@@ -88,6 +90,7 @@ def gather(
     workers    the result is bit-identical with any of them. This process alone runs a picture on every core. Processes
                are sent file names, a cluster is sent the arrays, so that its machines need no files.
     progress   counts the feeds, and says when a worker was lost.
+    kept       the numbers of those whose ``runs`` are kept.
     Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range), but for those
                that ``selection`` allows them.
     """
@@ -101,7 +104,10 @@ def gather(
         parts = _in_threads(model, selection, feeds)
     total = len(feeds) if isinstance(feeds, Sequence) else None
     observation: Observation | None = None
-    for part in each(progress, parts, "calibrate", "picture", total):
+    runs = []
+    for index, part in enumerate(each(progress, parts, "calibrate", "picture", total)):
+        if index in kept and part.run is not None:
+            runs.append(part.run)
         observation = part if observation is None else observation.merged(part)
     release_unused()
     if observation is None:
@@ -110,7 +116,7 @@ def gather(
     whole = with_followers(Graph(model.proto), statistics.whole)
     # NaN that is taken out again is of rows that are masked wholly; the others' are shares of 1.
     whole |= {name: Extremes(0.0, 1.0) for name in selection.guarded if name in whole and np.isnan(whole[name].low)}
-    return replace(statistics, whole=whole)
+    return replace(statistics, whole=whole, runs=tuple(runs))
 
 
 def plain_ranges(model: Model, statistics: Statistics, deployed_graph: Graph | None = None) -> dict[str, Range]:
@@ -209,7 +215,7 @@ class OnePicture:
 
     def together(self, feeds: Sequence[Feed]) -> list[Observation]:
         """Several feeds in step, from layer to layer. Raises as a call for one of them."""
-        collectors = [Collector(self._wanted, label, self._followers) for label, _ in feeds]
+        collectors = [Collector(self._wanted, label, self._followers, feed) for label, feed in feeds]
         for collector, (_, feed) in zip(collectors, feeds):
             for name, array in feed.items():
                 collector.see(name, array)
@@ -222,12 +228,13 @@ class OnePicture:
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """Of one picture or several; the fields are those of ``Statistics``, extremes by rows."""
+    """Of one picture or several; the fields are those of ``Statistics``, extremes by rows. ``run``: of one picture."""
 
     ends: RowExtremes
     histograms: dict[str, ValueHistogram]
     below: dict[str, Extremes]
     tops: dict[str, Extremes]
+    run: FloatRun | None = None
 
     def merged(self, other: Observation) -> Observation:
         """Both together. Raises InputError for a tensor whose number of channels changes with the picture."""
@@ -247,9 +254,15 @@ class Collector:
     """Observes one picture's tensors one by one and keeps their statistics; ``followers``: without their ends, which
     follow from others'."""
 
-    def __init__(self, selection: Selection, label: str, followers: Collection[str] = ()):
+    def __init__(
+        self,
+        selection: Selection,
+        label: str,
+        followers: Collection[str] = (),
+        feed: Mapping[str, np.ndarray] = {},
+    ):
         self._wanted, self._label, self._followers = selection, label, followers
-        self._closer = _Closer(selection)
+        self._closer = _Closer(selection, feed)
         self._ends = RowExtremes((), np.empty(0), np.empty(0))
         self._waiting: list[tuple[str, np.ndarray]] = []
         self._bytes = 0
@@ -263,6 +276,7 @@ class Collector:
     def see(self, name: str, array: np.ndarray) -> None:
         """Raises InputError when this tensor, or one before, holds NaN or infinity, which have no range."""
         if not _is_looked_at(array):
+            self._closer.look(name, array)
             return
         self._waiting.append((name, array))
         self._bytes += array.nbytes
@@ -289,8 +303,10 @@ class PlacedCollector:
 
     def __init__(self, run: PlacedRun, selection: Selection, followers: Collection[str]):
         self._run, self._wanted = run, selection
-        made = [{n: array for n, array in arrays.items() if _is_looked_at(array)} for arrays in run.made]
-        steps = [{n: array for n, array in arrays.items() if n not in followers} for arrays in made]
+        steps = [
+            {n: array for n, array in arrays.items() if n not in followers and _is_looked_at(array)}
+            for arrays in run.made
+        ]
         tables = [[_table(selection, name, array) for name, array in arrays.items()] for arrays in steps]
         self._watch = RowWatch(tables)
         self._rows = tuple(
@@ -298,11 +314,12 @@ class PlacedCollector:
             for arrays, group in zip(steps, tables)
             for (name, array), table in zip(arrays.items(), group)
         )
-        self._closer_at = [[(n, array) for n, array in arrays.items() if n in selection.closer] for arrays in made]
+        closer = selection.closer
+        self._closer_at = [[(n, array) for n, array in arrays.items() if n in closer] for arrays in run.made]
 
     def seen(self, label: str, feed: Mapping[str, np.ndarray]) -> Observation:
         """Of one feed's tensors. Raises as ``Collector``, and what ``PlacedRun.steps`` raises."""
-        closer = _Closer(self._wanted)
+        closer = _Closer(self._wanted, feed)
         for step in self._run.steps(feed):
             self._watch.look(step)
             for name, array in self._closer_at[step]:
@@ -315,14 +332,20 @@ class PlacedCollector:
 class _Closer:
     """Looks at more than the extremes."""
 
-    def __init__(self, selection: Selection):
+    def __init__(self, selection: Selection, feed: Mapping[str, np.ndarray]):
         self._wanted = selection
+        self._feed = feed if selection.outputs else {}
+        self._outputs: dict[str, np.ndarray] = {}
         self._histograms: dict[str, ValueHistogram] = {}
         self._below: dict[str, Extremes] = {}
         self._tops: dict[str, Extremes] = {}
 
     def look(self, name: str, array: np.ndarray) -> None:
         selection = self._wanted
+        if name in selection.outputs:
+            self._outputs[name] = array.copy()
+        if not _is_looked_at(array):
+            return
         if name in selection.histograms:
             self._histograms[name] = count_values(array)
         if name in selection.softmax:
@@ -341,7 +364,8 @@ class _Closer:
         self._tops[name] = Extremes(float(tops[kept].min()), float(tops[kept].max()))
 
     def seen(self, ends: RowExtremes) -> Observation:
-        return Observation(ends, self._histograms, self._below, self._tops)
+        run = FloatRun(self._feed, self._outputs)
+        return Observation(ends, self._histograms, self._below, self._tops, run)
 
 
 def _is_looked_at(array: np.ndarray) -> bool:

@@ -40,6 +40,7 @@ class Selection:
                 values may be infinite.
     guarded     tensors that may hold NaN, which is taken out after them.
     masked      Softmaxes of what may hold infinity: a row of nothing else gives NaN.
+    outputs     tensors whose values are kept, of the pictures that ``gather`` is told to keep.
     """
 
     histograms: frozenset[str] = frozenset()
@@ -48,16 +49,12 @@ class Selection:
     masks: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     guarded: frozenset[str] = frozenset()
     masked: frozenset[str] = frozenset()
-
-    @property
-    def names(self) -> set[str]:
-        """Of all tensors that something is kept of."""
-        return {*self.closer, *self.channels}
+    outputs: frozenset[str] = frozenset()
 
     @property
     def closer(self) -> set[str]:
-        """Of those of which more is kept than minimum and maximum."""
-        return {*self.histograms, *self.softmax}
+        """The tensors of which more is kept than minimum and maximum."""
+        return {*self.histograms, *self.softmax, *self.outputs}
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,16 +142,25 @@ class ChannelExtremes(NamedTuple):
         return ChannelExtremes(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
 
+class FloatRun(NamedTuple):
+    """A picture as it is fed, normalised, and values that the float model makes of it."""
+
+    feed: Mapping[str, np.ndarray]
+    outputs: Mapping[str, np.ndarray]
+
+
 @dataclass(frozen=True, eq=False)
 class Statistics:
     """Statistics by tensor name; all but ``whole`` hold what ``Selection`` names. ``below``: x - max(x) of a
-    softmax's input x, ``tops``: max(x), of the rows that a mask leaves something of."""
+    softmax's input x, ``tops``: max(x), of the rows that a mask leaves something of. ``runs``: of the pictures that
+    were to be kept, in order."""
 
     whole: dict[str, Extremes]
     histograms: dict[str, ValueHistogram]
     channels: dict[str, ChannelExtremes]
     below: dict[str, Extremes]
     tops: dict[str, Extremes] = field(default_factory=dict)
+    runs: tuple[FloatRun, ...] = ()
 
 
 class Rows(NamedTuple):
