@@ -304,8 +304,7 @@ def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range]
             error = trials.with_ranges(changed).error(())
             if error < before and error <= (1 - WORTH_TAKING) * before:
                 taken, after, before_few, ranges = best, error, least, changed
-                few.with_ranges(ranges).run(())  # which need not be the proposal tried last
-                few.keep()
+                few.keep()  # this, or the proposal tried last, which differs from it no earlier in the network
         fits.append(RangeFit(tensors, (plain, *tried), taken, before, after))
         before = after
     return ranges, tuple(fits)

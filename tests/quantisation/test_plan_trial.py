@@ -10,6 +10,7 @@ from fake_quantised import fake_quantised
 from small_nets import conv, model, node, residual_net, weights
 from vendor_probes import Probe
 
+from sgsdump.executors.onnx_runtime.repeated_graph import StagedGraph
 from sgsdump.quantisation.calibration import calibrate
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.quant_plan import Choice, PlanScales, decide
@@ -246,3 +247,21 @@ def test_what_is_kept_of_one_plan_changes_no_plan_after_it(float_model, ranges):
             expected = walk.visit(raw(3)).outputs(walk.prepared(plan))["prob"]
             np.testing.assert_array_equal(visit.outputs(walk.prepared(plan))["prob"], expected)
         assert visit.held_bytes >= before
+
+
+def test_when_another_plan_is_kept_the_next_may_go_on_from_the_one_before(monkeypatch, float_model, ranges):
+    trial = PlanTrial(float_model, ranges, CONFIG)
+    walk, run, started = PlanWalk(trial, ["prob"]), StagedGraph.run, []
+    every = frozenset(domain.name for domain in trial.domains)
+    visit = walk.visit(raw(3))
+    monkeypatch.setattr(StagedGraph, "run", lambda self, stage, *rest: started.append(stage) or run(self, stage, *rest))
+    found, begun = [], []
+    for plan, kept in ((frozenset(), True), (every, True), (frozenset(), False), (every, False)):
+        started.clear()
+        found.append(visit.outputs(walk.prepared(plan))["prob"])
+        begun.append(started[0])
+        if kept:
+            visit.keep()
+    last = started[-1]
+    assert begun[2:] == [last, last] and begun[1] < last
+    np.testing.assert_array_equal(found[:2], found[2:])

@@ -26,7 +26,7 @@ PERCENTILES = (1e-5, 1e-4, 1e-3)
 DEEPEST = 0.2
 GRID = np.linspace(1.0, DEEPEST, 81)
 # Ranges whose errors are summed up together, at most some MB of values.
-TOGETHER = 32
+TOGETHER = 128
 MIN_MAX, PERCENTILE, ENTROPY, MSE = "min_max", "percentile", "entropy", "mse"
 
 

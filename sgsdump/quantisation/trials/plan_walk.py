@@ -130,10 +130,11 @@ class Visit:
 
     def keep(self) -> None:
         """What the last plan's stages found is kept for all plans to come, until this is called again: many of them
-        differ late from it, and early from one another."""
+        differ late from it, and early from one another. The next plan may go on from what was kept before, too."""
         if self._before is not None:
-            self._kept = self._before, list(self._entered)
-            self._entries = self._graph.entries()  # others, which do not write over it
+            kept, self._kept = self._kept, (self._before, list(self._entered))
+            self._before, self._entered[:] = kept or self._kept
+            self._entries, self._held_bytes = self._graph.entries(), None  # others, which write over neither
 
     def run(
         self, prepared: Iterable[Prepared], names: Callable[[Plan], Collection[str]] | None = None
