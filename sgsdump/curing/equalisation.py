@@ -1,223 +1,94 @@
-"""Equalisation: factors of the channels that make the noise of 8 bits least.
+"""Equalisation: factors of the channels that make the noise of 8 bits (``noise.py``) least.
 
-A convolution reads a tensor of one step for all channels, and its weights have a step for each output channel (at L1
-one for all). With factors a of its input channels and b of its output channels the noise that it adds, in units of the
-unscaled output channel o (W its weights, summed over the taps where a channel has several):
-
-    inputs    (Δ² / 12) Σ_i W²_oi / a_i²          Δ   = (max a_i h_i - min a_i l_i) / 255
-    weights   (δ_o² / 12) Σ_i taps a_i² P_i        δ_o = max_i |W_oi| / a_i / 127, at L1 max_o (b_o ·) / b_o
-    sums      (2^K Δ δ_o)² / 12                    2^K ≥ max_o R_o / (Δ δ_o) / 2^13, where K > 0
-
-l, h the ends of channel i on the pictures and 0, P its power, or its variance where biases are corrected afterwards
-(``biases.py``), which takes off what the weights' rounding adds in the mean; R_o the largest of the bias and of what is
-added to it: sums of products lose K bits, as many as the channel of the finest weights needs
-(``integer/convolution.py``). What is minimised is the sum over all convolutions, each channel's noise counted by what
-it does to the network's outputs (``sensitivity.py``): domain by domain (classes that stand in one tensor, a residual's
-as one) over
-
-    a_i = M_i^-q V_i^p       M = max(h, -l), V_i² = Σ_o W²_oi
-
-with exponents p and q from a grid, then once more from where that led. q = 1, p = 0 fills every channel's range; p = q
-= 1/2 is the geometric mean of data-free quantisation. Source of the scheme: Nagel et al. (ICCV 2019), section 4.1; the
-exponents as in SmoothQuant (Xiao et al., ICML 2023), section 4.2; the noise is that of uniform rounding, step² / 12.
+In the logarithms of the factors the noise is a sum of exponentials of maxima, so it is convex but for the whole powers
+of two that sums lose, and going down leads to the least: a geometric program (Boyd et al., A tutorial on geometric
+programming, 2007). A maximum is smoothed, (Σ v^p)^(1/p), with p from 8 to 128; the steps are those of Adam (Kingma and
+Ba, ICLR 2015). The channels that may be scaled, and their ends on calibration pictures, as in Nagel et al., Data-Free
+Quantization (ICCV 2019), section 4.1, whose rule fills every channel's range alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from sgsdump.curing.channels import ChannelFigures
-from sgsdump.curing.editing import Editing
-from sgsdump.curing.scaling import Scaled, Scaling
-from sgsdump.models.graph import Graph, attribute
-from sgsdump.quantisation.analysis import output_axis
+from sgsdump.curing.noise import EMPTY, INT8_STEPS, TINIEST, UINT8_STEPS, Layer, Noise
+from sgsdump.curing.scaling import Scaling
 from sgsdump.quantisation.integer.convolution import BIAS_BITS
-from sgsdump.quantisation.integer.emitter import log2_ceiling
-from sgsdump.quantisation.quant_plan import EMPTY_TOP, WIDEST_RATIO
+from sgsdump.quantisation.quant_plan import WIDEST_RATIO
 
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
-
-DATA_EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-WEIGHT_EXPONENTS = (0.0, 0.25, 0.5)
-ROUNDS = 3
 # Further apart than this the channels of one tensor are not drawn: the multipliers of a convolution have 15 bits.
 WIDEST = 256.0
-UINT8_STEPS, INT8_STEPS = 255.0, 127.0
+# What a channel reached counts as this part of what its tensor reached, where it is less.
 FLOOR = 1 / 8
-EMPTY, TINIEST = 1.5e-6, 1e-300
+# The sharpness p of smooth maxima is 2 to the power of each of these, for STEPS steps.
+SHARPNESS = (3, 4, 5, 6, 7)
+STEPS = 20
+# Sums lose a whole power of two: of all between one and the next, the mean square is so much more.
+ROUNDED_UP = 1.5 / math.log(2)
+# Of Adam: its first step, which falls to nothing, what it remembers of slopes and of their squares, and its epsilon.
+# The slope of a factor is taken in parts of the noise that it moves, so that quiet layers are equalised as loud ones.
+PACE, MOMENTUM, MEMORY, DAMPING = 0.1, 0.9, 0.95, 0.01
+
+
+def equalising_factors(scaling: Scaling, layers: Sequence[Layer], noise: Noise) -> np.ndarray:
+    """The factor of each class, an array by class; 1 where nothing lessens the noise."""
+
+    def total(logs: np.ndarray) -> float:
+        return sum(noise.of(layer, np.exp(logs)) for layer in layers)
+
+    terms, bounds = [_Terms.of(layer, noise) for layer in layers], Bounds.of(scaling)
+    best = logs = speed = size = np.zeros(scaling.size)
+    least, count = total(logs), STEPS * len(SHARPNESS)
+    for number in range(count if least > 0 else 0):
+        grows, falls = _pulls(terms, logs, SHARPNESS[number // STEPS], noise.per_channel)
+        some = bounds.free & (grows > 0) & (falls > 0)
+        slope = np.where(some, (grows - falls) / np.where(some, grows + falls, 1.0), 0.0)
+        speed, size = MOMENTUM * speed + (1 - MOMENTUM) * slope, MEMORY * size + (1 - MEMORY) * slope**2
+        mean, square = speed / (1 - MOMENTUM ** (number + 1)), size / (1 - MEMORY ** (number + 1))
+        logs = bounds.within(logs - PACE * (1 - number / count) * mean / (np.sqrt(square) + DAMPING))
+        if noise.per_channel:
+            logs = _within_ratio(terms, logs, bounds.free)
+        if number % (STEPS // 2) == STEPS // 2 - 1 and (now := total(logs)) < least:
+            best, least = logs, now
+    return np.exp(best)
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
-    """A convolution as its noise sees it. squares  [O, I] sum of squared weights over the taps, ``largest`` [O, I] the
-    largest magnitude among them, 0 where a group does not read a channel; ``taps`` their number.
-    reach    [O] of the bias, and of what the channel's values are away from it.
-    counts   [O] what a channel's squared noise counts, at first 1 over the power of the layer's output.
-    apart    what noise that differs from place to place counts, beside noise of weights, which does not.
-    """
+class Bounds:
+    """Of logarithms of factors: which are ``free``, and the largest where a Clip bounds them, which are above 1 too
+    (both by class); the ``domains``, and those that nothing holds: what all of one is scaled by changes nothing."""
 
-    node: NodeProto
-    before: np.ndarray
-    after: np.ndarray
-    squares: np.ndarray
-    largest: np.ndarray
-    taps: int
-    reach: np.ndarray
-    counts: np.ndarray
-    apart: float = 1.0
+    free: np.ndarray
+    limits: np.ndarray
+    domains: Sequence[np.ndarray]
+    loose: Sequence[np.ndarray]
 
+    @classmethod
+    def of(cls, scaling: Scaling) -> Bounds:
+        free, limits = np.ones(scaling.size, bool), np.full(scaling.size, np.inf)
+        free[list(scaling.fixed)] = False
+        limits[list(scaling.limits)] = np.log(list(scaling.limits.values()))
+        held = ~free | np.isfinite(limits)
+        beside = held.copy()
+        for ids in scaling.classes.values():
+            beside[ids] |= held[ids].any()
+        domains = domains_of(scaling)
+        return cls(free, limits, domains, [domain for domain in domains if not beside[domain].any()])
 
-def layers_of(proto: ModelProto, scaling: Scaling, figures: Mapping[str, ChannelFigures]) -> list[Layer]:
-    """The convolutions whose input and output were seen."""
-    editing = Editing(proto)
-    graph, found = editing.graph, []
-    for each in scaling.nodes:
-        source, output = each.node.input[0], each.node.output[0]
-        if source in figures and output in figures and figures[source].low.size == each.before.size:
-            squares, largest, taps = by_channel(graph, each)
-            bias, seen = editing.bias(each.node, each.after.size), figures[output]
-            reach = np.max(np.abs([bias, seen.low - bias, seen.high - bias]), axis=0)
-            energy = float(seen.power.sum())
-            counts = np.full(bias.size, 1 / energy if energy > 0 else 0.0)
-            found.append(Layer(each.node, each.before, each.after, squares, largest, taps, reach, counts))
-    return [layer for layer in found if layer.counts.any()]
-
-
-def weighted(
-    layers: Sequence[Layer], noise: Noise, sensitivity: Mapping[str, np.ndarray], rounding: Mapping[str, np.ndarray]
-) -> list[Layer]:
-    """The layers with noise that counts by what it does to the network's outputs, each output the same: as parts of
-    its error without any factors.
-
-    sensitivity  by layer [outputs] of noise in it; ``rounding`` by tensor [outputs] of rounding its channels to
-                 ``full_steps`` (``sensitivity.py``).
-    """
-    ones = np.ones(1 + max(int(max(layer.before.max(), layer.after.max())) for layer in layers))
-    moved = [sensitivity[layer.node.output[0]] / max(noise.added(layer).sum(), TINIEST) for layer in layers]
-    shares = [np.repeat(each[:, None], layer.counts.size, axis=1) for layer, each in zip(layers, moved)]
-    own = [noise.by_channel(layer, ones).sum(axis=0) for layer in layers]
-    whole = np.sum([share @ each for share, each in zip(shares, own)], axis=0)
-    some = whole > 0
-    found = [
-        replace(layer, counts=(share[some] / whole[some, None]).sum(axis=0)) for layer, share in zip(layers, shares)
-    ]
-    expected: dict[str, float] = {}
-    for layer in found:
-        name = layer.node.input[0]
-        steps = full_steps(noise.figures[name])
-        expected[name] = expected.get(name, 0.0) + float(layer.squares @ steps**2 @ layer.counts) / 12
-    measured = {name: float((moved[some] / whole[some]).sum()) for name, moved in rounding.items()}
-    apart = {name: measured[name] / expected[name] for name in measured if expected.get(name, 0.0) > 0}
-    return [replace(layer, apart=apart.get(layer.node.input[0], 1.0)) for layer in found]
-
-
-def full_steps(figures: ChannelFigures) -> np.ndarray:
-    """[C] the step of each channel where it has a range of its own; a channel of zeros has its tensor's."""
-    tops = figures.top
-    return np.where(tops > 0, tops, max(tops.max(), TINIEST)) / UINT8_STEPS
-
-
-def by_channel(graph: Graph, each: Scaled) -> tuple[np.ndarray, np.ndarray, int]:
-    """[O, I] of a convolution: sum of squared weights over the taps and the largest magnitude, and the taps."""
-    node, weight = each.node, graph.value(each.node.input[1]).astype(np.float64)
-    groups = attribute(node, "group", 1) if node.op_type in ("Conv", "ConvTranspose") else 1
-    if node.op_type == "ConvTranspose":
-        parts = np.split(weight, groups, axis=0)
-        parts = [np.moveaxis(part, 1, 0) for part in parts]
-    else:
-        rows = np.moveaxis(weight, output_axis(graph, node), 0)
-        parts = np.split(rows, groups, axis=0)
-    parts = [part.reshape(part.shape[0], part.shape[1], -1) for part in parts]
-    squares = np.zeros((each.after.size, each.before.size))
-    largest = np.zeros_like(squares)
-    row = column = 0
-    for part in parts:
-        place = slice(row, row + part.shape[0]), slice(column, column + part.shape[1])
-        squares[place], largest[place] = (part**2).sum(axis=2), np.abs(part).max(axis=2)
-        row, column = row + part.shape[0], column + part.shape[1]
-    return squares, largest, parts[0].shape[2]
-
-
-class Noise:
-    """The noise of convolutions as a function of the factors, an array of them by class. ``per_channel``: a weight
-    scale for each output channel (above L1). ``corrected``: biases take off what it is in the mean. ``exact``: tensors
-    that are not rounded, such as pictures."""
-
-    def __init__(
-        self,
-        figures: Mapping[str, ChannelFigures],
-        per_channel: bool = True,
-        corrected: bool = False,
-        exact: frozenset[str] = frozenset(),
-    ):
-        self.figures, self.per_channel, self.corrected, self.exact = figures, per_channel, corrected, exact
-
-    def of(self, layer: Layer, factors: np.ndarray) -> float:
-        return float(self.by_channel(layer, factors).sum(axis=0) @ layer.counts)
-
-    def parts(self, layer: Layer, factors: np.ndarray) -> tuple[float, ...]:
-        """What rounding a layer's input, its weights, and its sums counts."""
-        return tuple(float(part @ layer.counts) for part in self.by_channel(layer, factors))
-
-    def added(self, layer: Layer) -> np.ndarray:
-        """[O] the noise that noise in the weights, of each channel's own size, adds to the channel."""
-        size = layer.squares.sum(axis=1) / ((layer.largest > 0).sum(axis=1) * layer.taps).clip(1)
-        return size * ((layer.largest > 0) @ self.figures[layer.node.input[0]].power) * layer.taps
-
-    def by_channel(self, layer: Layer, factors: np.ndarray) -> np.ndarray:
-        """[3, O] the noise of the input, the weights and the sums in each output channel, in its unscaled units."""
-        a, b = factors[layer.before], factors[layer.after]
-        read = self.figures[layer.node.input[0]]
-        step = (max((a * read.high).max(), 0.0) - min((a * read.low).min(), 0.0)) / UINT8_STEPS
-        power = np.maximum(read.power - read.mean**2, 0) if self.corrected else read.power
-        reads = (layer.largest > 0) @ (a**2 * power) * layer.taps
-        scales = weight_scales((layer.largest / a).max(axis=1) * b, self.per_channel) / b
-        rounded = sums_step(scales * step, layer.reach) * scales * step
-        inputs = 0.0 if layer.node.input[0] in self.exact else step**2 * layer.apart
-        return np.stack([inputs * (layer.squares @ a**-2.0), scales**2 * reads, rounded**2 * layer.apart]) / 12
-
-
-def weight_scales(tops: np.ndarray, per_channel: bool) -> np.ndarray:
-    """The steps of the weights of each output channel by its largest magnitude (``quant_plan.weight_quant``)."""
-    tops = tops if per_channel else np.full_like(tops, tops.max())
-    empty = tops <= EMPTY
-    tops = np.where(empty, EMPTY_TOP, tops)
-    if tops.max() > WIDEST_RATIO * tops.min():
-        tops = np.full_like(tops, tops.max())
-    return tops / INT8_STEPS
-
-
-def sums_step(steps: np.ndarray, reach: np.ndarray) -> float:
-    """What a layer's sums are rounded to, in units of the product of both steps: 0 where they are exact."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        largest = np.nanmax(np.where(reach > 0, reach / steps, 0.0))
-    bits = log2_ceiling(float(largest)) - BIAS_BITS if largest > 0 else 0
-    return 2.0**bits if bits > 0 else 0.0
-
-
-def equalising_factors(scaling: Scaling, layers: list[Layer], noise: Noise) -> np.ndarray:
-    """The factor of each class, an array by class."""
-    factors, figures = np.ones(scaling.size), noise.figures
-    domains = domains_of(scaling)
-    tops, strengths = _tops(scaling, figures, factors.size), _strengths(layers, factors.size)
-    touching = {
-        index: [layer for layer in layers if np.isin(domain, layer.before).any() or np.isin(domain, layer.after).any()]
-        for index, domain in enumerate(domains)
-    }
-    for _ in range(ROUNDS):
-        before = factors.copy()
-        for index, domain in enumerate(domains):
-            if touching[index]:
-                _improve(scaling, factors, noise, touching[index], domain, (tops[domain], strengths[domain]))
-        if np.allclose(factors, before):
-            break
-    return factors
+    def within(self, logs: np.ndarray) -> np.ndarray:
+        """No further apart in a domain than a multiplier can hold; the mean 1 of what nothing holds."""
+        clipped = np.isfinite(self.limits)
+        logs = np.where(clipped, np.clip(logs, 0.0, self.limits), logs)
+        for domain in self.domains:
+            own = domain[~clipped[domain]]
+            logs[own] = np.maximum(logs[own], logs[domain].max() - math.log(WIDEST))
+        for domain in self.loose:
+            logs[domain] -= logs[domain].mean()
+        return logs
 
 
 def domains_of(scaling: Scaling) -> list[np.ndarray]:
@@ -241,58 +112,102 @@ def domains_of(scaling: Scaling) -> list[np.ndarray]:
     return [np.array(sorted(each)) for each in members.values()]
 
 
-def _improve(
-    scaling: Scaling,
-    factors: np.ndarray,
-    noise: Noise,
-    layers: list[Layer],
-    domain: np.ndarray,
-    figures: tuple[np.ndarray, np.ndarray],
-) -> None:
-    """Take for the domain what makes the noise of the layers that it touches least."""
-    tops, strengths = figures
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """A layer's noise as the descent sees it: its classes; what each channel of its input counts by the square of the
+    tensor's step over its factor (``inputs`` [I]) and how far it reaches (``high``, ``low`` [I], from 0); the largest
+    weight [O, I], and what its square counts (``weights`` [O, I]); how far sums reach (``reach`` [O]), and what the
+    square of a step of theirs counts (``sums`` [O]); how far the scales of its outputs may be apart (``gaps`` [O])."""
 
-    def total(values: np.ndarray) -> float:
-        factors[domain] = values
-        return sum(noise.of(layer, factors) for layer in layers)
+    before: np.ndarray
+    after: np.ndarray
+    inputs: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+    largest: np.ndarray
+    weights: np.ndarray
+    reach: np.ndarray
+    sums: np.ndarray
+    gaps: np.ndarray
 
-    best = factors[domain].copy()
-    least = total(best)
-    limits = np.array([scaling.limits.get(int(c), np.inf) for c in domain])
-    for q, p in product(DATA_EXPONENTS, WEIGHT_EXPONENTS):
-        values = bounded(tops**-q * strengths**p, limits)
-        if (error := total(values)) < least * (1 - 1e-6):
-            best, least = values, error
-    factors[domain] = best
-
-
-def bounded(values: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Factors about 1 within what a multiplier can hold, and above 1 and below its limit where a Clip bounds them."""
-    values = values / np.exp(np.mean(np.log(values)))
-    values = np.clip(values, values.max() / WIDEST, None)
-    clipped = np.isfinite(limits)
-    if clipped.any():
-        values = values / values.min() if clipped.all() else values
-        values = np.where(clipped, np.clip(values, 1.0, limits), values)
-    return values
-
-
-def _tops(scaling: Scaling, figures: Mapping[str, ChannelFigures], size: int) -> np.ndarray:
-    """By class the largest magnitude seen of it; a class of zeros has its tensor's."""
-    tops = np.zeros(size)
-    whole = np.zeros(size)
-    for name, seen in figures.items():
-        if name in scaling.classes and scaling.classes[name].size == seen.low.size:
-            np.maximum.at(tops, scaling.classes[name], seen.top)
-            np.maximum.at(whole, scaling.classes[name], seen.top.max())
-    tops = np.maximum(tops, whole * FLOOR)
-    return np.where(tops > 0, tops, 1.0)
+    @classmethod
+    def of(cls, layer: Layer, noise: Noise) -> _Terms:
+        name = layer.node.input[0]
+        read = noise.figures[name]
+        ends = [np.maximum(each, 0.0) for each in (read.high, -read.low)]
+        high, low = (np.where(each > 0, np.maximum(each, FLOOR * each.max()), 0.0) for each in ends)
+        inputs = np.zeros(high.size) if name in noise.exact else layer.counts @ layer.squares * layer.apart
+        weights = (layer.largest > 0) * noise.power(layer) * layer.counts[:, None] * layer.taps
+        ones = np.zeros(1 + max(int(layer.before.max()), int(layer.after.max())))
+        gaps = np.maximum(_gaps(layer.largest, ones, layer.before, layer.after), math.log(WIDEST_RATIO / 2))
+        return cls(
+            layer.before,
+            layer.after,
+            inputs / 12,
+            high / UINT8_STEPS,
+            low / UINT8_STEPS,
+            layer.largest / INT8_STEPS,
+            weights / 12,
+            layer.reach / 2.0**BIAS_BITS,
+            ROUNDED_UP * layer.counts * layer.apart / 12,
+            gaps,
+        )
 
 
-def _strengths(layers: Iterable[Layer], size: int) -> np.ndarray:
-    """By class the root of the squared weights that read it, over what their layers put out."""
-    squares = np.zeros(size)
-    for layer in layers:
-        np.add.at(squares, layer.before, layer.counts @ layer.squares)
-    least = squares[squares > 0].min() if (squares > 0).any() else 1.0
-    return np.sqrt(np.maximum(squares, least))
+def _pulls(
+    terms: Sequence[_Terms], logs: np.ndarray, doublings: int, per_channel: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """By class the noise that grows with its factor and the noise that falls: their difference is half the gradient by
+    the factor's logarithm."""
+    grows, falls = np.zeros(logs.size), np.zeros(logs.size)
+    for term in terms:
+        factors, outputs = np.exp(logs[term.before]), np.exp(logs[term.after])
+        (high, highest), (low, lowest) = (_smooth(factors * each, doublings) for each in (term.high, term.low))
+        inputs = (high + low) ** 2 * term.inputs / factors**2
+        np.add.at(grows, term.before, inputs.sum() * (high * highest + low * lowest) / max(high + low, TINIEST))
+        np.add.at(falls, term.before, inputs)
+        # a scale falls with the factor of the input that it comes from; one for all grows with its output's, too
+        scales, shares = _smooth(term.largest / factors, doublings)
+        if not per_channel:
+            scale, of_outputs = _smooth(scales * outputs, doublings)
+            scales, shares = scale / outputs, np.broadcast_to(of_outputs @ shares, shares.shape)
+        scales = np.maximum(scales, TINIEST)
+        weights = scales[:, None] ** 2 * term.weights * factors**2
+        np.add.at(grows, term.before, weights.sum(axis=0))
+        reach, furthest = _smooth(term.reach / scales, doublings)
+        sums = scales**2 * term.sums * reach**2 * (reach > high + low)
+        rounded = weights.sum(axis=1) + sums
+        np.add.at(falls, term.before, rounded @ shares)
+        np.add.at(grows, term.before, sums.sum() * (furthest @ shares))
+        if not per_channel:
+            np.add.at(grows, term.after, rounded.sum() * of_outputs)
+            np.add.at(falls, term.after, rounded)
+            np.add.at(falls, term.after, sums.sum() * of_outputs)
+            np.add.at(grows, term.after, sums.sum() * furthest)
+    return grows, falls
+
+
+def _smooth(values: np.ndarray, doublings: int) -> tuple[np.ndarray, np.ndarray]:
+    """[...] smooth maxima of values [..., n] from 0, and the part of each value in theirs, which is their gradient."""
+    top = np.maximum(values.max(axis=-1, keepdims=True), TINIEST)
+    parts = values / top
+    for _ in range(doublings):
+        parts = parts * parts
+    whole = np.maximum(parts.sum(axis=-1, keepdims=True), TINIEST)
+    return (top * whole ** (0.5**doublings))[..., 0], parts / whole
+
+
+def _within_ratio(terms: Sequence[_Terms], logs: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """The factors of outputs whose weights' scales are further below the layer's largest than they may be, raised."""
+    logs = logs.copy()
+    for term in terms:
+        lack = _gaps(term.largest, logs, term.before, term.after) - term.gaps
+        some = free[term.after] & (lack > 0)
+        logs[term.after[some]] += lack[some]
+    return logs
+
+
+def _gaps(largest: np.ndarray, logs: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """[O] how far, in logarithms, the scale of an output's weights is below the layer's largest; 0 without weights."""
+    tops = (largest / np.exp(logs[before])).max(axis=1) * np.exp(logs[after])
+    return np.log(tops.max() / np.where(largest.max(axis=1) > EMPTY, tops, tops.max()))

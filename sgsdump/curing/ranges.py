@@ -4,7 +4,7 @@ INT16  HEADROOM times as wide, which costs half a bit of sixteen, and nothing ab
        What a convolution of 16 bits reads up to twice that: its sums keep 13 bits below a power of two that they stay
        within (2^K Δ δ, ``integer/convolution.py``), so with a step Δ of the input that brings them just below one they
        keep up to one bit more, and that is worth more than the 15th bit of the input.
-UINT8  as wide as costs little: rounding a tensor's values adds noise N (``equalisation.py``, as it counts at the
+UINT8  as wide as costs little: rounding a tensor's values adds noise N (``noise.py``, as it counts at the
        network's outputs), a range m times as wide m² N. The tensors that convolutions read may together add SHARE of
        the noise of them all, each the same part p, but for those that cannot take it up to MOST:
 
@@ -33,7 +33,7 @@ from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
-    from sgsdump.curing.equalisation import Layer, Noise
+    from sgsdump.curing.noise import Layer, Noise
     from sgsdump.models.model import Model
 
 HEADROOM, INT16_STEPS = 1.5, 32767

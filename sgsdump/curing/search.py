@@ -14,8 +14,9 @@ import numpy as np
 
 from sgsdump.curing.absorption import absorbed, absorbing
 from sgsdump.curing.channels import channel_figures
-from sgsdump.curing.equalisation import Layer, Noise, equalising_factors, full_steps, layers_of, weighted
+from sgsdump.curing.equalisation import equalising_factors
 from sgsdump.curing.folding import folded
+from sgsdump.curing.noise import Layer, Noise, full_steps, layers_of, weighted
 from sgsdump.curing.ranges import SHARE, headrooms, margins, params_of, widened
 from sgsdump.curing.reconstruction import Wanted, reconstructed
 from sgsdump.curing.scaling import Scaling, scaled, scaling_of
@@ -52,6 +53,8 @@ TOLERATED = 1.6
 SHARES = (2 * SHARE, SHARE, 0.0)
 REBUILT = 24
 SENSED = 2
+# How the cures that were taken are made once more.
+ORDER = (FOLD, EQUALISE, ABSORB, RANGES, BIAS, ROUND)
 # So many models' calibrations are kept: rooms of several sizes, and what is rebuilt, start from the same.
 CALIBRATED = 4
 # So many states are kept opened: the one that is tried and the one before it.
@@ -166,7 +169,9 @@ class Search:
             tried = self._try(name, state)
             if tried is None:
                 continue
-            found = self._with_equalising(tried, state) if name == FOLD and EQUALISE in cures else [tried]
+            found = self._with_biases(tried) if name == EQUALISE else [tried]
+            if name == FOLD and EQUALISE in cures:
+                found = self._with_equalising(tried, state)
             for one in found:
                 steps = [*(s for s in steps if s.cure != one.step.cure), one.step]
                 if one.step.taken:
@@ -174,22 +179,36 @@ class Search:
                     self.taken.append(one.step.cure)
         return state, steps
 
+    def _with_biases(self, equalised: Tried) -> list[Tried]:
+        """Equalising leaves what rounding weights adds in the mean to the biases: where it does not help alone, it is
+        judged with them."""
+        step = equalised.step
+        if step.taken or not _keeps(step) or BIAS not in self.options.cures:
+            return [equalised]
+        biases = self._try(BIAS, equalised.state)
+        if biases is None or not biases.step.taken:
+            return [equalised]
+        return [replace(equalised, step=replace(step, taken=True)), biases]
+
     def _with_equalising(self, fold: Tried, state: State) -> list[Tried]:
         """Folding that costs something by itself makes way for equalising, or is in its way: what is better."""
-        found = [fold]
-        kept = fold.step.kept is None or fold.step.kept <= KEPT
-        both = self._try(EQUALISE, fold.state) if kept else None
-        alone = self._try(EQUALISE, state)
-        if both is not None and both.step.taken:
-            found = [replace(fold, step=replace(fold.step, taken=True)), both]
-        if alone is not None and alone.step.taken and self._ratio(alone.judged) < self._ratio(found[-1].judged):
-            found = [replace(fold, step=replace(fold.step, taken=False)), alone]
-        return found
+        starts = [fold.state, state] if _keeps(fold.step) else [state]
+        ways = [way for start in starts if (way := self._try(EQUALISE, start)) is not None]
+        if not ways:
+            return [fold]
+        best = min(ways, key=lambda way: (not _keeps(way.step), self._ratio(way.judged)))
+        found = self._with_biases(best)
+        alone = fold.step.taken and self._ratio(fold.judged) <= self._ratio(found[-1].judged)
+        if not found[-1].step.taken or (alone and not best.state.folded):
+            return [fold]
+        return [replace(fold, step=replace(fold.step, taken=best.state.folded)), *found]
 
     def _try(self, name: str, state: State) -> Tried | None:
         """None where the cure has nothing to change. Room of several sizes: the best, where others judge it; else the
         first that does not cost too much. Biases and weights: what the layers before add is made up for too, where
         others judge whether that is better; on pictures of the kind that is fitted to it always seems so."""
+        if name == ABSORB and state.plain is not None:
+            return None  # the biases are made already
         if name in (BIAS, ROUND) and not self.trusting:
             return self._rebuilt(name, state)
         if name != RANGES:
@@ -223,14 +242,14 @@ class Search:
             taken = self._ratio(judged) <= (TOLERATED if self.trusting else 1.0)
             taken = taken and self._ratio(judged, self.before) <= 1 + WORSE
         else:
-            taken = (kept is None or kept <= KEPT) and self._better(judged)
+            taken = self._better(judged)
         step = Step(name, taken, self._shown(self.now), self._shown(judged), count, kept)
-        return Tried(step, candidate, judged)
+        return Tried(replace(step, taken=taken and _keeps(step)), candidate, judged)
 
     def again(self, taken: Sequence[str]) -> State:
         """The cures that were taken, fitted to all pictures."""
         state = State(self.source.proto)
-        for name in taken:
+        for name in sorted(taken, key=ORDER.index):
             if not (name == BIAS and ROUND in taken):
                 state, _ = self.with_cure(name, state)
         return state
@@ -391,6 +410,10 @@ class _Fed(Sequence):
             return [self[i] for i in range(*index.indices(len(self)))]
         picture = self._pairs.make(range(len(self))[index])
         return picture.label, picture.feed
+
+
+def _keeps(step: Step) -> bool:
+    return step.kept is None or step.kept <= KEPT
 
 
 def mean_ratio(errors: Mapping[str, float], before: Mapping[str, float]) -> float:

@@ -7,7 +7,6 @@ import pytest
 from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.curing.cure import FEWEST, HELD_OUT, JUDGED
-from sgsdump.curing.equalisation import WIDEST, bounded
 from sgsdump.curing.reconstruction import _led_to, on_grid_of
 from sgsdump.curing.search import REBUILT, Search, State
 from sgsdump.curing.sensitivity import of_rounding
@@ -106,13 +105,6 @@ def test_layers_that_others_lead_to() -> None:
 
 def test_of_the_pictures_a_third_judges() -> None:
     assert (HELD_OUT, FEWEST, JUDGED, REBUILT) == (3, 6, 16, 24), "docs/cure.md tells them"
-
-
-def test_channels_are_not_drawn_further_apart_than_a_multiplier_holds() -> None:
-    values = bounded(np.array([1e-6, 1.0, 1e3]), np.full(3, np.inf))
-    assert values.max() / values.min() == pytest.approx(WIDEST) and WIDEST == 256
-    clipped = bounded(np.array([0.1, 1.0, 10.0]), np.array([np.inf, 1.5, 1.5]))
-    assert 1 <= clipped[1] <= 1.5 and clipped[2] == 1.5
 
 
 def test_rounding_is_measured_by_what_it_does_to_the_outputs() -> None:
