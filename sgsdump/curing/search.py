@@ -164,7 +164,7 @@ class Search:
                 cures.remove(RANGES)
             cures.insert(1 + max(cures.index(each) for each in (EQUALISE, ABSORB) if each in cures), RANGES)
         for name in cures if self.names else ():
-            if name in self.taken:
+            if name in self.taken or (name == EQUALISE and any(step.cure == EQUALISE for step in steps)):
                 continue
             tried = self._try(name, state)
             if tried is None:
@@ -200,7 +200,7 @@ class Search:
         found = self._with_biases(best)
         alone = fold.step.taken and self._ratio(fold.judged) <= self._ratio(found[-1].judged)
         if not found[-1].step.taken or (alone and not best.state.folded):
-            return [fold]
+            return [fold, replace(best, step=replace(best.step, taken=False))]
         return [replace(fold, step=replace(fold.step, taken=best.state.folded)), *found]
 
     def _try(self, name: str, state: State) -> Tried | None:
