@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 # A step is taken where it takes so much off the error, and no output gets worse than it was by more than WORSE.
 WORTH, WORSE = 0.02, 0.05
+# Folding changes the network's layers for good, so before equalising it has to bring so much.
+FOLDING = 0.05
 # Room is for pictures unlike those that it is judged on, where no others are given: it may cost so much on these, but
 # no more than the cures before it have brought (and WORSE).
 TOLERATED = 1.6
@@ -191,17 +193,25 @@ class Search:
         return [replace(equalised, step=replace(step, taken=True)), biases]
 
     def _with_equalising(self, fold: Tried, state: State) -> list[Tried]:
-        """Folding that costs something by itself makes way for equalising, or is in its way: what is better."""
-        starts = [fold.state, state] if _keeps(fold.step) else [state]
-        ways = [way for start in starts if (way := self._try(EQUALISE, start)) is not None]
+        """Folding that costs something by itself makes way for equalising, or is in its way: what is better, folded where
+        that takes FOLDING off."""
+        starts = [state, fold.state] if _keeps(fold.step) else [state]
+        ways = [[way] for start in starts if (way := self._try(EQUALISE, start)) is not None]
+        if not any(way[-1].step.taken for way in ways):
+            ways = [self._with_biases(way[0]) for way in ways]
         if not ways:
             return [fold]
-        best = min(ways, key=lambda way: (not _keeps(way.step), self._ratio(way.judged)))
-        found = self._with_biases(best)
-        alone = fold.step.taken and self._ratio(fold.judged) <= self._ratio(found[-1].judged)
-        if not found[-1].step.taken or (alone and not best.state.folded):
-            return [fold, replace(best, step=replace(best.step, taken=False))]
-        return [replace(fold, step=replace(fold.step, taken=best.state.folded)), *found]
+
+        def rank(way: list[Tried]) -> tuple[bool, float]:
+            last = way[-1]
+            return not last.step.taken, self._ratio(last.judged) / (1 - FOLDING if last.state.folded else 1)
+
+        best = min(ways, key=rank)
+        folded = best[-1].state.folded
+        alone = fold.step.taken and not folded and self._ratio(fold.judged) <= self._ratio(best[-1].judged)
+        if alone or not best[-1].step.taken:
+            return [fold, replace(best[0], step=replace(best[0].step, taken=False))]
+        return [replace(fold, step=replace(fold.step, taken=folded)), *best]
 
     def _try(self, name: str, state: State) -> Tried | None:
         """None where the cure has nothing to change. Room of several sizes: the best, where others judge it; else the
