@@ -193,7 +193,7 @@ class Search:
         return [replace(equalised, step=replace(step, taken=True)), biases]
 
     def _with_equalising(self, fold: Tried, state: State) -> list[Tried]:
-        """Folding that costs something by itself makes way for equalising, or is in its way: what is better, folded where
+        """Folding that costs something by itself makes way for equalising, or is in its way: the better; folded where
         that takes FOLDING off."""
         starts = [state, fold.state] if _keeps(fold.step) else [state]
         ways = [[way] for start in starts if (way := self._try(EQUALISE, start)) is not None]
