@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small_nets import conv, model, node, run_all, weights
@@ -10,8 +12,9 @@ from sgsdump.curing.cure import FEWEST, HELD_OUT, JUDGED
 from sgsdump.curing.reconstruction import _led_to, on_grid_of
 from sgsdump.curing.search import REBUILT, Search, State
 from sgsdump.curing.sensitivity import of_rounding
-from sgsdump.curing.steps import BIAS, EQUALISE, RANGES, ROUND
+from sgsdump.curing.steps import ABSORB, BIAS, EQUALISE, FOLD, RANGES, ROUND, CureOptions
 from sgsdump.models.graph import Graph
+from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Quant
 
 
@@ -92,6 +95,50 @@ def test_weights_are_rounded_the_way_that_biases_took(inherited) -> None:
     proto = model([], {}, {"x": (1,)}, []).proto
     tried = made._try(ROUND, State(proto, plain=proto, inherited=inherited))
     assert tried is not None and tried.state.inherited is inherited
+
+
+@pytest.mark.parametrize(
+    "plain, folded, expected",
+    [
+        ((0.6, 0.3), (0.58, 0.2), {EQUALISE, BIAS}),  # folded is not a twentieth better
+        ((0.6, 0.3), (0.56, 0.2), {FOLD, EQUALISE, BIAS}),
+        ((1.1, 0.3), (1.2, 0.28), {FOLD, EQUALISE, BIAS}),  # neither helps alone: both are judged with biases
+        ((1.1, 0.3), (1.2, 0.29), {EQUALISE, BIAS}),
+        ((0.9, 0.3), (1.2, 0.1), {EQUALISE, BIAS}),  # one helps alone
+        ((1.1, 1.0), (1.2, 1.0), set()),
+    ],
+)
+def test_folding_makes_way_for_equalising_and_biases_for_both(plain, folded, expected) -> None:
+    """The errors of a network that is equalised, and then with biases; folding alone costs."""
+    made, proto = search({}), model([], {}, {"x": (1,)}, []).proto
+    made.source, made.options, made.taken = model([], {}, {"x": (1,)}, []), CureOptions(), []
+    made.config = InputConfig(())
+
+    def with_cure(name: str, state: State) -> tuple[State, int]:
+        if name in (ABSORB, RANGES, ROUND):
+            return state, 0
+        new = {
+            FOLD: replace(state, folded=True),
+            EQUALISE: replace(state, factors=np.ones(1)),
+            BIAS: replace(state, plain=proto),
+        }
+        return new[name], 1
+
+    def judge(state: State, what: str = "") -> dict[str, float]:
+        if state.factors is None:
+            return dict.fromkeys("ab", 1.3 if state.folded else 1.0)
+        return dict.fromkeys("ab", (folded if state.folded else plain)[state.plain is not None])
+
+    made.with_cure, made.judge = with_cure, judge  # type: ignore[method-assign]
+    state, steps = made.run()
+    assert {step.cure for step in steps if step.taken} == set(made.taken) == expected
+    assert state.folded is (FOLD in expected) and (state.factors is not None) is (EQUALISE in expected)
+    assert [step.cure for step in steps].count(EQUALISE) == 1, "told once, taken or not"
+
+
+def test_channels_move_past_a_relu_before_biases_are_made() -> None:
+    proto = model([], {}, {"x": (1,)}, []).proto
+    assert search({"a": 0.1, "b": 0.1})._try(ABSORB, State(proto, plain=proto)) is None
 
 
 def test_layers_that_others_lead_to() -> None:
