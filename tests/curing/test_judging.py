@@ -114,7 +114,10 @@ def test_folding_makes_way_for_equalising_and_biases_for_both(plain, folded, exp
     made.source, made.options, made.taken = model([], {}, {"x": (1,)}, []), CureOptions(), []
     made.config = InputConfig(())
 
+    asked: list[str] = []
+
     def with_cure(name: str, state: State) -> tuple[State, int]:
+        asked.append(name)
         if name in (ABSORB, RANGES, ROUND):
             return state, 0
         new = {
@@ -133,7 +136,8 @@ def test_folding_makes_way_for_equalising_and_biases_for_both(plain, folded, exp
     state, steps = made.run()
     assert {step.cure for step in steps if step.taken} == set(made.taken) == expected
     assert state.folded is (FOLD in expected) and (state.factors is not None) is (EQUALISE in expected)
-    assert [step.cure for step in steps].count(EQUALISE) == 1, "told once, taken or not"
+    assert [step.cure for step in steps].count(EQUALISE) == 1, "told, taken or not"
+    assert asked.count(EQUALISE) == 2, "with the folded network and without"
 
 
 def test_channels_move_past_a_relu_before_biases_are_made() -> None:
