@@ -24,6 +24,8 @@ from sgsdump.quantisation.quant_plan import WIDEST_RATIO
 WIDEST = 256.0
 # What a channel reached counts as this part of what its tensor reached, where it is less.
 FLOOR = 1 / 8
+# What scaling has to take off the noise: a network whose channels are alike already only changes.
+GAIN = 0.05
 # The sharpness p of smooth maxima is 2 to the power of each of these, for STEPS steps.
 SHARPNESS = (3, 4, 5, 6, 7)
 STEPS = 20
@@ -35,14 +37,15 @@ PACE, MOMENTUM, MEMORY, DAMPING = 0.1, 0.9, 0.95, 0.01
 
 
 def equalising_factors(scaling: Scaling, layers: Sequence[Layer], noise: Noise) -> np.ndarray:
-    """The factor of each class, an array by class; 1 where nothing lessens the noise."""
+    """The factor of each class, an array by class; all 1 where that takes less than GAIN off the noise."""
 
     def total(logs: np.ndarray) -> float:
         return sum(noise.of(layer, np.exp(logs)) for layer in layers)
 
     terms, bounds = [_Terms.of(layer, noise) for layer in layers], Bounds.of(scaling)
     best = logs = speed = size = np.zeros(scaling.size)
-    least, count = total(logs), STEPS * len(SHARPNESS)
+    before, count = total(logs), STEPS * len(SHARPNESS)
+    least = before * (1 - GAIN)
     for number in range(count if least > 0 else 0):
         grows, falls = _pulls(terms, logs, SHARPNESS[number // STEPS], noise.per_channel)
         some = bounds.free & (grows > 0) & (falls > 0)

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 from small_nets import conv, loud_net, model, node, run_all, weights
 
 from sgsdump.curing.channels import ChannelFigures
-from sgsdump.curing.equalisation import SHARPNESS, WIDEST, Bounds, _pulls, _Terms, equalising_factors
+from sgsdump.curing.equalisation import GAIN, SHARPNESS, WIDEST, Bounds, _pulls, _Terms, equalising_factors
 from sgsdump.curing.noise import Noise, full_steps, layers_of, sums_step, weight_scales
 from sgsdump.curing.ranges import margins
 from sgsdump.curing.scaling import Scaling, scaling_of
@@ -125,6 +125,20 @@ def test_of_two_channels_the_best_pair_is_found() -> None:
 def test_a_network_without_noise_stays_as_it_is() -> None:
     scaling, _, noise = noise_of(loud_net(2.0).proto)
     np.testing.assert_array_equal(equalising_factors(scaling, [], noise), 1.0)
+
+
+def test_channels_that_are_alike_already_are_left_alone(monkeypatch) -> None:
+    """Noise that falls by less than a twentieth."""
+    scaling, layers, noise = noise_of(loud_net(4.0).proto)
+    ones = np.ones(scaling.size)
+    before = rounding_noise(layers, noise, ones)
+    factors = equalising_factors(scaling, layers, noise)
+    gain = 1 - rounding_noise(layers, noise, factors) / before
+    assert GAIN == 0.05 < gain
+    monkeypatch.setattr("sgsdump.curing.equalisation.GAIN", gain * 0.95)
+    assert not np.array_equal(equalising_factors(scaling, layers, noise), ones)
+    monkeypatch.setattr("sgsdump.curing.equalisation.GAIN", gain * 1.05)
+    np.testing.assert_array_equal(equalising_factors(scaling, layers, noise), ones)
 
 
 def test_scales_of_weights_are_drawn_no_further_apart_than_a_multiplier_holds() -> None:
