@@ -119,8 +119,9 @@ def domains_of(scaling: Scaling) -> list[np.ndarray]:
 class _Terms:
     """A layer's noise as the descent sees it: its classes; what each channel of its input counts by the square of the
     tensor's step over its factor (``inputs`` [I]) and how far it reaches (``high``, ``low`` [I], from 0); the largest
-    weight [O, I], and what its square counts (``weights`` [O, I]); how far sums reach (``reach`` [O]), and what the
-    square of a step of theirs counts (``sums`` [O]); how far the scales of its outputs may be apart (``gaps`` [O])."""
+    weight [O, I], and what its square counts (``weights`` [O, I]); how far sums reach (``reach`` [O], in units of their
+    last bit), and what the square of a step of theirs counts (``sums`` [O]); how far the scales of its outputs may be
+    apart (``gaps`` [O])."""
 
     before: np.ndarray
     after: np.ndarray
@@ -149,10 +150,10 @@ class _Terms:
             inputs / 12,
             high / UINT8_STEPS,
             low / UINT8_STEPS,
-            layer.largest / INT8_STEPS,
-            weights / 12,
-            layer.reach / 2.0**BIAS_BITS,
-            ROUNDED_UP * layer.counts * layer.apart / 12,
+            layer.largest,
+            weights / (12 * INT8_STEPS**2),
+            np.where(layer.largest.max(axis=1) > EMPTY, layer.reach, 0.0) * INT8_STEPS / 2.0**BIAS_BITS,
+            ROUNDED_UP * layer.counts * layer.apart / (12 * INT8_STEPS**2),
             gaps,
         )
 

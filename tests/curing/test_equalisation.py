@@ -3,6 +3,8 @@ differences, and searches by hand."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -90,6 +92,47 @@ def test_the_way_down_is_the_noises_own_gradient(per_channel: bool) -> None:
         assert 2 * (grows[c] - falls[c]) == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=2e-3 * ends[0])
 
 
+def sums_noise(layers, noise, factors) -> float:
+    """Of sums that keep 13 bits of the furthest: step of the sums (2^K Δ δ)² / 12 with 2^K Δ = max R / δ / 2^13, and
+    that mean of 4^k for k from 0 to 1 more that whole powers of two lose."""
+    whole = 0.0
+    for layer in layers:
+        a, b, read = factors[layer.before], factors[layer.after], noise.figures[layer.node.input[0]]
+        scales = (layer.largest / a).max(axis=1) / 127
+        scales = scales if noise.per_channel else (scales * b).max() / b
+        step = ((a * read.high).max() - min((a * read.low).min(), 0.0)) / 255
+        furthest = (layer.reach / scales).max() / 2**13
+        if furthest > step:
+            whole += 1.5 / np.log(2) * float(layer.counts @ (furthest * scales) ** 2) / 12
+    return whole
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_sums_that_lose_bits_are_part_of_the_way_down(per_channel: bool) -> None:
+    """b's sums reach 100 times as far, and lose bits; the others' are exact."""
+    scaling, layers, noise = noise_of(loud_net(3.0).proto, per_channel)
+    halved = [replace(each, reach=each.reach / 2) for each in layers]
+    exact, same = (
+        _pulls([_Terms.of(each, noise) for each in some], np.zeros(scaling.size), 12, per_channel)
+        for some in (layers, halved)
+    )
+    np.testing.assert_array_equal(exact, same)
+    layers = [replace(each, reach=each.reach * 100) if each.node.output[0] == "b" else each for each in layers]
+    free = [c for c in range(scaling.size) if c not in scaling.fixed]
+    logs = np.zeros(scaling.size)
+    logs[free] = np.random.default_rng(4).normal(0, 0.3, len(free))
+    share = sums_noise(layers, noise, np.exp(logs)) / rounding_noise(layers, noise, np.exp(logs))
+    assert share > 0.05
+    grows, falls = _pulls([_Terms.of(layer, noise) for layer in layers], logs, 12, per_channel)
+    for c in free:
+        ends = []
+        for away in (1e-5, -1e-5):
+            moved = logs.copy()
+            moved[c] += away
+            ends.append(rounding_noise(layers, noise, np.exp(moved)) + sums_noise(layers, noise, np.exp(moved)))
+        assert 2 * (grows[c] - falls[c]) == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=2e-3 * ends[0])
+
+
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_no_single_channel_can_be_drawn_to_less_noise(per_channel: bool) -> None:
     scaling, layers, noise = noise_of(loud_net(4.0).proto, per_channel)
@@ -125,6 +168,21 @@ def test_of_two_channels_the_best_pair_is_found() -> None:
 def test_a_network_without_noise_stays_as_it_is() -> None:
     scaling, _, noise = noise_of(loud_net(2.0).proto)
     np.testing.assert_array_equal(equalising_factors(scaling, [], noise), 1.0)
+
+
+def test_an_output_without_weights_is_left_out_of_it() -> None:
+    """A pruned channel: its scale is the SDK's own, and its bias reaches far beside none."""
+    proto = loud_net(60.0).proto
+    for tensor in proto.graph.initializer:
+        if tensor.name in ("a.w", "b.w"):
+            values = numpy_helper.to_array(tensor).copy()
+            values[3] = 0
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    for per_channel in (True, False):
+        scaling, layers, noise = noise_of(proto, per_channel)
+        factors = equalising_factors(scaling, layers, noise)
+        before, after = (rounding_noise(layers, noise, f) for f in (np.ones(scaling.size), factors))
+        assert np.isfinite(factors).all() and after < 0.3 * before
 
 
 def test_channels_that_are_alike_already_are_left_alone(monkeypatch) -> None:
