@@ -31,6 +31,8 @@ from sgsdump.curing.editing import Editing
 from sgsdump.curing.patches import as_weight, columns_of, has_patches, matrices, positions, rows
 from sgsdump.curing.rounding import Products, enough_rows, nearest, rounded
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.executors.workers.task_pool import in_threads
+from sgsdump.files.process import cores
 from sgsdump.models.graph import Graph, needs
 from sgsdump.models.passes.extract import extract
 from sgsdump.quantisation.float_model import deployed
@@ -51,6 +53,8 @@ WAVES = 8
 ROWS = 1024
 # The inputs of so many layers are held at a time as these bytes hold.
 HELD_BYTES = 256 << 20
+# So many pictures for each core are run ahead of the one that is added.
+AHEAD = 2
 # Of more columns the products take too long: such a layer's bias is corrected, which takes the means alone.
 MOST_COLUMNS = 1200
 
@@ -174,8 +178,10 @@ def _products(
         groups, columns = columns_of(graph, node)
         few = squares and columns <= MOST_COLUMNS
         found[node.output[0]] = tuple(Products.zeros(groups, columns, few) for _ in range(2))
-    for number, picture in enumerate(pictures):
-        floats, made = received.of(picture)
+    # Pictures run side by side where what they hold is no more than that of one may be.
+    size = sum(math.prod(length or 1 for length in graph.shapes.get(node.input[0], ())) for node in nodes)
+    side_by_side = cores() if 2 * AHEAD * cores() * 4 * size <= HELD_BYTES else 1
+    for number, (floats, made) in enumerate(in_threads(received.of, pictures, side_by_side)):
         for node in nodes:
             source = node.input[0]
             if source not in floats or source not in made or made[source].shape != floats[source].shape:

@@ -53,7 +53,8 @@ FOLDING = 0.05
 TOLERATED = 1.6
 # What room may cost where other pictures judge it, who can tell.
 SHARES = (2 * SHARE, SHARE, 0.0)
-REBUILT = 24
+# Weights and biases are rebuilt on so many pictures; on fewer where each wave of layers runs the network once more.
+REBUILT, INHERITED = 24, 12
 SENSED = 2
 # How the cures that were taken are made once more.
 ORDER = (FOLD, EQUALISE, ABSORB, RANGES, BIAS, ROUND)
@@ -278,7 +279,8 @@ class Search:
             return replace(state, proto=proto, factors=factors), int((factors != 1).sum())
         if name == ABSORB:
             return self._absorbed(state)
-        pictures = replace(self.pairs, chosen=tuple(evenly(self.pairs.indices, REBUILT)))
+        most = INHERITED if state.inherited else REBUILT
+        pictures = replace(self.pairs, chosen=tuple(evenly(self.pairs.indices, most)))
         plain = state.plain or state.proto
         calibration = self._calibration(plain)
         made = reconstructed(
