@@ -176,7 +176,7 @@ def test_rounded_weights_lie_on_the_grid_that_calibrating_finds(folder: Path) ->
 
 
 @pytest.mark.parametrize("wanted", [Wanted(False, True, True), Wanted(True, True, True)])
-def test_biases_make_up_for_the_layers_before(folder: Path, wanted: Wanted) -> None:
+def test_biases_make_up_for_the_layers_before(folder: Path, wanted: Wanted, monkeypatch) -> None:
     """Of a network in integers, on the pictures it was fitted to, the mean of each channel is the float model's."""
     source, feeds, config = opened(folder)
     pairs, silent = PicturePairs(feeds), progress.SILENT
@@ -199,6 +199,11 @@ def test_biases_make_up_for_the_layers_before(folder: Path, wanted: Wanted) -> N
 
     plain, own, inherited = (means(each) for each in (proto, made(replace(wanted, inherited=False)), made(wanted)))
     assert inherited.max() < 0.2 * own.max() and own.max() < plain.max()
+    one, several = [], []
+    for number, kept in ((1, one), (3, several)):
+        monkeypatch.setattr("sgsdump.curing.reconstruction.cores", lambda number=number: number)
+        kept += [made(replace(wanted, inherited=way)).SerializeToString() for way in (False, True)]
+    assert one == several, "whatever the machine has"
 
 
 def test_a_matrix_product_has_its_bias_in_what_is_added() -> None:
