@@ -25,7 +25,7 @@ WIDEST = 256.0
 # What a channel reached counts as this part of what its tensor reached, where it is less.
 FLOOR = 1 / 8
 # What scaling has to take off the noise: a network whose channels are alike already only changes.
-GAIN = 0.05
+GAIN = 0.02
 # The sharpness p of smooth maxima is 2 to the power of each of these, for STEPS steps.
 SHARPNESS = (3, 4, 5, 6, 7)
 STEPS = 20

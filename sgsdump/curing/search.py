@@ -198,8 +198,6 @@ class Search:
         that takes FOLDING off."""
         starts = [state, fold.state] if _keeps(fold.step) else [state]
         ways = [[way] for start in starts if (way := self._try(EQUALISE, start)) is not None]
-        if not any(way[-1].step.taken for way in ways):
-            ways = [self._with_biases(way[0]) for way in ways]
         if not ways:
             return [fold]
 
@@ -208,9 +206,13 @@ class Search:
             return not last.step.taken, self._ratio(last.judged) / (1 - FOLDING if last.state.folded else 1)
 
         best = min(ways, key=rank)
+        for alone in [] if best[0].step.taken else ways:  # as it is first
+            best = self._with_biases(alone[0])
+            if best[-1].step.taken:
+                break
         folded = best[-1].state.folded
-        alone = fold.step.taken and not folded and self._ratio(fold.judged) <= self._ratio(best[-1].judged)
-        if alone or not best[-1].step.taken:
+        better = fold.step.taken and not folded and self._ratio(fold.judged) <= self._ratio(best[-1].judged)
+        if better or not best[-1].step.taken:
             return [fold, replace(best[0], step=replace(best[0].step, taken=False))]
         return [replace(fold, step=replace(fold.step, taken=folded)), *best]
 

@@ -102,8 +102,8 @@ def test_weights_are_rounded_the_way_that_biases_took(inherited) -> None:
     [
         ((0.6, 0.3), (0.58, 0.2), {EQUALISE, BIAS}),  # folded is not a twentieth better
         ((0.6, 0.3), (0.56, 0.2), {FOLD, EQUALISE, BIAS}),
-        ((1.1, 0.3), (1.2, 0.28), {FOLD, EQUALISE, BIAS}),  # neither helps alone: both are judged with biases
-        ((1.1, 0.3), (1.2, 0.29), {EQUALISE, BIAS}),
+        ((1.1, 0.3), (1.2, 0.2), {EQUALISE, BIAS}),  # neither helps alone: with biases, as it is first
+        ((1.1, 1.0), (1.2, 0.2), {FOLD, EQUALISE, BIAS}),
         ((0.9, 0.3), (1.2, 0.1), {EQUALISE, BIAS}),  # one helps alone
         ((1.1, 1.0), (1.2, 1.0), set()),
     ],
