@@ -197,17 +197,16 @@ class Search:
         """Folding that costs something by itself makes way for equalising, or is in its way: the better; folded where
         that takes FOLDING off."""
         starts = [state, fold.state] if _keeps(fold.step) else [state]
-        ways = [[way] for start in starts if (way := self._try(EQUALISE, start)) is not None]
+        ways = [way for start in starts if (way := self._try(EQUALISE, start)) is not None]
         if not ways:
             return [fold]
 
-        def rank(way: list[Tried]) -> tuple[bool, float]:
-            last = way[-1]
-            return not last.step.taken, self._ratio(last.judged) / (1 - FOLDING if last.state.folded else 1)
+        def rank(way: Tried) -> tuple[bool, float]:
+            return not way.step.taken, self._ratio(way.judged) / (1 - FOLDING if way.state.folded else 1)
 
-        best = min(ways, key=rank)
-        for alone in [] if best[0].step.taken else ways:  # as it is first
-            best = self._with_biases(alone[0])
+        best = [min(ways, key=rank)]
+        for way in [] if best[0].step.taken else ways:  # as the network is first
+            best = self._with_biases(way)
             if best[-1].step.taken:
                 break
         folded = best[-1].state.folded
