@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 UINT8_STEPS, INT8_STEPS = 255.0, 127.0
 EMPTY, TINIEST = 1.5e-6, 1e-300
+# A step so far below its tensor's would be 0 in float32.
+NOTHING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +106,10 @@ def weighted(
 
 
 def full_steps(figures: ChannelFigures) -> np.ndarray:
-    """[C] the step of each channel where it has a range of its own; a channel of zeros has its tensor's."""
+    """[C] the step of each channel where it has a range of its own; a channel of zeros, or of nothing beside the
+    others, has its tensor's."""
     tops = figures.top
-    return np.where(tops > 0, tops, max(tops.max(), TINIEST)) / UINT8_STEPS
+    return np.where(tops > NOTHING * tops.max(), tops, max(tops.max(), TINIEST)) / UINT8_STEPS
 
 
 def by_channel(graph: Graph, each: Scaled) -> tuple[np.ndarray, np.ndarray, int]:

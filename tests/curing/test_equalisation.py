@@ -53,6 +53,14 @@ def test_the_noise_is_that_of_uniform_rounding() -> None:
     np.testing.assert_allclose(weighted, steps**2 / 12 * read.power.sum(), rtol=1e-6)
 
 
+def test_a_channel_of_next_to_nothing_has_its_tensors_step() -> None:
+    """1e-44 over 255 is 0 in float32, and what is divided by it no number."""
+    top = np.array([2.0, 1e-44, 0.0, 1e-6])
+    steps = full_steps(ChannelFigures(np.zeros(4), top, top**2, top))
+    np.testing.assert_allclose(steps * 255, [2, 2, 2, 1e-6])
+    assert (steps.astype(np.float32) > 0).all()
+
+
 def test_scales_of_weights_follow_the_hardwares_rules() -> None:
     tops = np.array([1.0, 0.5, 0.25])
     np.testing.assert_allclose(weight_scales(tops, True), tops / 127)
