@@ -25,7 +25,7 @@ from sgsdump.cli import main
 from sgsdump.curing.cure import Cured, cure, prepared
 from sgsdump.curing.editing import Editing
 from sgsdump.curing.ranges import HEADROOM, widened
-from sgsdump.curing.reconstruction import Wanted, reconstructed
+from sgsdump.curing.reconstruction import Reconstructed, Wanted, reconstructed
 from sgsdump.curing.search import Search, State
 from sgsdump.curing.steps import CURES, CureOptions
 from sgsdump.errors import ConfigError
@@ -204,6 +204,22 @@ def test_biases_make_up_for_the_layers_before(folder: Path, wanted: Wanted, monk
         monkeypatch.setattr("sgsdump.curing.reconstruction.cores", lambda number=number: number)
         kept += [made(replace(wanted, inherited=way)).SerializeToString() for way in (False, True)]
     assert one == several, "whatever the machine has"
+
+
+@pytest.mark.parametrize("inherited, count", [(False, 4), (True, 2)])
+def test_what_runs_the_network_again_and_again_has_fewer_pictures(folder, monkeypatch, inherited, count) -> None:
+    source, feeds, config = opened(folder)
+    pairs = PicturePairs(feeds)
+    search = Search(prepared(source, feeds), config, CureOptions(), pairs, pairs, progress.SILENT)
+    monkeypatch.setattr("sgsdump.curing.search.REBUILT", 4)
+    monkeypatch.setattr("sgsdump.curing.search.INHERITED", 2)
+    given = []
+    monkeypatch.setattr(
+        "sgsdump.curing.search.reconstructed",
+        lambda proto, *rest: given.append(len(rest[2])) or Reconstructed(proto, (), ()),
+    )
+    search.with_cure("bias", State(search.source.proto, inherited=inherited))
+    assert given == [count]
 
 
 def test_a_matrix_product_has_its_bias_in_what_is_added() -> None:

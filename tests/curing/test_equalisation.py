@@ -8,12 +8,21 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 from small_nets import conv, loud_net, model, node, run_all, weights
 
 from sgsdump.curing.channels import ChannelFigures
-from sgsdump.curing.equalisation import GAIN, SHARPNESS, WIDEST, Bounds, _pulls, _Terms, equalising_factors
-from sgsdump.curing.noise import Noise, full_steps, layers_of, sums_step, weight_scales
+from sgsdump.curing.equalisation import (
+    GAIN,
+    SHARPNESS,
+    WIDEST,
+    Bounds,
+    _pulls,
+    _Terms,
+    _within_ratio,
+    equalising_factors,
+)
+from sgsdump.curing.noise import Layer, Noise, full_steps, layers_of, sums_step, weight_scales
 from sgsdump.curing.ranges import margins
 from sgsdump.curing.scaling import Scaling, scaling_of
 from sgsdump.quantisation.quant_plan import WIDEST_RATIO
@@ -32,6 +41,12 @@ def noise_of(proto: onnx.ModelProto, per_channel: bool = True):
 def rounding_noise(layers, noise, factors) -> float:
     """Of inputs and weights."""
     return sum(sum(noise.parts(layer, factors)[:2]) for layer in layers)
+
+
+def by_differences(noise, logs: np.ndarray, classes: list[int]) -> tuple[np.ndarray, float]:
+    """The slope of a noise by the logarithm of each factor, and the noise."""
+    ends = [[noise(np.exp(logs + away * np.eye(logs.size)[c])) for away in (1e-5, -1e-5)] for c in classes]
+    return np.array([(more - less) / 2e-5 for more, less in ends]), ends[0][0]
 
 
 def test_the_noise_is_that_of_uniform_rounding() -> None:
@@ -91,13 +106,8 @@ def test_the_way_down_is_the_noises_own_gradient(per_channel: bool) -> None:
     logs = np.zeros(scaling.size)
     logs[free] = np.random.default_rng(4).normal(0, 0.3, len(free))
     grows, falls = _pulls([_Terms.of(layer, noise) for layer in layers], logs, 12, per_channel)
-    for c in free:
-        ends = []
-        for away in (1e-5, -1e-5):
-            moved = logs.copy()
-            moved[c] += away
-            ends.append(rounding_noise(layers, noise, np.exp(moved)))
-        assert 2 * (grows[c] - falls[c]) == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=2e-3 * ends[0])
+    slopes, whole = by_differences(lambda factors: rounding_noise(layers, noise, factors), logs, free)
+    np.testing.assert_allclose(2 * (grows - falls)[free], slopes, rtol=0, atol=2e-3 * whole)
 
 
 def sums_noise(layers, noise, factors) -> float:
@@ -132,13 +142,9 @@ def test_sums_that_lose_bits_are_part_of_the_way_down(per_channel: bool) -> None
     share = sums_noise(layers, noise, np.exp(logs)) / rounding_noise(layers, noise, np.exp(logs))
     assert share > 0.05
     grows, falls = _pulls([_Terms.of(layer, noise) for layer in layers], logs, 12, per_channel)
-    for c in free:
-        ends = []
-        for away in (1e-5, -1e-5):
-            moved = logs.copy()
-            moved[c] += away
-            ends.append(rounding_noise(layers, noise, np.exp(moved)) + sums_noise(layers, noise, np.exp(moved)))
-        assert 2 * (grows[c] - falls[c]) == pytest.approx((ends[0] - ends[1]) / 2e-5, abs=2e-3 * ends[0])
+    both = lambda factors: rounding_noise(layers, noise, factors) + sums_noise(layers, noise, factors)  # noqa: E731
+    slopes, whole = by_differences(both, logs, free)
+    np.testing.assert_allclose(2 * (grows - falls)[free], slopes, rtol=0, atol=2e-3 * whole)
 
 
 @pytest.mark.parametrize("per_channel", [True, False])
@@ -226,6 +232,21 @@ def test_scales_of_weights_are_drawn_no_further_apart_than_a_multiplier_holds() 
 
 def held(limits: dict[int, float], fixed: frozenset[int] = frozenset()) -> Bounds:
     return Bounds.of(Scaling({"t": np.arange(3)}, fixed, limits, ()))
+
+
+def test_scales_are_raised_to_half_of_what_is_possible_but_for_those_held() -> None:
+    """Of three outputs two are 2,000 times below the third, as factors have drawn them; one of them is held."""
+    layer = Layer(None, np.array([0]), np.array([1, 2, 3]), *(np.ones((3, 1)),) * 2, 1, *(np.ones(3),) * 2)  # type: ignore[arg-type]
+    figures = ChannelFigures(np.zeros(1), np.ones(1), np.ones(1), np.zeros(1))
+    noise = Noise({"x": figures})
+    layer = replace(layer, node=helper.make_node("Conv", ["x", "w"], ["y"]))
+    logs, free = np.log([1.0, 1.0, 1 / 2000, 1 / 2000]), np.array([True, True, True, False])
+    raised = np.exp(_within_ratio([_Terms.of(layer, noise)], logs, free))
+    np.testing.assert_allclose(raised, [1, 1, 2 / WIDEST_RATIO, 1 / 2000])
+    far = replace(layer, largest=np.array([[1.0], [1 / 2000], [1.0]]))  # as it was given, it stays
+    np.testing.assert_array_equal(_within_ratio([_Terms.of(far, noise)], np.zeros(4), free), 0)
+    exact = _Terms.of(layer, Noise({"x": figures}, exact=frozenset(["x"])))
+    assert not exact.inputs.any() and _Terms.of(layer, noise).inputs.all()
 
 
 def test_channels_are_not_drawn_further_apart_than_a_multiplier_holds() -> None:

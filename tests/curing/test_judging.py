@@ -109,35 +109,73 @@ def test_weights_are_rounded_the_way_that_biases_took(inherited) -> None:
     ],
 )
 def test_folding_makes_way_for_equalising_and_biases_for_both(plain, folded, expected) -> None:
-    """The errors of a network that is equalised, and then with biases; folding alone costs."""
-    made, proto = search({}), model([], {}, {"x": (1,)}, []).proto
-    made.source, made.options, made.taken = model([], {}, {"x": (1,)}, []), CureOptions(), []
-    made.config = InputConfig(())
+    made, asked = equalising(plain, folded)
+    state, steps = made.run()
+    assert {step.cure for step in steps if step.taken} == set(made.taken) == expected
+    assert state.folded is (FOLD in expected) and (state.factors is not None) is (EQUALISE in expected)
+    assert [step.cure for step in steps].count(EQUALISE) == 1, "told, taken or not"
+    assert asked.count(EQUALISE) == 2, "with the folded network and without"
 
-    asked: list[str] = []
+
+def test_folding_that_is_better_than_equalising_stays() -> None:
+    made, _ = equalising((0.6, 0.6), (0.9, 0.9), alone=0.5)
+    state, steps = made.run()
+    assert made.taken == [FOLD] and state.folded and state.factors is None
+    assert [step.taken for step in steps if step.cure == EQUALISE] == [False]
+
+
+def test_what_does_not_keep_the_function_is_not_gone_on_from() -> None:
+    """A folded network that is another is not equalised; one that equalising changes gets no biases for it."""
+    made, asked = equalising((0.6, 0.3), (0.1, 0.1), spoils=FOLD)
+    state, _ = made.run()
+    assert not state.folded and asked.count(EQUALISE) == 1
+    made, asked = equalising((1.1, 0.3), (1.2, 0.3), spoils=EQUALISE)
+    assert made.run()[0].factors is None and asked.count(BIAS) == 1, "by themselves alone"
+
+
+def test_biases_that_were_not_asked_for_judge_nothing() -> None:
+    made, asked = equalising((1.1, 0.3), (1.2, 0.3))
+    made.options = CureOptions("L2", (FOLD, EQUALISE))
+    assert made.run()[0].factors is None and BIAS not in asked
+
+
+def test_what_was_taken_is_made_again_in_the_order_of_the_network() -> None:
+    """Room before biases, which are made for it; biases that rounding makes too, once."""
+    made, asked = equalising((0.6, 0.3), (0.6, 0.3))
+    made.again([EQUALISE, BIAS, RANGES])
+    assert asked == [EQUALISE, RANGES, BIAS]
+    asked.clear()
+    made.again([EQUALISE, BIAS, RANGES, ROUND])
+    assert asked == [EQUALISE, RANGES, ROUND]
+
+
+def equalising(plain, folded, alone: float = 1.3, spoils: str = "") -> tuple[Search, list[str]]:
+    """A search of a network whose errors are ``plain`` equalised, then with biases, ``folded`` so of the folded one,
+    which has ``alone`` before; and the cures that it makes. ``spoils``: the cure that changes the function."""
+    made, source, asked = search({}), model([], {}, {"x": (1,)}, []), list[str]()
+    other = model([], {}, {"y": (1,)}, []).proto
+    made.source, made.options, made.taken, made.config = source, CureOptions(), [], InputConfig(())
 
     def with_cure(name: str, state: State) -> tuple[State, int]:
         asked.append(name)
         if name in (ABSORB, RANGES, ROUND):
             return state, 0
+        proto = other if name == spoils else state.proto
         new = {
-            FOLD: replace(state, folded=True),
-            EQUALISE: replace(state, factors=np.ones(1)),
+            FOLD: replace(state, proto=proto, folded=True),
+            EQUALISE: replace(state, proto=proto, factors=np.ones(1)),
             BIAS: replace(state, plain=proto),
         }
         return new[name], 1
 
     def judge(state: State, what: str = "") -> dict[str, float]:
         if state.factors is None:
-            return dict.fromkeys("ab", 1.3 if state.folded else 1.0)
+            return dict.fromkeys("ab", alone if state.folded else 1.0)
         return dict.fromkeys("ab", (folded if state.folded else plain)[state.plain is not None])
 
     made.with_cure, made.judge = with_cure, judge  # type: ignore[method-assign]
-    state, steps = made.run()
-    assert {step.cure for step in steps if step.taken} == set(made.taken) == expected
-    assert state.folded is (FOLD in expected) and (state.factors is not None) is (EQUALISE in expected)
-    assert [step.cure for step in steps].count(EQUALISE) == 1, "told, taken or not"
-    assert asked.count(EQUALISE) == 2, "with the folded network and without"
+    made._kept = lambda proto: float(proto is other)  # type: ignore[method-assign]
+    return made, asked
 
 
 def test_channels_move_past_a_relu_before_biases_are_made() -> None:
