@@ -207,7 +207,12 @@ def cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     else:
         which = "which differs while all its inputs are equal"
         if first.facts.get("inputs") in ("differ", "unknown"):
-            which = "the first to differ by more than rounding"
+            before = first.figures.get("before")
+            which = (
+                f"the first to leave the rounding floor ({before:.3g} before it)"
+                if before
+                else "the first to differ by more than rounding"
+            )
         yield f"The error arises at {_called(first)}, {which}: {figures}."
     if others:
         by = "Judging by the figures alone, also" if first.evidence == "by value" else "Also"

@@ -236,11 +236,13 @@ def blamed_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, ...]:
-    """The rows whose error rises most, for want of a place that is known better; not those that hold whole numbers."""
-    known = any(f.kind == "rounding" or (f.kind == "cause" and f.evidence != "by figures") for f in findings)
-    if len(comparison.rows) < 2 or known:
+    """Return the rows whose error rises most, none of whole numbers. Where a better known cause stands, return none,
+    unless that layer left the rounding floor and another one has the largest rise."""
+    known = [f for f in findings if f.kind == "rounding" or (f.kind == "cause" and f.evidence != "by figures")]
+    if len(comparison.rows) < 2 or any("before" not in finding.figures for finding in known):
         return ()
-    return tuple(row for row in comparison.jumps if row.indices is None and not is_rounding(row))[:MOST_JUMPS]
+    rising = tuple(row for row in comparison.jumps if row.indices is None and not is_rounding(row))[:MOST_JUMPS]
+    return () if known and rising and rising[0].name == known[0].layer else rising
 
 
 def _numbers(row: Row) -> str:
