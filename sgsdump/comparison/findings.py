@@ -1,15 +1,21 @@
-"""Findings: what a user should know of a comparison, made once from facts; every report says them in its own form."""
+"""Findings: what a user should know of a comparison, made once from facts; every report says them in its own form.
+
+Two float runs of one model agree to rounding: each type has a bound, and the error of a layer is about that of the
+layers that feed it. A layer *leaves the floor* if its error exceeds ten times both, and ``SURE``. For two fixed models
+the floor is one integer step. The floor is known if some layers stay on it: with a known dataflow one is enough, in
+file order ``SETTLED`` are needed.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.rounding_floor import Departure, departures, is_fed_by
-from sgsdump.comparison.row import Failed, Row, differs
+from sgsdump.comparison.naming.network import only_moves
+from sgsdump.comparison.row import SURE, Failed, Row, differs, is_rounding, rounding_bound
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 
 if TYPE_CHECKING:
@@ -21,6 +27,16 @@ _LIKE = 1e-3  # of COS: two sides of one direction
 _LEFT = 0.5  # of an error, what a scale leaves of it
 _TIMES = 3  # what feeds a layer, its error where it arises suddenly
 _ABOUT = 0.5  # of the steepest rise, what counts as about as steep
+FACTOR = 10  # times the floor, where a layer leaves it
+SETTLED = 3  # layers that stay on the floor before one that leaves it, where only the file's order is known
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A layer that leaves the floor; ``before`` is the largest relative error of what feeds it."""
+
+    row: Row
+    before: float
 
 
 def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Finding, ...]:
@@ -225,6 +241,63 @@ def _sudden(comparison: Comparison, bad: Sequence[Row]) -> list[Row]:
     sources = {row.name: row.sources for row in comparison.alike}
     first = [row for row in bad if row.error - row.rise <= row.error / _TIMES and not is_fed_by(row, names, sources)]
     return sorted(first, key=lambda row: -row.rise)
+
+
+def departures(rows: Sequence[Row], by_flow: bool) -> list[Departure]:
+    """Return the layers that leave the floor and inherit from no other such layer, in file order.
+
+    Parameters
+    ----------
+    rows
+        Compared rows of one and the same tensor on both sides, in file order.
+    by_flow
+        Whether ``Row.sources`` says what feeds a row. Otherwise only the first such row is returned, and every row
+        before it counts as what feeds it.
+    """
+    outputs = [row for row in rows if row.io == "out" and row.op_type != "Data"]
+    if any(row.step for row in outputs):
+        return []  # of a quantised side every layer differs
+    if not any(_holds(row) for row in outputs):
+        return []  # no layer shows how far the two runs agree
+    errors = {row.name: row.error for row in rows}
+    leaving: dict[str, Departure] = {}
+    level, settled = 0.0, 0
+    for row in outputs:
+        before = max((errors[name] for name in row.sources if name in errors), default=0.0) if by_flow else level
+        if _is_beyond(row, FACTOR * max(before, rounding_bound(row), SURE / FACTOR)):
+            leaving.setdefault(row.name, Departure(row, before))
+            if not by_flow:
+                return list(leaving.values()) if settled >= SETTLED else []
+        level = max(level, row.error)
+        settled += _holds(row)
+    upstream = {row.name: row.sources for row in rows}
+    return [departure for departure in leaving.values() if not is_fed_by(departure.row, leaving, upstream)]
+
+
+def is_fed_by(row: Row, names: Mapping[str, object] | set[str], sources: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether one of these names is anywhere upstream of the row."""
+    seen, waiting = {row.name}, list(row.sources)
+    while waiting:
+        name = waiting.pop()
+        if name in names and name != row.name:
+            return True
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(sources.get(name, ()))
+    return False
+
+
+def _holds(row: Row) -> bool:
+    """Return whether a computed layer agrees as two runtimes do; what only moves values shows nothing."""
+    return not only_moves(row.op_type) and row.indices is None and not _is_beyond(row, SURE)
+
+
+def _is_beyond(row: Row, least: float) -> bool:
+    """Return whether a row differs by more than rounding and ``least``; of two fixed models by more than a step."""
+    if row.integers is not None and not row.integers.is_hidden:
+        integers = row.integers
+        return bool(integers.unlike) or (integers.differing > 0 and (integers.largest is None or integers.largest > 1))
+    return differs(row) and not is_rounding(row) and row.error > least
 
 
 def _channels(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]:

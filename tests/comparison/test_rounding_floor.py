@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import sgsdump
 from sgsdump import Dump, Record, Tensor
-from sgsdump.comparison.findings import findings_of
-from sgsdump.comparison.rounding_floor import departures
+from sgsdump.comparison.findings import departures, findings_of
 from sgsdump.comparison.row import Row
 from sgsdump.reports.verdict import verdict_lines
 
