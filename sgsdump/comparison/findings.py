@@ -44,6 +44,8 @@ def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> 
     weight that differs where nothing differs before it comes ahead of them all, since no figure can say as much."""
     of_operators = tuple(finding for finding in comparison.causes if finding.kind == "cause")
     rounding = tuple(finding for finding in comparison.causes if finding.kind == "rounding")
+    if comparison.other_input is not None:  # nothing that differs is an error of its own
+        return (*comparison.environment, *_missing(comparison), *_not_finite(comparison), *_not_judged(comparison))
     causes = of_operators or (() if rounding else tuple(_causes(comparison, thresholds)))
     # after a fault a layer may look like another one: what was found by value is before it
     by_value = tuple(finding for finding in causes if finding.evidence in ("by value", "measured"))
@@ -259,7 +261,8 @@ def departures(rows: Sequence[Row], by_flow: bool) -> list[Departure]:
         return []  # of a quantised side every layer differs
     if not any(_holds(row) for row in outputs):
         return []  # no layer shows how far the two runs agree
-    errors = {row.name: row.error for row in rows}
+    # an input that no compared operator made, such as a weight, inherits nothing: it is told by itself
+    errors = {row.name: row.error for row in rows if row.io == "out" or row.sources}
     leaving: dict[str, Departure] = {}
     level, settled = 0.0, 0
     for row in outputs:

@@ -362,11 +362,12 @@ class Row:
 @dataclass(frozen=True)
 class Failed:
     """A pair that exists but cannot be compared, and the reason; ``unlike``: how its sides are quantised, where that is
-    not alike."""
+    not alike; ``damaged``: the values of a side are there but cannot be read."""
 
     pair: Pair
     reason: str
     unlike: str = ""
+    damaged: bool = False
 
 
 def is_suspicious(result: Row | Failed) -> bool:
