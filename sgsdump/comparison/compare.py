@@ -230,7 +230,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         causes=(*found, *(change_findings(networks) if all(networks) else ())),
         environment=(
             *environment_findings((sample.environment(), benchmark.environment()), networks, are_other_weights),
-            *(other_inputs(rows, pairs, networks) or other_runs(wholes)),
+            *(other_inputs(rows, pairs, networks) or other_runs(wholes, (*rows, *failed))),
         ),
     )
 

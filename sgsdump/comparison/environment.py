@@ -13,7 +13,7 @@ from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 
 from sgsdump.comparison.alignment import Pair, has_own_inputs
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.row import Row, differs
+from sgsdump.comparison.row import Failed, Row, differs, is_suspicious
 from sgsdump.dumps.dump import Dump, Environment, Network, Record
 from sgsdump.dumps.run_inputs import least_alike
 from sgsdump.replay.bounds import RANDOM
@@ -79,14 +79,15 @@ def other_inputs(rows: Sequence[Row], pairs: Iterable[Pair], networks: tuple[Net
     return (Finding("environment", names[0], names=tuple(names), facts={"what": INPUTS, "argument": names[0]}),)
 
 
-def other_runs(dumps: tuple[Dump, Dump]) -> tuple[Finding, ...]:
-    """Return a finding if both dumps are one file, if they look swapped, or if they are of different inputs."""
+def other_runs(dumps: tuple[Dump, Dump], rows: Iterable[Row | Failed]) -> tuple[Finding, ...]:
+    """Return a finding if both dumps are one file, if they look swapped, or if they are of different inputs. Inputs are
+    looked at only if a layer differs by more than rounding."""
     sample, benchmark = dumps
     if sample.path is not None and sample.path == benchmark.path:
         return (Finding("environment", facts={"what": SAME_FILE, "argument": str(sample.path)}),)
     swapped = is_quantised_run(benchmark) and not is_quantised_run(sample)
     found = (Finding("environment", facts={"what": SWAPPED, "argument": ""}),) if swapped else ()
-    if any(map(has_own_inputs, dumps)):
+    if any(map(has_own_inputs, dumps)) or not any(map(is_suspicious, rows)):
         return found
     if (least := least_alike(*dumps)) is None:
         return found

@@ -117,7 +117,8 @@ class Tensor:
     def raw_view(self) -> np.ndarray:
         """As ``raw``, of a mapped file always a view, which costs nothing: for code that reads it by ``in_memory``,
         ``write_array`` or through a descriptor."""
-        return as_array(self._load(), self.info.name)
+        array = self._load()
+        return array if type(array) is np.ndarray else as_array(array, self.info.name)
 
     def stored(self) -> np.ndarray:
         """The stored values in ``info.shape`` (flat when the shape is unknown); read-only when they are of a file.
