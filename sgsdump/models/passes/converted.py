@@ -24,6 +24,7 @@ from sgsdump.models.graph import (
     drop_unused_constants,
     in_model_order,
     needs,
+    opset_of,
 )
 from sgsdump.tensors.stages import KEY
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 SUMMED = "_reduceSum_output"  # the end of the sum of a mean along one axis, as the converter writes it
+_SUM_READS_AXES = 13  # the opset from which the axes of ReduceSum are an input; a model keeps its own until lifted
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 # What has a type of its own, whatever a fully connected operator reads it as.
 OWN_TYPE = ("Sigmoid", "Softmax", "ReduceMean", "Concat")
@@ -161,11 +163,14 @@ class _Writer:
         if axes is None or len(axes) != 1 or not shape or shape[axes[0]] is None:
             return []
         total = self._free(f"{node.output[0]}{SUMMED}")
-        along = self._constant(f"{node.output[0]}_axis", np.array(axes, np.int64))
         factor = self._constant("division_to_multiplication_inpu1_tensor_0", np.array([1 / shape[axes[0]]]))
-        keepdims = attribute(node, "keepdims", 1)
+        reads, form = [node.input[0]], {"keepdims": attribute(node, "keepdims", 1)}
+        if opset_of(self._result) < _SUM_READS_AXES:
+            form["axes"] = axes
+        else:
+            reads.append(self._constant(f"{node.output[0]}_axis", np.array(axes, np.int64)))
         return [
-            helper.make_node("ReduceSum", [node.input[0], along], [total], name=total, keepdims=keepdims),
+            helper.make_node("ReduceSum", reads, [total], name=total, **form),
             helper.make_node("Mul", [total, factor], [node.output[0]], name=node.name),
         ]
 
