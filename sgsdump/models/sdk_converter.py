@@ -15,6 +15,7 @@ from sgsdump.models.graph import MAIN_DOMAINS, Graph, opset_of
 from sgsdump.models.passes.converted import SUMMED
 from sgsdump.models.sdk_converter_forms import Operator
 from sgsdump.models.sdk_converter_rows import Change, LayerRefusal, Refusal
+from sgsdump.sidecars.input_config import RAWDATA
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -157,7 +158,7 @@ def config_facts(
     named: dict[str, list[str]] = {}
     for name, form in formats:
         named.setdefault(form, []).append(name)
-    pictures = tuple(name for form, names in named.items() if not form.startswith("rows.RAWDATA") for name in names)
+    pictures = tuple(name for form, names in named.items() if form not in RAWDATA for name in names)
     refused = [
         Refused(
             f"training_input_formats {form}",
@@ -175,7 +176,7 @@ def config_facts(
     if one_for_all:
         what = "one value for several pictures: write one for each, with a comma between"
         refused.append(Refused(what, tuple(one_for_all), *rows.ONE_FOR_ALL))
-    if not means_by_colour:
+    if pictures and not means_by_colour:
         what = "an input_config.ini without mean_red, mean_green and mean_blue, for which newer ones have mean"
         refused.append(Refused(what, pictures, *rows.NO_COLOURS))
     return tuple(refused)

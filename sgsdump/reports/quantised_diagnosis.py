@@ -255,8 +255,8 @@ def steps(diagnosis: QuantisedDiagnosis) -> Iterator[Step]:
     state = "within the limits" if exclusion.good else f"still {diagnosis.limits}"
     who = diagnosis.quantiser or "onnxruntime, as the model does not say who made it"
     yield Step(
-        f"Leave {counted(len(exclusion.units), 'operator')} float and quantise again ({who}): the outputs' error is to "
-        f"go from {measured.all_on:.4f} to {exclusion.error:.4f}, {state} (measured on "
+        f"Leave {counted(len(left.nodes), 'node')} float and quantise again ({who}): the outputs' error is to go "
+        f"from {measured.all_on:.4f} to {exclusion.error:.4f}, {state} (measured on "
         f"{counted(measured.inputs, 'input')}, with the quantised tensors put into the float network).",
         words(diagnosis.quantiser, left),
     )

@@ -84,6 +84,7 @@ def test_a_planted_weight_is_the_first_and_the_advice_takes_it_away(folder, caps
     advice = next(finding for finding in findings if finding["kind"] == "advice")
     assert "c2" in advice["names"] and advice["figures"]["error_after"] < 0.5 * advice["figures"]["error"]
     names = ast.literal_eval(re.search(r"nodes_to_exclude=(\[.*?\])", out)[1])
+    assert int(re.search(r"Leave (\d+) nodes? float", out)[1]) == len(names)
     assert names == list(advice["names"])
 
     def outputs_error(model: str) -> float:

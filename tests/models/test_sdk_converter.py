@@ -367,3 +367,12 @@ def test_a_grey_picture_is_three_channels_where_ranges_are_found(shape, kind, fo
 
 def test_a_lone_channel_of_caffe_stays_one():
     assert sdk_converter.caffe_facts([]).lone_channels == ()
+
+
+def test_only_pictures_are_warned_about_as_pictures():
+    """An input of numbers has no mean, so nothing is to be written for it."""
+    formats = [("raw", "RAWDATA_S16_NHWC"), ("eye", "RGB"), ("grey", "BGR"), ("float", "RAWDATA_F32_NHWC")]
+    rows = sdk_converter.config_facts(formats, means_by_colour=False)
+    [colours] = [row for row in rows if "mean_red" in str(row)]
+    assert colours.layers == ("eye", "grey")
+    assert not sdk_converter.config_facts([("raw", "RAWDATA_S16_NHWC")], means_by_colour=False)

@@ -302,3 +302,11 @@ def test_another_run_is_drawn_beside(opened):
     assert {"RMSE", "COS", "mean shift"} <= {term.text for term in titled}
     # names of the axis without what all begin with
     assert [each.text for each in page.find_elements("css selector", "#depth-chart text")][-3:] == ["a", "b", "c"]
+
+
+def test_names_without_a_common_beginning_keep_their_first_letter(opened):
+    page = opened(report(["/stem/conv", "score", "box"]))
+    drawn = [text.text for text in page.find_elements("css selector", "#depth-chart text")]
+    assert {"/stem/conv", "score", "box"} <= set(drawn), drawn
+    drawn = [text.text for text in opened(report(["net/a", "net/b"])).find_elements("css selector", "#depth-chart text")]
+    assert {"a", "b"} <= set(drawn), drawn

@@ -179,6 +179,7 @@ function commonOf(names) {
   if (names.length < 2) return 0;
   let length = 0;
   while (length < names[0].length && names.every((name) => name[length] === names[0][length])) length++;
+  if (!length) return 0; // lastIndexOf takes -1 for 0
   return Math.max(...["/", ".", "_", ":"].map((sign) => names[0].lastIndexOf(sign, length - 1) + 1), 0);
 }
 
