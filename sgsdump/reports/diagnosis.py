@@ -228,7 +228,13 @@ def verdict(diagnosis: Diagnosis, comparison: Comparison) -> tuple[str, ...]:
     where, layers = _where(diagnosis, comparison), _on_layers(diagnosis, comparison)
     root = () if diagnosis.root is None else (root_line(diagnosis.root.finding),)
     worth = () if diagnosis.worths is None else worth_lines(diagnosis.worths)
-    return (*root, _on_outputs(diagnosis), *worth, *where, *layers, *_on_integers(diagnosis))
+    return (*root, _on_outputs(diagnosis), *worth, *_on_metric(diagnosis), *where, *layers, *_on_integers(diagnosis))
+
+
+def _on_metric(diagnosis: Diagnosis) -> Iterator[str]:
+    """Point from the word "bad", which is a distance, to what it costs."""
+    if diagnosis.worths is None and diagnosis.outputs.outputs and not diagnosis.good:
+        yield "Bad means past a limit of COS or RMSE; --metric tells the accuracy that it costs."
 
 
 def _on_outputs(diagnosis: Diagnosis) -> str:
@@ -375,6 +381,20 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
         )
     yield TRY_CURE
     yield from _promise(diagnosis, advice)
+
+
+def unseen_step(diagnosis: Diagnosis, preprocessed: bool) -> Iterator[Step]:
+    """Say what good outputs cannot show.
+
+    preprocessed  whether the user's own preprocess file made the images.
+    """
+    if diagnosis.worths is not None or diagnosis.root is not None or not diagnosis.good:
+        return
+    assumed = "" if preprocessed else " No preprocess file was given (-n): the preprocessing was assumed, not checked."
+    yield Step(
+        "The fixed model answers like the float model on these images. If the device still fails, check mean and std, "
+        f"colour order and post-processing: sgsdump cannot see those without labels (--metric).{assumed}"
+    )
 
 
 def _root_steps(diagnosis: Diagnosis, root: Righted) -> Iterator[Step]:

@@ -180,7 +180,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     from sgsdump.quantisation.diagnosis.compared_pictures import over_all
     from sgsdump.reports.command_reports import diagnosed, report_of_diagnosis
     from sgsdump.reports.comparison import REPORTS
-    from sgsdump.reports.diagnosis import Tried, with_columns, with_findings
+    from sgsdump.reports.diagnosis import Tried, unseen_step, with_columns, with_findings
     from sgsdump.reports.post_processing import to_paste
     from sgsdump.reports.report import Context
     from sgsdump.tuning.reasons import CONTRADICTED
@@ -211,7 +211,10 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
         assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
     )
     report = report_of_diagnosis(subject, compared, diagnosis, context)
-    report = replace(report, view=replace(report.view, worst=_worst_picture(judged)))
+    # arrays are what they are; of images the user's file knows the preprocessing
+    preprocessed = bool(task.network.preprocess) or not any(entry.is_picture for entry in setting.config.inputs)
+    steps = (*report.next_steps, *unseen_step(diagnosis, preprocessed))
+    report = replace(report, view=replace(report.view, worst=_worst_picture(judged)), next_steps=steps)
     add = {"csv": with_columns, "json": with_findings}
     texts = {f"layers.{kind}": add[kind](REPORTS[kind](comparison, diagnosis.limits), diagnosis) for kind in add}
     passes = diagnosis.passes and not comparison.failed

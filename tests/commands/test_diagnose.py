@@ -258,3 +258,22 @@ def test_an_older_folder_is_moved_aside(digits, capsys):
 def test_a_picture_of_another_size_is_resized_and_one_is_enough(digits):
     Image.fromarray(np.full((30, 20), 90, np.uint8)).save("one.png")
     assert main([*DIAGNOSE[:3], "-i", "one.png", *DIAGNOSE[5:]]) == 0
+
+
+def test_what_good_outputs_cannot_show_is_said(digits, capsys):
+    (digits / "same.py").write_text(PREPROCESS)
+    step = "If the device still fails, check mean and std, colour order and post-processing"
+    assumed = "the preprocessing was assumed, not checked"
+    words = [*DIAGNOSE, "--pictures", "2", "--quant-level", "L5"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    bad = [line for line in out.splitlines() if line.startswith("Output")][0].count(": bad")
+    assert (step in out) == (not bad) and (assumed in out) == (not bad)
+    assert ("--metric tells the accuracy" in out) == bool(bad)
+    assert main([*words, "-n", "same.py"]) == 0
+    out = capsys.readouterr().out
+    assert step in out and assumed not in out
+    (digits / "other.py").write_text(PREPROCESS.replace("127", "60"))
+    assert main([*words, "-n", "other.py"]) == 1
+    out = capsys.readouterr().out
+    assert step not in out and "--metric tells the accuracy" in out

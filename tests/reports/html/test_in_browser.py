@@ -308,5 +308,7 @@ def test_names_without_a_common_beginning_keep_their_first_letter(opened):
     page = opened(report(["/stem/conv", "score", "box"]))
     drawn = [text.text for text in page.find_elements("css selector", "#depth-chart text")]
     assert {"/stem/conv", "score", "box"} <= set(drawn), drawn
-    drawn = [text.text for text in opened(report(["net/a", "net/b"])).find_elements("css selector", "#depth-chart text")]
+    drawn = [
+        text.text for text in opened(report(["net/a", "net/b"])).find_elements("css selector", "#depth-chart text")
+    ]
     assert {"a", "b"} <= set(drawn), drawn
