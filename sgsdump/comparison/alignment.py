@@ -19,6 +19,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import RAW
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, hint
+from sgsdump.files.bounded_read import is_file
 from sgsdump.files.names import normalised, word
 from sgsdump.tensors.device import is_device
 from sgsdump.tensors.dtypes import is_complex
@@ -196,7 +197,7 @@ def _only_pair(sample: Dump, benchmark: Dump) -> Pair | None:
 def _is_one_tensor(dump: Dump) -> bool:
     """Whether a dump is a file that holds one tensor, named as the file is."""
     if dump.format == RAW:
-        return dump.path is not None and dump.path.is_file()
+        return dump.path is not None and is_file(dump.path)
     return dump.format in FORMATS and FORMATS[dump.format].one_tensor
 
 
