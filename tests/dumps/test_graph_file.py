@@ -310,7 +310,7 @@ def test_a_dump_whose_name_leaves_no_room_for_a_graph_is_opened(tmp_path: Path) 
 
 @pytest.mark.parametrize("door", [open_dump, list_runs])
 def test_a_name_that_the_system_does_not_take_is_one_line(door: Callable[[str], object]) -> None:
-    with pytest.raises(FormatError, match="cannot read z+: .*too long"):
+    with pytest.raises(FormatError, match=r"cannot read z+: .*too long"):
         door("z" * 300)
 
 

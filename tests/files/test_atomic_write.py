@@ -50,7 +50,7 @@ def test_where_no_file_can_be_is_told(tmp_path: Path) -> None:
         with pytest.raises(OutputError, match=message) as caught, replacing(path):
             pytest.fail("the block must not run")
         assert str(path) in str(caught.value)
-    with pytest.raises(OutputError, match="[Nn]ame too long"):
+    with pytest.raises(OutputError, match=r"[Nn]ame too long"):
         check_folder(no_room)
 
 
