@@ -284,14 +284,17 @@ def check_outputs(outputs: Iterable[str | Path | None], inputs: Iterable[str | P
         if path is None:
             continue
         if Path(path).resolve() in taken:
-            raise OutputError(f"cannot write {path}: the same command reads or writes it already; name another file")
+            raise OutputError(f"cannot write {path}: the same command reads or writes it already; name another")
         taken.add(Path(path).resolve())
 
 
 def check_not_around(folder: Path, inputs: Iterable[Path | None]) -> None:
-    """Raises OutputError when an input lies in a folder that is to be replaced: it would be moved aside with it."""
-    for path in inputs:
-        if path is not None and folder.resolve() in path.resolve().parents:
+    """Raises OutputError when a folder that is to be replaced is an input or holds one: the input would be moved aside
+    with it."""
+    read = [path for path in inputs if path is not None]
+    check_outputs([folder], read)
+    for path in read:
+        if folder.resolve() in path.resolve().parents:
             raise OutputError(f"cannot write {folder}: that folder holds {path}, which is read; name another")
 
 

@@ -378,8 +378,12 @@ BAD = {
     "compare folder missing": (["full", "-cd", "none"], "is not there: none"),
     "compare folder empty": (["full", "-cd", "empty"], "no .npy file to compare with in empty"),
     "golden without compare": (["full", "-g", "empty"], "-cd"),
-    "compare with what is replaced": (["full", "-cd", "old/outputs", "-o", "old"], "name another with -o"),
+    "compare with what is replaced": (["full", "-cd", "old/outputs", "-o", "old"], "which is read; name another"),
     "negative threshold": (["full", "-cd", "old", "-t1", "-1"], "-t1 -1: a threshold is 0 or more"),
+    "output over the inputs": (
+        ["full", "--input-dir", "old/outputs", "-o", "old/outputs"],
+        "reads or writes it already",
+    ),
     "output in the way": (["full", "-o", "net.onnx"], "name another with -o"),
     "output is here": (["full", "-o", "."], "name another with -o"),
     "two folders in one": (["once", "--name", "c1", "--save-test-case", "ort_dump"], "cannot be in one folder"),
