@@ -44,6 +44,10 @@ class FormatError(SgsdumpError):
     """A file is not what it should be: truncated, of another format, or contradicting itself."""
 
 
+class NotATensor(FormatError):
+    """A file or member that is whole and holds something other than numbers, such as Python objects."""
+
+
 class FileChanged(FormatError):
     """A file is not the one that was opened any more: truncated, rewritten, replaced or gone. What was read of it and
     what would be read now are of two runs, so a command ends."""

@@ -44,7 +44,7 @@ MOST_FIELDS = 12
 MOST_PARAMETERS = 6
 # Files of sgsdump that run between call and return: what one reads to follow a tensor. Of the 30 of calibrate 8 are the
 # plan and the model it is made for, 6 feed pictures, 10 run the model by segments, 6 take ranges.
-FILES_OF_COMPARE, FILES_OF_CALIBRATE = 15, 30
+FILES_OF_COMPARE, FILES_OF_CALIBRATE = 24, 32
 # Public signatures: keywords that users write, each forwarded in one record.
 LONG_SIGNATURES = {"comparison.compare.compare", "pipeline.pipeline.__init__"}
 LONG_RECORDS = {"DumpConfig"}  # msit's own
@@ -316,7 +316,7 @@ def test_imports_make_no_circle():
 
 
 WALK = """
-import json, sys
+import json, sys, threading
 from pathlib import Path
 import sgsdump
 {setup}
@@ -327,6 +327,7 @@ def profile(frame, event, argument):
         files.add(code.co_filename)
 package = str(Path(sgsdump.__file__).parent)
 call()  # what is imported at the first call is not walked
+threading.setprofile(profile)
 sys.setprofile(profile)
 call()
 sys.setprofile(None)
@@ -335,7 +336,7 @@ print(json.dumps(sorted(Path(file).relative_to(package).as_posix() for file in f
 
 
 def files_of(setup):
-    """The files of sgsdump that run between ``call`` and its return, as ``sys.setprofile`` tells."""
+    """The files of sgsdump that run between ``call`` and its return, in any thread."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
     command = [sys.executable, "-c", WALK.format(setup=setup)]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from plants.outcome import Outcome, drawn
 
-GROUPS = ("quantisation", "executors", "dumps", "programs", "precision", "causes")
+GROUPS = ("quantisation", "executors", "dumps", "backends", "programs", "precision", "causes")
 
 
 def main() -> int:

@@ -6,7 +6,8 @@ keep. Assumptions are printed first: without --input-config the inputs are taken
 std_value are found by running the preprocess file (-n) on a picture. --fixed takes a fixed model of calibrate as it is,
 or one that others quantised (ONNX: QDQ, QOperator, dynamic), --ranges a tensor_min_max.txt or a quant file in place of
 a calibration. An older folder -o is moved aside. Exit status:
-0, or 1 when you gave a limit and an output or another layer is past it, 2 on trouble.
+0, or 1 when you gave a limit and an output or another layer is past it, or when input_config.ini does not describe the
+pictures that the network gets, 2 on trouble.
 
 examples:
   sgsdump diagnose -m net.onnx -i pictures/
@@ -151,4 +152,4 @@ def run(args: argparse.Namespace) -> int:
     print_verdict(found.report)
     print_lines(found.paste)
     print_folder(output, asides)
-    return 1 if options.limits and not found.passes else 0
+    return 1 if not found.agrees or (options.limits and not found.passes) else 0

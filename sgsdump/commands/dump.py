@@ -39,6 +39,7 @@ from sgsdump.verbs.network import Source
 if TYPE_CHECKING:
     import numpy as np
 
+    from sgsdump.dumps.dump import Record
     from sgsdump.executors.runner import Layer, Runner
     from sgsdump.models.feeds.feeds import Feed
     from sgsdump.models.model import Model, Part
@@ -148,7 +149,7 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
     provider     onnxruntime's execution provider.
     """
     from sgsdump.commands.terminal import TERMINAL
-    from sgsdump.dumps.graph_file import save_graph
+    from sgsdump.dumps.graph_file import save_graph, with_inputs
     from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard, with_branches
     from sgsdump.executors.table import open_runner
     from sgsdump.files.atomic_write import make_folder
@@ -177,7 +178,7 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
                 layers = _own_outputs_first(runner, feed, [info.name for info in graph.output], advance)
             summary = _write_run(layers, feed, target, target.stem.removeprefix(output.stem), form, facts)
         print(f"{target}: {summary.tensors} tensors, {target.stat().st_size:,} bytes")
-        if model_graph and (why := save_graph(model_graph, target)):
+        if model_graph and (why := save_graph(with_inputs(model_graph, _as_stored(feed, facts)), target)):
             print(for_terminal(f"note: {why}"))
         for name, counts in summary.not_finite.items():
             print(f"not finite: {name}: {counts}")
@@ -215,7 +216,7 @@ def _write_run(
 
     caffe, summary = form.caffe, Summary()
     fed = [Layer(name, name, "", array) for name, array in feed.items()]
-    inputs = list(records_of(fed[:1] if caffe else fed, ModelFacts(layout=facts.layout), Summary()))
+    inputs = list(_fed(fed[:1] if caffe else fed, facts))
     if caffe:
         # Caffe's nodes have no names of their own, and its further inputs are blobs like any other.
         layers = (replace(layer, node=layer.name) for layer in chain(fed[1:], layers))
@@ -228,6 +229,20 @@ def _write_run(
     if caffe:
         write_shapes([*inputs, *open_dump(target).records], target.with_name(f"shape{suffix}.txt"))
     return summary
+
+
+def _fed(layers: Sequence[Layer], facts: ModelFacts) -> Iterator[Record]:
+    return records_of(layers, ModelFacts(layout=facts.layout), Summary())
+
+
+def _as_stored(feed: Feed, facts: ModelFacts) -> dict[str, np.ndarray]:
+    """Return the inputs with their axes in the order in which the dump stores them."""
+    from sgsdump.executors.runner import Layer
+    from sgsdump.tensors.types import NHWC
+
+    records = _fed([Layer(name, name, "", array) for name, array in feed.items()], facts)
+    tensors = (record.tensor for record in records)
+    return {t.name: (t.in_layout(NHWC) if t.layout else t).real() for t in tensors}
 
 
 def _own_outputs_first(

@@ -65,6 +65,11 @@ def print_lines(lines: Iterable[str], prefix: str = "", flush: bool = False) -> 
         print(for_terminal(f"{prefix}{line}"), flush=flush)
 
 
+def print_error(text: str) -> None:
+    """On standard error, as an error that ends a command."""
+    print(for_terminal(f"sgsdump: error: {text}"), file=sys.stderr)
+
+
 def print_warnings(opened: OpenNetwork) -> None:
     """What was assumed of a network, and what is to be known of it."""
     print_lines(opened.assumed, "assumed: ")

@@ -30,7 +30,7 @@ from sgsdump.comparison.causes import (
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources, network_outputs, with_rises
-from sgsdump.comparison.environment import environment_findings, other_inputs, within_module
+from sgsdump.comparison.environment import environment_findings, other_inputs, other_runs, within_module
 from sgsdump.comparison.layout_match import RETRY_BELOW
 from sgsdump.comparison.low_precision import Rounding, TwoRuns, is_quantised, of_low_precision, types_of_products
 from sgsdump.comparison.masks import without_masked
@@ -230,7 +230,7 @@ def _compared(sample: Dump, benchmark: Dump, options: Options, probes: Probes | 
         causes=(*found, *(change_findings(networks) if all(networks) else ())),
         environment=(
             *environment_findings((sample.environment(), benchmark.environment()), networks, are_other_weights),
-            *other_inputs(rows, pairs, networks),
+            *(other_inputs(rows, pairs, networks) or other_runs(wholes, (*rows, *failed))),
         ),
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.row import Failed, Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.dumps.dump import Damage
 from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import ConfigError, hint
 from sgsdump.notebook import as_html, ask
@@ -119,10 +120,29 @@ class Comparison:
 
     @property
     def is_complete(self) -> bool:
-        """True when no output, other layer or run of the benchmark is missing, as what fused operators hold is not, and
-        at least half of its layers were compared."""
+        """True when no output, other layer or run of the benchmark is missing, as what fused operators hold is not,
+        nothing is damaged, and at least half of its layers were compared."""
         whole = self.completeness
-        return not (whole.missing_outputs or whole.missing or whole.runs or whole.is_half(len(self.rows)))
+        lacks = whole.missing_outputs or whole.missing or whole.runs or self.damaged
+        return not lacks and not whole.is_half(len(self.rows))
+
+    @property
+    def damaged(self) -> tuple[str, ...]:
+        """What is there but cannot be read, a line each: files and tensors of either dump."""
+        notes = (note for note in (*self.sample_notes, *self.benchmark_notes) if isinstance(note, Damage))
+        pairs = (f"{failed.pair.benchmark.name}: {failed.reason}" for failed in self.failed if failed.damaged)
+        return tuple(dict.fromkeys((*notes, *pairs)))
+
+    @property
+    def of(self) -> int:
+        """How many layers of the benchmark could have been compared: those of ``completeness``, none fused away,
+        excluded or without counterpart."""
+        return max(self.completeness.of, len(self.rows))
+
+    @property
+    def other_input(self) -> Finding | None:
+        """The finding that the two models' runs are of different inputs, as far as the dumps tell."""
+        return next((finding for finding in self.environment if "likeness" in finding.figures), None)
 
     @property
     def suspects(self) -> tuple[Row, ...]:

@@ -2,8 +2,8 @@
 
 An output is a tensor that nothing reads. Where the reference does not record what reads what, the tensors after its
 last paired one count as outputs that are missing. A tensor that the sample reads, and nothing of it made, was lost; one
-that no operator of the sample knows was removed by fusion, as the chip does, where the sample records its dataflow or
-comes from another tool than the reference, and holds something further down. What the user left out is not missing.
+that no operator of the sample knows was removed by fusion, as the chip does, if the sample records its dataflow or
+graph, and holds something further down. What the user left out is not missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def completeness_of(
         missing_outputs = tuple(r.name for r in outputs if r.name in ends and _value(r, network) not in given)
     inner = [record for record in outputs if record.name not in missing_outputs]
     beyond = {record.name for record in _after_last(inner, benchmark, whole)}
-    fused = tuple(r.name for r in inner if r.name not in beyond and _is_fused(r, sample, benchmark))
+    fused = tuple(r.name for r in inner if r.name not in beyond and _is_fused(r, sample))
     known = tuple(name for name in benchmark.outputs if name in ends) if ends is not None else ()
     if ends is None and not missing_outputs:
         of_sample = _outputs(sample) or ()
@@ -81,7 +81,22 @@ def _after_last(lacking: list[Record], benchmark: Dump, whole: Alignment) -> Ite
     return (record for record in lacking if places[id(record)] > last)
 
 
-def _is_fused(record: Record, sample: Dump, benchmark: Dump) -> bool:
-    if has_reads(sample):
+def _is_fused(record: Record, sample: Dump) -> bool:
+    """Return whether the sample's own graph proves that it has no tensor between the layers around this one: what its
+    operators read is all in the dump. That two dumps have different formats proves nothing."""
+    if has_flow(sample):
         return record.name not in sample.inputs
-    return sample.format != benchmark.format
+    return _holds_its_graph(sample)
+
+
+def _holds_its_graph(dump: Dump) -> bool:
+    """Return whether the dump records a graph, and has all tensors that operators of the graph hand on."""
+    operators = dump.network()
+    read = {value for node in operators.values() for (io, _), value in node.values.items() if io == "in"}
+    made = {value for node in operators.values() for (io, _), value in node.values.items() if io == "out"}
+    if reads := reads_of(dump):
+        read, made = read | {name for names in reads.values() for name in names}, made | reads.keys()
+    dumped = {_value(record, operators) for record in dump.records if record.io == "out"}
+    if not read:  # operators without values: each has to be there
+        return bool(operators) and operators.keys() <= {record.op_index for record in dump.records}
+    return bool(read & made) and read & made <= dumped

@@ -2,7 +2,8 @@
 
 Versions, variables and settings are what the dumping tool recorded of each run (``Dump.environment``). The seed, and
 the state of the generator, count only where random numbers may matter: where the run draws some, or weights differ.
-Inputs of whole numbers (tokens, indices) that the program itself was given belong to it (``other_inputs``).
+Inputs of whole numbers (tokens, indices) that the program itself was given belong to it (``other_inputs``), and so does
+whether two dumps of a model are of one input, and two dumps at all (``other_runs``).
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 
-from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.alignment import Pair, has_own_inputs
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.row import Row, differs
+from sgsdump.comparison.row import Failed, Row, differs, is_suspicious
 from sgsdump.dumps.dump import Dump, Environment, Network, Record
+from sgsdump.dumps.run_inputs import least_alike
 from sgsdump.replay.bounds import RANDOM
 from sgsdump.tensors.dtypes import KNOWN, is_integer
 
 VERSION, RANDOM_NUMBERS, STATE = "versions", "random", "state"
 DRAWN, INPUTS = ("drawn", "random operators"), "inputs"
+SAME_FILE, SWAPPED = "same file", "swapped"
+OF_OTHER_RUNS = (SAME_FILE, SWAPPED, INPUTS)  # two dumps that are not a sample and the benchmark of one run
 
 
 def environment_findings(
@@ -73,6 +77,29 @@ def other_inputs(rows: Sequence[Row], pairs: Iterable[Pair], networks: tuple[Net
     if not names:
         return ()
     return (Finding("environment", names[0], names=tuple(names), facts={"what": INPUTS, "argument": names[0]}),)
+
+
+def other_runs(dumps: tuple[Dump, Dump], rows: Iterable[Row | Failed]) -> tuple[Finding, ...]:
+    """Return a finding if both dumps are one file, if they look swapped, or if they are of different inputs. Inputs are
+    looked at only if a layer differs by more than rounding."""
+    sample, benchmark = dumps
+    if sample.path is not None and sample.path == benchmark.path:
+        return (Finding("environment", facts={"what": SAME_FILE, "argument": str(sample.path)}),)
+    swapped = is_quantised_run(benchmark) and not is_quantised_run(sample)
+    found = (Finding("environment", facts={"what": SWAPPED, "argument": ""}),) if swapped else ()
+    if any(map(has_own_inputs, dumps)) or not any(map(is_suspicious, rows)):
+        return found
+    if (least := least_alike(*dumps)) is None:
+        return found
+    name, likeness = least
+    facts = {"what": INPUTS, "argument": name}
+    return (*found, Finding("environment", name, figures={"likeness": likeness}, names=(name,), facts=facts))
+
+
+def is_quantised_run(dump: Dump) -> bool:
+    """Return whether a dump is a fixed model's: most of its outputs have a scale."""
+    outputs = dump.outputs.values()
+    return 2 * sum(tensor.info.quant is not None for tensor in outputs) > len(outputs)
 
 
 def _is_whole(row: Row) -> bool:

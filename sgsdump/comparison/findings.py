@@ -1,14 +1,21 @@
-"""Findings: what a user should know of a comparison, made once from facts; every report says them in its own form."""
+"""Findings: what a user should know of a comparison, made once from facts; every report says them in its own form.
+
+Two float runs of one model agree to rounding: each type has a bound, and the error of a layer is about that of the
+layers that feed it. A layer *leaves the floor* if its error exceeds ten times both, and ``SURE``. For two fixed models
+the floor is one integer step. The floor is known if some layers stay on it: with a known dataflow one is enough, in
+file order ``SETTLED`` are needed.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.row import SURE, Failed, Row, differs, is_rounding
+from sgsdump.comparison.naming.network import only_moves
+from sgsdump.comparison.row import SURE, Failed, Row, differs, is_rounding, rounding_bound
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 
 if TYPE_CHECKING:
@@ -20,6 +27,16 @@ _LIKE = 1e-3  # of COS: two sides of one direction
 _LEFT = 0.5  # of an error, what a scale leaves of it
 _TIMES = 3  # what feeds a layer, its error where it arises suddenly
 _ABOUT = 0.5  # of the steepest rise, what counts as about as steep
+FACTOR = 10  # times the floor, where a layer leaves it
+SETTLED = 3  # layers that stay on the floor before one that leaves it, where only the file's order is known
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A layer that leaves the floor; ``before`` is the largest relative error of what feeds it."""
+
+    row: Row
+    before: float
 
 
 def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Finding, ...]:
@@ -27,6 +44,8 @@ def findings_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> 
     weight that differs where nothing differs before it comes ahead of them all, since no figure can say as much."""
     of_operators = tuple(finding for finding in comparison.causes if finding.kind == "cause")
     rounding = tuple(finding for finding in comparison.causes if finding.kind == "rounding")
+    if comparison.other_input is not None:  # nothing that differs is an error of its own
+        return (*comparison.environment, *_missing(comparison), *_not_finite(comparison), *_not_judged(comparison))
     causes = of_operators or (() if rounding else tuple(_causes(comparison, thresholds)))
     # after a fault a layer may look like another one: what was found by value is before it
     by_value = tuple(finding for finding in causes if finding.evidence in ("by value", "measured"))
@@ -115,7 +134,8 @@ def _causes(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]
     past = set(map(id, bad))
     if bad:  # what a step hid in one layer is the cause where it shows in another
         bad = [row for row in rows if id(row) in past or (row.is_resolution and _is_past_by_figures(row, thresholds))]
-    by_value = _first_by_value(comparison)
+    departure = _first_departure(comparison, bad)
+    by_value = departure.row if departure is not None else None
     unlike = _first_unlike(comparison, [by_value] if by_value is not None else bad)
     if unlike is not None:
         record = unlike.pair.benchmark
@@ -124,28 +144,50 @@ def _causes(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]
         return
     told = {finding.layer for finding in comparison.causes if finding.kind == "argument"}
     is_told = by_value is not None and by_value.name in told
-    if by_value is not None and not is_told and (by_value in bad or not bad or by_value.integers is not None):
-        yield _cause(by_value, "by value", inputs=_inputs_of(by_value, comparison))
+    if departure is not None and not is_told:
+        yield _cause(departure.row, "by value", _inputs_of(departure, comparison), departure.before)
     explained = by_value is not None or any(finding.kind == "argument" for finding in comparison.causes[:1])
     yield from (_cause(row, "by figures") for row in ([] if explained else _arising(comparison, bad)[:MOST]))
+
+
+def _first_departure(comparison: Comparison, bad: Sequence[Row]) -> Departure | None:
+    """The first layer that leaves the rounding floor; where layers are bad, one that these inherit from."""
+    leaving = departures(comparison.alike, comparison.completeness.by_flow)
+    if not bad or not comparison.completeness.by_flow:
+        return next(iter(leaving), None)
+    sources = {row.name: row.sources for row in comparison.alike}
+    names = {row.name for row in bad}
+    return next(
+        (
+            departure
+            for departure in leaving
+            if departure.row.integers is not None
+            or departure.row.name in names
+            or any(is_fed_by(row, {departure.row.name}, sources) for row in bad)
+        ),
+        None,
+    )
 
 
 def _is_past_by_figures(row: Row, thresholds: Thresholds) -> bool:
     return not thresholds.of_layer(*row.names).hold(row.cos, row.rmse, row.mse, row.extra)
 
 
-def _cause(row: Row, evidence: str, inputs: str = "") -> Finding:
+def _cause(row: Row, evidence: str, inputs: str = "", before: float | None = None) -> Finding:
     how = _how(row)
-    figures = {**figures_of(row), "rise": row.rise}
+    figures = {**figures_of(row), "rise": row.rise, **({} if before is None else {"before": before})}
     if how == "times" and row.sums is not None:
         figures["factor"] = row.sums.ab / row.sums.bb
     facts = {name: value for name, value in (("how", how), ("inputs", inputs)) if value}
     return Finding("cause", row.name, row.op_type, figures, evidence, facts=facts)
 
 
-def _inputs_of(row: Row, comparison: Comparison) -> str:
-    """``differ`` where one of the rows that feed it does, be it by rounding; else ""."""
-    return "differ" if any(other.name in row.sources and differs(other) for other in comparison.alike) else ""
+def _inputs_of(departure: Departure, comparison: Comparison) -> str:
+    """``differ`` if a row that feeds it does, be it by rounding; ``unknown`` without a dataflow; else ""."""
+    if not comparison.completeness.by_flow:
+        return "unknown"
+    sources = departure.row.sources
+    return "differ" if any(other.name in sources and differs(other) for other in comparison.alike) else ""
 
 
 def _first_unlike(comparison: Comparison, before: Sequence[Row]) -> Failed | None:
@@ -175,26 +217,6 @@ def _how(row: Row) -> str:
     return ""
 
 
-def _first_by_value(comparison: Comparison) -> Row | None:
-    """The first output that differs by more than rounding while all that feeds it is equal but for rounding; None
-    where that is not known, or where a quantised side makes every layer differ."""
-    rows = [row for row in comparison.alike if row.io == "out" and row.op_type != "Data"]
-    if not comparison.completeness.by_flow or any(row.step for row in rows):
-        return None
-    beyond = {row.name for row in rows if _is_beyond_rounding(row)}
-    if not beyond or len(beyond) == len(rows):
-        return None
-    return next((row for row in rows if row.name in beyond and not beyond & set(row.sources)), None)
-
-
-def _is_beyond_rounding(row: Row) -> bool:
-    """Of two fixed models, integers off by more than a step, or of another type or scale."""
-    if row.integers is not None and not row.integers.is_hidden:
-        integers = row.integers
-        return bool(integers.unlike) or (integers.differing > 0 and (integers.largest is None or integers.largest > 1))
-    return differs(row) and not is_rounding(row) and row.error > SURE
-
-
 def _arising(comparison: Comparison, bad: Sequence[Row]) -> list[Row]:
     """Of the bad rows those that none of them feeds, by how much the error rises; where it is not known what feeds
     what, the first in file order whose error rises about as much as any."""
@@ -210,7 +232,7 @@ def _arising(comparison: Comparison, bad: Sequence[Row]) -> list[Row]:
         return steep[:1]
     names = {row.name for row in steep}
     sources = {row.name: row.sources for row in comparison.alike}
-    first = [row for row in steep if not _is_fed_by(row, names, sources)]
+    first = [row for row in steep if not is_fed_by(row, names, sources)]
     return sorted(first, key=lambda row: -row.rise) or steep[:1]
 
 
@@ -219,12 +241,44 @@ def _sudden(comparison: Comparison, bad: Sequence[Row]) -> list[Row]:
     several times what feeds them. What follows may enlarge an error by far more, as a Softmax does."""
     names = {row.name for row in bad}
     sources = {row.name: row.sources for row in comparison.alike}
-    first = [row for row in bad if row.error - row.rise <= row.error / _TIMES and not _is_fed_by(row, names, sources)]
+    first = [row for row in bad if row.error - row.rise <= row.error / _TIMES and not is_fed_by(row, names, sources)]
     return sorted(first, key=lambda row: -row.rise)
 
 
-def _is_fed_by(row: Row, names: Set[str], sources: Mapping[str, Sequence[str]]) -> bool:
-    """Whether one of these is anywhere upstream of the row."""
+def departures(rows: Sequence[Row], by_flow: bool) -> list[Departure]:
+    """Return the layers that leave the floor and inherit from no other such layer, in file order.
+
+    Parameters
+    ----------
+    rows
+        Compared rows of one and the same tensor on both sides, in file order.
+    by_flow
+        Whether ``Row.sources`` says what feeds a row. Otherwise only the first such row is returned, and every row
+        before it counts as what feeds it.
+    """
+    outputs = [row for row in rows if row.io == "out" and row.op_type != "Data"]
+    if any(row.step for row in outputs):
+        return []  # of a quantised side every layer differs
+    if not any(_holds(row) for row in outputs):
+        return []  # no layer shows how far the two runs agree
+    # an input that no compared operator made, such as a weight, inherits nothing: it is told by itself
+    errors = {row.name: row.error for row in rows if row.io == "out" or row.sources}
+    leaving: dict[str, Departure] = {}
+    level, settled = 0.0, 0
+    for row in outputs:
+        before = max((errors[name] for name in row.sources if name in errors), default=0.0) if by_flow else level
+        if _is_beyond(row, FACTOR * max(before, rounding_bound(row), SURE / FACTOR)):
+            leaving.setdefault(row.name, Departure(row, before))
+            if not by_flow:
+                return list(leaving.values()) if settled >= SETTLED else []
+        level = max(level, row.error)
+        settled += _holds(row)
+    upstream = {row.name: row.sources for row in rows}
+    return [departure for departure in leaving.values() if not is_fed_by(departure.row, leaving, upstream)]
+
+
+def is_fed_by(row: Row, names: Mapping[str, object] | set[str], sources: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether one of these names is anywhere upstream of the row."""
     seen, waiting = {row.name}, list(row.sources)
     while waiting:
         name = waiting.pop()
@@ -234,6 +288,19 @@ def _is_fed_by(row: Row, names: Set[str], sources: Mapping[str, Sequence[str]]) 
             seen.add(name)
             waiting.extend(sources.get(name, ()))
     return False
+
+
+def _holds(row: Row) -> bool:
+    """Return whether a computed layer agrees as two runtimes do; what only moves values shows nothing."""
+    return not only_moves(row.op_type) and row.indices is None and not _is_beyond(row, SURE)
+
+
+def _is_beyond(row: Row, least: float) -> bool:
+    """Return whether a row differs by more than rounding and ``least``; of two fixed models by more than a step."""
+    if row.integers is not None and not row.integers.is_hidden:
+        integers = row.integers
+        return bool(integers.unlike) or (integers.differing > 0 and (integers.largest is None or integers.largest > 1))
+    return differs(row) and not is_rounding(row) and row.error > least
 
 
 def _channels(comparison: Comparison, thresholds: Thresholds) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ from sgsdump.comparison.vendor_metrics import (
     VendorStatistics,
 )
 from sgsdump.dumps.dump import Record
-from sgsdump.errors import FileChanged, SgsdumpError, ValuesError
+from sgsdump.errors import FileChanged, FormatError, SgsdumpError, ValuesError
 from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.device import PLAIN, conversion, is_device
 from sgsdump.tensors.dtypes import is_complex
@@ -452,7 +452,8 @@ def _order_of_axes(pair: Pair, turn: Turn | None) -> str | None:
 def _failed(pair: Pair, error: SgsdumpError) -> Failed:
     difference = unlike(pair) if both_quantised(pair) else ""
     why = error.reason_of(pair.sample.name, pair.benchmark.name)
-    return Failed(pair, f"quantised differently: {difference}; {why}" if difference else why, difference)
+    reason = f"quantised differently: {difference}; {why}" if difference else why
+    return Failed(pair, reason, difference, isinstance(error, FormatError))
 
 
 def _conversion_note(pair: Pair, as_stored: bool) -> str:

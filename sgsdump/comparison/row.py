@@ -362,11 +362,12 @@ class Row:
 @dataclass(frozen=True)
 class Failed:
     """A pair that exists but cannot be compared, and the reason; ``unlike``: how its sides are quantised, where that is
-    not alike."""
+    not alike; ``damaged``: the values of a side are there but cannot be read."""
 
     pair: Pair
     reason: str
     unlike: str = ""
+    damaged: bool = False
 
 
 def is_suspicious(result: Row | Failed) -> bool:
@@ -439,15 +440,25 @@ def is_rounding(row: Row) -> bool:
     """Whether the two sides differ by no more than two ways of computing the same: a few units in the last place of a
     16-bit type, two decimal digits of a wider one, whose sums were added up in another order. What cancellation
     leaves is rounding."""
-    dtype = KNOWN.get(row.benchmark_dtype)
     if row.cancelled:
         return True
     if row.statistics and row.error <= _LAST_DIGITS:
         return not row.checksums or row.error > LEAST
-    if not row.finite or dtype is None or not is_float(dtype):
-        return False
+    bound = _bound_of(row.benchmark_dtype)
+    return row.finite and bool(bound) and row.error <= bound
+
+
+def rounding_bound(row: Row) -> float:
+    """Return the largest error that rounding explains: that of the narrower of the two float types, 0 for integers."""
+    return max(_bound_of(row.sample_dtype), _bound_of(row.benchmark_dtype))
+
+
+def _bound_of(name: str) -> float:
+    dtype = KNOWN.get(name)
+    if dtype is None or not is_float(dtype):
+        return 0.0
     units = UNITS_OF_16_BITS if dtype.itemsize <= 2 else _UNITS
-    return row.error <= units * float(ml_dtypes.finfo(dtype).eps)
+    return units * float(ml_dtypes.finfo(dtype).eps)
 
 
 def is_narrow(name: str) -> bool:

@@ -11,7 +11,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from sgsdump.dumps.tables import ShortTable, data_frame, text
-from sgsdump.errors import ConfigError, hint, one_line
+from sgsdump.errors import ConfigError, FormatError, NotATensor, hint, one_line
 from sgsdump.notebook import as_html
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
@@ -68,6 +68,16 @@ def as_arguments(values: object) -> dict[str, str]:
     return {str(name): json.dumps(value, sort_keys=True, default=str) for name, value in values.items()}
 
 
+class Damage(str):
+    """A note on a file or tensor that is there but cannot be read. A comparison of such a dump ends with status 2."""
+
+    @classmethod
+    def left_out(cls, error: FormatError) -> str:
+        """Return the note on what a reader leaves out; what is whole and no tensor is not damaged."""
+        text = f"left out: {error}"
+        return text if isinstance(error, NotATensor) else cls(text)
+
+
 ROWS_SHOWN = 20
 NOTES_SHOWN = 3
 _LONGEST = 60
@@ -105,6 +115,11 @@ class Variant(Protocol):
 
     def of_part(self) -> Any:
         """The variant without what belongs to single records of the whole file."""
+
+
+def _as_note(note: str) -> str:
+    line = one_line(note)
+    return note if note == line else Damage(line) if isinstance(note, Damage) else line
 
 
 class _Once:
@@ -164,7 +179,7 @@ class Dump(Mapping[str, Tensor]):
         self.network = network if network is dict or isinstance(network, _Once) else _Once(network)
         self.environment: Callable[[], Environment] = dict
         # A note that is one line already stays as it is: it may be of a type that says what it is about.
-        self.notes: tuple[str, ...] = tuple(note if note == one_line(note) else one_line(note) for note in notes)
+        self.notes: tuple[str, ...] = tuple(_as_note(note) for note in notes)
         names = [record.tensor.info.name for record in self.records]
         outputs: dict[str, Tensor] = {}
         for name, record in zip(names, self.records):
@@ -193,6 +208,11 @@ class Dump(Mapping[str, Tensor]):
     def constants(self) -> Mapping[str, Tensor]:
         """Weights, biases and shape parameters."""
         return self._constants
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """The notes on what is there but cannot be read."""
+        return tuple(note for note in self.notes if isinstance(note, Damage))
 
     def select(self, *patterns: str) -> Dump:
         """The dump of the records whose names fit one of the shell-style patterns (``*``, ``?``, ``[ab]``), with the

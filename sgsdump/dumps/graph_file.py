@@ -1,8 +1,9 @@
 """``FILE.graph.onnx`` beside a dump: the graph of the model that made it, without weights. Apart: untrusted bytes.
 
 It is an ONNX model that viewers open: nodes, names, types and attributes; the weights have names, types and shapes
-only. Of a quantised model it has the scales of the tensors, as JSON under ``sgsdump.quants``. Its metadata ties it to
-one dump and to its own content, as JSON under ``sgsdump.dump``::
+only. Its metadata holds a sketch of what the run was fed (``run_inputs.py``), and of a quantised model the scales of
+the tensors, as JSON under ``sgsdump.quants``. It ties the graph to one dump and to its own content, as JSON under
+``sgsdump.dump``::
 
     {"size": 1822340, "checksum": "9f…", "graph": "3c…"}
 
@@ -19,7 +20,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from sgsdump.dumps import run_inputs
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.onnx_network import SCOPES, OnnxNetwork, module_by_scopes, of_nodes
 from sgsdump.dumps.quantised_graph import DYNAMIC, Node, QuantisedGraph, dequantised, quants_in
@@ -163,15 +165,28 @@ def nodes_of(graph: bytes) -> list[Node]:
 
 def quants_of(graph: bytes) -> dict[str, Quant]:
     """The scales in a serialised model's metadata. Raises WireError for what is not one."""
+    quants: dict[str, Quant] = quants_in(_metadata(graph, KEY_OF_QUANTS))
+    return quants
+
+
+def with_inputs(graph: bytes, feed: Mapping[str, np.ndarray]) -> bytes:
+    """Return the serialised model with a sketch of what the run was fed, by input."""
+    sketches = run_inputs.as_json({name: run_inputs.sketch_of(values) for name, values in feed.items()})
+    entry = _field(1, run_inputs.KEY.encode()) + _field(2, json.dumps(sketches).encode())
+    return graph + _field(_METADATA, entry)
+
+
+def _metadata(graph: bytes, key: str) -> object:
+    """Return what a metadata entry of a serialised model holds as JSON; None if there is none."""
     for field in fields(graph):
         if field.number == _METADATA and field.wire_type == BYTES:
-            key, *value = [_text(graph, part) for part in fields(graph, field.value, field.end)]
-            if key == KEY_OF_QUANTS and value:
+            name, *value = [_text(graph, part) for part in fields(graph, field.value, field.end)]
+            if name == key and value:
                 try:
-                    return quants_in(json.loads(value[0]))
+                    return json.loads(value[0])
                 except ValueError:
-                    return {}
-    return {}
+                    return None
+    return None
 
 
 def _path_of(file: Path) -> Path:
@@ -181,7 +196,10 @@ def _path_of(file: Path) -> Path:
 def _network(file: Path, records: Sequence[Record]) -> OnnxNetwork:
     try:
         found = _found(file)
-        return OnnxNetwork() if found is None else of_nodes(records, nodes_of(found[1]), quants_of(found[1]))
+        if found is None:
+            return OnnxNetwork()
+        graph = found[1]
+        return of_nodes(records, nodes_of(graph), quants_of(graph), _metadata(graph, run_inputs.KEY))
     except (WireError, struct.error):
         return OnnxNetwork()
 

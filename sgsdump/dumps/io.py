@@ -115,7 +115,7 @@ def _named(name: object, values: Any) -> Tensor:
         raise ConfigError(f"the name of a tensor is text, not {name!r}")
     if isinstance(values, Tensor):
         return Tensor(replace(values.info, name=name), values.raw, values.statistics)
-    return Tensor.of(name, np.asarray(values))
+    return Tensor.of(name, values)
 
 
 def _target(dump: object, path: Path, format: str | None) -> Target:

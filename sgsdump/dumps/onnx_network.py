@@ -22,27 +22,34 @@ _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
 
 class OnnxNetwork(dict[int, Operator]):
     """The operators of a model's run. ``reads``: of each tensor that a node of the model makes, dumped or not, what it
-    is made from, by name. ``quantised``: the tensors of the model that are one, where it is quantised."""
+    is made from, by name. ``quantised``: the tensors of the model that are one, where it is quantised. ``fed``: what
+    the run was fed, as ``run_inputs.as_json`` gives it; None where that is not known."""
 
     def __init__(
         self,
         operators: Mapping[int, Operator] = MappingProxyType({}),
         nodes: Iterable[Node] = (),
         quants: Mapping[str, Quant] = MappingProxyType({}),
+        fed: object = None,
     ):
         super().__init__(operators)
+        self.fed = fed
         self.quantised = QuantisedGraph(nodes, quants)
         nodes = self.quantised.nodes
         self.reads = {name: tuple(filter(None, node[2])) for node in nodes for name in node[3] if name}
 
 
 def of_nodes(
-    records: Iterable[Record], nodes: Sequence[Node], quants: Mapping[str, Quant] = MappingProxyType({})
+    records: Iterable[Record],
+    nodes: Sequence[Node],
+    quants: Mapping[str, Quant] = MappingProxyType({}),
+    fed: object = None,
 ) -> OnnxNetwork:
     """The operators of a model's run from the model's nodes: name, type, names of what they read and make, the module
     ("" for the one that the name tells), and the attributes.
 
-    quants  of its tensors, where the model is quantised."""
+    quants  of its tensors, where the model is quantised.
+    fed     what the run was fed (``OnnxNetwork``)."""
     makers = {name: node for node in nodes for name in node[3] if name}
     operators: dict[int, Operator] = {}
     for record in records:
@@ -56,7 +63,7 @@ def of_nodes(
                 values["out", record.slot] = record.name
             where = module or module_of(name)[0]
             operators[record.op_index] = Operator(where, kind, values=values, arguments=attributes)
-    return OnnxNetwork(operators, nodes, quants)
+    return OnnxNetwork(operators, nodes, quants, fed)
 
 
 def module_by_scopes(scopes: str, reads: Iterable[str], weights: Set[str]) -> str:

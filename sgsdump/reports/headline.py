@@ -43,11 +43,16 @@ _HOW = {
 _WHERE = ("argument", "cause", "another tensor")
 
 
-def headline(findings: Sequence[Finding], comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> Iterator[str]:
+def headline(
+    findings: Sequence[Finding],
+    comparison: Comparison,
+    thresholds: Thresholds = DOCUMENTED,
+    with_environment: bool = True,
+) -> Iterator[str]:
     """The first sentences: the environments, the outputs, what is missing, where the error arises and which channels
     are lost; ahead of them an argument, type or weight that differs where nothing does before it."""
     around = [finding for finding in findings if finding.kind == "environment"]
-    yield from environment_lines(around)
+    yield from environment_lines(around if with_environment else ())
     findings = [finding for finding in findings[len(around) :] if not (_is_by_inputs(finding) and _are_fed(around))]
     leads = findings[:1] if findings and findings[0].kind == "argument" else ()
     yield from map(argument_line, leads)
@@ -95,7 +100,16 @@ def environment_lines(findings: Sequence[Finding]) -> Iterator[str]:
         more = f"; {len(texts) - MOST_OF_ENVIRONMENT} more (--json)" if len(texts) > MOST_OF_ENVIRONMENT else ""
         yield f"The programs' environments differ (sample, benchmark): {'; '.join(texts[:MOST_OF_ENVIRONMENT])}{more}."
     for finding in findings:
-        if finding.facts["what"] == "inputs":
+        if finding.facts["what"] == "same file":
+            yield f"Sample and benchmark are one file, {finding.facts['argument']}: nothing can differ."
+        elif finding.facts["what"] == "swapped":
+            yield "The benchmark is a fixed model's dump and the sample is none: are they swapped?"
+        elif "likeness" in finding.figures:
+            yield (
+                f"The two dumps are of different inputs ({shortened(finding.layer)}: correlation "
+                f"{finding.figures['likeness']:.2g}), so no error is judged. Dump both models on the same input."
+            )
+        elif finding.facts["what"] == "inputs":
             yield (
                 f"The programs were fed other whole numbers, tokens or indices say, as {listed(finding.names, FEW)}: "
                 f"what differs after them is no error of its own."
@@ -207,7 +221,12 @@ def cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     else:
         which = "which differs while all its inputs are equal"
         if first.facts.get("inputs") in ("differ", "unknown"):
-            which = "the first to differ by more than rounding"
+            before = first.figures.get("before")
+            which = (
+                f"the first to leave the rounding floor ({before:.3g} before it)"
+                if before
+                else "the first to differ by more than rounding"
+            )
         yield f"The error arises at {_called(first)}, {which}: {figures}."
     if others:
         by = "Judging by the figures alone, also" if first.evidence == "by value" else "Also"

@@ -73,7 +73,7 @@ def verdict(
     if worst is None:
         why = ("The table of what was left out gives the reasons.",) if comparison.failed or not head else ()
         return (*head, "No layer could be compared.", *why)
-    count, of = len(comparison.rows), comparison.completeness.of
+    count, of = len(comparison.rows), comparison.of
     if not any(row.count or row.statistics or row.checksums for row in comparison.rows):
         return ("No compared layer holds any values.",)
     compared = f"{count} compared layers{f' (of {of})' if of > count else ''}"
@@ -109,7 +109,7 @@ def verdict(
 
 
 def _all_equal(comparison: Comparison) -> tuple[str, ...]:
-    count, of = len(comparison.rows), comparison.completeness.of
+    count, of = len(comparison.rows), comparison.of
     if not any(row.count or row.statistics or row.checksums for row in comparison.rows):
         return ("No compared layer holds any values.",)
     compared = f"{counted(count, 'compared layer')}{f' (of {of})' if of > count else ''}"
@@ -129,6 +129,8 @@ def next_steps(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> t
     """The advice of a comparison alone: look where the error rises, then let the model's own figures decide."""
     if not comparison.rows:
         return ()
+    if comparison.other_input is not None:
+        return (Step("Dump both models on the same input, and compare again."),)
     fault = blamed(comparison)
     if fault is not None and fault.kind == "argument":
         return (Step("Make what is named above the same on both sides, and compare again."),)
@@ -161,16 +163,15 @@ def verdict_text(comparison: Comparison, thresholds: Thresholds) -> str:
     )
 
 
-def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[str]:
+def verdict_lines(comparison: Comparison, thresholds: Thresholds, around: bool = True) -> Iterator[str]:
     """The verdict under a table, as lines of any length, the further ones of a paragraph indented: which layer to look
-    at, and every layer that was not compared."""
-    rows, missing_rows = comparison.rows, _not_compared(comparison)
+    at, and every layer that was not compared; ``around``: in what the runs differ beside their tensors, too."""
+    rows, of = comparison.rows, comparison.of
     findings = findings_of(comparison, thresholds)
-    yield from headline(findings, comparison, thresholds)
+    yield from headline(findings, comparison, thresholds, around)
     worst = comparison.worst
     if worst is not None and not worst.error:
         yield from _all_equal(comparison)
-    of = len(rows) + missing_rows
     yield (
         f"Compared: {len(rows)} of the benchmark's {of} layers." if of > 1 else "Compared: the benchmark's only layer."
     )
@@ -194,10 +195,10 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds) -> Iterator[st
         yield f"Past {thresholds}: none."
     elif past:
         yield f"Past {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
-    if blamed(comparison) is None:
+    if blamed(comparison) is None and comparison.other_input is None:
         yield from _first_difference(rows)
     if any(row.extra or row.vendor for row in rows):
-        verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": missing_rows})
+        verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": of - len(rows)})
         yield f"Verdicts: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}."
     yield from _integers(comparison)
     jumps = _rising(comparison, findings)
@@ -236,11 +237,15 @@ def blamed_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, ...]:
-    """The rows whose error rises most, for want of a place that is known better; not those that hold whole numbers."""
-    known = any(f.kind == "rounding" or (f.kind == "cause" and f.evidence != "by figures") for f in findings)
-    if len(comparison.rows) < 2 or known:
+    """Return the rows whose error rises most, none of whole numbers. Where a better known cause stands, return none,
+    unless that layer left the rounding floor and another one has the largest rise."""
+    if comparison.other_input is not None:
         return ()
-    return tuple(row for row in comparison.jumps if row.indices is None and not is_rounding(row))[:MOST_JUMPS]
+    known = [f for f in findings if f.kind == "rounding" or (f.kind == "cause" and f.evidence != "by figures")]
+    if len(comparison.rows) < 2 or any("before" not in finding.figures for finding in known):
+        return ()
+    rising = tuple(row for row in comparison.jumps if row.indices is None and not is_rounding(row))[:MOST_JUMPS]
+    return () if known and rising and rising[0].name == known[0].layer else rising
 
 
 def _numbers(row: Row) -> str:
@@ -297,16 +302,6 @@ def _integers(comparison: Comparison) -> Iterator[str]:
         text += f"; the first that differs is {name}{f' ({op_type})' if op_type else ''}: {how}"
     yield text
     yield from (f"  {label(row)}: {integers}" for row, integers in pairs if integers.unlike)
-
-
-def _not_compared(comparison: Comparison) -> int:
-    """How many of the benchmark's layers have no row though they could; of several runs, in none of them."""
-    records = [failed.pair.benchmark for failed in comparison.failed]
-    fused = comparison.completeness.fused
-    records += [u.record for u in comparison.only_in_benchmark if not u.expected and u.record.name not in fused]
-    if not any(row.runs for row in comparison.rows):
-        return len(records)
-    return len({record.name for record in records} - {row.name for row in comparison.rows})
 
 
 def _list(title: str, rows: Sequence[Row]) -> Iterator[str]:

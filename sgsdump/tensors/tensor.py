@@ -18,6 +18,7 @@ import numpy as np
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.mapped import copied, in_memory
 from sgsdump.notebook import as_html
+from sgsdump.tensors.arrays import as_array
 from sgsdump.tensors.device import PLAIN, device_shape, is_device, logical_origin, to_device, to_logical
 from sgsdump.tensors.dtypes import is_complex, is_float, is_number, name_of
 from sgsdump.tensors.sdk_buffers import has_padded_channels
@@ -59,9 +60,13 @@ class Tensor:
         self.statistics = statistics
 
     @classmethod
-    def of(cls, name: str, array: np.ndarray, **facts: Any) -> Tensor:
-        """A tensor of an array in memory; ``facts`` are further TensorInfo fields."""
-        return cls(TensorInfo(name, array.shape, array.dtype, **facts), lambda: array)
+    def of(cls, name: str, array: Any, **facts: Any) -> Tensor:
+        """Return a tensor of values in memory: an array, a number, a list or a torch tensor; ``facts`` are further
+        TensorInfo fields. Raises ValuesError for what holds no numbers."""
+        values = as_array(array, name)
+        if values.dtype.hasobject:
+            raise ValuesError(f"its values are Python objects ({type(array).__name__}), not numbers", tensor=name)
+        return cls(TensorInfo(name, values.shape, values.dtype, **facts), lambda: values)
 
     @classmethod
     def of_statistics(cls, info: TensorInfo, statistics: Statistics) -> Tensor:
@@ -107,12 +112,13 @@ class Tensor:
     def raw(self) -> np.ndarray:
         """Everything the file holds for this tensor, without cropping: flat or shaped, of ``info.dtype``. A copy or a
         view as in ``stored``."""
-        return copied(self._load())
+        return copied(self.raw_view())
 
     def raw_view(self) -> np.ndarray:
         """As ``raw``, of a mapped file always a view, which costs nothing: for code that reads it by ``in_memory``,
         ``write_array`` or through a descriptor."""
-        return self._load()
+        array = self._load()
+        return array if type(array) is np.ndarray else as_array(array, self.info.name)
 
     def stored(self) -> np.ndarray:
         """The stored values in ``info.shape`` (flat when the shape is unknown); read-only when they are of a file.
@@ -130,7 +136,7 @@ class Tensor:
 
     def stored_view(self) -> np.ndarray:
         """As ``stored``, of a mapped file always a view, as ``raw_view`` is."""
-        array = self._load()
+        array = self.raw_view()
         shape = self.info.shape
         if shape is None or array.shape == shape:
             return array

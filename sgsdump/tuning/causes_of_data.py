@@ -38,7 +38,18 @@ from sgsdump.tuning.examined import (
     float_feeds,
     normalised_as,
 )
-from sgsdump.tuning.reasons import CLIPPED, FLAT, NORMALISATION, ODD, ORDER, STILL, UNLIKE, WIDE
+from sgsdump.tuning.reasons import (
+    BY_FIXED,
+    BY_PREPROCESS,
+    CLIPPED,
+    FLAT,
+    NORMALISATION,
+    ODD,
+    ORDER,
+    STILL,
+    UNLIKE,
+    WIDE,
+)
 
 if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import LabelledFeed
@@ -50,11 +61,13 @@ def normalisation(examined: Examined) -> RootCause | None:
     than the preprocess file does."""
     model, stored = examined.subject.float_model, examined.stored
     pairs = [
-        (examined.told, examined.subject.config, "fixed"),
-        (examined.subject.config, examined.preprocessed, "preprocess"),
+        (examined.told, examined.subject.config, BY_FIXED),
+        (examined.subject.config, examined.preprocessed, BY_PREPROCESS),
     ]
     for told, done, by in pairs:
         if told is None or done is None:
+            continue
+        if by == BY_PREPROCESS and examined.good:  # it is warned about, and the cause of nothing
             continue
         entries = {entry.name: entry for entry in done.inputs}
         pictures = pictures_of(model, told, stored), pictures_of(model, done, stored)
@@ -66,10 +79,12 @@ def normalisation(examined: Examined) -> RootCause | None:
             pair = examined.pairs.make(0)
             real, raw = pair.feed[name], pair.raw[name]
             if {entry.training_format, entries[name].training_format} == {"RGB", "BGR"}:
-                levels, reason = difference_of(name, real, np.flip(raw, does.axis), does).levels, ORDER
+                # pixels found by measuring the preprocess file are in the order of input_config already
+                far = difference_of(name, real, raw, says), difference_of(name, real, np.flip(raw, does.axis), does)
+                levels, reason = max(each.levels for each in far), ORDER
             else:
                 levels, reason = difference_of(name, real, raw, says).levels, NORMALISATION
-                if _same(says, does) and (by == "fixed" or levels <= MOST_LEVELS):
+                if _same(says, does) and (by == BY_FIXED or levels <= MOST_LEVELS):
                     continue
             figures = {"levels": levels, **normalised_as("told", says), **normalised_as("done", does)}
             facts = {"reason": reason, "input": name, "by": by}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgsdump import notebook
-from sgsdump.errors import ConfigError, ModelError, ValuesError
+from sgsdump.errors import ConfigError, InputError, ModelError, ValuesError
 from sgsdump.verbs.calibrate import FixedModel
 from sgsdump.verbs.network import Beside, Network, OpenNetwork, beside_of, named_network, open_network
 
@@ -346,12 +346,17 @@ def _check_inputs(graph: Graph, config: InputConfig) -> None:
 
 def _compared(fixed: Dump, float_dump: Dump, ranges: Mapping[str, Range]) -> Comparison:
     from sgsdump.comparison.compare import compare
+    from sgsdump.comparison.environment import OF_OTHER_RUNS
     from sgsdump.dumps.formats.sigmastar.side_files import with_scales
+    from sgsdump.reports.headline import environment_lines
 
     comparison = compare(with_scales(fixed, dict(ranges)), with_scales(float_dump, dict(ranges)))
     if not comparison.rows:
         why = f": {comparison.failed[0].reason}" if comparison.failed else "; are they dumps of one model?"
         raise ValuesError(f"no layer of {fixed.path} could be compared with {float_dump.path}{why}")
+    if doubts := [finding for finding in comparison.environment if finding.facts["what"] in OF_OTHER_RUNS]:
+        lines = " ".join(environment_lines(doubts))
+        raise InputError(f"{float_dump.path} (--dump) and {fixed.path} (--fixed) do not fit: {lines}")
     return comparison
 
 

@@ -183,6 +183,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     from sgsdump.reports.diagnosis import Tried, with_columns, with_findings
     from sgsdump.reports.post_processing import to_paste
     from sgsdump.reports.report import Context
+    from sgsdump.tuning.reasons import CONTRADICTED
 
     metric = task.judges.loaded()
     setting = setting_of(task)
@@ -218,8 +219,18 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     paste = () if setting.model.cut is None else tuple(to_paste(setting.model.cut, given))
     at_level = _advised_model(judged) if diagnosis.advises_level else None
     write = partial(_write_model, subject, setting.ini, judged.advised, at_level)
+    agrees = judged.cause is None or judged.cause.finding.facts.get("by") not in CONTRADICTED
     return Diagnosed(
-        report, comparison, passes, texts, paste, diagnosis.columns, tuple(pairs.indices), _graph(subject), write
+        report,
+        comparison,
+        passes,
+        texts,
+        paste,
+        diagnosis.columns,
+        tuple(pairs.indices),
+        _graph(subject),
+        agrees,
+        write,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.verbs.network import Network, OpenNetwork, open_network
+from sgsdump.verbs.network import Network, OpenNetwork, measured, open_network
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
@@ -104,18 +104,8 @@ def subject_of(task: Task, setting: Setting, feeds: Feeds, progress: Progress) -
 
 def preprocessed(task: Task, setting: Setting) -> InputConfig | None:
     """The pictures as the user's preprocess file makes them, where there is one beside an input_config.ini."""
-    from sgsdump.errors import SgsdumpError
-    from sgsdump.models.feeds.feeds import expand
-    from sgsdump.quantisation.assumed_config import assume_config
-
     network = task.network
-    if not network.preprocess or not network.input_config or not network.image:
-        return None
-    run = expand(network.image, len(setting.specs))[0]
-    try:
-        return assume_config(setting.specs, (), network.preprocess, run).config
-    except SgsdumpError:  # the file takes the user's pictures, and not what it is tried on to tell
-        return None
+    return measured(network.source(setting.config), setting.specs) if network.input_config else None
 
 
 def facts_of(task: Task, given: JudgingFeeds, pairs: PicturePairs) -> list[tuple[str, str]]:

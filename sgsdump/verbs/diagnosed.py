@@ -28,6 +28,7 @@ class Diagnosed:
     report      the page's record: ``report.verdict`` in sentences, ``report.next_steps`` with what to copy.
     comparison  every layer, over the pictures that were compared.
     passes      whether every output and layer is within the limits.
+    agrees      whether input_config.ini describes the pictures that the fixed model gets.
     texts       the files of the folder by name, without the page.
     paste       lines for input_config.ini where the network was cut before its post-processing.
     columns     by layer what is known besides the comparison: the bits of a convolution and who raised it, what was
@@ -44,6 +45,7 @@ class Diagnosed:
     columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pictures: tuple[int, ...] = ()
     graph: NetworkGraph | None = None
+    agrees: bool = True
     _write_more: Callable[[Path], None] = field(default=_nothing, repr=False)
 
     @property

@@ -144,7 +144,7 @@ class OpenNetwork:
         """The feeds of the network's source, or of this data in place of it, as ``named_network`` takes it. Raises
         InputError for data that takes other branches of the model's Ifs."""
         if data is None:
-            return feeds_of(self.source, self.specs)
+            return feeds_of(self.source, self.specs, as_camera=True)
         given = str(data) if isinstance(data, (str, Path)) else ""
         if not isinstance(data, (str, Path)):
             source = Source(None, None, self.source.config, None, _runs(data))
@@ -152,7 +152,7 @@ class OpenNetwork:
             source = Source(None, None, self.source.config, given)
         else:
             source = replace(self.source, image=given, script=None, feeds=None)
-        feeds = feeds_of(source, self.specs)
+        feeds = feeds_of(source, self.specs, as_camera=True)
         check_branches(self.model, feeds)
         return feeds
 
@@ -268,8 +268,12 @@ class Source:
             raise ConfigError("-n prepares pictures, and a data loader gives arrays as they are; leave one of them out")
 
 
-def feeds_of(source: Source, specs: Sequence[InputSpec]) -> Feeds:
-    """The feeds of a command that takes them by index. Raises what making them raises, as soon as it can be known."""
+def feeds_of(source: Source, specs: Sequence[InputSpec], as_camera: bool = False) -> Feeds:
+    """The feeds of a command that takes them by index. Raises what making them raises, as soon as it can be known.
+
+    as_camera  the fixed model gets the pixels in the order that input_config.ini says, as on the board, also of a
+               preprocess file that gives raw pictures of another order. The SDK's simulator takes them as they are.
+    """
     from sgsdump.models.feeds.data_loader import LoadedFeeds
     from sgsdump.models.feeds.feeds import PictureFeeds
 
@@ -278,7 +282,31 @@ def feeds_of(source: Source, specs: Sequence[InputSpec]) -> Feeds:
     if source.feeds is not None:
         runs = (_fed(run, specs[0].name) for run in source.feeds)
         return LoadedFeeds.of(runs, specs, source.config)
-    return PictureFeeds(source.image or "", source.preprocess, tuple(specs), source.config)
+    made = (measured if as_camera else _pixels_by)(source, specs)
+    return PictureFeeds(source.image or "", source.preprocess, tuple(specs), source.config, made)
+
+
+def _pixels_by(source: Source, specs: Sequence[InputSpec]) -> InputConfig | None:
+    """Return how preprocess files that give no raw picture normalise; None if one gives the pixels itself."""
+    from sgsdump.models.feeds.preprocess_file import load_preprocess
+
+    files = source.preprocess.split(",") if source.preprocess else ()
+    return None if any(load_preprocess(file.strip()).takes_norm for file in files) else measured(source, specs)
+
+
+def measured(source: Source, specs: Sequence[InputSpec]) -> InputConfig | None:
+    """Return how the user's preprocess file normalises pictures beside an input_config.ini; None if it cannot be
+    measured: the file takes the user's pictures only, or there is none."""
+    from sgsdump.errors import SgsdumpError
+    from sgsdump.models.feeds.feeds import expand
+    from sgsdump.quantisation.assumed_config import assume_config
+
+    if not (source.preprocess and source.config and source.image):
+        return None
+    try:
+        return assume_config(specs, (), source.preprocess, expand(source.image, len(specs))[0]).config
+    except SgsdumpError:
+        return None
 
 
 def _fed(run: Any, name: str) -> Any:

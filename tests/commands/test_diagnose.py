@@ -164,7 +164,7 @@ def test_what_is_assumed_is_said_first(digits, capsys):
 
 def test_a_preprocess_file_that_disagrees_is_said(digits, capsys):
     (digits / "pre.py").write_text(PREPROCESS.replace("127", "100"))
-    assert main([*DIAGNOSE, "-n", "pre.py", "--pictures", "2", "--quant-level", "L2"]) == 0
+    assert main([*DIAGNOSE, "-n", "pre.py", "--pictures", "2", "--quant-level", "L2"]) == 1
     assert re.search(r"warning: .*input 'image': .* differ \(.*27 grey levels", capsys.readouterr().out)
     assert "27 grey levels" in (digits / "diagnosis/report.html").read_text()
 

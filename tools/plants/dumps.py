@@ -13,13 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from plants.outcome import Outcome, Plant, sgsdump
-from sgsdump import Dump, Record, Tensor, save_dump
+from plants.layer_dumps import FORMATS, Layers, outcome, records, save, told
+from plants.outcome import Outcome, Plant
+from sgsdump import Record, Tensor
 
-FORMATS = ("sigmastar_bin", "npz", "npy_dir", "safetensors")
-ENDINGS = {"sigmastar_bin": ".bin", "npz": ".npz", "npy_dir": "", "safetensors": ".safetensors"}
 Change = Callable[[np.ndarray], np.ndarray]
-Layers = dict[str, tuple[str, tuple[str, ...], np.ndarray]]
 
 
 def _run(rng: np.random.Generator, at: str = "", change: Change | None = None) -> Layers:
@@ -50,41 +48,6 @@ def _run(rng: np.random.Generator, at: str = "", change: Change | None = None) -
     return layers
 
 
-def _records(layers: Layers, own: Callable[[str], bool] = lambda name: True) -> list[Record]:
-    records = []
-    for index, (name, (operator, sources, value)) in enumerate(layers.items()):
-        for slot, source in enumerate(sources):
-            if source in layers:
-                tensor = Tensor.of(source, layers[source][2], layout="NHWC")
-                records.append(Record("in", slot, index, operator, tensor))
-        if own(name):
-            records.append(Record("out", 0, index, operator, Tensor.of(name, value, layout="NHWC", op_type=operator)))
-    return records
-
-
-def _save(records: list[Record], folder: Path, name: str, format: str) -> str:
-    path = folder / f"{name}{ENDINGS[format]}"
-    save_dump(Dump(records), path, format, on_loss="ignore")
-    return path.name
-
-
-def _told(folder: Path, *arguments: str) -> tuple[list[dict], str]:
-    done = sgsdump("compare", *arguments, "--json", "c.json", folder=folder)
-    document = json.loads((folder / "c.json").read_text(encoding="utf-8"))
-    lines = done.stdout.splitlines()
-    start = next((i for i, line in enumerate(lines) if not line), -1) + 1
-    return document["findings"], " / ".join(lines[start : start + 4])
-
-
-def _outcome(culprits: frozenset[str], folder: Path, *arguments: str) -> Outcome:
-    findings, line = _told(folder, *arguments)
-    named = []
-    for finding in findings:
-        if finding["kind"] in ("missing", "another tensor", "not finite", "cause", "channel"):
-            named += finding["names"][:3] if finding["kind"] == "missing" and finding["names"] else [finding["layer"]]
-    return Outcome(culprits, tuple(named), line)
-
-
 def _changed(make: Callable[[np.random.Generator], Change]) -> Plant:
     """The change at one layer, which all that follows inherits."""
 
@@ -93,8 +56,8 @@ def _changed(make: Callable[[np.random.Generator], Change]) -> Plant:
         layers = _run(np.random.default_rng(seed))
         at = str(rng.choice(list(layers)))
         faulty = _run(np.random.default_rng(seed), at, make(rng))
-        sample, benchmark = (_save(_records(run), folder, name, format) for run, name in ((faulty, "a"), (layers, "b")))
-        return _outcome(frozenset([at]), folder, sample, benchmark)
+        sample, benchmark = (save(records(run), folder, name, format) for run, name in ((faulty, "a"), (layers, "b")))
+        return outcome(frozenset([at]), folder, sample, benchmark)
 
     return plant
 
@@ -119,8 +82,8 @@ def _lost(output: bool) -> Plant:
         layers, format = _run(rng), str(rng.choice(FORMATS))
         names = list(layers)
         at = names[-1] if output else str(rng.choice(names[:-1]))
-        sample = _save(_records(layers, lambda name: name != at), folder, "a", format)
-        return _outcome(frozenset([at]), folder, sample, _save(_records(layers), folder, "b", format))
+        sample = save(records(layers, lambda name: name != at), folder, "a", format)
+        return outcome(frozenset([at]), folder, sample, save(records(layers), folder, "b", format))
 
     return plant
 
@@ -130,8 +93,8 @@ def _cut(rng: np.random.Generator, folder: Path) -> Outcome:
     layers, format = _run(rng), str(rng.choice(["sigmastar_bin", "npz"]))
     kept = int(rng.integers(1, len(layers)))
     some = dict(list(layers.items())[:kept])
-    sample = _save(_records(some), folder, "a", format)
-    return _outcome(frozenset(list(layers)[kept:]), folder, sample, _save(_records(layers), folder, "b", format))
+    sample = save(records(some), folder, "a", format)
+    return outcome(frozenset(list(layers)[kept:]), folder, sample, save(records(layers), folder, "b", format))
 
 
 def _dead(rng: np.random.Generator, folder: Path) -> Outcome:
@@ -144,8 +107,8 @@ def _dead(rng: np.random.Generator, folder: Path) -> Outcome:
     dead[..., 0] *= 1e5
     dead[..., int(rng.integers(1, value.shape[-1])) if rng.random() < 0.5 else slice(1, None)] = 0
     runs = (layers | {at: (operator, sources, v)} for v in (dead, loud))
-    sample, benchmark = (_save(_records(run), folder, name, format) for run, name in zip(runs, "ab"))
-    return _outcome(frozenset([at]), folder, sample, benchmark)
+    sample, benchmark = (save(records(run), folder, name, format) for run, name in zip(runs, "ab"))
+    return outcome(frozenset([at]), folder, sample, benchmark)
 
 
 def _statistics(rng: np.random.Generator, folder: Path) -> Outcome:
@@ -164,9 +127,9 @@ def _statistics(rng: np.random.Generator, folder: Path) -> Outcome:
         document = {"task": "statistics", "level": "L0", "dump_data_dir": None, "data": tensors}
         (folder / name).mkdir()
         (folder / name / "dump.json").write_text(json.dumps(document))
-    findings, line = _told(folder, "a", "b")
-    told = any(f["kind"] == "not judged" and f["facts"].get("why") == "statistics only" for f in findings)
-    return Outcome(frozenset([at]), (), line, unseen=True, told=told)
+    findings, line = told(folder, "a", "b")
+    said = any(f["kind"] == "not judged" and f["facts"].get("why") == "statistics only" for f in findings)
+    return Outcome(frozenset([at]), (), line, unseen=True, told=said)
 
 
 def _facts(value: np.ndarray) -> dict:
@@ -186,8 +149,8 @@ def _healthy(rng: np.random.Generator, folder: Path) -> Outcome:
         for name, (operator, sources, value) in layers.items()
     }
     formats = rng.choice(FORMATS, 2)
-    sample = _save(_records(other), folder, "a", str(formats[0]))
-    return _outcome(frozenset(), folder, sample, _save(_records(layers), folder, "b", str(formats[1])))
+    sample = save(records(other), folder, "a", str(formats[0]))
+    return outcome(frozenset(), folder, sample, save(records(layers), folder, "b", str(formats[1])))
 
 
 def _healthy_eight_bits(rng: np.random.Generator, folder: Path) -> Outcome:
@@ -195,8 +158,8 @@ def _healthy_eight_bits(rng: np.random.Generator, folder: Path) -> Outcome:
     layers = _run(rng)
     other = {name: (operator, sources, _rounded(value)) for name, (operator, sources, value) in layers.items()}
     formats = rng.choice(FORMATS, 2)
-    sample = _save(_records(other), folder, "a", str(formats[0]))
-    return _outcome(frozenset(), folder, sample, _save(_records(layers), folder, "b", str(formats[1])))
+    sample = save(records(other), folder, "a", str(formats[0]))
+    return outcome(frozenset(), folder, sample, save(records(layers), folder, "b", str(formats[1])))
 
 
 def _rounded(value: np.ndarray) -> np.ndarray:
@@ -208,17 +171,17 @@ def _healthy_fused(rng: np.random.Generator, folder: Path) -> Outcome:
     """The sample has no convolutions before a RELU, which it fuses."""
     layers = _run(rng)
     fused = {sources[0] for operator, sources, _ in layers.values() if operator == "RELU"}
-    records = []
-    for record in _records(layers):
+    kept = []
+    for record in records(layers):
         if record.name not in fused:
-            records.append(record)
+            kept.append(record)
         elif record.io == "in" and record.op_type == "RELU":  # the fused operator reads what the convolution read
             source = layers[record.name][1][0]
             if source in layers:
-                records.append(replace(record, tensor=Tensor.of(source, layers[source][2], layout="NHWC")))
-    sample = _save([r for r in records if not (r.op_type == "CONV_2D" and r.io == "in" and _owner(r, layers) in fused)],
+                kept.append(replace(record, tensor=Tensor.of(source, layers[source][2], layout="NHWC")))
+    sample = save([r for r in kept if not (r.op_type == "CONV_2D" and r.io == "in" and _owner(r, layers) in fused)],
                    folder, "a", "sigmastar_bin")  # fmt: skip
-    return _outcome(frozenset(), folder, sample, _save(_records(layers), folder, "b", str(rng.choice(FORMATS))))
+    return outcome(frozenset(), folder, sample, save(records(layers), folder, "b", str(rng.choice(FORMATS))))
 
 
 def _owner(record: Record, layers: Layers) -> str:

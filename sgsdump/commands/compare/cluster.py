@@ -69,7 +69,7 @@ def measured_on_cluster(options: Options) -> MeasuredBy | None:
         setting = _Files.of(options), replace(measures, own={})
         results = run_tasks(_measuring, setting, tasks, Workers(scheduler=options.scheduler), Terminal("stderr"))
         for pair, result in zip(pairs, chain.from_iterable(results)):
-            yield Failed(pair, result) if isinstance(result, str) else result
+            yield Failed(pair, *result) if isinstance(result, tuple) else result
 
     return measured
 
@@ -81,7 +81,7 @@ def _indexes(sample: Dump, benchmark: Dump, pairs: Sequence[Pair]) -> Iterator[_
         yield _PairIndex(of_sample[id(pair.sample)], of_benchmark[id(pair.benchmark)], names, *facts)
 
 
-def _measuring(files: _Files, measures: Measures) -> Callable[[list[_PairIndex]], list[Row | str]]:
+def _measuring(files: _Files, measures: Measures) -> Callable[[list[_PairIndex]], list[Row | tuple[str, str, bool]]]:
     """From indexes of pairs to their rows, or why they have none; called once in each thread of a worker."""
     from threadpoolctl import threadpool_limits
 
@@ -93,11 +93,11 @@ def _measuring(files: _Files, measures: Measures) -> Callable[[list[_PairIndex]]
     sample, benchmark = on_this_worker(files.open)
     measures = replace(measures, own=own)
 
-    def measure(index: _PairIndex) -> Row | str:
+    def measure(index: _PairIndex) -> Row | tuple[str, str, bool]:
         of_sample = record_at(sample.records, index.sample, index.names[0], files.sample)
         of_benchmark = record_at(benchmark.records, index.benchmark, index.names[1], files.benchmark)
         with threadpool_limits(limits=1, user_api="blas"):
             result = measures.result(Pair(of_sample, of_benchmark, index.how, index.note, index.stage, index.parts))
-        return result.reason if isinstance(result, Failed) else result
+        return (result.reason, result.unlike, result.damaged) if isinstance(result, Failed) else result
 
     return lambda indexes: [measure(index) for index in indexes]

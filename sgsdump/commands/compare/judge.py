@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.commands.compare.options import INPUT_TAG, TH1, Output, add_listing, add_reading, add_tables
-from sgsdump.commands.compare.output import check_files, print_golden, write_tables
+from sgsdump.commands.compare.output import check_files, damage_text, print_golden, write_tables
 from sgsdump.commands.options import Reading, described, record
-from sgsdump.commands.terminal import TERMINAL
+from sgsdump.commands.terminal import TERMINAL, print_error
 
 # What compare writes and judge does not.
 _NO_OUTPUT = dict.fromkeys(("html", "plots", "write_name_map"))
@@ -111,5 +111,9 @@ def judge(three: ThreeRuns) -> int:
     lines = write_tables(output, table)
     notes = [line for path, dump in zip(paths, dumps) for line in note_lines(path, dump.notes)]
     print_golden(output, comparison, table, [*lines, *notes])
+    damaged = [f"{path}: {note}" for path, dump in zip(paths, dumps) for note in dump.damage]
+    if damaged:
+        print_error(damage_text("the three dumps", damaged))
+        return 2
     is_complete = tolerance.allow_missing or not comparison.missing
     return 0 if comparison.passes and is_complete else 1

@@ -166,8 +166,8 @@ def print_comparison(
     from sgsdump.reports.headline import environment_lines
     from sgsdump.reports.verdict import verdict_lines
 
-    _print_fitted(environment_lines(comparison.environment))
-    comparison = replace(comparison, environment=())
+    if options.output.format != "sdk":
+        _print_fitted(environment_lines(comparison.environment))
     indexes = _listing(options.output).places(table.compared)
     rows = tuple(comparison.rows[index] for index in indexes)
     both = [note for note in comparison.sample_notes if note in comparison.benchmark_notes]
@@ -184,13 +184,19 @@ def print_comparison(
     if options.output.format != "sdk":
         _print_table(table, indexes)
         _print_fitted([*few, *_remarks(rows), ""])
-        _print_fitted([*verdict_lines(comparison, thresholds), *lines, *notes])
+        _print_fitted([*verdict_lines(comparison, thresholds, around=False), *lines, *notes])
         return
     text = REPORTS["sdk_table"](replace(comparison, rows=rows), thresholds)
     text += "".join(f"{line}\n" for line in few)
     print(for_terminal(f"{text}\n" if text else ""), end="")
     print(for_terminal(REPORTS["verdict"](comparison, thresholds)), end="")
     print(for_terminal("".join(f"{line}\n" for line in (*lines, *notes))), end="")
+
+
+def damage_text(dumps: str, damaged: Sequence[str]) -> str:
+    """Return the error of dumps that are damaged in places, once the rest was compared."""
+    more = f" (and {len(damaged) - 1} more, listed above)" if len(damaged) > 1 else ""
+    return f"cannot read all of {dumps}: {damaged[0]}{more}. The rest was compared; make the damaged dump again"
 
 
 def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable, lines: Sequence[str]) -> None:

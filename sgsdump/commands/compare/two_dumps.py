@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.compare.cluster import measured_on_cluster
 from sgsdump.commands.compare.options import ALWAYS, Options
-from sgsdump.commands.compare.output import check_files, print_comparison, write_files
+from sgsdump.commands.compare.output import check_files, damage_text, print_comparison, write_files
 from sgsdump.commands.options import described, stages_of
-from sgsdump.commands.terminal import TERMINAL
+from sgsdump.commands.terminal import TERMINAL, print_error
 from sgsdump.errors import ValuesError
 
 if TYPE_CHECKING:
@@ -88,6 +88,9 @@ def _conclude(
         print_comparison(options, comparison, limits, table, lines)
     if not comparison.rows:
         raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
+    if comparison.damaged:
+        print_error(damage_text("both dumps", comparison.damaged))
+        return 2
     is_whole = options.measuring.allow_missing or comparison.is_complete
     return 1 if given and not (comparison.passes(given) and is_whole) else 0
 

@@ -33,6 +33,7 @@ from sgsdump.files.user_module import blaming, import_file
 from sgsdump.models.feeds.feeds import Feed, Feeds, LabelledFeed, check_inputs, config_entries, fitted_feed
 from sgsdump.models.input_spec import InputSpec
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
+from sgsdump.tensors.arrays import as_array
 
 FUNCTION = "load_data"
 # Of a loader that does not end by itself, so many are taken; more are said to be too many.
@@ -224,7 +225,7 @@ def _arrays(feed: Any, what: str, blamed: AbstractContextManager[None] | None = 
     if not isinstance(feed, Mapping):
         raise InputError(f"{what} is a {_kind(feed)}, not a dictionary of arrays by input name")
     with blamed or nullcontext():
-        arrays = {str(name): np.asarray(value) for name, value in feed.items()}
+        arrays = {str(name): as_array(value, str(name)) for name, value in feed.items()}
     for name, array in arrays.items():
         if array.dtype.kind in "OSUMm":
             raise InputError(f"{what} has no array of numbers for the input {name!r}")

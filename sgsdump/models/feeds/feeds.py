@@ -36,6 +36,7 @@ Feed = dict[str, np.ndarray]
 MOST_BYTES = 4 << 30  # of the arrays of one run
 LabelledFeed = tuple[str, Feed]
 _Maker = Callable[[str], np.ndarray]
+_Entries = tuple[ModelInput | None, ModelInput | None]  # of input_config, and as the preprocess file was measured
 
 
 def feeds(
@@ -67,15 +68,21 @@ def feed_maker(
     input_specs: Sequence[InputSpec],
     input_config: InputConfig | None = None,
     normalised: bool = True,
+    measured: InputConfig | None = None,
 ) -> Callable[[tuple[str, ...]], Feed]:
-    """The function from the files of one run (see ``expand``) to its feed; arguments and errors as of ``feeds``."""
+    """The function from the files of one run (see ``expand``) to its feed; arguments and errors as of ``feeds``.
+
+    measured  how the preprocess file normalises a picture, if that could be measured. The pixels of a file that gives
+              no raw picture are found by it, whatever input_config says.
+    """
     if not input_specs:
         raise InputError("the model has no inputs, so there is nothing to feed it")
     texts = [spec.name for spec in input_specs if not is_number(spec.dtype)]
     if texts:
         raise InputError(f"the model's input {texts[0]!r} takes text, which can be fed by no picture, array or number")
     entries = config_entries(input_specs, input_config)
-    makers = _makers(preprocess, input_specs, entries, normalised)
+    known = [None] * len(entries) if measured is None else config_entries(input_specs, measured)
+    makers = _makers(preprocess, input_specs, list(zip(entries, known)), normalised)
 
     def make(files: tuple[str, ...]) -> Feed:
         seed = random_seed(files[0])
@@ -92,15 +99,15 @@ def feed_maker(
 
 
 def _makers(
-    preprocess: str | None, specs: Sequence[InputSpec], entries: Sequence[ModelInput | None], normalised: bool
+    preprocess: str | None, specs: Sequence[InputSpec], entries: Sequence[_Entries], normalised: bool
 ) -> list[_Maker]:
     """For each input the function from a file to the array that goes in."""
     raw = [
         not normalised and (len(spec.shape) == 4 if entry is None else entry.is_picture)
-        for spec, entry in zip(specs, entries)
+        for spec, (entry, _) in zip(specs, entries)
     ]
     if preprocess is None:
-        return [partial(_built_in, spec, entry, not r) for spec, entry, r in zip(specs, entries, raw)]
+        return [partial(_built_in, spec, entry, not r) for spec, (entry, _), r in zip(specs, entries, raw)]
     files = [file.strip() for file in preprocess.split(",")]
     if len(files) != len(specs):
         raise InputError(
@@ -197,6 +204,7 @@ class PictureFeeds(Feeds):
     preprocess: str | None
     specs: tuple[InputSpec, ...]
     config: InputConfig | None = None
+    measured: InputConfig | None = None
 
     def __post_init__(self) -> None:
         _ = self._make, self.runs
@@ -226,7 +234,7 @@ class PictureFeeds(Feeds):
 
     @cached_property
     def _make_raw(self) -> Callable[[tuple[str, ...]], Feed]:
-        return feed_maker(self.preprocess, self.specs, self.config, normalised=False)
+        return feed_maker(self.preprocess, self.specs, self.config, normalised=False, measured=self.measured)
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -253,17 +261,20 @@ def config_entries(specs: Sequence[InputSpec], config: InputConfig | None) -> li
     return [picture.as_fed(named[spec.name], spec.shape) for spec in specs]
 
 
-def _users(
-    spec: InputSpec, entry: ModelInput | None, preprocess: Preprocess, normalised: bool, file: str
-) -> np.ndarray:
+def _users(spec: InputSpec, entries: _Entries, preprocess: Preprocess, normalised: bool, file: str) -> np.ndarray:
+    entry, measured = entries
     if input_text.is_input_text(Path(file)):
         array = _from_text(spec, file)
         return array if normalised else _raw_text(array, entry, file)
     what = f"what {preprocess.file} made of {file}"
     if not normalised and not preprocess.takes_norm and entry is not None:
-        return picture.bytes_of(fit(preprocess(file), spec, preprocess.layout, what), entry, what, rounding=True)
+        array = fit(preprocess(file), spec, preprocess.layout, what)
+        return picture.pixels_of(array, entry, measured, what)
     array = fit(preprocess(file, normalised), spec, preprocess.layout, what)
-    return array if normalised else _raw(array, f"{what} with norm=False")
+    if normalised:
+        return array
+    raw = _raw(array, f"{what} with norm=False")
+    return raw if entry is None else picture.in_order(raw, entry, measured)
 
 
 def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file: str) -> np.ndarray:

@@ -110,6 +110,38 @@ def bytes_of(array: np.ndarray, entry: ModelInput, what: str, rounding: bool = F
     return whole.clip(0, 255).astype(array.dtype)
 
 
+def pixels_of(array: np.ndarray, entry: ModelInput, measured: ModelInput | None, what: str) -> np.ndarray:
+    """Return the pixels that a camera gave for a normalised picture, in the order of channels of ``entry``.
+
+    Parameters
+    ----------
+    array
+        What the preprocess file made of the picture, in the model's layout.
+    entry
+        The input as input_config.ini describes it.
+    measured
+        The input as the preprocess file was measured to make it. If it is known, the pixels are found by it, so that a
+        wrong mean, std or order in input_config.ini shows in the fixed model as it does on the board.
+    what
+        Begins the message.
+
+    Raises
+    ------
+    InputError
+        If mean and std make no pixels of the array.
+    """
+    if measured is None or not measured.is_picture:
+        return bytes_of(array, entry, what, rounding=True)
+    return in_order(bytes_of(array, measured, what, rounding=True), entry, measured)
+
+
+def in_order(pixels: np.ndarray, entry: ModelInput, measured: ModelInput | None) -> np.ndarray:
+    """Return pixels that a preprocess file made, with their channels in the order of ``entry``, as a camera's are."""
+    if measured is None or {entry.training_format, measured.training_format} != {"RGB", "BGR"}:
+        return pixels
+    return np.ascontiguousarray(np.flip(pixels, channel_axis(pixels.shape, CHANNELS[entry.training_format]) or 1))
+
+
 def _by_plane(array: np.ndarray, entry: ModelInput) -> tuple[np.ndarray, np.ndarray]:
     """Mean and std, float64, that broadcast over the channels of an array."""
     axis = channel_axis(array.shape, CHANNELS[entry.training_format]) or channel_axis(array.shape, 1) or 1

@@ -18,6 +18,7 @@ import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.files.user_module import blaming, import_file
+from sgsdump.tensors.arrays import as_array
 from sgsdump.tensors.types import NCHW, NHWC
 
 FUNCTIONS = ("get_image", "image_preprocess")
@@ -47,7 +48,7 @@ class Preprocess:
         if self.takes_nchw:
             keywords["nchw"] = True
         with blaming(self.file, "preprocess", f" on {image}"):
-            array = np.asarray(self.function(image, **keywords))
+            array = as_array(self.function(image, **keywords))
         if array.dtype.kind not in "biuf":
             raise InputError(
                 f"{self.file}: {self.function.__name__} gave no array of numbers for {image}; does it return one?"

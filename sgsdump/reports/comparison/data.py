@@ -72,7 +72,8 @@ def render_json(comparison: Comparison, thresholds: Thresholds) -> str:
             "other_tensors": [row.name for row in comparison.suspects],
         },
         "findings": [_finding(finding) for finding in findings_of(comparison, thresholds)],
-        "completeness": asdict(comparison.completeness) | {"is_complete": comparison.is_complete},
+        "completeness": asdict(comparison.completeness)
+        | {"is_complete": comparison.is_complete, "damaged": comparison.damaged},
         "notes": {"sample": comparison.sample_notes, "benchmark": comparison.benchmark_notes},
         "rows": [
             _row(row) | {"within": row.passes(thresholds), "verdict": row.verdict(thresholds)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.dumps.dump import Record
+from sgsdump.dumps.dump import Damage, Record
 from sgsdump.errors import listed
 from sgsdump.reports.remarks import why
 from sgsdump.reports.text import counted, number
@@ -78,7 +78,7 @@ class LayerTable:
 
     verdict  sentences that say it all.
     entries  in the benchmark's order, and then what was not compared.
-    lacking  what is missing besides layers: runs, most of the layers.
+    lacking  what is missing besides layers: runs, most of the layers, files that cannot be read.
     """
 
     title: str
@@ -130,13 +130,17 @@ def table_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED, title:
 
 
 def _incomplete(comparison: Comparison) -> Iterator[Entry]:
-    """What is missing besides layers."""
+    """What is missing or damaged besides layers."""
     whole = comparison.completeness
     for name in whole.runs:
         yield Entry(name, NOT_COMPARABLE, status="missing", remark="a run that the sample lacks")
     if whole.is_half(len(comparison.rows)):
         remark = f"only {len(comparison.rows)} of the benchmark's {whole.of} layers could be compared"
         yield Entry("the comparison", NOT_COMPARABLE, status="missing", remark=remark)
+    for side, notes in (("sample", comparison.sample_notes), ("benchmark", comparison.benchmark_notes)):
+        for note in notes:
+            if isinstance(note, Damage):
+                yield Entry(f"a file of the {side}", NOT_COMPARABLE, status="failed", remark=note)
 
 
 def left_out_of(comparison: Comparison) -> Iterator[Entry]:

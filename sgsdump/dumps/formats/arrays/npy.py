@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Damage, Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.shared import manifest, npy_file
 from sgsdump.dumps.formats.shared.npy_file import MAGIC, plain_tensor
@@ -96,7 +96,7 @@ def _foreign(folder: Path, files: list[str], notes: list[str]) -> list[Record]:
         try:
             tensor = npy_file.plain_tensor(folder / name, name.removesuffix(ENDING), notes)
         except FormatError as error:
-            notes.append(f"left out: {error}")
+            notes.append(Damage.left_out(error))
             continue
         records.append(Record("out", 0, len(records), "", tensor))
     if not records:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Damage, Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.shared import manifest, npy_file, zip_member
 from sgsdump.dumps.formats.shared.zip_member import Member
@@ -75,7 +75,7 @@ def _foreign(data: MappedFile, members: dict[str, Member], path: Path, notes: li
             header = _header(data, member, path)
             npy_file.check_plain(header, f"{path}: member {name[:80]!r}")
         except FormatError as error:
-            notes.append(f"left out: {error}")
+            notes.append(Damage.left_out(error))
             continue
         info = TensorInfo(name.removesuffix(ENDING), header.shape, header.dtype)
         tensor = Tensor(info, partial(_load, data.source, member, header, header.dtype, path))

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Operator, Record, as_arguments
+from sgsdump.dumps.dump import Damage, Dump, Operator, Record, as_arguments
 from sgsdump.dumps.format import Format, json_object
 from sgsdump.dumps.formats.ascend.ascend_stats import ENDING
 from sgsdump.dumps.formats.ascend.ascend_stats import records_of as records_of_statistics
@@ -206,7 +206,7 @@ def _operators(sources: Iterable[Source], notes: list[str]) -> Iterator[_Operato
         try:
             dump = read_operator(source.path, file_name)
         except FormatError as error:
-            notes.append(f"left out: {error}")
+            notes.append(Damage.left_out(error))
             continue
         yield _OperatorFile(source, file_name.name_of(file_name.watched(dump.name)), dump)
 
@@ -247,7 +247,7 @@ def _records(operators: Sequence[_OperatorFile], notes: list[str]) -> Iterator[R
         try:
             yield from records_of_statistics(source.path, source.file_name, index, name, notes)
         except FormatError as error:
-            notes.append(f"left out: {error}")
+            notes.append(Damage.left_out(error))
 
 
 def _with_unwritten(

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Damage, Dump, Record
 from sgsdump.dumps.format import Format, checked_shape
 from sgsdump.dumps.formats.ascend.file_names import FileName, parse
 from sgsdump.dumps.formats.shared.ascend_types import GE_TYPES, ge_numbers, layout_fits
@@ -142,7 +142,9 @@ def _rows(text: str, path: Path, notes: list[str]) -> Iterator[Mapping[str, str]
     if not text.endswith("\n"):
         notes.append(f"{path.name}: the last row is not ended; was the run cut off?")
     if odd:
-        notes.append(f"{path.name}: {odd} rows have other columns than their header; their statistics are left out")
+        notes.append(
+            Damage(f"{path.name}: {odd} rows have other columns than their header; their statistics are left out")
+        )
 
 
 def _names_of(columns: list[str], cells: Sequence[str]) -> list[str] | None:

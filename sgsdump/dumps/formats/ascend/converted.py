@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Damage, Dump, Record
 from sgsdump.dumps.format import Format, checked_shape
 from sgsdump.dumps.formats.ascend.file_names import parse
 from sgsdump.dumps.formats.shared.ascend_types import Coding, layout_fits, loader
@@ -73,7 +73,7 @@ def read(path: Path) -> Dump:
         except FormatError as error:
             if not path.is_dir():
                 raise
-            notes.append(f"left out: {error}")
+            notes.append(Damage.left_out(error))
     if not records:
         raise FormatError(f"no file of {path} can be read" + (f" ({notes[-1]})" if notes else ""))
     records.sort(key=lambda record: (record.op_index, record.io == "out", record.slot))

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from sgsdump.dumps.dump import Damage
 from sgsdump.dumps.formats.atb import tensor
 from sgsdump.dumps.formats.atb.location import Location, split
 from sgsdump.dumps.formats.atb.tensor import Content
@@ -86,13 +87,13 @@ def examined(root: Path, files: Sequence[str], notes: list[str]) -> dict[str, Co
         try:
             content = contents[name] = tensor.examine(root / name)
         except FormatError as error:
-            damaged.append(f"left out: {error}")
+            damaged.append(Damage.left_out(error))
             continue
         for note in content.notes:
             odd[note].append(name)
     notes.extend(damaged[:_DAMAGED_SHOWN])
     if len(damaged) > _DAMAGED_SHOWN:
-        notes.append(f"left out: {len(damaged) - _DAMAGED_SHOWN} more files that cannot be read")
+        notes.append(Damage(f"left out: {len(damaged) - _DAMAGED_SHOWN} more files that cannot be read"))
     notes.extend(summed(odd))
     return contents
 
@@ -124,10 +125,10 @@ def rows(root: Path, tables: Sequence[str], notes: list[str]) -> dict[Location, 
         try:
             rows, bad = read(root / name)
         except FormatError as error:
-            notes.append(f"left out: {error}")
+            notes.append(Damage.left_out(error))
             continue
         if bad:
-            notes.append(f"{name} has {bad} rows that are not understood")
+            notes.append(Damage(f"{name} has {bad} rows that are not understood"))
         execution, above = split(name.split("/")[:-1])
         for row in rows:
             when = "before" if row.io == "in" else "after"

@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Operator, Record, as_arguments
+from sgsdump.dumps.dump import Damage, Dump, Operator, Record, as_arguments
 from sgsdump.dumps.format import HEAD_BYTES, Format, checked_shape
 from sgsdump.dumps.formats.msprobe.stacks import CONSTRUCT, STACK, beside, source_of, stacks_of
 from sgsdump.dumps.formats.shared import npy_file
@@ -66,6 +66,7 @@ FOLDER = "dump_tensor_data"
 UNKNOWN = np.dtype("V1")
 SHOWN = 3
 _NPY, _TORCH = ".npy", (".pt", ".pth")
+_UNREADABLE = "have no values: their files are missing or damaged"
 CHECKSUMS = ("md5", "xor")  # in place of statistics or beside them, by their names in the JSON
 DEEPEST = 20
 _PARTS = {
@@ -100,7 +101,7 @@ class Values:
         if not isinstance(file, str) or file in ("", "-1"):
             return Tensor.of_statistics(info, statistics)
         if not file.isprintable():
-            self.say("have no values: their files are missing or damaged", info.name)
+            self.say(_UNREADABLE, info.name)
             return _without_values(info, statistics, f"{file[:80]!r} is not a file name")
         try:
             if PurePosixPath(file).suffix not in _TORCH:
@@ -110,7 +111,7 @@ class Values:
                 return self._of_npy(inside(self._folder, beside), info)
             return self._of_torch(inside(self._folder, file), info)
         except FormatError as error:
-            self.say("have no values: their files are missing or damaged", info.name)
+            self.say(_UNREADABLE, info.name)
             return _without_values(info, statistics, str(error))
 
     def say(self, event: str, name: str) -> None:
@@ -119,10 +120,11 @@ class Values:
 
     def notes(self) -> list[str]:
         """A line for each thing that befell tensors."""
-        lines = []
+        lines: list[str] = []
         for event, names in self._said.items():
             more = " …" if len(names) > SHOWN else ""
-            lines.append(f"tensors {event} ({len(names)}): {', '.join(map(repr, names[:SHOWN]))}{more}")
+            line = f"tensors {event} ({len(names)}): {', '.join(map(repr, names[:SHOWN]))}{more}"
+            lines.append(Damage(line) if event == _UNREADABLE else line)
         return lines
 
     def _of_npy(self, path: Path, info: TensorInfo) -> Tensor:

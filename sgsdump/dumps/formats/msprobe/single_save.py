@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Damage, Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.shared import npy_file
 from sgsdump.dumps.runs import Run
@@ -70,7 +70,7 @@ def read(path: Path) -> Dump:
         try:
             tensor = npy_file.plain_tensor(inside(file.parent, file.name), file.name.removesuffix(ENDING), notes)
         except FormatError as error:
-            notes.append(f"left out: {error}")
+            notes.append(Damage.left_out(error))
             continue
         records.append(Record("out", 0, len(records), "", tensor))
     if not records:

@@ -19,7 +19,7 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
-from sgsdump.errors import FormatError
+from sgsdump.errors import FormatError, NotATensor
 from sgsdump.files.bounded_read import open_file, reading
 from sgsdump.files.mapped import Source, in_memory, source_of, view, write_array
 from sgsdump.tensors.dtypes import bits, carried, carrier, name_of, restored
@@ -69,7 +69,7 @@ def parse_header(start: bytes, size: int, where: object) -> Header:
     try:
         dtype, shape, fortran = _parsed(start[: begin + length])
     except FormatError as error:
-        raise FormatError(f"{where} {error}") from None
+        raise type(error)(f"{where} {error}") from None
     header = Header(dtype, shape, fortran, begin + length)
     if header.end > size:
         raise FormatError(
@@ -93,9 +93,9 @@ def _parsed(head: bytes) -> tuple[np.dtype, tuple[int, ...], bool]:
         # What numpy's parser raises for a hostile header is open-ended.
         raise FormatError(f"has a damaged .npy header ({' '.join(str(error).split())[:80]})") from None
     if dtype.hasobject:
-        raise FormatError("holds Python objects, which are never loaded; save numbers")
+        raise NotATensor("holds Python objects, which are never loaded; save numbers")
     if dtype.kind not in _KINDS or dtype.names or dtype.subdtype or not dtype.itemsize:
-        raise FormatError(f"holds elements of {str(dtype)[:80]}; only plain numbers are read")
+        raise NotATensor(f"holds elements of {str(dtype)[:80]}; only plain numbers are read")
     if len(shape) > _MOST_RANK or any(type(size) is not int or size < 0 for size in shape):
         raise FormatError(f"has no possible shape: {str(shape)[:80]}")
     if math.prod(size or 1 for size in shape) * dtype.itemsize > _MOST_BYTES:

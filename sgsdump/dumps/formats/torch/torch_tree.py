@@ -24,7 +24,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from sgsdump.dumps.dump import Dump, Operator, Record
+from sgsdump.dumps.dump import Damage, Dump, Operator, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.torch import model_tree, run_index, torch_file
 from sgsdump.dumps.formats.torch.model_tree import Modules
@@ -154,7 +154,7 @@ def _listed(folder: Path, entries: tuple[Entry, ...], there: set[str], notes: li
             try:
                 tensor = torch_file.read_tensors(folder / entry.file, entry.name, notes)[0]
             except FormatError as error:
-                notes.append(f"left out: {error}")
+                notes.append(Damage.left_out(error))
                 continue
         elif entry.statistics is not None and entry.dtype in KNOWN:
             tensor = Tensor.of_statistics(TensorInfo(entry.name, entry.shape, KNOWN[entry.dtype]), entry.statistics)
@@ -185,7 +185,7 @@ def _found(path: Path, names: list[str], run: str, modules: Modules, notes: list
             try:
                 tensors = torch_file.read_tensors(path / name, _stem(_below(name, run or ".")), notes)
             except FormatError as error:
-                notes.append(f"left out: {error}")
+                notes.append(Damage.left_out(error))
                 continue
             side = "in" if parts.operator and parts.stem.startswith("input") else "out"
             for tensor in tensors:

@@ -1,0 +1,113 @@
+"""What a run was fed, in a few numbers: enough to tell whether two dumps are of one input.
+
+A sketch is a checksum of the values, the means of up to 256 equal stretches, and 65 quantiles. Neither another scale
+nor an offset changes what is compared, so the bytes of an image agree with its normalised values. Two runs are of
+different inputs if neither the means correlate nor the sorted values agree: the second holds for another layout.
+
+``sgsdump dump`` keeps the sketches in the graph beside a dump (``graph_file.py``), as JSON under ``sgsdump.inputs``::
+
+    {"image": {"checksum": "9f…", "count": 27648, "means": [0.1, …], "quantiles": [-2.1, …]}}
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from sgsdump.dumps.dump import Dump
+from sgsdump.dumps.onnx_network import OnnxNetwork
+from sgsdump.errors import FileChanged, SgsdumpError
+from sgsdump.tensors.dtypes import is_complex, is_number
+
+KEY = "sgsdump.inputs"
+ALIKE = 0.9  # correlation of the means; two images of one scene reach 0.8, one image by two resizers 0.99
+_MEANS, _QUANTILES = 256, 65
+_NEAR = 0.02  # of the spread, how far sorted values of one input may be apart
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """One input: BLAKE2b of its float32 values, how many there are, means of stretches, and quantiles."""
+
+    checksum: str
+    count: int
+    means: tuple[float, ...]
+    quantiles: tuple[float, ...]
+
+    def likeness(self, other: Sketch) -> float:
+        """Return 1 for equal values, else the correlation of the means; NaN if it cannot be told."""
+        if self.checksum == other.checksum:
+            return 1.0
+        if self.count != other.count:
+            return float("nan")
+        ends = np.array([self.quantiles, other.quantiles])
+        spread = np.ptp(ends, axis=1)
+        if not (np.isfinite(spread).all() and spread.all()):
+            return float("nan")
+        sorted_apart = np.abs(np.subtract(*((ends - ends[:, :1]) / spread[:, None]))).max()
+        means = np.array([self.means, other.means])
+        if sorted_apart <= _NEAR:
+            return 1.0
+        centred = means - means.mean(axis=1, keepdims=True)
+        norms = np.sqrt(np.square(centred).sum(axis=1)).prod()
+        return float((centred[0] * centred[1]).sum() / norms) if norms else float("nan")
+
+
+def sketch_of(values: np.ndarray) -> Sketch:
+    """Return the sketch of an input's values, in the order of axes in which a dump stores them."""
+    flat = np.ascontiguousarray(values, np.float32).reshape(-1)
+    wide = flat.astype(np.float64)
+    edges = np.linspace(0, flat.size, min(_MEANS, flat.size) + 1).astype(int)
+    means = np.add.reduceat(wide, edges[:-1]) / np.diff(edges) if flat.size else wide
+    ends = np.quantile(wide, np.linspace(0, 1, _QUANTILES)) if flat.size else wide
+    checksum = hashlib.blake2b(flat.tobytes(), digest_size=16).hexdigest()
+    return Sketch(checksum, flat.size, tuple(map(float, means)), tuple(map(float, ends)))
+
+
+def as_json(sketches: Mapping[str, Sketch]) -> dict[str, Any]:
+    return {name: asdict(sketch) for name, sketch in sketches.items()}
+
+
+def from_json(document: object) -> dict[str, Sketch]:
+    """Return the sketches of what ``as_json`` gave; entries that are none are passed over."""
+    sketches: dict[str, Sketch] = {}
+    for name, facts in document.items() if isinstance(document, Mapping) else ():
+        try:
+            means, quantiles = (tuple(map(float, facts[key])) for key in ("means", "quantiles"))
+            sketch = Sketch(str(facts["checksum"]), int(facts["count"]), means, quantiles)
+        except (TypeError, ValueError, LookupError, OverflowError):
+            continue
+        if len(quantiles) == _QUANTILES and len(means) == min(_MEANS, sketch.count):
+            sketches[str(name)] = sketch
+    return sketches
+
+
+def fed(dump: Dump) -> dict[str, Sketch]:
+    """Return what a dump's run was fed, by input: from the dump's own records, else from the graph beside it."""
+    sketches: dict[str, Sketch] = {}
+    for name, tensor in dump.inputs.items():
+        if tensor.statistics is not None or is_complex(tensor.dtype) or not is_number(tensor.dtype):
+            continue
+        try:
+            sketches[name] = sketch_of(tensor.stored())
+        except FileChanged:
+            raise
+        except SgsdumpError:
+            continue
+    network = dump.network()
+    return sketches or (from_json(network.fed) if isinstance(network, OnnxNetwork) else {})
+
+
+def least_alike(sample: Dump, benchmark: Dump) -> tuple[str, float] | None:
+    """Return the benchmark's input that differs most between two runs, and how alike it is; None if none differs as far
+    as that can be told. Inputs pair by name, a single one on each side in any case."""
+    sides = fed(sample), fed(benchmark)
+    names = {name: name for name in sides[1] if name in sides[0]}
+    if not names and len(sides[0]) == len(sides[1]) == 1:
+        names = dict(zip(sides[1], sides[0]))
+    found = [(name, sides[0][other].likeness(sides[1][name])) for name, other in names.items()]
+    return min((item for item in found if item[1] < ALIKE), key=lambda item: item[1], default=None)
