@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import RAW
@@ -74,7 +75,7 @@ class Settled:
     reasons: Mapping[int, str] = field(default_factory=dict)
     expected: Set[int] = frozenset()
 
-    @property
+    @cached_property
     def ids(self) -> set[int]:
         """The records about which nothing is open any more."""
         return self.unmatched.keys() | ids_of(self.pairs)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from sgsdump.comparison.row import Row
@@ -86,11 +87,11 @@ class LayerTable:
     entries: tuple[Entry, ...]
     lacking: tuple[Entry, ...] = ()
 
-    @property
+    @cached_property
     def compared(self) -> tuple[Entry, ...]:
         return tuple(entry for entry in self.entries if entry.status == "compared")
 
-    @property
+    @cached_property
     def left_out(self) -> tuple[Entry, ...]:
         return tuple(entry for entry in self.entries if entry.status != "compared")
 
