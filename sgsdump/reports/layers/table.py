@@ -80,12 +80,16 @@ class LayerTable:
     verdict  sentences that say it all.
     entries  in the benchmark's order, and then what was not compared.
     lacking  what is missing besides layers: runs, most of the layers, files that cannot be read.
+    suite    what a CI server calls it, the title where it is "".
+    seconds  it took.
     """
 
     title: str
     verdict: tuple[str, ...]
     entries: tuple[Entry, ...]
     lacking: tuple[Entry, ...] = ()
+    suite: str = ""
+    seconds: float = 0.0
 
     @cached_property
     def compared(self) -> tuple[Entry, ...]:
