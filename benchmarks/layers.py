@@ -44,6 +44,7 @@ COMMANDS = {
     "compare": "compare a.bin b.bin",
     "compare, renamed": "compare a.bin renamed.bin",
     "compare, files": "compare a.bin b.bin --csv c.csv --json c.json --junit c.xml --markdown c.md",
+    "compare, half missing": "compare half.bin b.bin",
     "compare, reversed": "compare a.bin reversed.bin",
     "compare, by value": "compare a.bin renamed.bin --match-by-value",
     "report": "report a.bin b.bin -o report.html",
@@ -82,6 +83,7 @@ def make(folder: Path, layers: int) -> None:
     save_dump(tensors(layers, 1), folder / "b.bin")
     save_dump(renamed(), folder / "renamed.bin")
     save_dump(reversed(list(tensors(layers, 1))), folder / "reversed.bin")
+    save_dump(list(tensors(layers, 1))[::2], folder / "half.bin")
     save_dump(tensors(layers // 2, 0), folder / "first.bin")
     save_dump(tensors(layers // 2, 0, layers // 2), folder / "second.bin")
 

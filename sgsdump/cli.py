@@ -132,6 +132,7 @@ def msit() -> int:
 
 def exit_status(program: str, run: Callable[[], int]) -> int:
     """The status of ``run``; 2 and one line on standard error for what a user can cause, 130 and 143 when stopped."""
+    _open_closed_streams()
     try:
         with stopping_for_certain(), one_line_warnings(program), no_views():
             status = run()
@@ -159,6 +160,16 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
     except MemoryError:
         print(f"{program}: error: out of memory; try a smaller batch or a smaller model", file=sys.stderr)
     return 2
+
+
+def _open_closed_streams() -> None:
+    """Give a standard stream that the caller closed (``>&-``) the null device. Without it printing fails, and the first
+    result file would be given the stream's number, where programs that run here write their output."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _how_to_install(name: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from platforms import unix_only
 
 from sgsdump import Tensor, cli, save_dump
 from sgsdump.cli import main
@@ -57,6 +58,31 @@ def test_what_cannot_be_parsed_is_one_line_too(dumps, capsys, command):
         main(command)
     told = capsys.readouterr().err
     assert stopped.value.code == 2 and told.count("\n") == 1 and told.endswith(" --help\n"), told
+
+
+@unix_only
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        ("compare a.bin b.bin --csv t.csv", 0),
+        ("compare a.bin c.bin --max-rmse 0.1", 1),
+        ("compare a.bin none.bin", 2),
+        ("compare a.bin b.bin --json -", 0),
+        ("show a.bin", 0),
+        ("convert a.bin t.npz", 0),
+        ("compare --help", 0),
+        ("--version", 0),
+    ],
+)
+def test_closed_standard_streams(dumps, command, status, closed):
+    save_dump([Tensor.of("x", np.zeros(8, np.float32))], "c.bin")
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "sgsdump", *command.split()]
+    done = subprocess.run(shell, capture_output=True, text=True)
+    lines = done.stderr.splitlines()
+    assert (done.returncode, len(lines)) == (status, status == 2 and closed == ">&-"), done.stderr
+    for made in dumps.glob("t.*"):
+        assert made.read_bytes().startswith((b"PK", b"status,")), made
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this system has no /dev/full")

@@ -47,7 +47,7 @@ MOST_PARAMETERS = 6
 FILES_OF_COMPARE, FILES_OF_CALIBRATE = 24, 32
 # Public signatures: keywords that users write, each forwarded in one record.
 LONG_SIGNATURES = {"comparison.compare.compare", "pipeline.pipeline.__init__"}
-LONG_RECORDS = {"DumpConfig"}  # msit's own
+LONG_RECORDS = {"DumpConfig", "Measuring", "Output"}  # msit's own; options of compare, each a group of its help
 # Where options become records.
 OPTIONS_ARE_MADE = ("commands/options.py", "commands/sdk/options.py")
 

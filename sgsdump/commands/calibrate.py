@@ -150,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.objective import left_out_outputs, watched_tensors
     from sgsdump.quantisation.pictures import disagreements
-    from sgsdump.quantisation.quant_file import read_quant_file
+    from sgsdump.quantisation.quant_file import WIDE_TIMES, read_quant_file, too_wide
     from sgsdump.reports.integer_share import share_text
     from sgsdump.sidecars import debug_config
     from sgsdump.tuning.criteria import load_metric
@@ -202,9 +202,19 @@ def run(args: argparse.Namespace) -> int:
         if clipped.name not in narrowed:
             print(f"warning: {clipped}")
     runs = "feeds" if network.data_loader_script else "pictures"
+    wide = too_wide(imported.ranges, calibration.seen)
+    if wide:
+        name, times = next(iter(wide.items()))
+        given, seen = imported.ranges[name], calibration.seen[name]
+        print(
+            f"warning: {quant_file}: {len(wide)} of {len(imported.ranges)} ranges are more than {WIDE_TIMES:g} times "
+            f"as wide as the values on these {runs}; {name} is {times:.3g} times as wide: {given.low:g} to "
+            f"{given.high:g}, values {seen.low:g} to {seen.high:g}. Check that the file was made for this model and "
+            f"for data like these"
+        )
     print(f"log/{ranges_file.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} {runs}")
-    wide = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
-    print(f"{target}: {len(fixed.plan.weights)} convolutions, {wide} of them INT16")
+    in_16 = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
+    print(f"{target}: {len(fixed.plan.weights)} convolutions, {in_16} of them INT16")
     for note in fixed.notes:
         print(note)
     if text := share_text(integer_share(imported.model, read_facts(made.model))):

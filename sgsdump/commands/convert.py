@@ -157,13 +157,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.trees import tree_of
-    from sgsdump.files.atomic_write import check_not_around, check_outputs
+    from sgsdump.files.atomic_write import check_not_around
 
     reading = record(Reading, args, tensor_min_max=None)
     options = record(Options, args, conversion=record(Conversion, args, reading=reading), given=MODES.given(args))
     models = [shape for shape in args.raw_shape if isinstance(shape, Path)]
     read = [tree_of(args.dump), args.parse_net, args.csv, *models]
-    check_outputs([args.output], read)
     check_not_around(args.output, read)
     mode = TOPOLOGY if _is_topology(args.dump, args.output) else DUMP
     MODES.check(mode, options.given)

@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
     options = record(Options, args, network=network_of(args), given=record(Given, args),
                      limits=Thresholds(args.min_cos, args.max_rmse), judges=record(Judges, args))  # fmt: skip
     given, output = options.given, options.output
-    check_not_around(output, [*options.network.files, given.fixed, given.ranges])
+    check_not_around(output, [*options.network.files, given.fixed, given.ranges, *options.judges.files])
     if options.json:
         check_file(options.json)
     limits = options.limits or DOCUMENTED

@@ -107,6 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_outputs
+    from sgsdump.models.feeds.image_list import places
     from sgsdump.models.model import open_model
     from sgsdump.sidecars import input_config
 
@@ -117,7 +118,8 @@ def run(args: argparse.Namespace) -> int:
     _print_note(model, options)
     caffe = model.blobs is not None
     output = options.output or (CAFFE_OUTPUT if caffe else DEFAULT_OUTPUT).with_suffix(".txt" if text else ".bin")
-    read = (options.model, options.weight_file, options.image, options.input_config, options.data_loader_script)
+    pictures = places(options.image) if options.image else []
+    read = (options.model, options.weight_file, options.input_config, options.data_loader_script, *pictures)
     check_outputs([output], read)
     source = Source(options.image, options.preprocess, config, options.data_loader_script)
     form = Form(text, caffe, every_layer=options.every_layer, keeps_graph=not text)

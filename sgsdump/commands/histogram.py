@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import Reading, add_dump_scheduler, add_json, add_parse_net, add_run, opened, record
 from sgsdump.commands.shared_files import absolute, in_tasks, on_this_worker, record_at, shared, size_of
-from sgsdump.errors import ConfigError
 
 if TYPE_CHECKING:
     from sgsdump.comparison.distribution import Distribution, Undrawn
@@ -70,7 +69,14 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.comparison.distribution import distributions, layers
     from sgsdump.dumps.dump import note_lines
     from sgsdump.dumps.trees import tree_of
-    from sgsdump.files.atomic_write import check_file, check_outputs, replace_text, replacing_folder
+    from sgsdump.files.atomic_write import (
+        check_file,
+        check_folder,
+        check_not_around,
+        check_outputs,
+        replace_text,
+        replacing_folder,
+    )
     from sgsdump.progress import each
     from sgsdump.reports.histogram_lines import histogram_lines, histograms_json
     from sgsdump.verbs.histogram import drawn_into
@@ -80,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([options.json], [options.dump, options.ranges, options.reading.parse_net])
     if options.json:
         check_file(options.json)
-    _refuse_folder_in_use(output, tuple(filter(None, (tree_of(options.dump), options.ranges, Path.cwd()))))
+    check_folder(output)
+    check_not_around(output, [tree_of(options.dump), options.ranges])
     dump, matched = _opened_with_ranges(options)
     ranges = matched.by_layer
     older = output.exists()
@@ -98,13 +105,6 @@ def run(args: argparse.Namespace) -> int:
     print_lines(histogram_lines(drawn.layers, drawn.undrawn, list(dump.constants), len(unused), drawn.copies))
     print_lines(note_lines(options.dump, dump.notes))
     return 0
-
-
-def _refuse_folder_in_use(folder: Path, inside: tuple[Path, ...]) -> None:
-    """Moving a folder aside must not take the user's files along."""
-    for path in inside:
-        if path.resolve().is_relative_to(folder.resolve()):
-            raise ConfigError(f"-o {folder}: that folder holds {path} and would be moved aside; name one of its own")
 
 
 def _opened_with_ranges(options: Options) -> tuple[Dump, Matched]:

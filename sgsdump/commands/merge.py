@@ -57,7 +57,6 @@ def run(args: argparse.Namespace) -> int:
     options = record(Options, args, reading=Reading(args.step, args.rank))
     step, rank = options.reading.step, options.reading.rank
     read = [tree_of(path) for path in options.dumps]
-    check_outputs([options.output], read)
     check_not_around(options.output, read)
     trees = [path for path in options.dumps if _is_tree(path)]
     if not trees and not step is rank is None:

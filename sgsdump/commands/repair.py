@@ -97,11 +97,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.files.atomic_write import check_file, replace_text, replacing_folder
+    from sgsdump.files.atomic_write import check_file, check_not_around, replace_text, replacing_folder
     from sgsdump.reports.made_by import typed
 
     options = record(Options, args, network=network_of(args), judges=record(Judges, args),
                      limits=Thresholds(args.min_cos, args.max_rmse))  # fmt: skip
+    check_not_around(options.output, [*options.network.files, *options.judges.files])
     task = Task(options.network, options.judges, options.quant_level, options.limits, options.rounds, options.cure)
     ready = opened_for(task)
     print_warnings(ready.network)

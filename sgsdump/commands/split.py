@@ -46,11 +46,10 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.targets import OWN_ENDINGS, Target, losses, target_of
     from sgsdump.dumps.trees import tree_of
     from sgsdump.errors import ConfigError, ValuesError
-    from sgsdump.files.atomic_write import check_not_around, check_outputs, replacing_folder
+    from sgsdump.files.atomic_write import check_not_around, replacing_folder
     from sgsdump.progress import each
 
     options = record(Options, args, reading=Reading(args.step, args.rank))
-    check_outputs([options.output], [tree_of(options.dump)])
     check_not_around(options.output, [tree_of(options.dump)])
     (dump,) = opened(options.reading, options.dump)
     print_lines(dump.notes, "note: ")

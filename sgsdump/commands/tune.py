@@ -172,7 +172,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.terminal import Terminal
     from sgsdump.executors.workers.task_pool import Workers
-    from sgsdump.files.atomic_write import check_file, replace_text, replacing_folder, together
+    from sgsdump.files.atomic_write import check_file, check_outputs, replace_text, replacing_folder, together
     from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.objective import watched_by_output
     from sgsdump.reports.made_by import typed
@@ -188,6 +188,8 @@ def run(args: argparse.Namespace) -> int:
     check_solver()
     if options.json:
         check_file(options.json)
+    judges = Judges(search.metric, search.evaluate, search.validate)
+    check_outputs([options.output, options.json], [*network.files, *judges.files])
     made = not options.output.exists()
     folder = _usable_folder(options.output, network.input_config)
     progress = Terminal("stderr")
@@ -202,7 +204,7 @@ def run(args: argparse.Namespace) -> int:
     with _no_empty_folder(folder, made):
         opened = open_network(network, options.quant_level)
         parse_objective(search.objective, watched_by_output(deployed(opened.model)))
-        feeds = Judges(search.metric, search.evaluate, search.validate).feeds(opened)
+        feeds = judges.feeds(opened)
         _ = feeds.calibrated[0]  # data that does not fit needs no warnings
         print_warnings(opened)
         start = _started(options, opened) if search.cure else None

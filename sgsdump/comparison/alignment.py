@@ -14,11 +14,13 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import RAW
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, hint
+from sgsdump.files.bounded_read import is_file
 from sgsdump.files.names import normalised, word
 from sgsdump.tensors.device import is_device
 from sgsdump.tensors.dtypes import is_complex
@@ -73,7 +75,7 @@ class Settled:
     reasons: Mapping[int, str] = field(default_factory=dict)
     expected: Set[int] = frozenset()
 
-    @property
+    @cached_property
     def ids(self) -> set[int]:
         """The records about which nothing is open any more."""
         return self.unmatched.keys() | ids_of(self.pairs)
@@ -196,7 +198,7 @@ def _only_pair(sample: Dump, benchmark: Dump) -> Pair | None:
 def _is_one_tensor(dump: Dump) -> bool:
     """Whether a dump is a file that holds one tensor, named as the file is."""
     if dump.format == RAW:
-        return dump.path is not None and dump.path.is_file()
+        return dump.path is not None and is_file(dump.path)
     return dump.format in FORMATS and FORMATS[dump.format].one_tensor
 
 

@@ -30,9 +30,11 @@ def completeness_of(
         network = benchmark.network()
         given = _also_given(network, kept)
         missing_outputs = tuple(r.name for r in outputs if r.name in ends and _value(r, network) not in given)
-    inner = [record for record in outputs if record.name not in missing_outputs]
+    ended = {*missing_outputs}
+    inner = [record for record in outputs if record.name not in ended]
     beyond = {record.name for record in _after_last(inner, benchmark, whole)}
-    fused = tuple(r.name for r in inner if r.name not in beyond and _is_fused(r, sample))
+    fused = tuple(record.name for record in _fused_of([r for r in inner if r.name not in beyond], sample))
+    inside = {*fused}
     known = tuple(name for name in benchmark.outputs if name in ends) if ends is not None else ()
     if ends is None and not missing_outputs:
         of_sample = _outputs(sample) or ()
@@ -41,7 +43,7 @@ def completeness_of(
         bool(sources) or has_reads(benchmark) or has_reads(sample),
         known,
         missing_outputs,
-        tuple(record.name for record in inner if record.name not in fused),
+        tuple(record.name for record in inner if record.name not in inside),
         fused,
         of=len(kept.pairs) + len(lacking) - len(fused),
     )
@@ -81,12 +83,12 @@ def _after_last(lacking: list[Record], benchmark: Dump, whole: Alignment) -> Ite
     return (record for record in lacking if places[id(record)] > last)
 
 
-def _is_fused(record: Record, sample: Dump) -> bool:
-    """Return whether the sample's own graph proves that it has no tensor between the layers around this one: what its
+def _fused_of(lacking: list[Record], sample: Dump) -> list[Record]:
+    """Return those of which the sample's own graph proves that it has no tensor between the layers around: what its
     operators read is all in the dump. That two dumps have different formats proves nothing."""
     if has_flow(sample):
-        return record.name not in sample.inputs
-    return _holds_its_graph(sample)
+        return [record for record in lacking if record.name not in sample.inputs]
+    return lacking if _holds_its_graph(sample) else []
 
 
 def _holds_its_graph(dump: Dump) -> bool:

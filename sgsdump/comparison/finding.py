@@ -25,6 +25,8 @@ KINDS = {
     "advice": "what to change",
     "not judged": "what the comparison cannot tell, and why",
 }
+# They name what is wrong, or where.
+CAUSES = frozenset(("argument", "another tensor", "not finite", "outside", "cause"))
 # They accuse nothing.
 NO_FAULT = frozenset(("magnified", "rounding"))
 # How it is known, best first: by intervention or by replaying the operator; by the first tensor that differs while its

@@ -23,6 +23,7 @@ import numpy as np
 from sgsdump.errors import ConfigError, hint
 
 EPSILON = 1e-9
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
 FLOOR = float(np.finfo(np.float32).eps)  # of the distributions of a Kullback-Leibler divergence
 TOP = 5
 
@@ -164,15 +165,18 @@ class Metric:
 
 
 def ratio(numerator: float, denominator: float) -> float:
-    """A quotient as IEEE 754 has it: x/0 is infinite and 0/0 is NaN, honestly shown, never an exception."""
+    """A quotient as IEEE 754 has it: x/0 is infinite and 0/0 is NaN, honestly shown, never an exception.
+
+    NaN where the denominator is infinite: a sum that overflowed would make any error 0.
+    """
     if denominator:
-        return numerator / denominator
+        return math.nan if math.isinf(denominator) else numerator / denominator
     return float("nan") if not numerator or numerator != numerator else float("inf") * numerator
 
 
-def decibels(power: float) -> float:
-    """10 log10 of a ratio of powers; -Inf for 0."""
-    return 10 * math.log10(power) if power else -math.inf
+def decibels(noise: float) -> float:
+    """-10 log10 of the power of noise relative to the signal's; infinite for 0."""
+    return 0.0 - 10 * math.log10(noise) if noise else math.inf
 
 
 # Metrics of the sums.
@@ -222,7 +226,7 @@ def sqnr(sums: Sums) -> float:
 
     Infinite without noise, -Inf when only the benchmark is all zeros, NaN when both are.
     """
-    return decibels(ratio(sums.bb, sums.dd))
+    return decibels(ratio(sums.dd, sums.bb))
 
 
 def nan_inf(sums: Sums) -> float:
@@ -426,19 +430,22 @@ def psnr(noise: SpanAndNoise) -> float:
     """In dB: infinite without noise; -Inf where a constant benchmark has some; NaN for an empty tensor."""
     if not noise.count:
         return math.nan
-    return decibels(ratio((noise.high - noise.low) ** 2, noise.squares / noise.count))
+    span = noise.high - noise.low
+    return decibels(ratio(noise.squares / noise.count, span * span))
 
 
 class Errors(Accumulator):
-    """All |d|, kept as float32 until the pair is done (four bytes a value), for their quantiles: how far most values
-    are off, however large the worst error is."""
+    """All |d|, kept as float32 where they fit until the pair is done (four bytes a value), for their quantiles: how far
+    most values are off, however large the worst error is."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self.parts: list[np.ndarray] = []
 
     def add(self, a: np.ndarray, b: np.ndarray, d: np.ndarray) -> None:
-        self.parts.append(np.abs(d).astype(np.float32))
+        errors = np.abs(d)
+        fit = errors.max() <= _FLOAT32_MAX or not np.isfinite(errors).all()
+        self.parts.append(errors.astype(np.float32) if fit else errors)
 
     def quantile(self, share: float) -> float:
         """Linear between the two nearest errors. NaN for an empty tensor and where an error is NaN."""

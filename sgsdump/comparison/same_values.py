@@ -22,9 +22,11 @@ from itertools import pairwise
 import numpy as np
 
 from sgsdump.comparison.alignment import NAME_WAYS, Pair, size_of
-from sgsdump.comparison.layout_match import measure
-from sgsdump.comparison.metrics import cos, rmse
+from sgsdump.comparison.layout_match import Measured, measure
+from sgsdump.comparison.metrics import Settings, cos, ratio, rmse
 from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
+from sgsdump.comparison.stored_integers import Differences, are_indices
+from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.comparison.sums.tiles import Picked
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Record
@@ -165,7 +167,7 @@ def find_misnamed(
                 targets[i] = record, suspicious[i]
         for i, match in find_matches(targets, held[side], agreement, probes, run).items():
             r = match.record
-            if side == "sample" and own_errors.get(id(r), math.inf) <= AS_GOOD * match.rmse:
+            if side == "sample" and own_errors.get(id(r), math.inf) <= AS_GOOD * match.error:
                 continue  # two tensors of the reference are equal, and this one has its own
             misnamed[i] = Misnamed(side, r.name, r.op_index, r.op_type, match.cos, match.rmse)
     return misnamed
@@ -173,16 +175,17 @@ def find_misnamed(
 
 @dataclass(frozen=True)
 class Match:
-    """The record whose values agree, and how well."""
+    """The record whose values agree, and how well; ``error`` as rows have it."""
 
     record: Record
     cos: float
     rmse: float
+    error: float
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """When values count as the same: at least ``cos``, at most ``rmse``, and ``better`` times the pair's own RMSE."""
+    """When values count as the same: at least ``cos``, at most ``rmse``, and ``better`` times the pair's own error."""
 
     cos: float
     rmse: float
@@ -196,7 +199,7 @@ def find_matches(
     probes: Probes | None = None,
     run: Mapper = map,
 ) -> dict[int, Match]:
-    """For each target (record, the RMSE of its own pair) the best agreeing tensor of the pool, where there is one;
+    """For each target (record, the error of its own pair) the best agreeing tensor of the pool, where there is one;
     ``run`` may spread those of large tensors over threads."""
     probes = probes or Probes()
     of_size: dict[int, list[tuple[int, np.ndarray]]] = defaultdict(list)
@@ -229,13 +232,23 @@ def _best(record: Record, error: float, candidates: list[Record], agreement: Agr
     best: Match | None = None
     for candidate in candidates:
         try:
-            sums = measure(values, values_of(candidate.tensor.logical())).sums
+            measured = measure(values, values_of(candidate.tensor.logical()))
         except ValuesError:
             continue
-        match = Match(candidate, cos(sums), rmse(sums))
-        if match.cos >= agreement.cos and match.rmse <= limit and (best is None or match.rmse < best.rmse):
+        sums = measured.sums
+        match = Match(candidate, cos(sums), rmse(sums), _error(Pair(record, candidate, ""), measured))
+        if match.cos >= agreement.cos and match.error <= limit and (best is None or match.error < best.error):
             best = match
     return best
+
+
+def _error(pair: Pair, measured: Measured) -> float:
+    """As ``Row.error`` has it: of whole numbers that mean themselves how many differ, however large they are."""
+    if not are_indices(pair):
+        return rmse(measured.sums)
+    differences = Differences(Settings())
+    pair_sums(measured.sample, measured.benchmark, (differences,))
+    return ratio(differences.differing, differences.count)
 
 
 def nearest_rows(targets: Rows, pool: Rows, errors: list[float]) -> Iterator[list[int]]:

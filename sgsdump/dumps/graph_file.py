@@ -35,7 +35,7 @@ from sgsdump.dumps.quantised_graph import DYNAMIC, Node, QuantisedGraph, dequant
 from sgsdump.dumps.quantised_graph import KEY as KEY_OF_QUANTS
 from sgsdump.errors import OutputError, SgsdumpError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.bounded_read import open_file, read_all
+from sgsdump.files.bounded_read import is_file, open_file, read_all
 from sgsdump.files.json_yaml import json_of
 from sgsdump.files.protobuf_wire import BYTES, Field, WireError, fields, read_varint, varint
 from sgsdump.tensors.dtypes import is_integer
@@ -68,7 +68,7 @@ def with_graph(dump: Dump) -> Dump:
     if file is None or dump.network is not dict:
         return dump
     path, why, records = _path_of(file), "", dump.records
-    if path.is_file():
+    if is_file(path):
         graph = _read(path)
         if isinstance(graph, str):
             why = graph
@@ -115,7 +115,7 @@ def save_graph(graph: bytes, dump: Path) -> str:
     path = _path_of(file)
     if len(graph) > MOST_BYTES:
         return f"the model's graph is not kept beside {dump}: it has {len(graph):,} bytes"
-    if path.exists() and not _is_own(path):
+    if is_file(path) and not _is_own(path):
         return f"the model's graph is not kept beside {dump}: {path} is another file"
     tie = tie_of(file)
     entry = json.dumps({"size": tie.size, "checksum": tie.checksum, "graph": _digest(graph)})
@@ -135,9 +135,8 @@ def graph_of(dump: Path) -> bytes | None:
 
 
 def tied_file(dump: Path) -> Path | None:
-    """The file by whose content a graph is tied to a dump; None for a folder of another format."""
-    file = dump / FOLDERS_FILE if dump.is_dir() else dump
-    return file if file.is_file() else None
+    """The file by whose content a graph is tied to a dump; None for a folder of another format, or without a file."""
+    return next(filter(is_file, (dump, dump / FOLDERS_FILE)), None)
 
 
 def tie_of(file: Path) -> Tie:

@@ -53,7 +53,9 @@ def how_to_choose_of(path: Path, runs: Sequence[Run], step: int | None = None, r
 
 
 def _split(path: Path, choice: Choice, enter: bool = True) -> tuple[Path, Choice]:
-    if not path.exists():
+    with reading(path):
+        exists = path.exists()
+    if not exists:
         path, suffix = split_choice(path)
         choice = joined(path, suffix, choice)
     return _entered(path) if enter else path, choice

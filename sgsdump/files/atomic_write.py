@@ -46,9 +46,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     Within ``together`` it becomes so when that ends. Missing parent folders are not made. Raises OutputError when the
     file cannot be opened, written or renamed.
     """
-    # A link stays a link: what it points to is replaced.
-    path = Path(path).resolve() if Path(path).is_symlink() else Path(path)
+    path = Path(path)
     check_file(path)
+    if path.is_symlink():  # A link stays a link: what it points to is replaced.
+        path = path.resolve()
+        check_file(path)
     waiting = _waiting.get()
     with ExitStack() as stack:
         try:
@@ -251,7 +253,7 @@ def _link_or_copy(source: Path | str, target: Path | str) -> None:
 
 def check_file(path: Path) -> None:
     """Raises OutputError for what cannot become a result file."""
-    if path.is_dir():
+    if _stands_there(path) and path.is_dir():
         raise OutputError(f"cannot write {path}: it is a folder; name a file in it")
     if path.exists() and not path.is_file():
         raise OutputError(f"cannot write {path}: it is a device or a pipe; name a file")
@@ -261,10 +263,18 @@ def check_file(path: Path) -> None:
 
 def check_folder(path: Path, option: str = "-o") -> None:
     """Raises OutputError for what cannot become a result folder: a file, or the folder one stands in."""
-    if path.exists() and not path.is_dir():
+    if _stands_there(path) and not path.is_dir():
         raise OutputError(f"cannot write the folder {path}: a file has that name; name another with {option}")
     if Path.cwd().is_relative_to(path.resolve()):
         raise OutputError(f"cannot write the folder {path}: you are in it; name another with {option}")
+
+
+def _stands_there(path: Path) -> bool:
+    """Whether a path exists. Raises OutputError for a name that the system does not take."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def check_outputs(outputs: Iterable[str | Path | None], inputs: Iterable[str | Path | None]) -> None:
@@ -274,14 +284,17 @@ def check_outputs(outputs: Iterable[str | Path | None], inputs: Iterable[str | P
         if path is None:
             continue
         if Path(path).resolve() in taken:
-            raise OutputError(f"cannot write {path}: the same command reads or writes it already; name another file")
+            raise OutputError(f"cannot write {path}: the same command reads or writes it already; name another")
         taken.add(Path(path).resolve())
 
 
 def check_not_around(folder: Path, inputs: Iterable[Path | None]) -> None:
-    """Raises OutputError when an input lies in a folder that is to be replaced: it would be moved aside with it."""
-    for path in inputs:
-        if path is not None and folder.resolve() in path.resolve().parents:
+    """Raises OutputError when a folder that is to be replaced is an input or holds one: the input would be moved aside
+    with it."""
+    read = [path for path in inputs if path is not None]
+    check_outputs([folder], read)
+    for path in read:
+        if folder.resolve() in path.resolve().parents:
             raise OutputError(f"cannot write {folder}: that folder holds {path}, which is read; name another")
 
 

@@ -28,6 +28,15 @@ def reading(path: Path | str, error: type[SgsdumpError] = FormatError, what: str
         raise error(f"cannot read {what}{path}: {failure.strerror or failure}") from None
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is a file of this name; False also for a name that the system does not take, as an index of others
+    may hold."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def open_file(path: Path | str, buffering: int = -1) -> BinaryIO:
     """A regular file, open for reading. A device or a pipe, which may never end, is refused.
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from sgsdump.errors import ConfigError, OutputError, hint
 from sgsdump.executors.table import check_executor, executors, is_plug_in, label_of
-from sgsdump.files.atomic_write import check_folder
+from sgsdump.files.atomic_write import check_folder, check_not_around, check_outputs
 from sgsdump.models.model import NATIVE, Part, runtime_of
 from sgsdump.pipeline.compared_files import npy_files
 from sgsdump.pipeline.selection import Position
@@ -227,10 +227,9 @@ def check(job: Job) -> None:
         check_folder(test_case)
         if job.folder.resolve().is_relative_to(test_case.resolve()):
             raise OutputError(f"the dump {job.folder} and the test case cannot be in one folder; name another")
+    check_outputs([job.folder], [inputs.input_file, inputs.input_dir])
     read = (run.model, run.weight_file, run.passed_path, job.comparison.compare_dir, job.comparison.golden_dir)
-    for path in filter(None, read):
-        if path.resolve().is_relative_to(job.folder.resolve()):
-            raise OutputError(f"cannot write the folder {job.folder}: {path} is in it; name another with -o")
+    check_not_around(job.folder, read)
 
 
 def _check_comparison(job: Job) -> None:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
 
 BITS = (8, 16)
+# A range of this many times the width of the values loses two bits.
+WIDE_TIMES = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +148,18 @@ def import_params(
     by_file = tuple(name for name in raised if name not in config.tensor_arrays)
     config = replace(config, tensor_arrays=tuple(raised), by_quant_file=(*config.by_quant_file, *by_file))
     return Imported(model, config, ranges, unknown, changed)
+
+
+def too_wide(given: Mapping[str, Range], seen: Mapping[str, Range]) -> dict[str, float]:
+    """How many times as wide as the values seen each given range is, of those that are more than ``WIDE_TIMES`` as
+    wide; the widest first."""
+    times = {name: _width(given[name]) / _width(seen[name]) for name in given if name in seen and _width(seen[name])}
+    return {name: times[name] for name in sorted(times, key=lambda name: -times[name]) if times[name] > WIDE_TIMES}
+
+
+def _width(bounds: Range) -> float:
+    """Of the range that a scale is made of, which has 0 in it."""
+    return max(bounds.high, 0.0) - min(bounds.low, 0.0)
 
 
 def quant_params(model: Model) -> list[QuantParam]:

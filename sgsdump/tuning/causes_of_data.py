@@ -18,6 +18,7 @@ from sgsdump.quantisation.diagnosis.subject import Subject, calibrated
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.objective import output_error
 from sgsdump.quantisation.pictures import MOST_LEVELS, Picture, difference_of, pictures_of, renormalised
+from sgsdump.quantisation.quant_file import WIDE_TIMES
 from sgsdump.quantisation.scales import INT16
 from sgsdump.tensors.types import Range
 from sgsdump.tuning.advice import holds
@@ -32,7 +33,6 @@ from sgsdump.tuning.examined import (
     MOST_ODD,
     ODD_TIMES,
     STDS,
-    WIDE_TIMES,
     Examined,
     RootCause,
     float_feeds,

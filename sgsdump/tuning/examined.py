@@ -37,8 +37,8 @@ ODD_TIMES, MOST_ODD = 3.0, 0.1
 FEWEST_PICTURES = 4
 # Calibration pictures that use at most this part of the grey levels of a byte.
 FLAT_PART = 0.25
-# Ranges are of other pictures where this part of the tensors goes beyond them, or is so many times narrower.
-MANY, WIDE_TIMES = 0.25, 4.0
+# Ranges are of other pictures where this part of the tensors goes beyond them, or is WIDE_TIMES narrower.
+MANY = 0.25
 # Of one explanation of given ranges, beside the pictures as they are: it leaves this part of the distance.
 EXPLAINS = 0.5
 # Data unlike those of training: of so many first BatchNormalizations, as logarithms of how many times. From FAR on, of

@@ -46,6 +46,14 @@ class Judges:
         return evaluate, validate
 
     @property
+    def files(self) -> list[Path]:
+        """What is read, and so must not be written over."""
+        from sgsdump.models.feeds.image_list import places
+
+        given = (str(data) for data in (self.evaluate, self.validate) if isinstance(data, (str, Path)))
+        return [path for images in given for path in places(images)]
+
+    @property
     def given(self) -> list[str]:
         """The options that were given."""
         names = {"--metric": self.metric, "--evaluate": self.evaluate, "--validate": self.validate}

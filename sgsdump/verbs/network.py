@@ -39,9 +39,12 @@ class Network:
     @property
     def files(self) -> list[Path | None]:
         """What is read, and so must not be written over."""
-        image = Path(self.image) if self.image else None
+        from sgsdump.models.feeds.image_list import places
+
         script = Path(self.data_loader_script) if self.data_loader_script else None
-        return [self.model, self.weight_file, self.input_config, image, script]
+        preprocess = map(Path, (self.preprocess or "").split(",")) if self.preprocess else ()
+        pictures = places(self.image) if self.image else []
+        return [self.model, self.weight_file, self.input_config, *pictures, *preprocess, script]
 
     @property
     def data(self) -> str:

@@ -84,6 +84,21 @@ def test_a_tensor_min_max_is_a_quant_file_too(folder, level, per_channel):
     assert {isinstance(w.scale, tuple) for w in again.weights.values()} == {per_channel}
 
 
+@pytest.mark.parametrize(("times", "told"), [(100, "warning: q.txt: 13 of 17 ranges"), (3, None), (1, None)])
+def test_ranges_that_are_too_wide_are_told(folder, capsys, times, told):
+    """The ranges of these very pictures, each end so many times as far from 0: 13 tensors and 4 weights."""
+    assert main(CALIBRATE) == 0
+    number = r"(-?\d+\.\d+)"
+    measured = re.findall(rf"Name:(.*), min: {number}, max: {number};", (folder / "log/tensor_min_max.txt").read_text())
+    lines = [f"Name:{name}, min: {times * float(low)}, max: {times * float(high)};\n" for name, low, high in measured]
+    (folder / "q.txt").write_text("".join(lines))
+    capsys.readouterr()
+    assert main([*CALIBRATE, "--quant-file", "q.txt"]) == 0
+    warnings = [line for line in capsys.readouterr().out.splitlines() if "times as wide" in line]
+    assert len(warnings) == (told is not None)
+    assert all(told in line and "100 times" in line for line in warnings), warnings
+
+
 def test_new_weights_are_marked_as_changed(folder):
     weight = onnx.numpy_helper.to_array(next(t for t in residual_net().proto.graph.initializer if t.name == "c2.w"))
     entry = {"name": "c2.w", "min": [-1.0], "max": [1.0], "bit": 8, "data": weight / 2}

@@ -124,3 +124,31 @@ def test_a_watchers_dump_takes_none_of_them(folder, capsys):
     for words in ("--junit j.xml", "--markdown m.md", "--annotate net.onnx o.onnx", "--html h.html", "--top 3"):
         assert main(["compare", "far.npz", *words.split()]) == 2
         assert "is for two dumps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "suite"), [([], "far.npz against same.npz"), (["--suite", "nightly"], "nightly")])
+def test_a_server_gets_the_suite_by_name_and_its_time(folder, given, suite):
+    assert main(["compare", "far.npz", "same.npz", "--junit", "t.xml", *given]) == 0
+    suites = ElementTree.parse("t.xml").getroot()
+    assert [suites.get("name"), suites[0].get("name")] == [suite, suite]
+    cases = list(suites.iter("testcase"))
+    assert all(case.get("classname").startswith(suite) for case in cases)
+    assert sum(float(case.get("time")) for case in cases) == pytest.approx(float(suites.get("time")), abs=1e-3)
+    assert float(suites.get("time")) > 0
+
+
+def test_a_named_cause_may_be_the_exit_status(folder):
+    rng = np.random.default_rng(0)
+    layers = {f"l{i}": rng.standard_normal((4, 64)).astype(np.float32) for i in range(6)}
+    rounded = {name: values * np.float32(1 + 1e-7) for name, values in layers.items()}
+    faulty = {**rounded, "l3": np.zeros_like(layers["l3"])}
+    for name, arrays in (("good", layers), ("rounded", rounded), ("faulty", faulty)):
+        np.savez(f"{name}.npz", **arrays)
+    for sample, options, status in (
+        ("good", ["--fail-on", "cause"], 0),
+        ("rounded", ["--fail-on", "cause"], 0),
+        ("faulty", ["--fail-on", "cause"], 1),
+        ("faulty", ["--fail-on", "cause", "--max-rmse", "9"], 1),
+        ("faulty", [], 0),
+    ):
+        assert main(["compare", f"{sample}.npz", "good.npz", *options]) == status, (sample, options)

@@ -35,6 +35,7 @@ VALUES = {
     **{"metrics": "sqnr", "limit": "sqnr=20", "exclude": "none*", "name_rule": "q=a", "compatible": "msprobe"},
     **{
         "sort": "worst",
+        "fail_on": "cause",
         "format": "sdk",
         "scheduler": "tcp://127.0.0.1:1",
         "layout": "NHWC",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,16 @@ def test_full_equals_onnxruntime(folder: Path, capsys: pytest.CaptureFixture[str
     lines = [line for line in printed if line.startswith("topology index")]
     assert lines[0] == "topology index 0, output c1, shape (1, 8, 8, 8), dtype float32" and len(lines) == 12
     assert printed[-1] == f"{where}: 12 tensors, 12 dumped"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are Unicode on other systems")
+def test_a_model_whose_file_name_is_not_utf_8(folder: Path) -> None:
+    """dump_info.json is JSON all the same, which Python's strict reader takes; it was refused as damaged."""
+    (folder / "net.onnx").rename("n\udce9t.onnx")
+    pipeline("full", "-m", "n\udce9t.onnx", "--range", "-1", "1", "-o", "o")
+    meta = json.loads((folder / "o/dump_info.json").read_bytes().decode("utf-8"))["meta_info"]
+    assert meta["model_name"] == "n\udce9t.onnx"
+    assert len(open_dump("o").records) == len(outputs("o")) + 1
 
 
 def test_the_dump_is_one_that_compare_reads(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -367,8 +378,12 @@ BAD = {
     "compare folder missing": (["full", "-cd", "none"], "is not there: none"),
     "compare folder empty": (["full", "-cd", "empty"], "no .npy file to compare with in empty"),
     "golden without compare": (["full", "-g", "empty"], "-cd"),
-    "compare with what is replaced": (["full", "-cd", "old/outputs", "-o", "old"], "name another with -o"),
+    "compare with what is replaced": (["full", "-cd", "old/outputs", "-o", "old"], "which is read; name another"),
     "negative threshold": (["full", "-cd", "old", "-t1", "-1"], "-t1 -1: a threshold is 0 or more"),
+    "output over the inputs": (
+        ["full", "--input-dir", "old/outputs", "-o", "old/outputs"],
+        "reads or writes it already",
+    ),
     "output in the way": (["full", "-o", "net.onnx"], "name another with -o"),
     "output is here": (["full", "-o", "."], "name another with -o"),
     "two folders in one": (["once", "--name", "c1", "--save-test-case", "ort_dump"], "cannot be in one folder"),

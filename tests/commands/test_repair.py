@@ -257,8 +257,11 @@ def test_debug_pictures_of_ones_own(digits, capsys):
         ({"-i": "none"}, "none"),
         ({"--input-config": "none.ini"}, "none.ini"),
         ({"--debug-image": "none.png"}, "none.png"),
-        ({"-o": "."}, "you are in it"),
-        ({"-o": "digits.onnx"}, "a file has that name"),
+        ({"-o": "."}, "that folder holds digits.onnx"),
+        ({"-o": "pictures"}, "cannot write pictures: the same command reads or writes it already"),
+        ({"-o": "pictures", "-i": "pictures/15.png"}, "cannot write pictures: that folder holds"),
+        ({"-o": "held", "--validate": "held"}, "cannot write held: the same command reads or writes it already"),
+        ({"-o": "digits.onnx"}, "reads or writes it already"),
         ({"-n": "none.py"}, "none.py"),
     ],
 )

@@ -288,6 +288,37 @@ def test_the_metrics_of_polygraphy_and_onnxruntime():
     assert of("sqnr", b, b) == of("psnr", b, b) == np.inf
 
 
+SQUARES, ABSOLUTE = {"mse"}, {"mae", "MeanAbsoluteError", "MaxAbsoluteError", "RootMeanSquareError"}
+ABSOLUTE |= {"StandardDeviation", "median_error", "error_p99"}
+
+
+@pytest.mark.parametrize("scale", [2.0**130, 2.0**600, 2.0**664, 2.0**1020])
+def test_a_metric_of_huge_values_is_right_or_shows_that_it_overflowed(scale: float) -> None:
+    """A power of two scales every value exactly, so each metric follows from the one of ordinary values. One that has
+    overflowed is NaN, or infinite where less is better: 0.001 of 1e308 was an RMSE of 0."""
+    rng = np.random.default_rng(1)
+    b = rng.uniform(1, 2, 1000) * rng.choice([-1, 1], 1000)
+    a = b * (1 + 1e-3 * rng.standard_normal(1000))
+    ordinary = measured(a, b, th1=0.5)
+    for name, value in measured(a * scale, b * scale, th1=0.5).items():
+        if math.isnan(value) or (math.isinf(value) and not METRICS[name].higher_is_better):
+            assert scale > 2.0**500, name
+            continue
+        expected = ordinary[name] * (scale * scale if name in SQUARES else scale if name in ABSOLUTE else 1.0)
+        assert value == pytest.approx(expected, rel=1e-6), name
+
+
+def test_noise_is_not_hidden_by_a_signal_that_overflows() -> None:
+    b = np.array([1e200, -1e200, 5e199])
+    for name in ("sqnr", "psnr"):
+        assert math.isnan(of(name, b + 1e100 * np.sign(b) * 1e85, b)), name
+        assert of(name, b, b) == np.inf or math.isnan(of(name, b, b)), name
+
+
+def test_equal_powers_are_no_decibels() -> None:
+    assert str(of("sqnr", [2.0, 0.0], [1.0, 0.0])) == "0.0"
+
+
 def test_the_largest_values_places_across_chunks():
     b = np.zeros(100_000)
     b[[5, 40_000, 70_000, 99_999, 60]] = [9, 8, 7, 6, 5]

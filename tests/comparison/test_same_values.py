@@ -70,3 +70,29 @@ def test_what_is_probed_while_a_pair_is_compared_is_what_would_be_probed_later(m
         )
         probes += [(row.name, str(row.misnamed)) for row in compare(sample, benchmark)]
     assert kept == wanted and [name for name, found in kept if found != "None"] == ["l2", "l3"]
+
+
+def dump_of(**arrays: np.ndarray) -> Dump:
+    return Dump([Record("out", 0, i, "", Tensor.of(name, array)) for i, (name, array) in enumerate(arrays.items())])
+
+
+def test_whole_numbers_of_any_size_are_told_apart_by_how_many_differ() -> None:
+    """Near 2**60 a difference of 1 is none in float64, so every list of such numbers was as near as its own one."""
+    ids = np.arange(64) + 2**60
+    few = ids.copy()
+    few[3] += 1
+    sample = dump_of(ids=ids, few=ids, own=ids + 7)
+    comparison = compare(sample, dump_of(ids=ids + 1, few=few, own=ids + 7))
+    found = {row.name: row.misnamed.name if row.misnamed else "" for row in comparison.rows}
+    assert found == {"ids": "few", "few": "", "own": ""}, "ids has the values of few but for one"
+    assert {row.name: row.indices.differing for row in comparison.rows if row.indices} == {
+        "ids": 64,
+        "few": 1,
+        "own": 0,
+    }
+
+
+def test_whole_numbers_that_changed_names_are_found() -> None:
+    one, other = np.random.default_rng(0).integers(2**60, 2**60 + 9, (2, 64))
+    comparison = compare(dump_of(a=one, b=other), dump_of(a=other, b=one))
+    assert {row.name: row.misnamed.name for row in comparison.suspects if row.misnamed} == {"a": "b", "b": "a"}

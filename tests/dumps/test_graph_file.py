@@ -6,6 +6,7 @@ import errno
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from small_nets import model, node, residual_net
 
-from sgsdump import compare, open_dump, save_dump
+from sgsdump import compare, list_runs, open_dump, save_dump
 from sgsdump.cli import main
 from sgsdump.dumps import graph_file
 from sgsdump.dumps.graph_file import ENDING, graph_of, nodes_of, save_graph, tie_of
+from sgsdump.errors import FormatError
 from sgsdump.models.graph import without_values
 
 GRAPH = without_values(residual_net().proto).SerializeToString()
@@ -297,3 +299,27 @@ def test_an_export_whose_names_say_nothing_pairs_by_the_modules_in_its_metadata(
         assert main(["pipeline", "full", "-m", f"{name}.onnx", "-o", name]) == 0
     comparison = compare("new", "old")
     assert {row.sample_name: row.name for row in comparison} == {"val_0": "relu", "val_1": "neg", "relu": "relu_1"}
+
+
+def test_a_dump_whose_name_leaves_no_room_for_a_graph_is_opened(tmp_path: Path) -> None:
+    dump = tmp_path / f"{'n' * 250}.npz"
+    np.savez(dump, x=np.ones(3, np.float32))
+    assert [record.name for record in open_dump(dump).records] == ["x"]
+    assert "too long" in save_graph(GRAPH, dump)
+
+
+@pytest.mark.parametrize("door", [open_dump, list_runs])
+def test_a_name_that_the_system_does_not_take_is_one_line(door: Callable[[str], object]) -> None:
+    with pytest.raises(FormatError, match=r"cannot read z+: .*too long"):
+        door("z" * 300)
+
+
+def test_a_run_whose_place_is_no_file_name_is_opened(tmp_path: Path) -> None:
+    """The index tells what the run would have; its place is a name that the fuzzer made."""
+    run = {"place": "x" * 300, "step": 0, "rank": 0, "graph": "net", "notes": [], "outputs": []}
+    document = {"sgsdump_runs": 1, "complete": True, "notes": [], "graphs": {}}
+    document["runs"] = [{**run, "tensors": [["y", "Relu", "float32", [2]]]}]
+    (tmp_path / "runs.json").write_text(json.dumps(document))
+    dump = open_dump(tmp_path)
+    assert [record.name for record in dump.records] == ["y"]
+    assert compare(dump, dump).failed

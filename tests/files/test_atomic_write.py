@@ -12,6 +12,7 @@ from platforms import open_on_windows, unix_only
 from sgsdump.errors import OutputError
 from sgsdump.files import atomic_write
 from sgsdump.files.atomic_write import (
+    check_folder,
     check_outputs,
     make_folder,
     replace_text,
@@ -40,10 +41,17 @@ def test_the_old_file_stays_when_the_block_fails(tmp_path: Path) -> None:
 
 
 def test_where_no_file_can_be_is_told(tmp_path: Path) -> None:
-    for path, message in ((tmp_path, "is a folder"), (tmp_path / "none" / "x", "make it first")):
+    no_room = tmp_path / ("x" * 300)
+    for path, message in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "none" / "x", "make it first"),
+        (no_room, "[Nn]ame too long"),
+    ):
         with pytest.raises(OutputError, match=message) as caught, replacing(path):
             pytest.fail("the block must not run")
         assert str(path) in str(caught.value)
+    with pytest.raises(OutputError, match=r"[Nn]ame too long"):
+        check_folder(no_room)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")

@@ -4,7 +4,8 @@ The sample is the run under test (the fixed model), the benchmark the reference 
 and RMSE are always shown; RMSE is what the SDK calls so: sum |a-b| / sum |b|, a relative error.
 
 Thresholds are --min-cos, --max-rmse, --max-mse, and --limit for any other metric. Exit status: 0 within the thresholds
-or none given, 1 past one of them (NaN, Inf and layers that could not be compared count as past), 2 on trouble.
+or none given, 1 past one of them (NaN, Inf and layers that could not be compared count as past), 2 on trouble. With
+--fail-on cause it is 1 too where a cause is named.
 
 The table is as wide as the window, with bars and colours (NO_COLOR switches them off); a pipe gets it with whole names,
 and --format sdk prints the lines of the SDK's tools. --sort, --top and --only-bad choose the layers listed there and in

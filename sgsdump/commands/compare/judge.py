@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from sgsdump.commands.compare.options import INPUT_TAG, TH1, Output, add_listing, add_reading, add_tables
 from sgsdump.commands.compare.output import check_files, damage_text, print_golden, write_tables
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         args,
         reading=record(Reading, args, raw_shape=()),
         tolerance=record(Tolerance, args),
-        output=record(Output, args, annotate=args.annotate and tuple(args.annotate), **_NO_OUTPUT),
+        output=record(Output, args, annotate=args.annotate and tuple(args.annotate), begun=monotonic(), **_NO_OUTPUT),
     )
     with together():
         return judge(three)

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
 from sgsdump.commands.options import (
@@ -51,6 +52,8 @@ MODES = Modes(
         "limit": (*_MEASURED, RANGES, MODELS),
         "raw_dtype": (TWO, RUNS, GOLDEN),
         "allow_missing": (*_COMPARED, RANGES, MODELS),
+        "fail_on": _MEASURED,
+        "suite": _COMPARED,
         "compatible": (TWO, TREES),
         "write_name_map": (TWO,),
         "runs": (RUNS,),
@@ -91,6 +94,7 @@ class Measuring:
     max_mse: float | None
     max_channel_rmse: float | None
     allow_missing: bool
+    fail_on: Literal["cause"] | None
     metrics: Sequence[str]
     metric: Sequence[str]
     limit: Sequence[tuple[str, str, float]]
@@ -116,12 +120,13 @@ class Measuring:
 
 @dataclass(frozen=True)
 class Output:
-    """The files to write, and which layers are listed."""
+    """The files to write, and which layers are listed; ``begun``: when, by ``time.monotonic``."""
 
     csv: Path | None
     json: Path | None
     html: Path | None
     junit: Path | None
+    suite: str | None
     markdown: Path | None
     plots: Path | None
     annotate: tuple[Path, Path] | None
@@ -130,6 +135,7 @@ class Output:
     sort: Literal["depth", "worst"] | None
     top: int | None
     only_bad: bool
+    begun: float
 
     def labelled(self, label: str) -> Output:
         """The same for one run, every file with its label: ``report.step0-rank0.csv``."""
@@ -140,7 +146,7 @@ class Output:
         if annotate:
             model, path = annotate
             annotate = model, path.with_stem(f"{path.stem}.{label}")
-        return replace(self, **files, plots=plots, annotate=annotate)
+        return replace(self, **files, plots=plots, annotate=annotate, begun=monotonic())
 
 
 @dataclass(frozen=True)
@@ -192,7 +198,7 @@ def options_of(args: argparse.Namespace) -> Options:
             th1=TH1 if args.th1 is None else args.th1,
             input_tag=INPUT_TAG if args.input_tag is None else args.input_tag,
         ),
-        output=record(Output, args, annotate=args.annotate and tuple(args.annotate)),
+        output=record(Output, args, annotate=args.annotate and tuple(args.annotate), begun=monotonic()),
         given=MODES.given(args),
         typed=typed(args),
     )
@@ -302,6 +308,11 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         help="with limits or --golden, do not exit 1 as outputs, other layers or runs are missing",
     )
     parser.add_argument(
+        "--fail-on",
+        choices=("cause",),
+        help="exit 1 where a cause is named: where an error arises, an argument or weight that differs, a NaN",
+    )
+    parser.add_argument(
         "--exclude",
         action="append",
         default=[],
@@ -355,6 +366,7 @@ def add_tables(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
     add_json(parser, "the same as JSON; NaN and Inf are strings")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="the same as JUnit XML, a test case per layer")
+    parser.add_argument("--suite", metavar="NAME", help="its suite and class (default: the two paths)")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="a summary as GitHub-flavoured Markdown")
     parser.add_argument(
         "--annotate",

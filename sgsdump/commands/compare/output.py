@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.compare.options import FILES
@@ -77,6 +78,7 @@ def write_tables(output: Output, table: LayerTable) -> list[str]:
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.reports.layers import WRITERS
 
+    table = replace(table, suite=output.suite or table.suite, seconds=monotonic() - output.begun)
     for name, write in WRITERS.items():
         if path := getattr(output, name):
             replace_text(path, write(table, _listing(output)))

@@ -19,6 +19,7 @@ from sgsdump.errors import ValuesError
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.own_metric import OwnMetric
+    from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.dumps.dump import Dump
     from sgsdump.dumps.runs import PairedDumps
 
@@ -82,7 +83,8 @@ def _conclude(
     if not comparison.rows and not comparison.failed:
         raise ValuesError(_nothing_in_common(options, comparison, dumps))
     limits = given or DOCUMENTED
-    table = table_of(comparison, limits, options.title)
+    paths = f"{options.sample} against {options.benchmark}"
+    table = replace(table_of(comparison, limits, options.title), suite=paths)
     lines = [*write_files(options, comparison, limits, table, dumps), *(lines or [])]
     if in_full:
         print_comparison(options, comparison, limits, table, lines)
@@ -92,7 +94,15 @@ def _conclude(
         print_error(damage_text("both dumps", comparison.damaged))
         return 2
     is_whole = options.measuring.allow_missing or comparison.is_complete
-    return 1 if given and not (comparison.passes(given) and is_whole) else 0
+    is_past = bool(given) and not (comparison.passes(given) and is_whole)
+    return 1 if is_past or (options.measuring.fail_on and _names_a_cause(comparison, limits)) else 0
+
+
+def _names_a_cause(comparison: Comparison, limits: Thresholds) -> bool:
+    from sgsdump.comparison.finding import CAUSES
+    from sgsdump.comparison.findings import findings_of
+
+    return any(finding.kind in CAUSES for finding in findings_of(comparison, limits))
 
 
 def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:

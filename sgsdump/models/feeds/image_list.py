@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from sgsdump.errors import InputError
-from sgsdump.files.bounded_read import open_file, read_start
+from sgsdump.files.bounded_read import is_file, open_file, read_start
 from sgsdump.files.escaping import quoted
 from sgsdump.files.folder import leads_out_of
 from sgsdump.sidecars.input_text import is_input_text
@@ -62,6 +62,11 @@ def is_named(files: Sequence[str]) -> bool:
 def are_arrays(files: Sequence[str]) -> bool:
     """Whether a run's files hold numbers, none of them a picture."""
     return all(Path(file).suffix.lower() in (".npy", NAMED) for file in files)
+
+
+def places(images: str) -> list[Path]:
+    """The files and folders that ``images`` names, whichever of the forms it has; none where they are random."""
+    return [] if random_seed(images) is not None else [Path(images), *map(Path, re.split("[,:]", images))]
 
 
 def random_seed(images: str) -> int | None:
@@ -125,16 +130,9 @@ def _file(name: str, folder: Path, beside: Path | None, where: str) -> str:
     if folder != Path() and leads_out_of(folder, name) and (beside is None or leads_out_of(beside, name)):
         raise InputError(f"{where}: {quoted(name)} leads out of the folder {quoted(str(folder))}")
     for base in (folder, beside):
-        if base is not None and name and _is_file(base / name):
+        if base is not None and name and is_file(base / name):
             return str(base / name)
     raise InputError(f"{where}: there is no file {quoted(str(folder / name) if name else name)}")
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # such as a name longer than the system takes
-        return False
 
 
 def _fit(files: tuple[str, ...], inputs: int, where: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 A layer past its limits is a ``failure`` whose text has the figures and the limits, and so is a layer, an output or a
 run that is missing. A pair that could not be compared is an ``error``, as it is for the exit status; what else stands
 in one dump only or was excluded is ``skipped``, with the reason. Elements and attributes are those of the Ant task's
-schema, as Jenkins, GitLab and the like read them.
+schema, as Jenkins, GitLab and the like read them. The layers are compared together: each has its share of the time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from xml.etree import ElementTree
 from sgsdump.reports.layers.table import EVERY, Entry, LayerTable, Listing, title_of
 from sgsdump.reports.text import shown
 
-CLASS = "sgsdump.compare"
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
 _OUTCOMES = {"failed": "error", "missing": "failure"}  # of what was not compared; the others are skipped
 
@@ -22,11 +21,12 @@ _OUTCOMES = {"failed": "error", "missing": "failure"}  # of what was not compare
 def render(table: LayerTable, listing: Listing = EVERY) -> str:
     """Well-formed XML 1.0 whatever the names hold: what XML cannot hold is shown as an escape, ``\\x00``. It has every
     layer, whatever the listing: a server counts them."""
-    cases = [_case(entry) for entry in (*table.entries, *table.lacking)]
+    entries, name = (*table.entries, *table.lacking), shown(table.suite or table.title)
+    cases = [_case(entry, name, f"{table.seconds / len(entries):.6f}") for entry in entries]
     outcomes = Counter(case[0].tag for case in cases)
     counts = {"tests": len(cases), "failures": outcomes["failure"], "errors": outcomes["error"]}
     counts["skipped"] = outcomes["skipped"]
-    facts = {"name": shown(table.title), **{name: str(count) for name, count in counts.items()}, "time": "0"}
+    facts = {"name": name, **{kind: str(count) for kind, count in counts.items()}, "time": f"{table.seconds:.3f}"}
     suites = ElementTree.Element("testsuites", facts)
     suite = ElementTree.SubElement(suites, "testsuite", facts)
     suite.extend(cases)
@@ -35,11 +35,11 @@ def render(table: LayerTable, listing: Listing = EVERY) -> str:
     return f"{_DECLARATION}\n{ElementTree.tostring(suites, encoding='unicode')}\n"
 
 
-def _case(entry: Entry) -> ElementTree.Element:
+def _case(entry: Entry, suite: str, seconds: str) -> ElementTree.Element:
     """The test case, whose first child is the outcome (``system-out`` of a layer that passes)."""
     number = f"{entry.number}." if entry.number else ""
-    group = f"{CLASS}.{shown(entry.op_type)}" if entry.op_type else CLASS
-    case = ElementTree.Element("testcase", {"classname": group, "name": number + shown(entry.name), "time": "0"})
+    group = f"{suite}.{shown(entry.op_type)}" if entry.op_type else suite
+    case = ElementTree.Element("testcase", {"classname": group, "name": number + shown(entry.name), "time": seconds})
     figures = shown(", ".join(f"{title_of(name)} {entry.text(name)}" for name in entry.figures))
     remark = shown(entry.remark)
     if entry.status != "compared":

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from sgsdump.comparison.row import Row
@@ -79,18 +80,22 @@ class LayerTable:
     verdict  sentences that say it all.
     entries  in the benchmark's order, and then what was not compared.
     lacking  what is missing besides layers: runs, most of the layers, files that cannot be read.
+    suite    what a CI server calls it, the title where it is "".
+    seconds  it took.
     """
 
     title: str
     verdict: tuple[str, ...]
     entries: tuple[Entry, ...]
     lacking: tuple[Entry, ...] = ()
+    suite: str = ""
+    seconds: float = 0.0
 
-    @property
+    @cached_property
     def compared(self) -> tuple[Entry, ...]:
         return tuple(entry for entry in self.entries if entry.status == "compared")
 
-    @property
+    @cached_property
     def left_out(self) -> tuple[Entry, ...]:
         return tuple(entry for entry in self.entries if entry.status != "compared")
 

@@ -66,7 +66,7 @@ def test_every_outcome_of_a_layer():
         *("a against b", "7", "3", "1", "2"),
     ]
     far = next(case for case in suites.iter("testcase") if case.get("name") == "1.far")
-    assert far.get("classname") == "sgsdump.compare.Conv" and "limits: RMSE > 0.125" in far[0].text
+    assert far.get("classname") == "a against b.Conv" and "limits: RMSE > 0.125" in far[0].text
 
 
 def test_golden_layers_are_ranked_by_how_far_past_the_limit_they_are():

@@ -171,7 +171,8 @@ def write(info: DumpInfo, folder: Path) -> None:
         "node_output_info": list(map(_json, info.outputs)),
     }
     text = json.dumps(strict(document), indent=4, ensure_ascii=False, allow_nan=False, default=_plain)
-    replace_text(folder / JSON_NAME, text)
+    # JSON is UTF-8: of a name that is not, the surrogates are written as JSON's own escapes.
+    replace_text(folder / JSON_NAME, text.encode("utf-8", "backslashreplace").decode())
 
 
 def read(path: Path) -> DumpInfo:
