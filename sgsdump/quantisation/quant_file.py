@@ -52,9 +52,9 @@ BITS = (8, 16)
 class Imported:
     """The entries of a quant file, checked against a model.
 
-    ``model`` and ``config`` are what to calibrate with. ``ranges`` replace the calibrated ones; ``moved`` names those of
-    them that are not in the file, but follow from the range of a tensor whose values an operator moves. ``unknown`` are
-    names of the file that the model does not have, ``changed`` the weights that the file replaces.
+    ``model`` and ``config`` are what to calibrate with. ``ranges`` replace the calibrated ones; ``moved`` names those
+    of them that are not in the file, but follow from the range of a tensor whose values an operator moves. ``unknown``
+    are names of the file that the model does not have, ``changed`` the weights that the file replaces.
     """
 
     model: Model

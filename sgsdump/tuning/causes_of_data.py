@@ -66,7 +66,8 @@ def normalisation(examined: Examined) -> RootCause | None:
             pair = examined.pairs.make(0)
             real, raw = pair.feed[name], pair.raw[name]
             if {entry.training_format, entries[name].training_format} == {"RGB", "BGR"}:
-                levels, reason = difference_of(name, real, np.flip(raw, does.axis), does).levels, ORDER
+                both = (raw, np.flip(raw, does.axis))  # an array may be turned at norm=True alone
+                levels, reason = max(difference_of(name, real, each, does).levels for each in both), ORDER
             else:
                 levels, reason = difference_of(name, real, raw, says).levels, NORMALISATION
                 if _same(says, does) and (by == "fixed" or levels <= MOST_LEVELS):

@@ -212,7 +212,7 @@ def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, pr
     side = updated(side_ranges(calibration.statistics, imported.ranges), side)
     fixed = make_fixed(imported.model, calibration.ranges, calibration.config, how.fuse, side=side)
     check_that_it_runs(imported.model, fixed.proto, config, first[1])
-    beside = measured_beside(imported, fixed.plan, calibration.statistics.whole) if how.quant_file is not None else []
+    measured = measured_beside(imported, fixed.plan, calibration.statistics.whole) if how.quant_file is not None else []
     warnings = (*opened.assumed, *opened.warnings)
     made = FixedModel(replace(model, proto=fixed.proto), calibration, imported, fixed, how, warnings)
-    return replace(made, measured=tuple(beside))
+    return replace(made, measured=tuple(measured))

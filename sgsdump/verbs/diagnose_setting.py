@@ -113,7 +113,7 @@ def preprocessed(task: Task, setting: Setting) -> InputConfig | None:
         return None
     run = expand(network.image, len(setting.specs))[0]
     try:
-        return assume_config(setting.specs, (), network.preprocess, run).config
+        return assume_config(setting.specs, (), network.preprocess, run, setting.config).config
     except SgsdumpError:  # the file takes the user's pictures, and not what it is tried on to tell
         return None
 
