@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 IN_STEPS = "measured in steps: the dumps do not tell the true scale"
 PRINTED_UNIT = 1e-6  # of the last of six decimals
+FLOAT32_STEP = float(np.finfo(np.float32).eps)
 PRINTED_ERROR = PRINTED_UNIT / 2  # of a scale that was read from them
 HIDDEN = "by scales that differ behind the six decimals of the headers"
 KNOWN_TO = 0.25  # of a step: a difference that a coarse scale makes less certain is not given in steps
@@ -122,7 +123,9 @@ def _same_scale(one: Quant, other: Quant, apart: float) -> bool:
         return np.array_equal(np.asarray(one.scale, np.float32), np.asarray(other.scale, np.float32))
     if np.ndim(one.scale) or np.ndim(other.scale):
         return False
-    return abs(float(f"{one.scale:f}") - float(f"{other.scale:f}")) <= apart * (1 + KNOWN_TO)
+    scale, wanted = float(f"{one.scale:f}"), float(f"{other.scale:f}")
+    # Beyond 16 the last decimal is finer than float32.
+    return abs(scale - wanted) <= max(apart, FLOAT32_STEP * wanted if apart else 0) * (1 + KNOWN_TO)
 
 
 def _steps(difference: float, quant: Quant) -> int | None:

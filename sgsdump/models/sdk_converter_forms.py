@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.graph import BROUGHT_BACK, Graph, attribute, in_model_order
 from sgsdump.models.sdk_semantics import slices_first_axis
 
 if TYPE_CHECKING:
@@ -187,6 +187,13 @@ def sliced_along_several(operator: Operator) -> bool:
 
 def sliced_input(operator: Operator) -> bool:
     return operator.node.input[0] in operator.graph.inputs and slices_first_axis(operator.graph, operator.node)
+
+
+def sliced_in_model_order(operator: Operator) -> bool:
+    """A Slice that the SDK takes for one of N, H, W, C, as a convolution reads it."""
+    readers = operator.graph.consumers.get(operator.node.output[0], ())
+    brought_back = any(reader.output[0].endswith(BROUGHT_BACK) for reader in readers)
+    return brought_back and operator.node.input[0] in in_model_order(operator.graph)
 
 
 def counted_from_the_end(operator: Operator) -> bool:

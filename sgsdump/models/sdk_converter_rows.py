@@ -561,6 +561,13 @@ CHANGED: tuple[Change, ...] = (
     ),
     Change(("MaxPool",), "with dilations", "one without", "ql_maxpool_6", forms.dilated_pool),
     Change(("Slice",), "backwards", "another selection", "qs_rev", forms.backwards),
+    Change(
+        ("Slice",),
+        "of what a Reshape or Transpose put out, that a convolution reads",
+        "another selection (a Split is right)",
+        "v2s_L1",
+        forms.sliced_in_model_order,
+    ),
     Change(("Slice",), "counted from the end", "another selection", "ng_c1", forms.counted_from_the_end),
     Change(("Sub",), "of a constant per channel", "the tensor itself", "ox_sub_const", forms.per_channel_off),
     Change(("Sub",), "from a constant number", "the tensor less the number", "qr_sub_s", forms.scalar_first),

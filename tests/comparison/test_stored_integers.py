@@ -146,6 +146,12 @@ def test_scales_a_unit_of_the_last_printed_digit_apart_are_one_of_stored_integer
     ]
 
 
+def test_large_scales_a_step_of_float32_apart_are_one_of_stored_integers():
+    stored = integers()
+    sample, benchmark = (Dump([layer("a", stored, Quant(U8, scale))]) for scale in (290.972473, 290.972488))
+    assert closing(sgsdump.compare(sample, benchmark)) == ["integers: 1 of 1 layers identical"]
+
+
 def test_scales_that_differ_behind_the_sixth_decimal():
     stored = integers()
     one, other = (dequantised(layer("b", stored, Quant(U8, scale))) for scale in (0.0300001, 0.0300004))

@@ -182,10 +182,19 @@ def test_forms_that_it_takes_are_not(nodes, opset, constants):
             11,
             {"end": np.array([-2]), "1": np.array([1])},
         ),
+        (
+            [
+                node("Slice", ["t", "4", "8", "1"], "s"),
+                node("Transpose", ["r"], "t", perm=[0, 1, 3, 2]),
+                node("Conv", ["s", "w"], "y", kernel_shape=[1, 1], pads=[0] * 4),
+            ],
+            11,
+            {"4": np.array([4]), "8": np.array([8]), "1": np.array([1]), "w": np.ones((2, 4, 1, 1), np.float32)},
+        ),
     ],
     ids=[
         *("ReduceMax", "Softmax over W", "LogSoftmax", "count_include_pad", "Sub", "from a number", "ArgMin"),
-        *("Slice of an input", "Slice from the end"),
+        *("Slice of an input", "Slice from the end", "Slice of a Transpose"),
     ],
 )
 def test_what_becomes_another_function_is_named(nodes, opset, constants):
