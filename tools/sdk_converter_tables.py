@@ -34,6 +34,7 @@ def page() -> str:
         (_types(row.types), row.form, row.stage, row.said.format(row.types[0]), row.probe)
         for row in facts.CAFFE_REFUSED
     ]
+    caffe.append(("any", *facts.OTHER_WEIGHTS))
     caffe += [(row.type, row.form, row.stage, row.said, row.probe) for row in facts.CAFFE_FORMS]
     formats = [
         (form, "", "convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", probe)
@@ -44,12 +45,14 @@ def page() -> str:
     formats.append(
         ("RGB, BGR", "`mean = R:G:B` in place of `mean_red`, `mean_green`, `mean_blue`, or no mean", *facts.NO_COLOURS)
     )
-    changed = [(_types(row.types), row.form, row.becomes, row.probe) for row in facts.CHANGED]
+    changed = [
+        (_types(row.types), row.form, row.becomes, row.probe, "as the SDK" if row.followed else "as ONNX")
+        for row in facts.CHANGED
+    ]
     caffe_changed = [(kind, form, becomes, probe) for kind, form, becomes, probe, _ in facts.CAFFE_CHANGED]
-    caffe_changed.append((facts.RAWDATA, *facts.ONE_CHANNEL))
-    caffe_changed.append(("RGB", *facts.GREY_PICTURE))
+    caffe_changed += [(facts.RAWDATA, *facts.ONE_CHANNEL), ("RGB", *facts.GREY_PICTURE)]
     head = ("operator", "form", "stage", "the SDK's last words", "seen on")
-    changed_head = ("operator", "form", "becomes", "seen on")
+    changed_head = ("operator", "form", "becomes", "seen on", "our fixed model")
     taken = ", ".join(sorted(facts.TAKEN))
     return "\n".join(
         [
@@ -65,9 +68,10 @@ def page() -> str:
             "## Refused: training_input_formats",
             *_table(("format", "form", "stage", "the SDK's last words", "seen on"), formats),
             "## Changed into another function",
-            "sgsdump keeps to ONNX, and to Caffe. See [debug a layer](debug_a_layer.md) for a float dump that differs.",
+            "The float model keeps to ONNX, and to Caffe. The fixed model does what the last column says. See "
+            "[debug a layer](debug_a_layer.md) for a float dump that differs.",
             "",
-            *_table(changed_head, changed + caffe_changed),
+            *_table(changed_head, changed + [(*row, "as Caffe") for row in caffe_changed]),
         ]
     )
 

@@ -188,8 +188,13 @@ def run(args: argparse.Namespace) -> int:
         if options.json is not None:
             replace_text(options.json, json_text(_document(made, len(feeds))))
     calibration, imported, fixed = made.calibration, made.imported, made.fixed
+    runs = "feeds" if network.data_loader_script else "pictures"
     if quant_file is not None:
-        print(f"{quant_file}: {len(imported.ranges)} ranges taken; all else is of level {how.level}")
+        print(
+            f"{quant_file}: {len(imported.ranges) - len(imported.moved)} ranges taken; all else is of level {how.level}"
+        )
+        if made.measured:
+            print(f"{quant_file}: no range of {listed(made.measured)}, nor of what they move: measured on the {runs}")
     if imported.unknown:
         print(f"{quant_file}: not in this model: {listed(imported.unknown)}")
     _print_choices(calibration, options.sensitivity_threshold)
@@ -201,7 +206,6 @@ def run(args: argparse.Namespace) -> int:
     for clipped in clipped_ranges(fixed.plan, calibration.seen):
         if clipped.name not in narrowed:
             print(f"warning: {clipped}")
-    runs = "feeds" if network.data_loader_script else "pictures"
     wide = too_wide(imported.ranges, calibration.seen)
     if wide:
         name, times = next(iter(wide.items()))

@@ -1,7 +1,8 @@
 """Whether two runs of a fixed model hold the same integers: what a converter's or a simulator's fault shows in first.
 
 It is asked of a pair whose two sides are quantised alike: one type, one zero point, one scale (as a header prints it,
-with six decimals, where a side knows no better), both stored as integers or both dequantised. Integers are compared
+with six decimals, where a side knows no better), both stored as integers or both dequantised. Scales of stored integers
+may be a unit of the last decimal apart, which ranges of six decimals are enough for. Integers are compared
 even where no true scale is known: then the pair is measured in steps, which leaves COS and RMSE as they are, both
 being the same whatever the scale. Of dequantised values one scale makes two equal exactly where the integers are.
 """
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from sgsdump.comparison.alignment import Pair
 
 IN_STEPS = "measured in steps: the dumps do not tell the true scale"
-PRINTED_ERROR = 0.5e-6  # of a scale that was read from six decimals
+PRINTED_UNIT = 1e-6  # of the last of six decimals
+FLOAT32_STEP = float(np.finfo(np.float32).eps)
+PRINTED_ERROR = PRINTED_UNIT / 2  # of a scale that was read from them
 HIDDEN = "by scales that differ behind the six decimals of the headers"
 KNOWN_TO = 0.25  # of a step: a difference that a coarse scale makes less certain is not given in steps
 
@@ -61,7 +64,8 @@ def unlike(pair: Pair) -> str:
     """How two quantised sides are quantised differently, "" where they are not."""
     sample, benchmark = _quant(pair.sample.tensor.info), _quant(pair.benchmark.tensor.info)
     alike = (sample.dtype, sample.zero_point, sample.axis) == (benchmark.dtype, benchmark.zero_point, benchmark.axis)
-    if alike and _same_scale(sample, benchmark):
+    stored = pair.sample.tensor.info.dtype.kind in "iu"
+    if alike and _same_scale(sample, benchmark, PRINTED_UNIT if stored else 0.0):
         return ""
     return f"sample {_described(sample)}, benchmark {_described(benchmark)}"
 
@@ -113,12 +117,15 @@ def _quant(info: TensorInfo) -> Quant:
     return info.quant
 
 
-def _same_scale(one: Quant, other: Quant) -> bool:
+def _same_scale(one: Quant, other: Quant, apart: float) -> bool:
+    """Whether two scales are one; printed ones may be so far ``apart``."""
     if one.exact and other.exact:
         return np.array_equal(np.asarray(one.scale, np.float32), np.asarray(other.scale, np.float32))
     if np.ndim(one.scale) or np.ndim(other.scale):
         return False
-    return f"{float(one.scale):f}" == f"{float(other.scale):f}"
+    scale, wanted = float(f"{one.scale:f}"), float(f"{other.scale:f}")
+    # Beyond 16 the last decimal is finer than float32.
+    return abs(scale - wanted) <= max(apart, FLOAT32_STEP * wanted if apart else 0) * (1 + KNOWN_TO)
 
 
 def _steps(difference: float, quant: Quant) -> int | None:

@@ -484,7 +484,12 @@ def is_taken_apart(graph: Graph, softmax: str) -> bool:
     """Whether a Softmax's output is only the rows that a Reshape, which has the name of the model's own Softmax, puts
     back into shape."""
     readers = graph.consumers.get(softmax, ())
-    return [(node.op_type, node.output[0] + TAKEN_APART) for node in readers] == [("Reshape", softmax)]
+    return len(readers) == 1 and puts_together(readers[0])
+
+
+def puts_together(node: NodeProto) -> bool:
+    """Return whether a Reshape has the name of a Softmax that is taken apart."""
+    return node.op_type == "Reshape" and node.input[0] == node.output[0] + TAKEN_APART
 
 
 def in_model_order(graph: Graph) -> frozenset[str]:
@@ -494,6 +499,7 @@ def in_model_order(graph: Graph) -> frozenset[str]:
     for node in graph.nodes:
         shape, shapes = graph.shapes.get(node.output[0]), [graph.shapes.get(name) for name in node.input]
         leaves = node.op_type in _LEAVES_ORDER and (node.op_type != "Reshape" or shape is None or shapes[0] != shape)
+        leaves = leaves and not puts_together(node)
         turned = found.intersection(node.input)
         spread = shape in shapes and not any(graph.shapes.get(name) == shape for name in turned)
         # A Concat of some such and some others is put together in the hardware's order.

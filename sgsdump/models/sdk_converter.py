@@ -64,12 +64,15 @@ class Changed:
     layers: tuple[str, ...]
     becomes: str
     probe: str
+    followed: bool = False
 
     def __str__(self) -> str:
-        return (
-            f"{SDK} makes of {self.what} ({_named(self.layers)}) {self.becomes}; this fixed model keeps to ONNX, so a "
-            f"float dump of the SDK differs from the model there (docs/debug_a_layer.md)"
+        ours = (
+            "this fixed model does so too, and differs from the float model there, as the chip does"
+            if self.followed
+            else "this fixed model keeps to ONNX, so a float dump of the SDK differs from the model there"
         )
+        return f"{SDK} makes of {self.what} ({_named(self.layers)}) {self.becomes}; {ours} (docs/debug_a_layer.md)"
 
 
 @dataclass(frozen=True)
@@ -107,15 +110,18 @@ def facts_of(proto: ModelProto) -> ConverterFacts:
     return ConverterFacts(
         (*found, *_names(graph), *_newer_opset(opset)),
         tuple(
-            Changed(_what(kind, row.form), tuple(layers), row.becomes, row.probe)
+            Changed(_what(kind, row.form), tuple(layers), row.becomes, row.probe, row.followed)
             for (kind, row), layers in changed.items()
         ),
         tuple(_lone_channels(graph)),
     )
 
 
-def caffe_facts(layers: Iterable[tuple[str, str, Any]]) -> ConverterFacts:
-    """What the SDK refuses and changes of a Caffe net: the name, the type and the message of each of its layers."""
+def caffe_facts(layers: Iterable[tuple[str, str, Any]], other_weights: Sequence[str] = ()) -> ConverterFacts:
+    """What the SDK refuses and changes of a Caffe net: the name, the type and the message of each of its layers.
+
+    other_weights  the layers whose weights are doubles or half-precision numbers.
+    """
     refused: dict[tuple[str, str, str, str, str], list[str]] = {}
     changed: dict[tuple[str, str, str], list[str]] = {}
     layers = list(layers)
@@ -134,10 +140,15 @@ def caffe_facts(layers: Iterable[tuple[str, str, Any]]) -> ConverterFacts:
         for type_, what, becomes, probe, applies in rows.CAFFE_CHANGED:
             if kind == type_ and applies(message):
                 changed.setdefault((_what(kind, what), becomes, probe), []).append(name)
+    what, stage, said, probe = rows.OTHER_WEIGHTS
+    of_weights = [Refused(what, tuple(other_weights), stage, said, probe)] if other_weights else []
     return ConverterFacts(
-        tuple(
-            Refused(_what(kind, form), tuple(names), stage, said, probe)
-            for (kind, stage, said, probe, form), names in refused.items()
+        (
+            *(
+                Refused(_what(kind, form), tuple(names), stage, said, probe)
+                for (kind, stage, said, probe, form), names in refused.items()
+            ),
+            *of_weights,
         ),
         tuple(Changed(what, tuple(names), becomes, probe) for (what, becomes, probe), names in changed.items()),
     )

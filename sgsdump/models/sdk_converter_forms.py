@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.graph import BROUGHT_BACK, Graph, attribute, in_model_order
+from sgsdump.models.sdk_semantics import slices_first_axis
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -172,9 +173,48 @@ def over_two(operator: Operator) -> bool:
     return _reduced_axes(operator) == [2, 3]
 
 
-def several_axes(operator: Operator) -> bool:
+def sliced_along_several(operator: Operator) -> bool:
+    """A Slice that cuts an axis after the first that it lists: the simulator writes what it does not cut behind the
+    output, which of an input was seen to pass."""
+    axes, before, after = operator.constant(3), operator.shape(0), operator.graph.shapes.get(operator.node.output[0])
     starts = operator.constant(1)
-    return operator.opset >= 10 and starts is not None and starts.size > 1
+    if operator.opset < 10 or starts is None or starts.size < 2 or sliced_input(operator):
+        return False
+    if axes is None or before is None or after is None or len(before) != len(after):
+        return True
+    return any(before[int(axis)] is None or before[int(axis)] != after[int(axis)] for axis in axes.reshape(-1)[1:])
+
+
+def sliced_input(operator: Operator) -> bool:
+    return operator.node.input[0] in operator.graph.inputs and slices_first_axis(operator.graph, operator.node)
+
+
+def sliced_in_model_order(operator: Operator) -> bool:
+    """A Slice that the SDK takes for one of N, H, W, C, as a convolution reads it."""
+    readers = operator.graph.consumers.get(operator.node.output[0], ())
+    brought_back = any(reader.output[0].endswith(BROUGHT_BACK) for reader in readers)
+    return brought_back and operator.node.input[0] in in_model_order(operator.graph)
+
+
+def counted_from_the_end(operator: Operator) -> bool:
+    """A Slice without a step that begins before the end, or ends there and does not begin at 0: the SDK takes as many
+    values as lie before such an end."""
+    return any(begin < 0 or (begin and end < 0) for begin, end in _without_step(operator))
+
+
+def ends_from_the_end(operator: Operator) -> bool:
+    """One of rows or columns, whose values lie beyond the output."""
+    axes = operator.constant(3)
+    spatial = operator.rank() == 4 and axes is not None and axes.size == 1 and int(axes.reshape(-1)[0]) % 4 in (2, 3)
+    return spatial and any(begin > 0 > end for begin, end in _without_step(operator))
+
+
+def _without_step(operator: Operator) -> list[tuple[int, int]]:
+    """Where a Slice of opset 10 or newer begins and ends along each axis; none where it has a step."""
+    begins, ends, steps = (operator.constant(index) for index in (1, 2, 4))
+    if operator.opset < 10 or begins is None or ends is None or (steps is not None and bool((steps != 1).any())):
+        return []
+    return [(int(begin), int(end)) for begin, end in zip(begins.reshape(-1), ends.reshape(-1), strict=True)]
 
 
 def backwards(operator: Operator) -> bool:
@@ -260,6 +300,25 @@ def not_repeated(operator: Operator) -> bool:
 
 def auto_padded(operator: Operator) -> bool:
     return operator.text("auto_pad").startswith("SAME")
+
+
+def padded_unevenly(operator: Operator) -> bool:
+    """A Conv padded as SAME_UPPER that does not keep the size by as much padding before as after."""
+    kernel = operator.ints("kernel_shape") or (operator.shape(1) or ())[2:]
+    steps = operator.ints("strides") or ()
+    return auto_padded(operator) and (any(step != 1 for step in steps) or any(size and not size % 2 for size in kernel))
+
+
+def of_transpose(operator: Operator) -> bool:
+    """One of four dimensions that reads a Transpose, perhaps through what copies it or puts several together."""
+    names = [operator.node.input[0]]
+    for name in names:
+        made = operator.graph.producer.get(name)
+        if made is not None and made.op_type == "Transpose":
+            return operator.rank() == 4
+        if made is not None and made.op_type in ("Identity", "Dropout", "Concat"):
+            names.extend(made.input[:1] if made.op_type == "Dropout" else made.input)
+    return False
 
 
 def padded_on_one_side(operator: Operator) -> bool:

@@ -42,13 +42,17 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Change:
-    """A form of which the SDK computes another function; ours computes ONNX's."""
+    """A form of which the SDK computes another function.
+
+    followed  whether our fixed model computes it too (``sdk_semantics``); otherwise it keeps to ONNX.
+    """
 
     types: tuple[str, ...]
     form: str
     becomes: str
     probe: str
     applies: Callable[[Operator], bool] = field(default=lambda operator: True, compare=False)
+    followed: bool = False
 
 
 _UNKNOWN_TYPES = (
@@ -200,8 +204,54 @@ REFUSED: tuple[Refusal, ...] = (
         lambda operator: operator.rank() in (3, 5),
     ),
     Refusal(
-        ("Conv",), "with auto_pad", "convert", "Does not support AutoPad type yet.", "qv_same_upper", forms.auto_padded
+        ("Conv", "MaxPool", "AveragePool"),
+        "with auto_pad SAME_LOWER",
+        "convert",
+        "Does not support AutoPad type yet.",
+        "au_lower",
+        lambda operator: operator.text("auto_pad") == "SAME_LOWER",
     ),
+    Refusal(
+        ("Conv",),
+        "with auto_pad SAME_UPPER and no strides",
+        "convert",
+        "UnboundLocalError: local variable 'strides' referenced before assignment",
+        "aw_nostride",
+        lambda operator: forms.auto_padded(operator) and operator.ints("strides") is None,
+    ),
+    Refusal(
+        ("Conv",),
+        "with auto_pad SAME_UPPER and dilations",
+        "convert",
+        "onnxruntime: Dilation not supported for AutoPadType::SAME_UPPER",
+        "aw_dil2",
+        lambda operator: forms.auto_padded(operator) and forms.dilated(operator),
+    ),
+    Refusal(
+        ("Conv",),
+        "with auto_pad SAME_UPPER and strides, or a kernel of even size",
+        "calibrate",
+        _NO_STATISTICS,
+        "au_k3s2",
+        forms.padded_unevenly,
+    ),
+    Refusal(
+        ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"),
+        "of a Transpose",
+        "convert",
+        "AssertionError",
+        "pn_max",
+        forms.of_transpose,
+    ),
+    Refusal(
+        ("ReduceMean",),
+        "over H and W of a Transpose",
+        "simulate",
+        "Pooling_operation_16bitInput: Assertion `input_tensor->c == output_tensor->c' failed.",
+        "pt_mean",
+        lambda operator: forms.of_transpose(operator) and forms.over_two(operator),
+    ),
+    Refusal(("Resize",), "of a Transpose", "calibrate", _NO_STATISTICS, "pt_resize", forms.of_transpose),
     Refusal(
         ("Conv", "ConvTranspose", "MaxPool", "AveragePool"),
         "with auto_pad NOTSET and no pads",
@@ -252,7 +302,15 @@ REFUSED: tuple[Refusal, ...] = (
         "qs9_c",
         lambda operator: operator.opset < 10,
     ),
-    Refusal(("Slice",), "of several axes at once", "simulate", _CRASH, "ox_slice", forms.several_axes),
+    Refusal(("Slice",), "of several axes at once", "simulate", _CRASH, "ox_slice", forms.sliced_along_several),
+    Refusal(
+        ("Slice",),
+        "to rows or columns counted from the end",
+        "simulate",
+        _CRASH,
+        "ng_w1",
+        lambda operator: forms.ends_from_the_end(operator) and operator.node.input[0] not in operator.graph.inputs,
+    ),
     Refusal(
         ("Pad",),
         "of this mode",
@@ -480,7 +538,7 @@ CHANGED: tuple[Change, ...] = (
     Change(
         ("ReduceMax", "ReduceSum", "ReduceMin", "ReduceProd"), "over H and W", "a mean", "ox_rmax_hw", forms.over_two
     ),
-    Change(("Softmax",), "over another axis", "a Softmax over the channels", "ox_softmax_w", forms.other_softmax),
+    Change(("Softmax",), "over another axis", "a Softmax over the channels", "ox_softmax_w", forms.other_softmax, True),
     Change(("LogSoftmax",), "", "a Softmax over the channels, without the logarithm", "ox_lsoftmax"),
     Change(
         ("AveragePool",),
@@ -488,12 +546,29 @@ CHANGED: tuple[Change, ...] = (
         "one that counts no padding",
         "ql_averagepool_3",
         lambda operator: bool(attribute(operator.node, "count_include_pad", 0)) and any(operator.ints("pads") or ()),
+        True,
+    ),
+    Change(
+        ("Slice",),
+        "of an input, of several axes at once",
+        "one of the first of these axes, and of its first values",
+        "fs_32",
+        forms.sliced_input,
+        True,
     ),
     Change(
         ("DepthToSpace",), "that a convolution reads", "another order of pixels", "ox_d2s", forms.read_by_convolution
     ),
     Change(("MaxPool",), "with dilations", "one without", "ql_maxpool_6", forms.dilated_pool),
     Change(("Slice",), "backwards", "another selection", "qs_rev", forms.backwards),
+    Change(
+        ("Slice",),
+        "of what a Reshape or Transpose put out, that a convolution reads",
+        "another selection (a Split is right)",
+        "v2s_L1",
+        forms.sliced_in_model_order,
+    ),
+    Change(("Slice",), "counted from the end", "another selection", "ng_c1", forms.counted_from_the_end),
     Change(("Sub",), "of a constant per channel", "the tensor itself", "ox_sub_const", forms.per_channel_off),
     Change(("Sub",), "from a constant number", "the tensor less the number", "qr_sub_s", forms.scalar_first),
     Change(("Div",), "of a constant number", "the tensor divided by the number", "qr_div_s", forms.scalar_first),
@@ -534,6 +609,13 @@ CAFFE_CHANGED: tuple[tuple[str, str, str, str, Callable[[Any], bool]], ...] = (
         "cf_threshold",
         lambda layer: True,
     ),
+)
+# Weights of a caffemodel that are in other fields than `data`: what, stage, words and probe.
+OTHER_WEIGHTS = (
+    "weights as doubles (`double_data`) or half-precision numbers (NVCaffe's `raw_data`): save them as floats",
+    "convert",
+    "ValueError: cannot reshape array of size 0",
+    "hf_half",
 )
 # Training formats that its parser of input_config.ini ends with, and the probe of each.
 REFUSED_FORMATS = {"GRAY": "ox_gray", "RAWDATA_F32_NHWC": "w_raw_f32"}

@@ -10,7 +10,7 @@ normalised, if the file can make both.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ ALIGNED = 32
 _CHANNELS = {"RGB": 3, "GRAY": 1}
 # What SDK 1.1.5 wants as training format of each: a network of one channel is RGB there, and GRAY on the board.
 _TRAINED = {"RGB": "RGB", "BGR": "BGR", "GRAY": "RGB"}
+_OPPOSITE = {"RGB": "BGR", "BGR": "RGB"}
 _DARK, _BRIGHT = 64, 192
 # A picture made up where the user gave none; its sides where the model leaves its own open.
 MADE_SIDE, MOST_MADE = 256, 4096
@@ -56,13 +57,19 @@ def takes_pictures(specs: Sequence[InputSpec], run: Sequence[str]) -> bool:
 
 
 def assume_config(
-    specs: Sequence[InputSpec], outputs: Sequence[str], preprocess: str | None, run: tuple[str, ...]
+    specs: Sequence[InputSpec],
+    outputs: Sequence[str],
+    preprocess: str | None,
+    run: tuple[str, ...],
+    told: InputConfig | None = None,
 ) -> Assumed:
-    """``run``: the files of one run, for the preprocess file; () where a data loader gives arrays.
+    """``run``: the files of one run, for the preprocess file; () where a data loader gives arrays. ``told``: the user's
+    configuration, for the order of channels that no picture shows: that of arrays.
 
     Raises what ``feed_maker`` raises, and what the user's file raises on a normalised picture.
     """
-    found = _found(specs, preprocess, run) if preprocess is not None and run else None
+    orders = {entry.name: entry.training_format for entry in told.inputs} if told is not None else {}
+    found = _found(specs, preprocess, run, orders) if preprocess is not None and run else None
     inputs, sentences = [], ["no input_config.ini was given (--input-config), so one was made up"]
     for spec, files in zip(specs, _by_input(specs, run)):
         entry, sentence = _input(spec, files, None if found is None else found[spec.name])
@@ -135,8 +142,10 @@ def made_up_run(specs: Sequence[InputSpec], folder: Path) -> tuple[str, ...]:
     return tuple(run)
 
 
-def _found(specs: Sequence[InputSpec], preprocess: str, run: tuple[str, ...]) -> dict[str, _Normalisation]:
-    """What the preprocess file does, for each input."""
+def _found(
+    specs: Sequence[InputSpec], preprocess: str, run: tuple[str, ...], orders: Mapping[str, str]
+) -> dict[str, _Normalisation]:
+    """What the preprocess file does, for each input; ``orders``: those of channels where nothing shows them."""
     normalised = feed_maker(preprocess, specs)(run)  # raises what is wrong with the file at once
     raw = None
     with suppress(SgsdumpError):
@@ -150,7 +159,7 @@ def _found(specs: Sequence[InputSpec], preprocess: str, run: tuple[str, ...]) ->
         if form and len(files_of) == 1 and not are_arrays(files_of):
             by_colour = _by_colours(spec, preprocess_file, Path(files_of[0]))
         if by_colour is None or by_colour.form is None or (takes_norm and own_raw is None):
-            found[spec.name] = _of_both(spec, own, own_raw)
+            found[spec.name] = _of_both(spec, own, own_raw, orders.get(spec.name))
             continue
         mean, std = (
             np.moveaxis(np.reshape(values, (1, 1, 1, -1)), 3, axis) for values in (by_colour.means, by_colour.stds)
@@ -220,13 +229,20 @@ def _save(pixels: np.ndarray, path: Path) -> None:
     Image.fromarray(pixels).save(path)
 
 
-def _of_both(spec: InputSpec, normalised: np.ndarray, raw: np.ndarray | None) -> _Normalisation:
-    """By one picture raw and normalised, where both can be had."""
-    fitted = None if raw is None else fit_normalisation(raw, normalised, _picture_format(spec)[1])
-    if fitted is None:
-        why = "gives no raw picture (norm=False)" if raw is None else _MORE
-        return _Normalisation(None, why=why)
-    return _Normalisation(_picture_format(spec)[0], *fitted)
+def _of_both(
+    spec: InputSpec, normalised: np.ndarray, raw: np.ndarray | None, order: str | None = None
+) -> _Normalisation:
+    """By one picture raw and normalised, where both can be had. ``order``: RGB or BGR, that of the raw one."""
+    form, axis = _picture_format(spec)
+    if raw is None:
+        return _Normalisation(None, why="gives no raw picture (norm=False)")
+    fitted = fit_normalisation(raw, normalised, axis)
+    if form != "RGB" or order not in _OPPOSITE:
+        return _Normalisation(None, why=_MORE) if fitted is None else _Normalisation(form, *fitted)
+    if fitted is not None:
+        return _Normalisation(order, *fitted)
+    turned = fit_normalisation(np.flip(raw, axis), normalised, axis)
+    return _Normalisation(None, why=_MORE) if turned is None else _Normalisation(_OPPOSITE[order], *turned)
 
 
 def _picture_format(spec: InputSpec) -> tuple[str | None, int]:

@@ -8,7 +8,7 @@ the model's own layout, BatchNormalization folded in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from sgsdump.quantisation.analysis import (
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.tensor_arrays import check_names
+from sgsdump.quantisation.type_rules import keeps_scale
 from sgsdump.sidecars import quant_param
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.quant_param_entries import PICKLE_LIMIT, QuantParam, with_model_names
@@ -42,6 +43,7 @@ from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from sgsdump.models.model import Model
+    from sgsdump.quantisation.quant_plan import QuantPlan
 
 BITS = (8, 16)
 # A range of this many times the width of the values loses two bits.
@@ -50,12 +52,17 @@ WIDE_TIMES = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """``model`` and ``config`` to calibrate with, ``ranges`` that replace the calibrated ones, ``unknown`` names of
-    the file that the model does not have, ``changed`` weights."""
+    """The entries of a quant file, checked against a model.
+
+    ``model`` and ``config`` are what to calibrate with. ``ranges`` replace the calibrated ones; ``moved`` names those
+    of them that are not in the file, but follow from the range of a tensor whose values an operator moves. ``unknown``
+    are names of the file that the model does not have, ``changed`` the weights that the file replaces.
+    """
 
     model: Model
     config: InputConfig
     ranges: Mapping[str, Range] = field(default_factory=dict)
+    moved: frozenset[str] = frozenset()
     unknown: tuple[str, ...] = ()
     changed: frozenset[str] = frozenset()
 
@@ -147,7 +154,37 @@ def import_params(
     changed = frozenset(param.name for param in params if param.data is not None and param.name not in unknown)
     by_file = tuple(name for name in raised if name not in config.tensor_arrays)
     config = replace(config, tensor_arrays=tuple(raised), by_quant_file=(*config.by_quant_file, *by_file))
-    return Imported(model, config, ranges, unknown, changed)
+    moved = moved_ranges(analysis, ranges)
+    return Imported(model, config, {**ranges, **moved}, frozenset(moved), unknown, changed)
+
+
+def moved_ranges(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Return the ranges of tensors without one that operators only move or average from tensors with a range.
+
+    The SDK's files leave such tensors out: what a Transpose or Reshape puts out, and what a fully connected operator
+    reads of it.
+    """
+    known, moved = dict(ranges), dict[str, Range]()
+    for op in analysis.operators:
+        concatenates = op.head.op_type == "Concat"
+        alike = op.moves_values or concatenates or keeps_scale(analysis.graph, op.head)
+        sources = op.inputs if concatenates else op.inputs[:1]
+        if len(op.nodes) > 1 or not alike or not all(name in known for name in sources):
+            continue
+        # What the SDK requantises before it moves has a range of its own.
+        taken = [known.get(REQUANTISED.format(name), known[name]) for name in sources]
+        whole = Range.of(min(each.low for each in taken), max(each.high for each in taken))
+        new = {name: whole for name in op.outputs if name not in known}
+        known |= new
+        moved |= new
+    return moved
+
+
+def measured_beside(imported: Imported, plan: QuantPlan, measured: Container[str]) -> list[str]:
+    """Return the tensors of a plan whose ranges are ``measured`` on images, as the file does not tell them."""
+    counted = {name for name, quant in plan.tensors.items() if quant.scale == 1}  # an ArgMax's places
+    names = [name for op in plan.operators for node in op.nodes for name in (*node.input, *node.output)]
+    return [n for n in dict.fromkeys(names) if n in measured and n not in imported.ranges and n not in counted]
 
 
 def too_wide(given: Mapping[str, Range], seen: Mapping[str, Range]) -> dict[str, float]:

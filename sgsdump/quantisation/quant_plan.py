@@ -246,7 +246,8 @@ def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Ran
     axis = output_axis(graph, node)
     channels = graph.constants[node.input[1]].dims[axis]
     groups = 1 if is_depthwise(graph, node) or axis else attribute(node, "group", 1)
-    if calibrated is not None and calibrated.min.size == channels and (per_channel or channels > 1):
+    by_channel = calibrated is not None and calibrated.min.size == channels and (per_channel or channels > 1)
+    if calibrated is not None and by_channel:
         top = np.maximum(np.abs(calibrated.min), np.abs(calibrated.max))
     elif calibrated is not None and not per_channel and (groups == 1 or calibrated.min.size == groups):
         top = np.maximum(np.abs(calibrated.min), np.abs(calibrated.max)).reshape(groups, -1).max(axis=1)
@@ -254,7 +255,7 @@ def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Ran
         weight = np.abs(graph.value(node.input[1]).astype(np.float64))
         other = tuple(i for i in range(weight.ndim) if i != axis)
         top = weight.max(axis=other) if per_channel or groups > 1 else weight.max().reshape(1)
-    if groups > 1 and not per_channel:
+    if groups > 1 and not per_channel and not by_channel:
         top = np.repeat(top.reshape(groups, -1).max(axis=1), channels // groups)
     top = top.astype(np.float32).astype(np.float64)
     empty = np.round(top, DECIMALS) <= 10.0**-DECIMALS

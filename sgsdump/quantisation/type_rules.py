@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sgsdump.models.graph import REARRANGING, Graph, attribute
+from sgsdump.models.graph import REARRANGING, Graph, attribute, puts_together
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -115,7 +115,7 @@ def always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) ->
 
 def _by_operator(graph: Graph, op: Operator) -> Iterator[tuple[str, str]]:
     source, output = op.inputs[:1], op.outputs[:1]
-    if op.last.op_type in TABLES:
+    if op.last.op_type in TABLES or puts_together(op.last):
         yield from ((name, TABLE) for name in output)
     if looked_up(op):
         yield from ((name, LOOKED_UP) for name in (*source, *_before_channels_last(graph, *source)))

@@ -58,6 +58,8 @@ class FixedModel:
     how          how it was made.
     warnings     what was assumed, and what SDK 1.1.5 says of the model.
     metric       yours, of the float and of the fixed model, its mean over the feeds; None without one.
+    measured     tensors whose ranges are measured on the feeds although a quant file was given, which does not tell
+                 them.
     """
 
     model: Model
@@ -67,6 +69,7 @@ class FixedModel:
     how: How
     warnings: tuple[str, ...] = ()
     metric: tuple[float, float] | None = None
+    measured: tuple[str, ...] = ()
 
     @property
     def ranges(self) -> Mapping[str, Range]:
@@ -192,7 +195,7 @@ def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, pr
     from sgsdump.quantisation.calibration import CalibrationOptions, calibrate, is_long
     from sgsdump.quantisation.calibration_log import read_log
     from sgsdump.quantisation.fixed_model import check_that_it_runs, make_fixed, rehearse
-    from sgsdump.quantisation.quant_file import Imported, import_params, read_quant_file
+    from sgsdump.quantisation.quant_file import Imported, import_params, measured_beside, read_quant_file
     from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
 
     model, config, first = opened.model, opened.config, feeds[0]
@@ -206,8 +209,10 @@ def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, pr
         rehearse(imported.model, first, imported.config, how.fuse)
     calibration = calibrate(imported.model, feeds, imported.config, options, workers, progress)
     calibration = replace(calibration, ranges={**calibration.ranges, **imported.ranges})
-    side = updated(side_ranges(calibration.statistics), side)
+    side = updated(side_ranges(calibration.statistics, imported.ranges), side)
     fixed = make_fixed(imported.model, calibration.ranges, calibration.config, how.fuse, side=side)
     check_that_it_runs(imported.model, fixed.proto, config, first[1])
+    measured = measured_beside(imported, fixed.plan, calibration.statistics.whole) if how.quant_file is not None else []
     warnings = (*opened.assumed, *opened.warnings)
-    return FixedModel(replace(model, proto=fixed.proto), calibration, imported, fixed, how, warnings)
+    made = FixedModel(replace(model, proto=fixed.proto), calibration, imported, fixed, how, warnings)
+    return replace(made, measured=tuple(measured))

@@ -304,7 +304,7 @@ def measured(source: Source, specs: Sequence[InputSpec]) -> InputConfig | None:
     if not (source.preprocess and source.config and source.image):
         return None
     try:
-        return assume_config(specs, (), source.preprocess, expand(source.image, len(specs))[0]).config
+        return assume_config(specs, (), source.preprocess, expand(source.image, len(specs))[0], source.config).config
     except SgsdumpError:
         return None
 

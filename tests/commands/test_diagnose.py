@@ -270,7 +270,7 @@ def test_what_good_outputs_cannot_show_is_said(digits, capsys):
     words = [*DIAGNOSE, "--pictures", "2", "--quant-level", "L5"]
     assert main(words) == 0
     out = capsys.readouterr().out
-    bad = [line for line in out.splitlines() if line.startswith("Output")][0].count(": bad")
+    bad = next(line for line in out.splitlines() if line.startswith("Output")).count(": bad")
     assert (step in out) == (not bad) and (assumed in out) == (not bad)
     assert ("--metric tells the accuracy" in out) == bool(bad)
     assert main([*words, "-n", "same.py"]) == 0

@@ -114,7 +114,7 @@ def test_a_coarse_scale_tells_no_steps_that_it_does_not_know():
 
 
 @pytest.mark.parametrize(
-    "quant", [replace(QUANT, scale=0.017202), replace(QUANT, zero_point=4), Quant(S16, 0.017201, 3)]
+    "quant", [replace(QUANT, scale=0.017203), replace(QUANT, zero_point=4), Quant(S16, 0.017201, 3)]
 )
 def test_other_scales_and_types_are_told_and_not_counted(quant):
     stored = integers()
@@ -131,6 +131,25 @@ def test_other_scales_and_types_are_told_and_not_counted(quant):
     assert real["b"].integers.unlike and "identical" not in REPORTS["sdk_table"](real, DOCUMENTED).splitlines()[1]
     said = REPORTS["verdict"](real, DOCUMENTED)
     assert f"1 of 1 layers identical; the first that differs is {first}\n  0.b (CONV_2D): quantised differently" in said
+
+
+@pytest.mark.parametrize(("scale", "exact"), [(0.017202, False), (0.0172, False), (0.0172016, True)])
+def test_scales_a_unit_of_the_last_printed_digit_apart_are_one_of_stored_integers(scale, exact):
+    """The first that differs is where an integer does, behind them."""
+    stored, later = integers(), integers(seed=2)
+    near = Quant(U8, scale, 3, exact=exact)
+    sample = Dump([layer("a", stored, near), layer("b", changed(later, 2, 3), op_index=1)])
+    comparison = sgsdump.compare(sample, Dump([layer("a", stored), layer("b", later, op_index=1)]))
+    assert comparison["a"].integers.identical
+    assert closing(comparison) == [
+        "integers: 1 of 2 layers identical; the first that differs is b (CONV_2D): 2 of 4096 values, by at most 3 steps"
+    ]
+
+
+def test_large_scales_a_step_of_float32_apart_are_one_of_stored_integers():
+    stored = integers()
+    sample, benchmark = (Dump([layer("a", stored, Quant(U8, scale))]) for scale in (290.972473, 290.972488))
+    assert closing(sgsdump.compare(sample, benchmark)) == ["integers: 1 of 1 layers identical"]
 
 
 def test_scales_that_differ_behind_the_sixth_decimal():

@@ -375,6 +375,11 @@ def test_groups_have_a_weight_scale_each():
     np.testing.assert_array_equal(quant.scale, np.array([1, 1, 2, 2, 3, 3]) / 127)
     quant = plan(net.proto, {**bounds, "c.w": Range.of(-9, 9)}).weights["c"]
     np.testing.assert_array_equal(quant.scale, np.repeat(tops, 2) / 127)
+    by_channel = Range(-np.arange(1.0, 7), np.zeros(6))  # as every level above L1 measures them, and its log has them
+    parts = {f"c_conv#{i}_filter#{i}": Range(by_channel.min[2 * i : 2 * i + 2], np.zeros(2)) for i in range(3)}
+    for measured in ({"c.w": by_channel}, parts):
+        quant = plan(net.proto, {**bounds, **measured}).weights["c"]
+        np.testing.assert_array_equal(quant.scale, np.arange(1, 7) / 127)
     quant = plan(net.proto, {**bounds, **named}, Choice(per_channel=True)).weights["c"]
     np.testing.assert_array_equal(quant.scale, np.abs(constants["c.w"]).reshape(6, -1).max(axis=1).astype(float) / 127)
 

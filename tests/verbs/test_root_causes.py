@@ -1,6 +1,7 @@
 """diagnose names what is to be put right before any INT16, and nothing of a sound network."""
 
 import json
+import re
 
 import numpy as np
 import onnx
@@ -113,6 +114,34 @@ def _error(findings, name="error_after"):
 def test_a_sound_network_has_no_cause(net, level, preprocess):
     found = _diagnosed(level, preprocess=preprocess)
     assert not _causes(found) and "good" in found.verdict[0]
+
+
+ARRAYS = """import numpy as np
+def image_preprocess(path, norm=True):
+    array = np.load(path)
+    return (array{turned} - {mean}) / 64 if norm else array
+"""
+
+
+@pytest.mark.parametrize("order", ["RGB", "BGR"])
+@pytest.mark.parametrize(
+    ("turned", "mean", "cause"),
+    [("", 127, None), ("[..., ::-1]", 127, "order"), ("", 90, "normalisation")],
+)
+def test_arrays_show_what_the_preprocess_file_does_with_them(net, order, turned, mean, cause):
+    """The order of an array's channels is the user's word; it shows only whether norm=True turns them."""
+    rng = np.random.default_rng(5)
+    (net / "arrays").mkdir()
+    for number in range(3):
+        np.save(net / "arrays" / f"{number}.npy", rng.integers(0, 256, (1, SIZE, SIZE, 3)).astype(np.float32))
+    (net / "arrays.py").write_text(ARRAYS.format(turned=turned, mean=mean))
+    _config("input_config.ini", order)
+    found = _diagnosed("L1", data="arrays", preprocess="arrays.py")
+    told = " ".join(found.verdict)
+    assert ("order of the channels" in told) == (cause == "order"), told
+    assert (f"mean {MEAN}" in told) == (cause == "normalisation"), told
+    if cause == "order":
+        assert float(re.search(r"up to ([\d.]+) grey levels", told)[1]) > 100
 
 
 def test_weights_of_one_scale_are_told_with_the_level_that_repairs_them(net):

@@ -28,17 +28,17 @@ def main(folder: Path) -> int:
 
 def refused(probe: Path) -> list[str]:
     """What sgsdump says that the SDK refuses of a probe."""
-    from sgsdump.models.caffe.net import read_net
     from sgsdump.models.model import open_model
-    from sgsdump.models.sdk_converter import caffe_facts, config_facts, facts_of
+    from sgsdump.models.sdk_converter import config_facts, facts_of
     from sgsdump.quantisation.float_model import simplify
     from sgsdump.sidecars import input_config
 
     config = input_config.read(probe / "input_config.ini")
     found = list(config_facts((entry.name, entry.training_format) for entry in config.inputs))
     if (probe / "net.prototxt").exists():
-        layers = read_net(probe / "net.prototxt").layers
-        found += caffe_facts((layer.name, layer.type, layer.message) for layer in layers).refused
+        outputs = [output.name for output in config.outputs]
+        model = open_model(probe / "net.prototxt", probe / "net.caffemodel", staged_outputs=outputs)
+        found += model.converter.refused if model.converter else ()
     else:
         found += facts_of(simplify(open_model(probe / "net.onnx")).proto).refused
     return [str(row) for row in found if not (row.above_l1 and not re.search("_L[2-5]$", probe.name))]

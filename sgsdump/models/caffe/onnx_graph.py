@@ -65,10 +65,12 @@ def read_staged(path: Path, weights: Path | None, outputs: Sequence[str]) -> Mod
             )
     outputs = outputs or (net.cut.outputs if net.cut else ())
     named = steps(net, outputs)
-    graph = _Graph(net, named, read_weights(weights) if weights else None, staged=True)
+    learned = read_weights(weights) if weights else None
+    graph = _Graph(net, named, learned, staged=True)
     graph.declare(outputs)
     write_stages(graph.proto, [stage for step in named for stage in _stages(step)])
-    converter = caffe_facts((layer.name, layer.type, layer.message) for layer in net.layers)
+    other = [layer.name for layer in net.layers if learned and not learned.are_plain(layer.name)]
+    converter = caffe_facts(((layer.name, layer.type, layer.message) for layer in net.layers), other)
     return Model(graph.proto, path, cut=net.cut, repeated_layers=net.repeated_names, converter=converter)
 
 

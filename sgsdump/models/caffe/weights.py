@@ -37,10 +37,12 @@ FORMS = {2: Form("WeightsV1", 4, 6), 100: Form("WeightsLayer", 1, 7)}
 
 @dataclass(frozen=True, eq=False)
 class Blob:
-    """``shape`` as the file gives it (None when it gives none); ``values`` are flat float32."""
+    """``shape`` as the file gives it (None when it gives none); ``values`` are flat float32. ``plain``: the file has
+    them in the field ``data``, not in those of doubles or of NVCaffe's half-precision numbers."""
 
     shape: tuple[int, ...] | None
     values: np.ndarray
+    plain: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +65,10 @@ class Weights:
         except DecodeError:
             raise ModelError(f"{where} is damaged") from None
         return tuple(_blob(blob, where) for blob in message.blobs)
+
+    def are_plain(self, name: str) -> bool:
+        """Whether the SDK's converter reads a layer's blobs: all are in the field ``data``."""
+        return all(blob.plain for blob in self.blobs(name) or ())
 
 
 def read_weights(path: Path) -> Weights:
@@ -118,7 +124,7 @@ def _blob(message: Any, where: str) -> Blob:
         shape = None
     if shape is not None and math.prod(shape) != values.size:
         raise ModelError(f"{where}: a blob of shape {list(shape)} holds {values.size} numbers; the file is damaged")
-    return Blob(shape, values)
+    return Blob(shape, values, not (message.raw_data or message.double_data) or bool(message.data))
 
 
 def _values(message: Any, where: str) -> np.ndarray:

@@ -31,7 +31,7 @@ Exp of x from lo to hi, its calibrated range: from the top, in steps that reach 
 
 An input of a Sigmoid or TanH from inside a fused chain has a range that reaches 6 at least (``Rule.reach``).
 
-Softmax: the exponential, its sum's reciprocal in 15 bits.
+Softmax, over the axis that the SDK takes (``sdk_semantics``): the exponential, its sum's reciprocal in 15 bits.
 
     d = q - max(q);   t = -d * half_up(s * 2^n) / 2^n,  n = shift(s);   E = exponential(t)
     j = max(floor(log2(sum E)) - 15, 0);   R = floor(2^(30 + j) / sum E)
@@ -57,7 +57,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
-from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.graph import Graph
+from sgsdump.models.sdk_semantics import softmax_rows
 from sgsdump.quantisation.integer.emitter import (
     DOUBLE,
     REACH,
@@ -65,6 +66,7 @@ from sgsdump.quantisation.integer.emitter import (
     SIGMOID_RISE,
     SIGMOID_STEP,
     Call,
+    Emitter,
     Integers,
     Rule,
     Unrounded,
@@ -112,7 +114,14 @@ def _exp(call: Call) -> Integers:
 
 
 def _softmax(call: Call) -> Unrounded:
-    computed = _exact_softmax(call, attribute(call.node, "axis", -1))
+    emit, (value,) = call.emit, call.operands
+    axis, shape = softmax_rows(call.graph, call.node)
+    if shape is None:
+        computed = _exact_softmax(emit, value, axis)
+    else:
+        rows = emit.add("Reshape", [value.name, emit.constant(np.array(shape, np.int64))])
+        computed = _exact_softmax(emit, replace(value, name=rows), axis)
+        computed = replace(computed, name=emit.add("Reshape", [computed.name, emit.add("Shape", [value.name])]))
     if call.output == SOFTMAX_QUANT:
         return computed
     return requantise(call.emit, call.emit.inner(computed, SOFTMAX_QUANT), call.output)
@@ -267,8 +276,7 @@ def _broadcast(call: Call) -> Call:
     return replace(call, operands=(replace(value, name=call.emit.add("Expand", [value.name, ones])),))
 
 
-def _exact_softmax(call: Call, axis: int) -> Unrounded:
-    emit, (value,) = call.emit, call.operands
+def _exact_softmax(emit: Emitter, value: Integers, axis: int) -> Unrounded:
     q = emit.cast(value.name, np.dtype(np.int32))
     below = emit.add("Sub", [emit.largest(q, axis), q])
     table = exponentials(value.quant)

@@ -1,7 +1,7 @@
 """Pooling: the maximum is copied, the average is the sum over the window divided and truncated toward zero.
 
 Scale and zero point stay the input's. The sum is divided by as many values as the window has inside its input; padding
-that counts (Caffe's, which the SDK makes a PAD operator) holds the zero point.
+that counts (Caffe's, which the SDK makes a PAD operator) holds the zero point. Of ONNX none counts.
 Source: docs/formats/fixed_arithmetic.md#moving-data. Exact.
 """
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.models.graph import attribute
+from sgsdump.models.sdk_semantics import counts_padding, explicitly_padded
 from sgsdump.quantisation.integer.emitter import (
     DOUBLE,
     FLOAT,
@@ -47,22 +48,24 @@ POSITION_SLACK = 1e-9
 
 def _max_pool(call: Call) -> Integers:
     """MaxPool (its values alone) or GlobalMaxPool."""
-    (value,) = call.operands
+    call, (value,) = replace(call, node=explicitly_padded(call.graph, call.node)), call.operands
     return Integers(_pooled(call, call.emit.floats(value)), FLOAT, value.quant)
 
 
 def _average_pool(call: Call) -> Integers | None:
     """None where the sums do not fit float32, and where windows end beyond an input of unknown size."""
+    call = replace(call, node=explicitly_padded(call.graph, call.node))
     emit, node, (value,) = call.emit, call.node, call.operands
     if call.output.dtype != INT16:  # what goes on as UINT8 is brought there first
         value = at_scale(emit, value, call.output)
     size = float(np.prod(attribute(node, "kernel_shape")))
-    windows = windows_of(node, call.graph.shapes.get(node.input[0], ()))
+    counted = counts_padding(call.graph, node)
+    windows = windows_of(node, call.graph.shapes.get(node.input[0], ()), counted)
     if windows is None or size * BYTE >= EXACT_SUM:
         return None
     pads, counts = windows
     source = emit.floats(value)
-    if bool(attribute(node, "count_include_pad", 0)):
+    if counted:
         inner = list(attribute(node, "pads") or [0] * len(pads))
         source = _padded(emit, source, inner, value.quant.zero_point)
         pads = [outer - own for outer, own in zip(pads, inner, strict=True)]
@@ -79,15 +82,18 @@ def _average_pool(call: Call) -> Integers | None:
     return _divided(emit, total, emit.constant(counts), value)
 
 
-def windows_of(node: NodeProto, shape: Sequence[int | None]) -> tuple[list[int], np.ndarray] | None:
+def windows_of(node: NodeProto, shape: Sequence[int | None], counted: bool) -> tuple[list[int], np.ndarray] | None:
     """How far an AveragePool's windows reach beyond its input (begins, then ends), and how many values each takes
-    together, of one window where that is the same for all; None where it depends on a size that is not known."""
+    together, of one window where that is the same for all; None where it depends on a size that is not known.
+
+    counted  whether padding counts.
+    """
     kernel = list(attribute(node, "kernel_shape"))
     count = len(kernel)
     strides = list(attribute(node, "strides") or [1] * count)
     pads = list(attribute(node, "pads") or [0] * 2 * count)
     same = attribute(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
-    up, counted = bool(attribute(node, "ceil_mode", 0)), bool(attribute(node, "count_include_pad", 0))
+    up = bool(attribute(node, "ceil_mode", 0))
     if set(attribute(node, "dilations") or [1]) != {1}:
         return None
     if not same and not up and (counted or not any(pads)):

@@ -44,6 +44,7 @@ from sgsdump.models.graph import (
     reading,
 )
 from sgsdump.models.passes.lift import opset_of
+from sgsdump.models.sdk_semantics import slices_first_axis
 from sgsdump.quantisation.analysis import is_convolution, sdk_name
 from sgsdump.quantisation.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, write_facts
 from sgsdump.quantisation.integer import nv12, rule_of
@@ -60,11 +61,11 @@ from sgsdump.quantisation.integer.emitter import (
     at_scale,
     half_away,
     half_up,
-    limits,
     reach,
     requantise,
     step,
 )
+from sgsdump.quantisation.integer.moving import first_sliced, padding
 from sgsdump.quantisation.quant_plan import as_read
 from sgsdump.quantisation.scales import INT16, SOFTMAX_QUANT, UINT8, int16_quant
 from sgsdump.quantisation.type_rules import POOLED, Operator, is_average, is_threshold
@@ -249,25 +250,15 @@ class Walk:
             self._keep(outcome, quant, name)
             return
         if node.op_type == "Pad":
-            node = self._padding(node, values[0].quant)
+            node = padding(self.emit, self.graph, node, values[0].quant)
+        if slices_first_axis(self.graph, node):
+            self.values[name] = first_sliced(self.emit, self.graph, node, values[0])
+            return
         stored = {name for name in operator.outputs if name in self.plan.tensors}
         self._copy(node, values, [self.emit.stored(name) if name in stored else "" for name in node.output])
         for name in stored:
             assert quant.dtype is not None, "a plan knows every type"
             self.values[name] = Integers(self.emit.stored(name), quant.dtype, quant)
-
-    def _padding(self, node: NodeProto, quant: Quant) -> NodeProto:
-        """A Pad that fills with the integer of its value."""
-        fill = node.input[2] if len(node.input) > 2 else ""
-        if fill and fill not in self.graph.constants:
-            return node
-        value = float(self.graph.value(fill).reshape(-1)[0]) if fill else 0.0
-        copy = type(node)()
-        copy.CopyFrom(node)
-        copy.input.extend([""] * (3 - len(copy.input)))
-        whole = np.clip(half_away(value / step(quant)) + quant.zero_point, *limits(quant))
-        copy.input[2] = self.emit.constant(whole.astype(np.float32))
-        return copy
 
     def _split(self, node: NodeProto) -> None:
         """Its pieces have the input's scale, and are requantised after it where they are of another domain."""

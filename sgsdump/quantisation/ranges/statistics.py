@@ -13,7 +13,7 @@ counted apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -246,11 +246,11 @@ class SideRanges:
 NOTHING_BESIDE = SideRanges()
 
 
-def side_ranges(statistics: Statistics) -> SideRanges:
-    """Of the calibration's own pictures."""
+def side_ranges(statistics: Statistics, known: Container[str] = ()) -> SideRanges:
+    """Of the calibration's own pictures, but for tensors whose range is ``known`` from elsewhere."""
     return SideRanges(
-        {name: Range(extremes.low, extremes.high) for name, extremes in statistics.channels.items()},
-        {name: Range.of(span.low, span.high) for name, span in statistics.below.items()},
+        {name: Range(ends.low, ends.high) for name, ends in statistics.channels.items() if name not in known},
+        {name: Range.of(span.low, span.high) for name, span in statistics.below.items() if name not in known},
     )
 
 

@@ -9,11 +9,13 @@ from onnx_part import STORED, part_outputs
 from small_nets import conv, model, node, weights
 
 from sgsdump.quantisation.fixed_model import make_fixed
+from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.integer.arithmetic import add_to, multiply_by
 from sgsdump.quantisation.integer.emitter import Emitter, Integers, Unrounded, half_up, ratio, requantise
-from sgsdump.quantisation.integer.walk import Substitute, steps_of_bytes
+from sgsdump.quantisation.integer.walk import steps_of_bytes
 from sgsdump.quantisation.pictures import Picture
 from sgsdump.quantisation.scales import INT16, int16_quant, uint8_quant
+from sgsdump.tensors.stages import KEY
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
@@ -142,7 +144,7 @@ def test_an_average_of_many_int16_values_is_exact():
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16"])
-def test_an_average_pool_counts_its_padding_as_zero_points(dtype):
+def test_an_average_pool_of_caffe_counts_its_padding_as_zero_points(dtype):
     """Of a different width on each side, of values whose zero point is not 0 as bytes."""
     pads = [1, 0, 2, 3]  # top, left, bottom, right
     pool = node("AveragePool", ["x"], "y", kernel_shape=[4, 5], strides=[2, 3], pads=pads, count_include_pad=1)
@@ -152,7 +154,9 @@ def test_an_average_pool_counts_its_padding_as_zero_points(dtype):
     limits = np.iinfo(dtype)
     x = np.random.default_rng(4).integers(max(limits.min, -limits.max), limits.max, (1, 3, 9, 11)).astype(dtype)
     ends = {"x": (-1.0, 2.0), "y": (-1.0, 2.0), "c": (-1.0, 1.0)}
-    ours = fixed_output(model(nodes, constants, {"x": x.shape}, outputs), ends, {"x": x}, "y")
+    net = model(nodes, constants, {"x": x.shape}, outputs)
+    net.proto.metadata_props.add(key=KEY, value="[]")
+    ours = fixed_output(net, ends, {"x": x}, "y")
     zero_point = rule.scale_of(*ends["x"], dtype).zero
     assert zero_point == (85 if dtype == "uint8" else 0)
     np.testing.assert_array_equal(ours, rule.pooled(x, (4, 5), (2, 3), tuple(pads), zero_point, largest=False))
@@ -164,21 +168,62 @@ def test_an_average_pool_counts_its_padding_as_zero_points(dtype):
         {"pads": [1, 1, 1, 1]},
         {"pads": [0, 0, 0, 1], "count_include_pad": 0},
         {"ceil_mode": 1, "strides": [2, 2]},
+        {"pads": [1, 1, 1, 1], "count_include_pad": 1},
         {"auto_pad": "SAME_UPPER"},
+        {"auto_pad": "SAME_UPPER", "strides": [3, 2]},
     ],
-    ids=["by default", "not counted", "ceil", "auto_pad"],
+    ids=["by default", "not counted", "ceil", "counted in ONNX", "auto_pad", "auto_pad with strides"],
 )
-def test_an_average_pool_divides_by_what_is_inside_its_input(attributes):
-    net = model([node("AveragePool", ["x"], "y", kernel_shape=[3, 3], **attributes)], {}, {"x": (1, 2, 8, 8)}, ["y"])
+@pytest.mark.parametrize("kind", ["AveragePool", "MaxPool"])
+def test_a_pool_takes_what_is_inside_its_input(attributes, kind):
+    """Of ONNX, as the SDK does: padding never counts, and that of SAME_UPPER is all behind the input."""
+    own = {key: value for key, value in attributes.items() if kind == "AveragePool" or key != "count_include_pad"}
+    net = model([node(kind, ["x"], "y", kernel_shape=[3, 3], **own)], {}, {"x": (1, 2, 8, 8)}, ["y"])
     fixed = make_fixed(net, {name: Range.of(-1, 1) for name in "xy"})
-    if "auto_pad" in attributes:
-        assert fixed.approximate == {"y": Substitute("AveragePool", "computed in float32")}
-        return
     assert not fixed.approximate
     x = np.random.default_rng(0).integers(-32767, 32768, (1, 2, 8, 8)).astype(np.int16)
     (got,) = part_outputs(fixed.proto, {STORED.format("x"): x}, [STORED.format("y")])
+    if "auto_pad" in attributes:
+        pads = [0, 0, *(2 if stride == 1 else 1 for stride in own.pop("strides", [1, 1]))]
+        own = {"strides": attributes.get("strides", [1, 1]), "pads": pads}
+    own.pop("count_include_pad", None)
+    if kind == "MaxPool" and "pads" in own:  # onnx's reference does not pad these as written
+        (top, left, bottom, right), least = own.pop("pads"), -32768
+        x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=least)
+    net = model([node(kind, ["x"], "y", kernel_shape=[3, 3], **own)], {}, {"x": x.shape}, ["y"])
     whole = onnx.reference.ReferenceEvaluator(net.proto).run(None, {"x": x.astype(np.float32)})[0].astype(np.float64)
     np.testing.assert_array_equal(got, np.trunc(whole + np.sign(whole) * 0.01))
+
+
+@pytest.mark.parametrize(("axes", "first"), [([2, 3], 2), ([3, 2], 3), ([-2, -1], 2)])
+def test_a_slice_of_several_axes_takes_the_first_values_of_one_along_the_first(axes, first):
+    bounds = {"begin": [1, 0], "end": [9, 7], "axes": axes, "steps": [2, 1]}
+    constants = {name: np.array(values) for name, values in bounds.items()}
+    net = model([node("Slice", ["x", *constants], "y")], constants, {"x": (1, 3, 9, 11)}, ["y"])
+    x = np.random.default_rng(0).integers(-32767, 32768, (1, 3, 9, 11)).astype(np.int16)
+    got = fixed_output(net, {"x": (-1.0, 1.0), "y": (-1.0, 1.0)}, {"x": x}, "y")
+    cut = x[:, :, 1:9:2] if first == 2 else x[..., 1:9:2]
+    size = 3 * 4 * 7
+    shape = (1, 4, 7, 3) if first == 2 else (1, 7, 4, 3)
+    wanted = cut.transpose(0, 2, 3, 1).reshape(-1)[:size].reshape(shape).transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(("opset", "axis"), [(11, 1), (11, 2), (9, 3), (13, 1), (13, 3), (13, -2)])
+def test_a_softmax_of_maps_goes_over_the_channels(opset, axis):
+    """Whatever its axis is, at every opset; the oracle is one over the channels alone."""
+    values = weights("c", (5, 3, 1, 1), 1)
+    nets = [
+        simplify(
+            model([conv("c", "x"), node("Softmax", ["c"], "y", axis=at)], values, {"x": (1, 3, 4, 6)}, ["y"], version)
+        )
+        for at, version in ((axis, opset), (1, 13))
+    ]
+    x = np.random.default_rng(0).integers(-32767, 32768, (1, 3, 4, 6)).astype(np.int16)
+    ends = {"x": (-1.0, 1.0), "c": (-12.0, 3.0), "y": (0.0, 1.0)}
+    got, wanted = (fixed_output(net, ends, {"x": x}, "y") for net in nets)
+    np.testing.assert_array_equal(got, wanted)
+    assert abs(wanted.astype(int).sum(axis=1) - 32768).max() < 8
 
 
 def test_a_multiplier_near_a_tie_is_decided_by_the_float32_ratio():
