@@ -22,7 +22,7 @@ import numpy as np
 from sgsdump.errors import InputError, hint
 from sgsdump.files.mapped import load_npy
 from sgsdump.models.feeds import picture
-from sgsdump.models.feeds.image_list import expand, is_named, random_seed
+from sgsdump.models.feeds.image_list import are_arrays, expand, is_named, random_seed
 from sgsdump.models.feeds.preprocess_file import Preprocess, load_preprocess
 from sgsdump.models.input_spec import InputSpec, fit, shape_text
 from sgsdump.sidecars import input_text
@@ -274,7 +274,8 @@ def _users(spec: InputSpec, entries: _Entries, preprocess: Preprocess, normalise
     if normalised:
         return array
     raw = _raw(array, f"{what} with norm=False")
-    return raw if entry is None else picture.in_order(raw, entry, measured)
+    # of an array nobody but the user knows the order
+    return raw if entry is None or are_arrays([file]) else picture.in_order(raw, entry, measured)
 
 
 def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file: str) -> np.ndarray:
