@@ -198,6 +198,47 @@ def caffe_in_place(name):
     net.done(name, ["c1"])
 
 
+@network
+def padding_counted(name):
+    net = Onnx(seed=5)
+    net.conv("data", 3, 8, "c0")
+    window = {"kernel_shape": [3, 3], "pads": [1] * 4, "strides": [2, 2]}
+    net.conv(net.op("AveragePool", "c0", "p", count_include_pad=1, **window), 8, 6, "c1")
+    net.done(name, ["c1"])
+
+
+@network
+def softmax_before_opset_13(name):
+    net = Onnx({"data": [1, 3, 8, 12]}, opset=11, seed=6)
+    net.op("Softmax", net.conv("data", 3, 5, "c0", gain=4), "s", axis=1)
+    net.done(name, ["s"])
+
+
+@network
+def focus_by_one_slice_each(name):
+    net = Onnx({"data": [1, 3, 12, 20]}, seed=7)
+    bounds = [net.const(values, dtype="int64") for values in ([2**63 - 1] * 2, [2, 3], [2, 2])]
+    parts = [
+        net.op("Slice", ["data", net.const([row, column], dtype="int64"), *bounds], f"f{row}{column}")
+        for column in (0, 1)
+        for row in (0, 1)
+    ]
+    net.conv(net.op("Concat", parts, "cat", axis=1), 12, 8, "c1")
+    net.done(name, ["c1"])
+
+
+@network
+def groups_and_shuffle_L5(name):
+    net = Onnx({"data": [1, 3, 8, 8]}, seed=8)
+    x = net.conv(net.op("Relu", net.conv("data", 3, 16, "c0"), "r0"), 16, 16, "g1", kernel=1, group=2)
+    x = net.op("Reshape", [net.op("Relu", x, "e1"), net.const([1, 2, 8, 8, 8], dtype="int64")], "s1")
+    x = net.op(
+        "Reshape", [net.op("Transpose", x, "s2", perm=[0, 2, 1, 3, 4]), net.const([1, 16, 8, 8], dtype="int64")], "s3"
+    )
+    net.conv(x, 16, 6, "c1")
+    net.done(name, ["c1"])
+
+
 if __name__ == "__main__":
     ROOT = Path(sys.argv[1]).resolve()
     for name in sys.argv[2:] or NETWORKS:
