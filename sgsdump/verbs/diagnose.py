@@ -243,6 +243,7 @@ def _prepared(task: Task, setting: Setting, feeds: Feeds, progress: Progress, te
     from sgsdump.quantisation.pictures import disagreements
 
     first = feeds[0]
+    _ = feeds.both(0)  # without pixels for the fixed model nothing can be judged: said once, as the error
     if setting.fixed is None and task.ranges is None:
         rehearse(setting.model, first, setting.config)
     warnings = [*setting.warnings, *disagreements(setting.model, feeds)]

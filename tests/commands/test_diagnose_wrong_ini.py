@@ -88,3 +88,17 @@ def test_the_stated_distance_is_that_of_the_pixels(place, capsys):
     warning = next(line for line in out.splitlines() if line.startswith("warning: "))
     levels = float(warning.split("grey levels")[0].rsplit(",", 1)[1])
     assert levels == pytest.approx(16, abs=0.7), warning
+
+
+def test_what_is_no_image_is_said_once(place, capsys):
+    """Arrays of bytes, where normalised ones are taken: there are no pixels to judge the fixed model by."""
+    (place / "arrays").mkdir()
+    for number in range(2):
+        pixels = np.random.default_rng(number).integers(0, 256, (1, 3, 8, 8)).astype(np.float32)
+        np.save(place / "arrays" / f"{number}.npy", pixels)
+    (place / "input_config.ini").write_text(INI.format(**RIGHT))
+    words = ["-m", "net.onnx", "-i", "arrays", "--input-config", "input_config.ini"]
+    assert main(["diagnose", *words]) == 2
+    out, err = capsys.readouterr()
+    assert (out + err).count("grey levels") == 1 and err.startswith("sgsdump: error:")
+    assert not (place / "diagnosis").exists()
