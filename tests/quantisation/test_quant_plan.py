@@ -292,6 +292,15 @@ def test_a_calibrated_range_that_the_plan_does_not_hold_is_named():
     ]
 
 
+def test_a_range_beyond_by_less_than_a_step_is_not_clipped():
+    """What is held ends at a whole step, 20.2 / 32767 here."""
+    decided = plan(densenet_block().proto, BLOCK, Choice("ALL_INT16"), ["x"])
+    step = 20.2 / 32767
+    for beyond, named in ((0.5, 0), (1.5, 0), (3.0, 1)):
+        ranges = {**BLOCK, "c2": Range.of(-20.2 - beyond * step, 12.0)}
+        assert len(clipped_ranges(decided, ranges)) == named, beyond
+
+
 def test_the_picture_is_uint8_whatever_reads_it():
     net = model([node("Sigmoid", ["x"], "y")], {}, {"x": (1, 3, 4, 4)}, ["y"])
     bounds = ranged({"x": (-1, 1), "y": (0.2, 0.8)})
