@@ -38,7 +38,8 @@ def test_prints_table_and_verdict(dumps, capsys):
     assert "RMSE:0.020000" in lines[0] and lines[2] == ""
     assert lines[3] == "Compared: 2 of the benchmark's 2 layers."
     assert main(["compare", dumps["near"], dumps["same"]]) == 0
-    table = capsys.readouterr().out.splitlines()
+    said, *table = capsys.readouterr().out.splitlines()
+    assert said == "DIFFERS: 2 of 2 layers, most at conv2, RMSE 0.02"
     assert table[0].split() == ["#", "layer", "type", "RMSE", "COS", "MSE"] and table[4:] == lines[3:]
     assert table[1].split()[:3] == ["pass", "0", "conv1"] and "0.020000" in table[1].split()
 

@@ -39,7 +39,7 @@ def test_further_metrics_stand_in_the_table_and_the_files(dumps, tmp_path, capsy
     table, document = tmp_path / "a.csv", tmp_path / "a.json"
     options = ["--metrics", "diff2, mae,MaxRelativeError", "--csv", str(table), "--json", str(document)]
     assert main(["compare", dumps["off"], dumps["golden"], *options]) == 0
-    head, first, *_ = capsys.readouterr().out.splitlines()
+    _, head, first, *_ = capsys.readouterr().out.splitlines()
     assert dict(zip(head.split()[-3:], first.split()[-3:]))["mae"] == "0.500000"
     assert main(["compare", dumps["off"], dumps["golden"], "--format", "sdk", *options]) == 0
     out = capsys.readouterr().out

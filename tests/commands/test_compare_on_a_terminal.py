@@ -73,7 +73,9 @@ def test_no_line_is_wider_than_the_window(dumps, width):
     assert status == 1 and not re.search(r"[\x00-\x09\x0b-\x1a\x1c-\x1f\x7f\u202e]", text)
     lines = COLOUR.sub("", text).splitlines()
     assert max(map(cells, lines)) <= width and "\x1b" not in "".join(lines)
-    table = lines[: lines.index("")]
+    said = lines[: next(i for i, line in enumerate(lines) if line.split()[:1] == ["#"])]
+    assert said[0].startswith("FAIL: ") and "NaN or Inf" in " ".join(" ".join(said).split())
+    table = lines[len(said) : lines.index("")]
     head, rows = table[0], table[1 : 1 + len(NAMES)]
     assert head.split()[:2] == ["#", "layer"]
     assert [row.split()[0] for row in rows[:5]] == ["pass", "fail", "fail", "pass", "warn"]
@@ -148,7 +150,8 @@ def test_a_pipe_gets_the_table_with_whole_names_and_the_sdks_lines_on_request(du
     assert lines[0].startswith("2.nnn") and "OP_TYPE:Conv" in lines[0] and lines[1].startswith("1.名前")
     assert lines[2:4] == ["2 of 54 compared layers are listed.", ""]
     assert main(words) == 0
-    table = capsys.readouterr().out.splitlines()[: len(NAMES) + 1]
+    said, *table = capsys.readouterr().out.splitlines()[: len(NAMES) + 2]
+    assert said.startswith("DIFFERS: ")
     assert "\x1b" not in "".join(table) and table[0].split() == ["#", "layer", "type", "RMSE", "COS", "MSE"]
     names = [name for name in NAMES if name.isascii() and name.isprintable()]
     assert len(names) > 50 and all(any(f" {name} " in line for line in table) for name in names)

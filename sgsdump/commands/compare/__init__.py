@@ -3,6 +3,9 @@
 The sample is the run under test (the fixed model), the benchmark the reference (the float or original model). MSE, COS
 and RMSE are always shown; RMSE is what the SDK calls so: sum |a-b| / sum |b|, a relative error.
 
+The first line says PASS or FAIL, the layer and the number that decided, and its limit; without limits EQUAL, WITHIN
+ROUNDING or DIFFERS.
+
 Thresholds are --min-cos, --max-rmse, --max-mse, and --limit for any other metric. Exit status: 0 within the thresholds
 or none given, 1 past one of them (NaN, Inf and layers that could not be compared count as past), 2 on trouble. With
 --fail-on cause it is 1 too where a cause is named.

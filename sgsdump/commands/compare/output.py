@@ -166,9 +166,12 @@ def print_comparison(
     from sgsdump.dumps.dump import note_lines
     from sgsdump.reports.comparison import REPORTS
     from sgsdump.reports.headline import environment_lines
+    from sgsdump.reports.result_line import result_line
     from sgsdump.reports.verdict import verdict_lines
 
     if options.output.format != "sdk":
+        given = thresholds if options.measuring.has_limits else None
+        _print_fitted([result_line(comparison, given, options.measuring.allow_missing)])
         _print_fitted(environment_lines(comparison.environment))
     indexes = _listing(options.output).places(table.compared)
     rows = tuple(comparison.rows[index] for index in indexes)
@@ -226,7 +229,7 @@ def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable
 
 
 def _few(listed: int, compared: int) -> list[str]:
-    return [f"{listed} of {compared} compared layers are listed."] if listed < compared else []
+    return [f"{listed} of {compared} compared layers are listed."] if 0 < listed < compared else []
 
 
 def _remarks(rows: Iterable[Row]) -> Iterator[str]:

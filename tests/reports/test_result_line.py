@@ -1,0 +1,84 @@
+"""The first line of ``compare``: the verdict, the number that decided and its limit; nothing in the SDK's form."""
+
+import json
+
+import numpy as np
+import pytest
+
+import sgsdump
+from sgsdump.cli import main
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.reports.result_line import result_line
+from sgsdump.tensors.tensor import Tensor
+
+VALUES = np.random.default_rng(0).choice([-1.0, 1.0], (1, 4, 4, 8))
+
+
+def compared(errors, **facts):
+    """Layers ``l0``, ``l1`` … that are off by these relative errors."""
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], VALUES.shape)
+
+    def dump(share):
+        arrays = [(VALUES * (1 + share * error * signs)).astype(np.float32) for error in errors]
+        return Dump([Record("out", 0, i, "Conv", Tensor.of(f"l{i}", a)) for i, a in enumerate(arrays)])
+
+    sample = dump(1)
+    if "keep" in facts:
+        sample = sample.select(*facts["keep"])
+    return sgsdump.compare(sample, dump(0))
+
+
+@pytest.mark.parametrize(
+    ("errors", "limits", "line"),
+    [
+        ([0, 0.02], {"max_rmse": 0.1}, "PASS: l1, RMSE 0.02 (limit 0.1); all 2 layers are within the limits"),
+        ([0.5], {"max_rmse": 0.1}, "FAIL: l0, RMSE 0.5 (limit 0.1); 1 of 1 layer past the limits"),
+        ([0.02, 0.5, 0.3], {"max_rmse": 0.1}, "FAIL: l1, RMSE 0.5 (limit 0.1); 2 of 3 layers past the limits"),
+        ([0.02, 0.5], {"max_mse": 0.1}, "FAIL: l1, MSE 0.25 (limit 0.1); 1 of 2 layers past the limits"),
+        ([np.nan, 0.1], {"max_rmse": 0.5}, "FAIL: l0, NaN or Inf; 1 of 2 layers past the limits"),
+        ([0, 0, 0], None, "EQUAL: 3 layers"),
+        ([0, 1e-7], None, "WITHIN ROUNDING: 1 of 2 layers, most at l1, RMSE 1.19e-07"),
+        ([1e-7, 0.5, 0.02], None, "DIFFERS: 2 of 3 layers, most at l1, RMSE 0.5"),
+        ([np.nan, 0.1], None, "DIFFERS: 2 of 2 layers, most at l0, NaN or Inf"),
+    ],
+)
+def test_the_number_that_decided(errors, limits, line):
+    given = None if limits is None else Thresholds(**limits)
+    comparison = compared(errors)
+    assert result_line(comparison, given) == line
+    if given:
+        assert line.startswith("PASS") == comparison.passes(given)
+
+
+def test_cos_and_a_limit_of_a_layer_of_its_own():
+    comparison = compared([0.5, 0.02])
+    assert result_line(comparison, Thresholds(min_cos=0.95)).startswith("FAIL: l0, COS 0.897 (limit 0.95);")
+    own = Thresholds(max_rmse=0.6, layers=(("l1", "rmse", 0.01),))
+    assert result_line(comparison, own).startswith("FAIL: l1, RMSE 0.02 (limit 0.01); 1 of 2")
+
+
+def test_what_is_missing_fails_and_never_opens_as_equal_alone():
+    comparison = compared([0, 0, 0], keep=["l1", "l2"])
+    assert result_line(comparison, Thresholds(max_rmse=0.1)) == "FAIL: 1 layer missing, l0"
+    assert result_line(comparison, None) == "EQUAL: 2 layers; 1 layer missing, l0"
+    assert result_line(comparison, Thresholds(max_rmse=0.1), allow_missing=True).startswith("PASS: ")
+
+
+def test_the_command_opens_with_it_but_in_the_sdks_form(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savez("a.npz", x=VALUES * 1.02, y=VALUES)
+    np.savez("b.npz", x=VALUES, y=VALUES)
+    for words, status, first in (
+        (["--max-rmse", "0.1"], 0, "PASS: x, RMSE 0.02 (limit 0.1)"),
+        (["--max-rmse", "0.1", "--only-bad"], 0, "PASS: "),
+        (["--max-rmse", "0.01"], 1, "FAIL: x, RMSE 0.02 (limit 0.01)"),
+        ([], 0, "DIFFERS: 1 of 2 layers"),
+    ):
+        assert main(["compare", "a.npz", "b.npz", *words, "--json", "c.json"]) == status
+        out = capsys.readouterr().out
+        assert out.startswith(first) and "0 of 2 compared layers" not in out
+        assert json.loads((tmp_path / "c.json").read_text())["rows"]
+    assert main(["compare", "a.npz", "b.npz", "--format", "sdk", "--max-rmse", "0.1"]) == 0
+    out = capsys.readouterr().out
+    assert "OP_TYPE" in out.splitlines()[0] and "PASS" not in out
