@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -87,10 +88,20 @@ def from_json(document: object) -> dict[str, Sketch]:
 
 
 def fed(dump: Dump) -> dict[str, Sketch]:
-    """Return what a dump's run was fed, by input: from the dump's own records, else from the graph beside it."""
+    """Return what a dump's run was fed, by input: from the dump's own records, else from the graph beside it.
+
+    Records count up to the first output: what an operator further down reads, and nothing in the dump makes, may be a
+    layer that was fused away.
+    """
     sketches: dict[str, Sketch] = {}
+    first = {record.name for record in takewhile(lambda record: record.io == "in" or record.constant, dump.records)}
     for name, tensor in dump.inputs.items():
-        if tensor.statistics is not None or is_complex(tensor.dtype) or not is_number(tensor.dtype):
+        if (
+            name not in first
+            or tensor.statistics is not None
+            or is_complex(tensor.dtype)
+            or not is_number(tensor.dtype)
+        ):
             continue
         try:
             sketches[name] = sketch_of(tensor.stored())

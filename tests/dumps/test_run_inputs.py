@@ -98,3 +98,18 @@ def test_a_fixed_benchmark_and_a_float_sample_may_be_swapped():
     plain = Dump([Record("out", 0, 0, "Conv", Tensor.of("x", values))])
     assert [f.facts["what"] for f in sgsdump.compare(plain, fixed).environment] == ["swapped"]
     assert not sgsdump.compare(fixed, plain).environment
+
+
+def test_a_layer_that_both_sides_fused_away_is_no_input():
+    """What a later operator reads, and no record makes, may be off by a fault before it."""
+    image = smooth(4)[None].astype(np.float32)
+
+    def run(inner):
+        tensors = {"data": image, "a": image / 9, "hidden": inner, "b": inner * 2}
+        named = {name: Tensor.of(name, value.astype(np.float32)) for name, value in tensors.items()}
+        places = [("in", 0, "data"), ("out", 0, "a"), ("in", 1, "hidden"), ("out", 1, "b")]
+        return Dump([Record(io, 0, index, "Conv", named[name]) for io, index, name in places])
+
+    rng = np.random.default_rng(0)
+    comparison = sgsdump.compare(run(rng.standard_normal(image.shape)), run(rng.standard_normal(image.shape)))
+    assert comparison["b"].rmse > 0.5 and comparison.other_input is None
