@@ -228,7 +228,7 @@ def verdict(diagnosis: Diagnosis, comparison: Comparison) -> tuple[str, ...]:
     where, layers = _where(diagnosis, comparison), _on_layers(diagnosis, comparison)
     root = () if diagnosis.root is None else (root_line(diagnosis.root.finding),)
     worth = () if diagnosis.worths is None else worth_lines(diagnosis.worths)
-    return (*root, _on_outputs(diagnosis), *worth, *_on_metric(diagnosis), *where, *layers, *_on_integers(diagnosis))
+    return (*root, _on_outputs(diagnosis), *worth, *where, *layers, *_on_metric(diagnosis), *_on_integers(diagnosis))
 
 
 def _on_metric(diagnosis: Diagnosis) -> Iterator[str]:

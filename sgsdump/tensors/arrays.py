@@ -6,33 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.errors import ValuesError
 from sgsdump.tensors.dtypes import BEYOND_NUMPY
 
 
-def as_array(values: Any, name: str = "") -> np.ndarray:
+def as_array(values: Any) -> np.ndarray:
     """Return values as an array, without a copy if they are one.
 
     Parameters
     ----------
     values
         An array, a number, nested lists of numbers, a torch tensor on any device, or any object with ``__array__``.
-    name
-        The tensor's name, for the error.
 
     Raises
     ------
-    ValuesError
-        If the values have no shape, such as lists of unequal length.
+    TypeError, ValueError
+        By numpy, if the values have no shape, such as lists of unequal length.
     """
-    if type(values) is np.ndarray or isinstance(values, np.memmap):
+    if isinstance(values, np.ndarray) and not isinstance(values, np.matrix):  # a matrix has two axes whatever is done
         return values
     if callable(detach := getattr(values, "detach", None)):
         return _of_torch(detach())
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError) as error:
-        raise ValuesError(f"its values are no array: {' '.join(str(error).split())}", tensor=name or None) from None
+    return np.asarray(values)
 
 
 def _of_torch(tensor: Any) -> np.ndarray:

@@ -63,7 +63,7 @@ class Tensor:
     def of(cls, name: str, array: Any, **facts: Any) -> Tensor:
         """Return a tensor of values in memory: an array, a number, a list or a torch tensor; ``facts`` are further
         TensorInfo fields. Raises ValuesError for what holds no numbers."""
-        values = as_array(array, name)
+        values = _array_of(array, name)
         if values.dtype.hasobject:
             raise ValuesError(f"its values are Python objects ({type(array).__name__}), not numbers", tensor=name)
         return cls(TensorInfo(name, values.shape, values.dtype, **facts), lambda: values)
@@ -118,7 +118,7 @@ class Tensor:
         """As ``raw``, of a mapped file always a view, which costs nothing: for code that reads it by ``in_memory``,
         ``write_array`` or through a descriptor."""
         array = self._load()
-        return array if type(array) is np.ndarray else as_array(array, self.info.name)
+        return array if type(array) is np.ndarray else _array_of(array, self.info.name)
 
     def stored(self) -> np.ndarray:
         """The stored values in ``info.shape`` (flat when the shape is unknown); read-only when they are of a file.
@@ -257,6 +257,13 @@ class Values:
     def of(self, array: np.ndarray) -> Values:
         """The same meaning on another view of the values."""
         return self if array is self.array else Values(array, self.to_real, self.scaling)
+
+
+def _array_of(values: Any, name: str) -> np.ndarray:
+    try:
+        return as_array(values)
+    except (TypeError, ValueError) as error:
+        raise ValuesError(f"its values are no array: {' '.join(str(error).split())}", tensor=name) from None
 
 
 def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:

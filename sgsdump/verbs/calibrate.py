@@ -190,13 +190,24 @@ def level_of(told: str | None, quant_file: Path | None) -> str:
     return WITHOUT_BITS[told or DEFAULT]
 
 
+_PRINTED = 1e-5  # of a range's width, what a text file's digits leave
+
+
+def _is_near(given: Range, seen: Range | None) -> bool:
+    """Return whether two ranges are one, as far as a text file prints it."""
+    if seen is None:
+        return False
+    width = max(seen.high - seen.low, 1e-12)
+    return abs(given.low - seen.low) <= _PRINTED * width and abs(given.high - seen.high) <= _PRINTED * width
+
+
 def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, progress: Progress) -> FixedModel:
     """The fixed model of a network that is open. Raises what calibrating and making it raise."""
     from sgsdump.quantisation.calibration import CalibrationOptions, calibrate, is_long
     from sgsdump.quantisation.calibration_log import read_log
     from sgsdump.quantisation.fixed_model import check_that_it_runs, make_fixed, rehearse
     from sgsdump.quantisation.quant_file import Imported, import_params, measured_beside, read_quant_file
-    from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated
+    from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated, with_softmax
 
     model, config, first = opened.model, opened.config, feeds[0]
     imported, side = Imported(model, config), SideRanges()
@@ -208,8 +219,12 @@ def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, pr
     if is_long(how.level, len(feeds)):
         rehearse(imported.model, first, imported.config, how.fuse)
     calibration = calibrate(imported.model, feeds, imported.config, options, workers, progress)
+    # a file of this very calibration is completed by what its images show of channels and Softmaxes; no other is
+    own = with_softmax(calibration.ranges, side_ranges(calibration.statistics).softmax)
+    seen = calibration.ranges, calibration.seen, own
+    others = {n for n, given in imported.ranges.items() if not any(_is_near(given, each.get(n)) for each in seen)}
     calibration = replace(calibration, ranges={**calibration.ranges, **imported.ranges})
-    side = updated(side_ranges(calibration.statistics, imported.ranges), side)
+    side = updated(side_ranges(calibration.statistics, others), side)
     fixed = make_fixed(imported.model, calibration.ranges, calibration.config, how.fuse, side=side)
     check_that_it_runs(imported.model, fixed.proto, config, first[1])
     measured = measured_beside(imported, fixed.plan, calibration.statistics.whole) if how.quant_file is not None else []

@@ -225,7 +225,7 @@ def _arrays(feed: Any, what: str, blamed: AbstractContextManager[None] | None = 
     if not isinstance(feed, Mapping):
         raise InputError(f"{what} is a {_kind(feed)}, not a dictionary of arrays by input name")
     with blamed or nullcontext():
-        arrays = {str(name): as_array(value, str(name)) for name, value in feed.items()}
+        arrays = {str(name): as_array(value) for name, value in feed.items()}
     for name, array in arrays.items():
         if array.dtype.kind in "OSUMm":
             raise InputError(f"{what} has no array of numbers for the input {name!r}")
