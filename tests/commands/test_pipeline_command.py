@@ -16,6 +16,7 @@ from small_nets import residual_net, run_all, weights
 
 from sgsdump import open_dump
 from sgsdump.cli import main
+from sgsdump.pipeline import whole_run
 
 CAFFE_NET = """
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }
@@ -304,6 +305,16 @@ def test_a_name_with_control_characters_stays_on_its_line(folder: Path, capsys: 
     assert lines[1] == "topology index 0, output 'a\\nfailed: b', shape (2,), dtype float32"
     assert lines[-2].startswith(r"not finite: '\x1b[2J'") and len(lines) == 7
     assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_whole_run_that_alone_disagrees_ends_with_1(folder: Path, monkeypatch, several: bool) -> None:
+    for number in range(2):
+        np.savez(f"{number}.npz", data=np.full((1, 3, 8, 8), number, np.float32))
+    inputs = ["-i", "."] if several else ["-i", "0.npz"]
+    pipeline("full", "-m", "net.onnx", *inputs)
+    monkeypatch.setattr(whole_run, "check_whole", lambda *_: whole_run.WholeRun({"prob": 0.5}))
+    pipeline("full", "-m", "net.onnx", *inputs, status=1)
 
 
 def test_bisect_finds_no_difference_where_there_is_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,6 +29,19 @@ def test_the_kernel_judges_as_python_does(totals, step):
         assert by_kernel == channels.channels_of(sums, 16 * count, step)
 
 
+@pytest.mark.parametrize("by_kernel", [False, True])
+@pytest.mark.parametrize(("error", "lost"), [(0.5, 1), (np.nextafter(0.5, 0), 0)])
+def test_a_channel_that_is_exactly_half_lost_is_lost(monkeypatch, by_kernel, error, lost):
+    if by_kernel and summation._KERNEL is None:
+        pytest.skip("there is no kernel")
+    if not by_kernel:
+        monkeypatch.setattr(channels, "judged_channels", lambda *_: False)
+    sums = ChannelSums((1, 5, 4, 4), 1)
+    sums.totals[:] = [[0.001, 0.001, error, 0.001, 0.001], [1.0] * 5]
+    judged = channels.channels_of(sums, 5 * 16)
+    assert judged is not None and (judged.lost, judged.worst, judged.worst_rmse) == (lost, 2, error)
+
+
 @pytest.mark.parametrize("axis", [1, 3])
 def test_a_channel_that_a_share_shows_as_lost_is_judged_by_all_its_values(axis):
     shape = (1, 8, 64, 64) if axis == 1 else (1, 64, 64, 8)

@@ -349,3 +349,17 @@ def test_an_error_is_told_of_where_it_is_made():
     sides[0] = run(math.nan, math.nan, 1e-7)
     assert [f.layer for f in compare_golden(*map(with_graph, sides)).findings] == ["b"]
     assert [f.layer for f in compare_golden(*sides).findings] == ["b"]
+
+
+@pytest.mark.parametrize(("rise", "layer"), [(29, "b"), (31, "c")])
+def test_an_error_is_made_where_it_is_thirty_times_that_of_what_feeds_it(rise, layer):
+    """c does not pass, and b, which feeds it, does: the benchmark's own error is as large there."""
+
+    class Graph(OnnxNetwork):
+        def __init__(self):
+            super().__init__({0: Operator("", "Relu")}, [("", "", [x], [y], "", {}) for x, y in ("ab", "bc")])
+
+    values = np.linspace(1, 2, 50)
+    errors = [(0.01, 0.01 * rise), (0.02, 1e-3), (0.0, 0.0)]
+    sides = [Dump(dump(a=values, b=values * (1 + b), c=values * (1 + c)).records, network=Graph) for b, c in errors]
+    assert [finding.layer for finding in compare_golden(*sides).findings] == [layer]

@@ -63,6 +63,16 @@ def test_one_operator_after_the_other_is_plain_fake_quantisation(opset, choice):
     np.testing.assert_array_equal(made["pool"], made["r2"].reshape(1, 8, 4, 2, 4, 2).max(axis=(3, 5)))
 
 
+@pytest.mark.parametrize("steps", [1, 2, 101, 254])
+def test_an_average_of_a_whole_number_of_steps_keeps_it(steps):
+    net, feed = residual_net(), {"data": picture_feed(0)}
+    decided = plan(net.proto, bounds_of(net, [{"data": (feed["data"] - 127) / 128}]), pictures=["data"])
+    average = run_all(quantise(net.proto, decided, PICTURE), feed)["gap#float"].reshape(-1)[0]
+    quant = decided.tensors["gap"] = replace(decided.tensors["gap"], scale=float(average) / steps)
+    stored = run_all(quantise(net.proto, decided, PICTURE), feed)["gap#stored"].reshape(-1)[0]
+    assert int(stored) - quant.zero_point == steps
+
+
 def test_fused_tensors_are_not_stored():
     net = residual_net()
     decided = plan(net.proto, bounds_of(net, [{"data": (picture_feed(0) - 127) / 128}]), pictures=["data"])

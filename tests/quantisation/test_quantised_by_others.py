@@ -200,6 +200,8 @@ def test_who_quantised_is_told_by_facts(folder):
     of_nncf = onnx.ModelProto(producer_name="pytorch")
     of_nncf.graph.node.append(helper.make_node("DequantizeLinear", ["q_output_x_1", "s"], ["dq_output_x_1"]))
     assert quantiser_of(of_nncf) == "NNCF"
+    of_nncf.graph.node.append(helper.make_node("DequantizeLinear", ["y_QuantizeLinear", "s"], ["y_dequantized"]))
+    assert quantiser_of(of_nncf) == ""  # NNCF names every tensor so
     assert quantiser_of(onnx.ModelProto(producer_name="onnx.quantize")) == "ModelOpt"
     of_quark = onnx.ModelProto(opset_import=[helper.make_opsetid("com.amd.quark", 1)])
     assert quantiser_of(of_quark) == "Quark"

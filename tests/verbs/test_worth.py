@@ -123,6 +123,12 @@ def test_a_plan_that_fails_on_pictures_held_out_is_not_advised(folder: Path, cap
     assert plan["facts"] == {"way": "plan", "within": "yes", "held_within": "no", "recommended": "no"}
 
 
+@pytest.mark.parametrize(("held", "status"), [("others", 0), ("loud", 1)])
+def test_an_output_past_the_limits_on_held_out_images_alone_does_not_pass(folder: Path, held: str, status: int) -> None:
+    Path("net.onnx").write_bytes(loud_net(1.0).proto.SerializeToString())
+    assert main([*DIAGNOSE, "--max-rmse", "0.1", "--validate", f"loader.py:{held}"]) == status
+
+
 def test_pictures_to_judge_by_that_the_ranges_do_not_hold_are_the_cause(folder: Path, capsys) -> None:
     Path("net.onnx").write_bytes(loud_net(1.0).proto.SerializeToString())
     assert main([*DIAGNOSE, "--evaluate", "loader.py:loud"]) == 0

@@ -14,6 +14,7 @@ from dumps.formats.torch import hand_made
 from sgsdump import compare, list_runs, open_dump, save_dump
 from sgsdump.cli import main
 from sgsdump.comparison.dataflow import first_difference
+from sgsdump.dumps.formats.torch import run_index
 from sgsdump.errors import ConfigError, FormatError
 
 MODULES = {
@@ -130,6 +131,16 @@ def test_an_index_leads_nowhere_else(file, tree: Path) -> None:
     dump = open_dump(tree, 3, 0)
     assert list(dump) == ["root.a/output"]
     assert dump.notes[0] == "1 tensors of the index have neither a file nor statistics"
+
+
+def test_an_index_that_is_a_link_is_not_read(tree: Path) -> None:
+    (folder,) = tree.rglob("npu0_71/3")
+    elsewhere = tree.parent / "elsewhere.jsonl"
+    elsewhere.write_text(line("root.a/output") + '{"complete": true}\n')
+    (folder / "index.jsonl").symlink_to(elsewhere)
+    notes: list[str] = []
+    assert run_index.read(folder, notes) is None and not notes
+    assert len(open_dump(tree, 3, 0)) > 1
 
 
 def test_statistics_alone_are_a_tree_too(tmp_path: Path) -> None:
