@@ -32,6 +32,7 @@ from sgsdump.quantisation.calibration import (
     Trials,
     Work,
     _error,
+    _narrow_domains,
     _proposals,
     calibrate,
     fit_ranges,
@@ -351,6 +352,18 @@ def test_a_fixed_model_that_does_not_run_is_refused_on_the_first_picture(monkeyp
 
 
 ANALYSIS = analyse(residual_net().proto, ["data"])
+
+
+def test_the_inputs_of_a_concat_are_not_fitted_apart_from_its_output():
+    """They share one scale, which is made of the range of the output."""
+    nodes = [conv("a", "data"), node("Relu", ["a"], "ra"), conv("b", "data"), node("Relu", ["b"], "rb")]
+    nodes += [node("Concat", ["ra", "rb"], "y", axis=1), conv("c", "y")]
+    constants = weights("a", (16, 3, 1, 1), 1) | weights("b", (16, 3, 1, 1), 2) | weights("c", (4, 32, 1, 1), 3)
+    analysis = analyse(model(nodes, constants, {"data": (1, 3, 4, 4)}, ["c"]).proto, ["data"])
+    assert analysis.domain["ra"] == analysis.domain["rb"] == analysis.domain["y"]
+    trial = SimpleNamespace(analysis=analysis, domains=(Domain("y", ("ra", "rb", "y"), ("c",), 64),))
+    ranges = dict.fromkeys(("data", "ra", "rb", "y", "c"), Range.of(0, 8))
+    assert _narrow_domains(SimpleNamespace(trial=trial, ranges=ranges)) == [("y",)]
 
 
 class StubTrials:

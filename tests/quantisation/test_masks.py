@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -308,3 +309,13 @@ def test_diagnose_counts_no_masked_layer_as_past_the_limits(tmp_path, monkeypatc
     out = capsys.readouterr().out
     assert "go down to -inf, as a mask does" in out
     assert "past the thresholds" not in out
+
+
+@pytest.mark.parametrize(("turned", "shape"), [(0, (2, 5)), (1, (5, 2))])
+def test_the_operations_of_a_product_follow_its_transpositions(turned, shape):
+    """(2, 5) by (5, 3), the first operand perhaps stored transposed: 2 x 3 x 5 multiplications."""
+    nodes = [node("Relu", ["a"], "ra"), node("Relu", ["b"], "rb"), node("Gemm", ["ra", "rb"], "y", transA=turned)]
+    nodes += [node("Gemm", ["y", "w"], "z")]  # 2 x 4 x 3 = 24 with constants
+    net = model(nodes, {"w": np.ones((3, 4), np.float32)}, {"a": shape, "b": (5, 3)}, ["z"])
+    facts = SimpleNamespace(convolutions={"z": "w"}, weights={})
+    assert integer_share(net, facts).macs == pytest.approx(24 / (24 + 30))

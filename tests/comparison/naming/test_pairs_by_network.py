@@ -243,6 +243,19 @@ def test_a_product_with_a_bias_of_its_own_operator_is_compared_behind_it():
     assert (row.name, row.sample_name, row.error) == ("y", "0_addmm/output.0", 0)
 
 
+def test_an_addition_that_one_version_alone_has_is_not_folded_into_a_product_called_alike():
+    """Both run the product as one operator, so neither has the bias inside: the addition is one more operator."""
+    old, new, x = Program(), Program(), values(0)
+    product = old.op("0_mm", "aten.mm", "fc", x * 3, x)
+    old.op("1_relu", "aten.relu", "", np.maximum(product, 0), product)
+    product = new.op("a_mm", "aten.mm", "fc", x * 3, x)
+    more = new.op("b_add", "aten.add", "fc", product + 1, product)
+    new.op("c_relu", "aten.relu", "", np.maximum(more, 0), more)
+    for sides, names in (((new, old), ("0_mm", "a_mm")), ((old, new), ("a_mm", "0_mm"))):
+        row = compare(*(side.dump() for side in sides))[f"{names[0]}/output.0"]
+        assert (row.sample_name, row.error, row.note) == (f"{names[1]}/output.0", 0, "")
+
+
 class OnnxNodes(list):
     """Nodes as torch.onnx names them; a value's name is its node's."""
 

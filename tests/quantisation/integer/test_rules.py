@@ -1,5 +1,7 @@
 """Single rules, each on the smallest graph that has it, by the reference in numpy; most are from published nets."""
 
+from dataclasses import replace
+
 import integer_reference as rule
 import numpy as np
 import onnx.reference
@@ -10,6 +12,7 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.integer import curves
 from sgsdump.quantisation.integer.arithmetic import add_to, multiply_by
 from sgsdump.quantisation.integer.emitter import Emitter, Integers, Unrounded, half_up, ratio, requantise
 from sgsdump.quantisation.integer.walk import steps_of_bytes
@@ -231,3 +234,14 @@ def test_a_multiplier_near_a_tie_is_decided_by_the_float32_ratio():
     a, b, product = (float(np.float32(top / 32767)) for top in (2.733236, 5.733236, 15.670288))
     assert half_up(a * b / product * 2.0**29) == 16384
     assert half_up(ratio(a * b, Quant(INT16, product, 0)) * 2.0**29) == 16385
+
+
+@pytest.mark.parametrize(("apart", "same"), [(0.0, True), (0.9e-4, True), (1.1e-4, False)])
+def test_an_exp_is_not_rescaled_to_a_scale_that_the_range_as_text_gives(apart, same):
+    """INT16 outputs are the table's whole numbers where the scales differ by less than one in 10,000."""
+    source, ends = int16_quant(-4.0, 2.0), Range.of(-4.0, 2.0)
+    q = np.arange(-32767, 32768.0)
+    wide = int16_quant(0.0, float(np.exp(2.0)))
+    exact = curves.exp(q, source, wide, ends)
+    stored = curves.exp(q, source, replace(wide, scale=wide.scale * (1 + apart)), ends)
+    assert np.array_equal(stored, exact) == same

@@ -126,6 +126,10 @@ def test_the_forms_of_the_header(tmp_path: Path) -> None:
             "x.bin holds 2 objects: only 'data' is read",
             "x.bin has 2 trailing bytes",
         ),
+        bin_file(["$Object.more=8,2", *LINES], payload + b"??"): (
+            "x.bin holds 2 objects: only 'data' is read",
+            "x.bin has 2 trailing bytes",
+        ),
         bin_file([line.replace("=0,8", "=2,8") for line in LINES], b"??" + payload): (
             "x.bin says its object ends at byte 10 of 8",
         ),

@@ -17,6 +17,7 @@ import pytest
 from dumps.formats.conformance import Conformance
 
 from sgsdump import Dump, Record, Tensor, TensorInfo, compare, open_dump, save_dump
+from sgsdump.dumps.formats.atb import survey
 from sgsdump.dumps.formats.atb.tensor import header_bytes
 from sgsdump.dumps.formats.shared.ascend_types import acl_number_of
 from sgsdump.dumps.formats.shared.hooked import Lines, lines_in
@@ -424,6 +425,13 @@ def test_the_table_of_statistics_may_be_opened_alone(trees: Path, tmp_path: Path
     table.write_bytes(table.read_bytes()[:170])
     with pytest.raises(FormatError, match="1 rows that are not understood"):
         open_dump(table)
+
+
+def test_the_first_of_two_rows_for_a_tensor_counts(tmp_path: Path) -> None:
+    rows = [f"npu0_4711,0,Add,Add,0,output,0,float,nd,2,{most},0.0,0.5,1.0,N/A" for most in (3.0, 4.0)]
+    (tmp_path / survey.NAME).write_text("\n".join([survey.HEADER, *rows, ""]))
+    (record,) = open_dump(tmp_path / survey.NAME).records
+    assert record.tensor.statistics is not None and record.tensor.statistics.max == 3.0
 
 
 COMPLETE = '{"complete": true}\n'
