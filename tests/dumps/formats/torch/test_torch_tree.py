@@ -164,6 +164,14 @@ def test_any_folder_of_torch_files_is_a_dump(tmp_path: Path) -> None:
     assert len(dump.notes) == 1 and "broken.pt" in dump.notes[0]
 
 
+def test_in_a_plain_folder_an_input_is_an_output_like_any_other(tmp_path: Path) -> None:
+    """Only beside an operator of a run a file called input is what it read."""
+    for name in ("input", "layer1"):
+        (tmp_path / f"{name}.pth").write_bytes(hand_made.archive(hand_made.tensor("0", (4,)), {"0": bytes(16)}))
+    dump = open_dump(tmp_path)
+    assert [(record.name, record.io) for record in dump.records] == [("input", "out"), ("layer1", "out")]
+
+
 def test_a_folder_whose_files_are_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.pth").write_bytes(b"import site")
     with pytest.raises(FormatError, match=r"\.pth files of torch_tensors"):
