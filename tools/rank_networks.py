@@ -210,7 +210,7 @@ def drawn(seed: int, number: int) -> onnx.ModelProto:
 
 
 def newest() -> int:
-    """The newest opset of the default domain that both libraries know."""
+    """Return the newest opset of the default domain that onnx and onnxruntime both support."""
     major, minor = (int(part) for part in ort.__version__.split(".")[:2])
     of_runtime = 21 if (major, minor) < (1, 21) else 23
     return min(onnx.defs.onnx_opset_version(), of_runtime)

@@ -135,8 +135,7 @@ class Comparison:
 
     @property
     def of(self) -> int:
-        """How many layers of the benchmark could have been compared: those of ``completeness``, none fused away,
-        excluded or without counterpart."""
+        """The number of benchmark layers that could have been compared, without fused and excluded ones."""
         return max(self.completeness.of, len(self.rows))
 
     @property

@@ -118,7 +118,7 @@ def _quant(info: TensorInfo) -> Quant:
 
 
 def _same_scale(one: Quant, other: Quant, apart: float) -> bool:
-    """Whether two scales are one; printed ones may be so far ``apart``."""
+    """Return whether two scales are equal; printed scales may differ by ``apart``."""
     if one.exact and other.exact:
         return np.array_equal(np.asarray(one.scale, np.float32), np.asarray(other.scale, np.float32))
     if np.ndim(one.scale) or np.ndim(other.scale):

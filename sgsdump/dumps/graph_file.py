@@ -170,7 +170,7 @@ def quants_of(graph: bytes) -> dict[str, Quant]:
 
 
 def with_inputs(graph: bytes, feed: Mapping[str, np.ndarray]) -> bytes:
-    """Return the serialised model with a sketch of what the run was fed, by input."""
+    """Return the serialised model with a sketch of each input of the run in its metadata."""
     sketches = run_inputs.as_json({name: run_inputs.sketch_of(values) for name, values in feed.items()})
     entry = _field(1, run_inputs.KEY.encode()) + _field(2, json.dumps(sketches).encode())
     return graph + _field(_METADATA, entry)

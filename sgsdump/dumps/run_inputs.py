@@ -74,7 +74,7 @@ def as_json(sketches: Mapping[str, Sketch]) -> dict[str, Any]:
 
 
 def from_json(document: object) -> dict[str, Sketch]:
-    """Return the sketches of what ``as_json`` gave; entries that are none are passed over."""
+    """Return the sketches in a document of ``as_json``; skip malformed entries."""
     sketches: dict[str, Sketch] = {}
     for name, facts in document.items() if isinstance(document, Mapping) else ():
         try:

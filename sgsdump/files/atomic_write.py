@@ -289,8 +289,7 @@ def check_outputs(outputs: Iterable[str | Path | None], inputs: Iterable[str | P
 
 
 def check_not_around(folder: Path, inputs: Iterable[Path | None]) -> None:
-    """Raises OutputError when a folder that is to be replaced is an input or holds one: the input would be moved aside
-    with it."""
+    """Raise OutputError if an output folder is an input, or contains one: replacing it would move the input aside."""
     read = [path for path in inputs if path is not None]
     check_outputs([folder], read)
     for path in read:

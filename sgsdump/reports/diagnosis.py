@@ -232,9 +232,9 @@ def verdict(diagnosis: Diagnosis, comparison: Comparison) -> tuple[str, ...]:
 
 
 def _on_metric(diagnosis: Diagnosis) -> Iterator[str]:
-    """Point from the word "bad", which is a distance, to what it costs."""
+    """Yield a pointer to --metric if an output is bad: bad is a distance, not an accuracy."""
     if diagnosis.worths is None and diagnosis.outputs.outputs and not diagnosis.good:
-        yield "Bad means past a limit of COS or RMSE; --metric tells the accuracy that it costs."
+        yield "A bad output exceeds a limit of COS or RMSE. Use --metric to measure the loss of accuracy."
 
 
 def _on_outputs(diagnosis: Diagnosis) -> str:

@@ -107,7 +107,7 @@ def environment_lines(findings: Sequence[Finding]) -> Iterator[str]:
         elif "likeness" in finding.figures:
             yield (
                 f"The two dumps are of different inputs ({shortened(finding.layer)}: correlation "
-                f"{finding.figures['likeness']:.2g}), so no error is judged. Dump both models on the same input."
+                f"{finding.figures['likeness']:.2g}), so no cause is sought. Dump both models on the same input."
             )
         elif finding.facts["what"] == "inputs":
             yield (
@@ -223,7 +223,7 @@ def cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
         if first.facts.get("inputs") in ("differ", "unknown"):
             before = first.figures.get("before")
             which = (
-                f"the first to leave the rounding floor ({before:.3g} before it)"
+                f"the first layer whose error exceeds rounding ({before:.3g} before it)"
                 if before
                 else "the first to differ by more than rounding"
             )

@@ -211,7 +211,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
         assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
     )
     report = report_of_diagnosis(subject, compared, diagnosis, context)
-    # arrays are what they are; of images the user's file knows the preprocessing
+    # arrays need no preprocessing; for images only the user's own file defines it
     preprocessed = bool(task.network.preprocess) or not any(entry.is_picture for entry in setting.config.inputs)
     steps = (*report.next_steps, *unseen_step(diagnosis, preprocessed))
     report = replace(report, view=replace(report.view, worst=_worst_picture(judged)), next_steps=steps)

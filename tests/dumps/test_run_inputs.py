@@ -85,6 +85,10 @@ def test_dump_keeps_what_it_was_fed(dumped, capsys):
     out = capsys.readouterr().out
     assert "of different inputs (data: correlation" in out
     assert "arises" not in out and "another order" not in out and "First" not in out
+    assert "channel" not in out, "no layer is accused of lost channels"
+    assert main(["compare", "0.bin", "1.bin", "--fail-on", "cause"]) == 1
+    assert main(["compare", "0.bin", "0.bin", "--fail-on", "cause"]) == 0
+    capsys.readouterr()
     assert main(["convert", "1.bin", "1.npz"]) == 0 and main(["compare", "0.bin", "1.npz"]) == 0
     assert "of different inputs (data" in capsys.readouterr().out
     assert main(["compare", "0.bin", "0.bin"]) == 0

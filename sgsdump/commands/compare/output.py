@@ -188,7 +188,7 @@ def print_comparison(
     few = _few(len(rows), len(comparison.rows))
     if options.output.format != "sdk":
         _print_table(table, indexes)
-        _print_fitted([*few, *_remarks(rows), ""])
+        _print_fitted([*few, *(_remarks(rows) if comparison.other_input is None else ()), ""])
         _print_fitted([*verdict_lines(comparison, thresholds, around=False), *lines, *notes])
         return
     text = REPORTS["sdk_table"](replace(comparison, rows=rows), thresholds)

@@ -102,7 +102,8 @@ def _names_a_cause(comparison: Comparison, limits: Thresholds) -> bool:
     from sgsdump.comparison.finding import CAUSES
     from sgsdump.comparison.findings import findings_of
 
-    return any(finding.kind in CAUSES for finding in findings_of(comparison, limits))
+    findings = findings_of(comparison, limits)
+    return comparison.other_input is not None or any(finding.kind in CAUSES for finding in findings)
 
 
 def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:

@@ -32,7 +32,7 @@ def padding(emit: Emitter, graph: Graph, node: NodeProto, quant: Quant) -> NodeP
 
 
 def first_sliced(emit: Emitter, graph: Graph, node: NodeProto, value: Integers) -> Integers:
-    """Return the first values, in the order N, H, W, C, of a Slice along the first of its axes alone."""
+    """Return the SDK's result of a Slice of several axes: sliced along the first, then cut to size in NHWC."""
     _, channels, rows, columns = (size or 1 for size in graph.shapes[node.output[0]])
     bounds = [graph.value(name).reshape(-1)[:1].astype(np.int64) for name in node.input[1:] if name]
     sliced = emit.add("Slice", [value.name, *map(emit.constant, bounds)])
