@@ -28,8 +28,8 @@ def dumps(tmp_path, monkeypatch):
     [
         (["compare", LONG, "b.bin"], "too long"),
         (["compare", "a.bin", "b.bin", "--csv", LONG], "too long"),
-        (["compare", "a.bin", "b.bin", "--csv", "a.bin"], "reads or writes it already"),
-        (["compare", "a.bin", "b.bin", "--csv", "t", "--json", "t"], "reads or writes it already"),
+        (["compare", "a.bin", "b.bin", "--csv", "a.bin"], "reads or writes that file already"),
+        (["compare", "a.bin", "b.bin", "--csv", "t", "--json", "t"], "reads or writes that file already"),
         (["compare", "a.bin", "b.bin", "--min-cos", "2"], "cannot be a limit on it"),
         (["compare", "a.bin", "b.bin", "--min-cos", "nan"], "cannot be a limit on it"),
         (["compare", "a.bin", "b.bin", "--max-rmse", "-1"], "cannot be a limit on it"),

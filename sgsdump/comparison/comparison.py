@@ -135,8 +135,10 @@ class Comparison:
 
     @property
     def of(self) -> int:
-        """The number of benchmark layers that could have been compared, without fused and excluded ones."""
-        return max(self.completeness.of, len(self.rows))
+        """The number of benchmark layers that could have been compared, without fused and excluded ones. Each damaged
+        file of the benchmark counts as one."""
+        damaged = sum(isinstance(note, Damage) for note in self.benchmark_notes)
+        return max(self.completeness.of, len(self.rows)) + damaged
 
     @property
     def other_input(self) -> Finding | None:

@@ -284,7 +284,9 @@ def check_outputs(outputs: Iterable[str | Path | None], inputs: Iterable[str | P
         if path is None:
             continue
         if Path(path).resolve() in taken:
-            raise OutputError(f"cannot write {path}: the same command reads or writes it already; name another")
+            raise OutputError(
+                f"cannot write {path}: this command reads or writes that file already; choose another name"
+            )
         taken.add(Path(path).resolve())
 
 

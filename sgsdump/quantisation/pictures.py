@@ -21,6 +21,7 @@ from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
 # Rounding a picture to bytes costs half a grey level; a preprocess file that rounds elsewhere, another half.
 MOST_LEVELS = 1.0
+WHITE = 255.0  # more grey levels than these no image has
 
 
 @dataclass(frozen=True)
@@ -145,10 +146,12 @@ class InputDifference:
         return self.levels <= MOST_LEVELS
 
     def __str__(self) -> str:
-        far = f"up to {self.largest:g}, {self.levels:.3g} grey levels"
+        far = f"up to {self.largest:.3g}"
+        far += f", {self.levels:.3g} grey levels" if self.levels <= WHITE else ""
         return (
-            f"input {self.name!r}: the preprocessed picture and what mean and std_value of input_config make of the "
-            f"raw one differ ({far}); make them agree, or the fixed model sees another picture than the float model"
+            f"input {self.name!r}: the preprocess file and input_config make different pictures of the same image "
+            f"({far}); the float model gets the one, the fixed model the other: make mean, std_value and the order of "
+            f"colours agree"
         )
 
 

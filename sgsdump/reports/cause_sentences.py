@@ -52,8 +52,8 @@ def part_lines(part: Finding) -> Iterator[str]:
         yield f"{of_all} the largest part comes from {what}, whose range does not hold its values."
         return
     yield (
-        f"{of_all} the largest part comes from the 8 bits of {what}: with 16 bits there {left}; alone they bring "
-        f"{percent(figures['brings'])}."
+        f"{of_all} rounding {what} to 8 bits adds the most: alone it adds {percent(figures['brings'])}; with 16 bits "
+        f"there {left}."
     )
     yield from _contributions(part)
 

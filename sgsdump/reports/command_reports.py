@@ -78,6 +78,8 @@ def report_of_diagnosis(
     comparison = compared.comparison
     report = report_of(comparison, diagnosis.limits, context, steps(diagnosis))
     layers = _with_measured(report.layers, diagnosis)
+    if not diagnosis.in_network:
+        layers = tuple(replace(layer, rises=False) for layer in layers)
     good = diagnosis.good and bool(diagnosis.share.convolutions)
     other = None if diagnosis.with_advice is None else other_run(_with_what(diagnosis), diagnosis.with_advice)
     view = replace(report.view, first="", other=other)

@@ -35,7 +35,7 @@ from sgsdump.reports.verdict import Step
 from sgsdump.reports.worth import not_recommended, worth_findings, worth_lines
 from sgsdump.tuning.advice import MAYBE
 from sgsdump.tuning.causes import layers_finding, output_findings
-from sgsdump.tuning.reasons import WEIGHTS
+from sgsdump.tuning.reasons import IN_NETWORK, WEIGHTS
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.share import IntegerShare
@@ -151,6 +151,11 @@ class Diagnosis:
         return (self.good or not self.outputs.outputs) and not self.past.names and held
 
     @property
+    def in_network(self) -> bool:
+        """Whether layers can be at fault: not where the cause is in the images, their normalisation or all ranges."""
+        return self.root is None or self.root.finding.facts["reason"] in IN_NETWORK
+
+    @property
     def good(self) -> bool:
         return bool(self.outputs.outputs) and self.outputs.good(self.limits)
 
@@ -160,7 +165,7 @@ class Diagnosis:
         found = [*output_findings(self.outputs.outputs, self.limits)]
         root, advice = self.root, self.advice
         found += [] if root is None else [root.finding]
-        causes = advice.causes if advice is not None else ()
+        causes = advice.causes if advice is not None and self.in_network else ()
         found += causes
         found += () if self.good else self.misread
         found += [advice.part] if advice is not None and advice.part is not None else []

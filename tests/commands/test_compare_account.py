@@ -67,6 +67,13 @@ def test_a_member_of_an_npz_with_a_wrong_checksum_is_status_2_without_limits(pla
     assert status == 2 and "conv2" in err and "Compared: 3 of the benchmark's 4 layers." in out
 
 
+@pytest.mark.parametrize("damage", [emptied, cut])
+def test_a_damaged_file_of_the_benchmark_counts_as_a_layer(place, capsys, damage):
+    damage(place)
+    status, out, _ = run(capsys, "b.npz", "a")
+    assert status == 2 and "Compared: 3 of the benchmark's 4 layers." in out
+
+
 def test_absent_layers_are_missing_whatever_the_containers(place, capsys):
     for name in NAMES[:-1]:
         (place / f"a/{name}.npy").unlink()

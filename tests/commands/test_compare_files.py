@@ -83,9 +83,9 @@ def test_several_runs_merged(folder):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--junit far.npz", "cannot write far.npz: the same command reads or writes it already"),
-        ("--junit x --markdown x", "the same command reads or writes it already"),
-        ("--annotate net.onnx net.onnx", "cannot write net.onnx: the same command reads or writes it already"),
+        ("--junit far.npz", "cannot write far.npz: this command reads or writes that file already"),
+        ("--junit x --markdown x", "this command reads or writes that file already"),
+        ("--annotate net.onnx net.onnx", "cannot write net.onnx: this command reads or writes that file already"),
         ("--annotate net.onnx no/out.onnx", "there is no folder no; make it first"),
         ("--annotate none.onnx out.onnx", "no such model file: none.onnx"),
         ("--annotate far.npz out.onnx", "far.npz is not an ONNX file"),

@@ -321,7 +321,7 @@ def test_the_input_is_never_the_output(plain, work_folder):
     (work_folder / "link.npz").symlink_to(work_folder / plain)
     (work_folder / "sub").mkdir()
     for target in (plain, f"./{plain}", f"sub/../{plain}", "link.npz"):
-        with pytest.raises(OutputError, match="reads or writes it already"):
+        with pytest.raises(OutputError, match="reads or writes that file already"):
             run(plain, target)
     with pytest.raises(OutputError, match="holds"):
         run(work_folder / plain, "../" + work_folder.name, "--to", "npy_dir")

@@ -1,5 +1,7 @@
 """A wrong mean, std or colour order in input_config.ini ends ``diagnose`` in that cause, with a report and status 1."""
 
+import json
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -73,6 +75,10 @@ def test_a_wrong_file_is_the_cause(place, capsys, wrong):
     assert ": bad" in outputs, outputs
     assert (place / "diagnosis/report.html").is_file()
     assert "[CONV_CONFIG]" not in out
+    document = json.loads((place / "diagnosis/layers.json").read_text())
+    causes = [finding["layer"] for finding in document["findings"] if finding["kind"] == "cause"]
+    assert causes == ["data"], "no layer is accused of what the file says"
+    assert 'title="the outputs&#39; error arises here"' not in (place / "diagnosis/report.html").read_text()
     if wrong != "colours swapped":
         assert "mean_red = 123.7;" in out
 

@@ -393,7 +393,7 @@ BAD = {
     "negative threshold": (["full", "-cd", "old", "-t1", "-1"], "-t1 -1: a threshold is 0 or more"),
     "output over the inputs": (
         ["full", "--input-dir", "old/outputs", "-o", "old/outputs"],
-        "reads or writes it already",
+        "reads or writes that file already",
     ),
     "output in the way": (["full", "-o", "net.onnx"], "name another with -o"),
     "output is here": (["full", "-o", "."], "name another with -o"),

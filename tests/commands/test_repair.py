@@ -258,10 +258,10 @@ def test_debug_pictures_of_ones_own(digits, capsys):
         ({"--input-config": "none.ini"}, "none.ini"),
         ({"--debug-image": "none.png"}, "none.png"),
         ({"-o": "."}, "that folder holds digits.onnx"),
-        ({"-o": "pictures"}, "cannot write pictures: the same command reads or writes it already"),
+        ({"-o": "pictures"}, "cannot write pictures: this command reads or writes that file already"),
         ({"-o": "pictures", "-i": "pictures/15.png"}, "cannot write pictures: that folder holds"),
-        ({"-o": "held", "--validate": "held"}, "cannot write held: the same command reads or writes it already"),
-        ({"-o": "digits.onnx"}, "reads or writes it already"),
+        ({"-o": "held", "--validate": "held"}, "cannot write held: this command reads or writes that file already"),
+        ({"-o": "digits.onnx"}, "reads or writes that file already"),
         ({"-n": "none.py"}, "none.py"),
     ],
 )

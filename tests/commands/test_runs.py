@@ -86,7 +86,7 @@ def test_convert_split_merge_and_histogram_take_one_run(
     status, _, err = said(capsys, "merge", tmp_path / "x.npz", tmp_path / "n.npz", "--step", 2)
     assert status == 2 and "none of these dumps is one" in err
     status, _, err = said(capsys, "convert", f"{tree}@step=0,rank=0", tree)
-    assert status == 2 and "the same command reads or writes it already" in err and list(tree.iterdir())
+    assert status == 2 and "this command reads or writes that file already" in err and list(tree.iterdir())
 
 
 def changed(tree: Path, step: int, rank: int, value: float) -> None:

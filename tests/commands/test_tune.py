@@ -352,8 +352,8 @@ def test_a_damaged_progress_file_is_measured_anew(work, capsys, monkeypatch):
         (["-o", "metric.py"], "cannot make the folder metric.py"),
         (["--input-config", "input_config.ini", "-o", "."], "would overwrite input_config.ini"),
         (["--evaluate", "nowhere"], "nowhere"),
-        (["-o", "pictures"], "cannot write pictures: the same command reads or writes it already"),
-        (["-o", "held", "--validate", "held"], "cannot write held: the same command reads or writes it already"),
+        (["-o", "pictures"], "cannot write pictures: this command reads or writes that file already"),
+        (["-o", "held", "--validate", "held"], "cannot write held: this command reads or writes that file already"),
     ],
 )
 def test_one_line_errors(work, capsys, given, said):

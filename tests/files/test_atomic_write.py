@@ -112,9 +112,9 @@ def test_a_pipe_is_not_replaced(tmp_path):
 def test_results_never_overwrite_what_the_command_reads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     check_outputs(["a", None], ["b", None])
-    with pytest.raises(OutputError, match="reads or writes it already"):
+    with pytest.raises(OutputError, match="reads or writes that file already"):
         check_outputs(["./a"], [tmp_path / "a"])
-    with pytest.raises(OutputError, match="reads or writes it already"):
+    with pytest.raises(OutputError, match="reads or writes that file already"):
         check_outputs(["a", "a"], [])
 
 

@@ -113,7 +113,7 @@ def test_another_models_weights_are_not_overwritten(external, tmp_path):
     with pytest.raises(OutputError, match=r"weights\.bin, the model's weights: another file is there"):
         annotate(external, tmp_path / "out.onnx", [Note(("c1",), {})])
     assert not (tmp_path / "out.onnx").exists() and (tmp_path / "weights.bin").read_bytes() == b"another's"
-    with pytest.raises(OutputError, match="reads or writes it already"):
+    with pytest.raises(OutputError, match="reads or writes that file already"):
         annotate(external, external.parent / "weights.bin", [Note(("c1",), {})])
 
 

@@ -280,7 +280,9 @@ def test_pictures_that_were_not_trained_with_are_told_though_no_file_says_otherw
     _config("other.ini", mean=0, std=1)
     found = _diagnosed(config="other.ini")
     assert _causes(found)[0] == ("unlike training", "data")
-    assert "They have mean 0, std 1; with mean 123.7:116.3:103.5, std 58.4:57.12:57.38 it is 0." in found.verdict[0]
+    assert (
+        "They have mean 0, std 1; with mean 123.675:116.28:103.53, std 58.395:57.12:57.375 it is 0." in found.verdict[0]
+    )
 
 
 def _with_output(name):

@@ -114,4 +114,4 @@ def check(source: Source, member: Member) -> None:
     for start in range(member.offset, end, _PIECE):
         crc = zlib.crc32(source.read(start, min(_PIECE, end - start)).data, crc)
     if crc != member.crc:
-        raise FormatError(f"member {member.name[:80]!r} is damaged: its checksum is another")
+        raise FormatError(f"member {member.name[:80]!r} is damaged: its content does not match its checksum")
