@@ -62,6 +62,21 @@ def test_exactly_the_refused_probes_are_named():
     assert wrong == []
 
 
+@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data/sigmastar/probes3 is not here")
+def test_every_layer_that_a_warning_names_is_one_of_the_model():
+    named = 0
+    for path in sorted(SHARED.glob("*/net.onnx*")):
+        data = path.read_bytes() if path.suffix == ".onnx" else lzma.decompress(path.read_bytes())
+        proto = onnx.load_from_string(data)
+        there = {name for one in proto.graph.node for name in (one.name, *one.output)}
+        there |= {value.name for value in proto.graph.input}
+        found = sdk_converter.facts_of(simplify(Model(proto, path)).proto)
+        layers = [name for row in (*found.refused, *found.changed) for name in row.layers]
+        assert {*layers, *found.lone_channels} <= there, path
+        named += len(layers)
+    assert named > 20
+
+
 @pytest.mark.parametrize(
     ("nodes", "opset", "constants"),
     [
@@ -201,6 +216,7 @@ def test_what_becomes_another_function_is_named(nodes, opset, constants):
     found = facts(*nodes, opset=opset, constants=constants)
     assert found.refused == ()
     assert len(found.changed) == 1
+    assert set(found.changed[0].layers) <= {name for one in nodes for name in (one.name, *one.output)}
     followed = nodes[0].op_type in ("Softmax", "AveragePool") or "data" in nodes[0].input
     assert ("this fixed model does so too" if followed else "keeps to ONNX") in str(found.changed[0])
 
