@@ -25,8 +25,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.curing.search import Search, State, mean_ratio
+from sgsdump.curing.errors import expected, mean_ratio, ratios_by_image
+from sgsdump.curing.fold import Fold, Made
+from sgsdump.curing.search import Search
 from sgsdump.curing.steps import EVERY, KEEPING, RANGES, CureOptions, Step
+from sgsdump.models.feeds.folds import content_key, folds_of
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.graph import sorted_nodes
 from sgsdump.models.passes.fold import fold_constants
@@ -44,17 +47,20 @@ if TYPE_CHECKING:
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.sidecars.quant_param_entries import QuantParam
 
-# Of the pictures every HELD_OUT-th is judged on, where no others are given; of fewer than FEWEST, all.
-HELD_OUT, FEWEST = 3, 6
-JUDGED = 16
+# Images are divided into folds: each is judged by what was fitted to the others. Of fewer than FEWEST none is held out.
+FEWEST = 12
+FOLDS, MANY, OF_MANY = 3, 24, 2  # from MANY images on there are enough to fit to in two folds
+JUDGED = 16  # of a fold
 
 
 @dataclass(frozen=True, eq=False)
 class Cured:
     """proto      the cured float model, to be converted, or ``calibrate``d with the same options.
     params     the entries of its quant file: ranges with room, where that was taken. None without ``ranges``.
-    as_it_is   by output the error of the model as it is, ``errors`` of the cured one, both on ``judged`` pictures that
-               nothing was fitted to (or, of a few pictures, all of them: ``held_out`` False).
+    as_it_is   by output the error of the model as it is, ``errors`` of the cured one, both on ``judged`` images that
+               nothing was fitted to (or, of a few images, all of them: ``held_out`` False).
+    by_image   [images] of the error of the cured model over that of the model as it is.
+    expected   ``gain`` as it is to be expected on other images of this kind; None where none was held out.
     changed    by output how far the cured float model is from the original one: sum((y - r)^2) / sum(r^2).
     scaled     the model and its entries with those cures alone that keep what it computes (``steps.KEEPING``): where
                convolutions get 16 bits, what made up for their 8 is wrong.
@@ -69,6 +75,8 @@ class Cured:
     held_out: bool
     changed: Mapping[str, float]
     scaled: tuple[ModelProto, tuple[QuantParam, ...] | None]
+    by_image: tuple[float, ...] = ()
+    expected: float | None = None
 
     @property
     def gain(self) -> float:
@@ -127,33 +135,51 @@ def cure(
     Raises what calibrating raises, and ConfigError for a cure that does not exist.
     """
     source = prepared(model, feeds)
-    every = PicturePairs(feeds)
-    indices = list(range(len(feeds)))
-    held_out = validate is not None or len(feeds) >= FEWEST
-    judged = [i for i in indices if i % HELD_OUT == HELD_OUT - 1] if held_out else indices
-    fitted = [i for i in indices if i not in judged] if held_out else indices
+    pairs = PicturePairs(feeds)
+    keys = [content_key(pair.feed, pair.raw) for pair in map(pairs.make, range(len(pairs)))]
+    (order,) = folds_of(keys, 1)
+    every = replace(pairs, chosen=tuple(order))
+    whole = Fold(source, config, options, every, progress)
+    few = validate is None and len(set(keys)) < FEWEST
     if validate is not None:
-        fitted, judges = indices, PicturePairs(validate, most=JUDGED)
+        parts = [(whole, PicturePairs(validate, most=JUDGED))]
+    elif few:
+        parts = [(whole, every)]
     else:
-        judges = replace(every, chosen=tuple(evenly(judged, JUDGED)))
-    search = Search(source, config, options, replace(every, chosen=tuple(fitted)), judges, progress)
+        parts = [
+            (
+                Fold(
+                    source, config, options, replace(every, chosen=tuple(i for i in order if i not in judged)), progress
+                ),
+                replace(every, chosen=tuple(evenly(judged, JUDGED))),
+            )
+            for judged in folds_of(keys, FOLDS if len(set(keys)) < MANY else OF_MANY)
+        ]
+    search = Search(parts, progress, own_judges=validate is not None, few=few)
     state, steps = search.run()
-    final = search
-    if validate is None and held_out and search.taken:
-        final = Search(source, config, options, every, judges, progress)
-        final.share = search.share
-        state = final.again(search.taken)
+    settings = state.settings
+    made = state.made[0] if len(parts) == 1 and parts[0][0] is whole else whole.again(search.taken, settings)
     keeping = [name for name in search.taken if name in KEEPING]
     # Biases and weights are rebuilt from the model with those taken before, which all keep what it computes.
-    scaled = state if keeping == search.taken else replace(state, proto=state.plain or state.proto, plain=None)
+    scaled = made if keeping == search.taken else replace(made, proto=made.plain or made.proto, plain=None)
 
-    def with_ranges(each: State) -> tuple[ModelProto, tuple[QuantParam, ...] | None]:
-        return each.proto, tuple(final.params(each, every)) if RANGES in options.cures else None
+    def with_ranges(each: Made) -> tuple[ModelProto, tuple[QuantParam, ...] | None]:
+        return each.proto, tuple(whole.params(each, settings)) if RANGES in options.cures else None
 
-    proto, params = with_ranges(state)
-    kept = (proto, params) if scaled is state else with_ranges(scaled)
-    changed = search.difference(proto)
-    return Cured(proto, params, tuple(steps), *search.errors(), len(judges), held_out, changed, kept)
+    proto, params = with_ranges(made)
+    by_image = ratios_by_image(search.now, search.before, search.judging)
+    return Cured(
+        proto,
+        params,
+        tuple(steps),
+        *search.errors(),
+        judged=sum(map(len, search.judges)),
+        held_out=not few,
+        changed=search.difference(state),
+        scaled=(proto, params) if scaled is made else with_ranges(scaled),
+        by_image=tuple(by_image.tolist()),
+        expected=None if few else expected(search.now, search.before, search.names),
+    )
 
 
 def prepared(model: Model, feeds: Feeds) -> Model:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,6 +73,11 @@ def scaling_of(proto: ModelProto, tops: Mapping[str, np.ndarray]) -> Scaling:
     tops  by tensor the largest magnitude of each channel on the pictures: what a Clip's bounds are found from.
     """
     return _Finder(proto, tops).found()
+
+
+def without_clips(scaling: Scaling) -> Scaling:
+    """The classes, where channels that a Clip bounds keep the factor 1."""
+    return replace(scaling, fixed=scaling.fixed | scaling.limits.keys(), limits={})
 
 
 def scaled(proto: ModelProto, scaling: Scaling, factors: np.ndarray) -> ModelProto:

@@ -134,7 +134,7 @@ class Start:
 def start_cured(network: Network, opened: OpenNetwork, level: str, progress: Progress) -> Start:
     """Cured with what keeps the float model's function: biases and weights that make up for 8 bits are wrong where
     there are 16."""
-    from sgsdump.curing.search import rewritten
+    from sgsdump.curing.fold import rewritten
     from sgsdump.curing.steps import KEEPING
 
     cured = cure_opened(network, opened, "L1" if level == "L1" else "L2", KEEPING, progress)
@@ -206,7 +206,7 @@ def _raised(advice: MeasuredAdvice) -> int:
 
 def cured_subject(task: Task, proto: ModelProto, params: tuple[QuantParam, ...] | None, progress: Progress) -> Subject:
     """A cured model as ``calibrate`` makes it with its quant file; what is raised has room in INT16 too."""
-    from sgsdump.curing.search import rewritten
+    from sgsdump.curing.fold import rewritten
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.diagnosis.subject import Subject
     from sgsdump.quantisation.fixed_model import make_fixed

@@ -1,0 +1,63 @@
+"""The errors that cures are judged by: of each output on each held-out image, in the hardware's integers.
+
+The error of an output on an image is sum((y - r)^2) over the mean of sum(r^2) on all images, so the mean over the images
+is the relative squared error of the output; r is the float model as it was given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
+
+Errors = Mapping[str, np.ndarray]  # [images] by output
+
+
+def totals(errors: Errors, names: Collection[str] | None = None) -> dict[str, float]:
+    """Return the relative squared error of each output over all images."""
+    return {name: float(np.mean(each)) for name, each in errors.items() if names is None or name in names}
+
+
+def ratio(errors: Errors, before: Errors, names: Collection[str]) -> float:
+    """Return the geometric mean over the outputs of the error over that before."""
+    return mean_ratio(totals(errors, names), totals(before, names))
+
+
+def ratios_by_image(errors: Errors, before: Errors, names: Iterable[str]) -> np.ndarray:
+    """Return the geometric mean over the outputs of the error over that before, [images]."""
+    logs = []
+    for name in names:
+        if name in errors and name in before:
+            after, first = (np.atleast_1d(np.asarray(each[name], np.float64)) for each in (errors, before))
+            least = max(float(np.mean(first)) * 1e-9, np.finfo(np.float64).tiny)
+            logs.append(np.log(np.maximum(after, least)) - np.log(np.maximum(first, least)))
+    return np.exp(np.mean(logs, axis=0)) if logs else np.ones(1)
+
+
+def mean_ratio(errors: Mapping[str, float], before: Mapping[str, float]) -> float:
+    """Geometric mean; an output without error before counts as one where it has none now."""
+    logs = []
+    for name, error in errors.items():
+        first = before.get(name, 0.0)
+        if not math.isfinite(error) or (first == 0 and error > 0):
+            return math.inf
+        if first > 0:
+            logs.append(math.log(max(error, first * 1e-9) / first))
+    return math.exp(sum(logs) / len(logs)) if logs else 1.0
+
+
+def expected(errors: Errors, before: Errors, names: Collection[str]) -> float:
+    """Return the ratio to expect on other images: one standard error above ``ratio``, by leaving out each image."""
+    whole = ratio(errors, before, names)
+    count = min((np.size(errors[name]) for name in names if name in errors), default=0)
+    if count < 2 or not 0 < whole < math.inf:
+        return whole
+    left = []
+    for index in range(count):
+        after, first = (
+            {name: np.delete(each[name], index) for name in names if name in each} for each in (errors, before)
+        )
+        left.append(math.log(max(ratio(after, first, names), 1e-300)))
+    spread = math.sqrt((count - 1) / count * float(np.sum((np.array(left) - np.mean(left)) ** 2)))
+    return whole * math.exp(spread)
