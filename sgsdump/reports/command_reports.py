@@ -78,8 +78,6 @@ def report_of_diagnosis(
     comparison = compared.comparison
     report = report_of(comparison, diagnosis.limits, context, steps(diagnosis))
     layers = _with_measured(report.layers, diagnosis)
-    if not diagnosis.in_network:
-        layers = tuple(replace(layer, rises=False) for layer in layers)
     good = diagnosis.good and bool(diagnosis.share.convolutions)
     other = None if diagnosis.with_advice is None else other_run(_with_what(diagnosis), diagnosis.with_advice)
     view = replace(report.view, first="", other=other)
@@ -285,9 +283,9 @@ def _with_measured(layers: Sequence[Layer], diagnosis: Diagnosis) -> tuple[Layer
     where a figure rises."""
     columns = diagnosis.measured
     if diagnosis.advice is None:
-        return tuple(layers)
+        return tuple(replace(layer, rises=layer.rises and diagnosis.blames_layers) for layer in layers)
     stored = diagnosis.advice.measured.layers
-    named = {stored[name] for finding in diagnosis.advice.causes for name in finding.names if name in stored}
+    named = {stored[name] for finding in diagnosis.causes for name in finding.names if name in stored}
 
     def measured(layer: Layer) -> Layer:
         own = columns.get(layer.name, {})

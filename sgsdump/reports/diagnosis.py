@@ -151,9 +151,14 @@ class Diagnosis:
         return (self.good or not self.outputs.outputs) and not self.past.names and held
 
     @property
-    def in_network(self) -> bool:
-        """Whether layers can be at fault: not where the cause is in the images, their normalisation or all ranges."""
+    def blames_layers(self) -> bool:
+        """False if the cause is outside the model: in the images, their normalisation or the calibration data."""
         return self.root is None or self.root.finding.facts["reason"] in IN_NETWORK
+
+    @property
+    def causes(self) -> tuple[Finding, ...]:
+        """The convolutions where the error arises; empty if the cause is outside the model."""
+        return tuple(self.advice.causes) if self.advice is not None and self.blames_layers else ()
 
     @property
     def good(self) -> bool:
@@ -165,11 +170,10 @@ class Diagnosis:
         found = [*output_findings(self.outputs.outputs, self.limits)]
         root, advice = self.root, self.advice
         found += [] if root is None else [root.finding]
-        causes = advice.causes if advice is not None and self.in_network else ()
-        found += causes
+        found += self.causes
         found += () if self.good else self.misread
         found += [advice.part] if advice is not None and advice.part is not None else []
-        layers = layers_finding(self.past.names, self.past.count, causes, self.past.after, self.good)
+        layers = layers_finding(self.past.names, self.past.count, self.causes, self.past.after, self.good)
         found += [layers] if layers is not None else []
         found += worth_findings(self.worths) if self.worths is not None else ()
         advised = advice if root is None else root.advice
@@ -262,7 +266,7 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
         yield from part_lines(part)
     if diagnosis.good or diagnosis.root is not None or not diagnosis.outputs.outputs:
         return
-    found = diagnosis.advice.causes if diagnosis.advice is not None else ()
+    found = diagnosis.causes
     for softmax in diagnosis.misread:
         names, factor = [diagnosis.labels.get(name, name) for name in softmax.names], softmax.figures["factor"]
         yield (
