@@ -99,3 +99,16 @@ def test_the_plans_of_tune_have_room_in_their_quant_file(work, capsys, ending):
     plain = calibrated(*GIVEN, *given)
     room = calibrated(*GIVEN, *given, "--quant-file", f"out/optimized_quant_info_0_1.{ending}")
     assert room < 0.05 * plain and room == unseen_error("out/optimized_0_1.onnx")
+
+
+@pytest.mark.parametrize("ending", ["json", "pkl"])
+def test_what_diagnose_raises_has_room_in_a_quant_file(work, capsys, ending):
+    assert main(["diagnose", *GIVEN, "--input-config", "all16.ini", "-o", "found"]) == 0
+    assert "Calibrate with --quant-file advised.quant.json of the folder, too" in capsys.readouterr().out
+    given = [*GIVEN, "--input-config", "found/input_config.ini"]
+    assert calibrated(*given, "--quant-file", f"found/advised.quant.{ending}") < 0.05 * calibrated(*given)
+
+
+def test_where_diagnose_raises_nothing_there_is_no_quant_file(work, capsys):
+    assert main(["diagnose", *GIVEN, "--input-config", "mine.ini", "-o", "found"]) == 0
+    assert "--quant-file" not in capsys.readouterr().out and not list(Path("found").glob("*.quant.*"))
