@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 HALVING = 0.05
 # The likeliest knees, as the search saw them, that are run in integers.
 KNEES = 3
+# A plan within the limits is run without one of its domains so many times at most.
+LOWERED = 12
 # Of plans to take in place of one that is not confirmed so many are run on them, it included.
 CONFIRMED = 6
 
@@ -266,7 +268,17 @@ def within_limits(
     if not good:
         return found
     plan = min(good, key=lambda plan: (sizes.wide(plan), exact.error(plan), sorted(plan)))
+    plan = _lowered(plan, sizes, reaches, left)
+    exact.score(plan)
     return replace(found, within=found.proposed(sizes.rate(plan), plan))
+
+
+def _lowered(plan: Plan, sizes: Sizes, reaches: Callable[[Plan], bool], left: Left) -> Plan:
+    """The plan without the domains that it does not need, the largest left out first; LOWERED plans are run at most."""
+    for name in sorted(plan, key=lambda name: (-sizes.wide(frozenset([name])), name))[:LOWERED]:
+        if left() > 0 and reaches(plan - {name}):
+            plan = plan - {name}
+    return plan
 
 
 def confirmed(

@@ -32,6 +32,9 @@ class Judge:
         self.scores[plan] = None
         return [] if len(plan) >= self.first else ["y"]
 
+    def score(self, plan):
+        self.scores[plan] = None
+
     def error(self, plan):
         return 1.0 - len(plan) / 10
 
@@ -53,6 +56,19 @@ def taken(*firsts, start=4, left=math.inf):
 )
 def test_the_cheapest_plan_that_all_judges_hold_within_is_taken(firsts, expected):
     assert taken(*firsts) == expected
+
+
+def test_a_domain_that_the_plan_does_not_need_is_lowered():
+    """The front of the search has only ever larger sets of the first names; the last one alone is enough."""
+    scores = {plan: score({"y": FLOATS * (1 + 0.2 / (1 + len(plan)))}, {"y": FLOATS}) for plan in PLANS}
+    pool = SimpleNamespace(scores=scores, outputs=["y"], error=lambda plan: 0.0)
+    proposed = Proposed(0.5, PLANS[4], 0.0)
+    found = SearchResult((), proposed, (proposed, proposed), True, True)
+    exact = Judge(1)
+    exact.past = lambda plan, limits: exact.scores.setdefault(plan) or ([] if "h" in plan else ["y"])
+    exact.score = lambda plan: None
+    found = within_limits(found, SimpleNamespace(pool=pool, sizes=SIZES), exact, [], GOAL)
+    assert found.within is not None and found.within.plan == {"h"}
 
 
 def test_without_time_the_proposed_plan_is_run():
