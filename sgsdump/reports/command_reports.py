@@ -36,6 +36,7 @@ from sgsdump.reports.diagnosis import (
     steps,
     verdict,
 )
+from sgsdump.reports.pareto_reports import limits_line
 from sgsdump.reports.report import (
     BLOB,
     IN_FLOAT,
@@ -328,19 +329,24 @@ def _repair_step(repair: Repair) -> Step:
 
 def _tuning_verdict(result: Pareto) -> Iterator[str]:
     taken, low, high = result.taken, result.rows[0], result.rows[-1]
+    if result.limits is not None:
+        yield f"{limits_line(result.limits)}."
     yield (
         f"With {counted(len(taken.raised), 'convolution')} at INT16 the weights take {100 * taken.rate:.0f} % of "
         f"their bytes at 16 bits, and the outputs' error is {taken.error:.3g}: {low.error:.3g} with all at INT8, "
         f"{high.error:.3g} with all at INT16 ({result.effort.plans_tried} plans tried)."
     )
-    if result.off:
+    if result.effort.off:
         yield f"All figures are the hardware's integers'; the search saw {taken.searched:.3g} of this plan."
 
 
 def _tuning_step(taken: Row) -> Step:
     if not taken.tensors:
         return Step("Nothing has to be raised to INT16.")
-    return Step("Put this into input_config.ini and calibrate again.", conv_config(taken.tensors))
+    text = (
+        "Put this into input_config.ini, and calibrate with --quant-file optimized_quant_info.json, which is here too."
+    )
+    return Step(text, conv_config(taken.tensors))
 
 
 def _shape(dims: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -156,6 +156,18 @@ class FixedOutputs:
         return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
 
 
+class Floats(Protocol):
+    """A float model's tensors on one picture after another.
+
+    run      gives the tensors.
+    compare  gets what each fixed model gives of the same picture.
+    """
+
+    def run(self, label: str, feed: Arrays, /) -> Arrays: ...
+
+    def compare(self, label: str, values: Sequence[Arrays], /) -> None: ...
+
+
 class FloatOutputs:
     """A float model's tensors ``names`` on one picture after another; what so many bytes hold is run once."""
 
@@ -175,6 +187,9 @@ class FloatOutputs:
             self._held[label] = real
         return real
 
+    def compare(self, label: str, values: Sequence[Arrays]) -> None:
+        """What the fixed models give is summed by ``outputs_of`` alone."""
+
 
 @dataclass
 class _Sums:
@@ -193,7 +208,7 @@ def outputs_of(
     pictures: Iterable[tuple[str, Arrays, Arrays]],
     names: Sequence[str],
     spans: Mapping[str, float] = {},
-    floats: FloatOutputs | None = None,
+    floats: Floats | None = None,
 ) -> list[PlanOutputs]:
     """Of each fixed model of ``model`` the tensors ``names`` over all pictures (label, feed, raw feed).
 
@@ -216,6 +231,7 @@ def outputs_of(
                 if array.size:
                     reach.setdefault(name, []).extend((float(array.min()), float(array.max())))
             ours = [graph.run(feed, raw) for graph in graphs]
+            floats.compare(label, ours)
             odd |= {n for n in names for values in ours if n not in values or values[n].shape != real[n].shape}
             # Of pictures of several sizes there is no mean to take off.
             uneven |= {name for name, array in real.items() if shapes.setdefault(name, array.shape) != array.shape}
