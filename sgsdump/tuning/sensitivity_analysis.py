@@ -75,7 +75,8 @@ class LayerSensitivity:
     brings     output error with this domain alone at 8 bits, against all at 16 bits.
     left       output error with this domain alone at 16 bits, against float.
     in_all     convolution -> error of what it stores with every domain as in the base plan, against float.
-    held       as ``left``, with a range that holds the float model's values; None where the range does.
+    held       as ``left``, with ranges that hold the float model's values; None where the ranges do.
+    held_ranges  these ranges, by tensor.
     """
 
     domain: Domain
@@ -85,6 +86,7 @@ class LayerSensitivity:
     left: float
     in_all: Mapping[str, float] = field(default_factory=dict)
     held: float | None = None
+    held_ranges: Mapping[str, Range] = field(default_factory=dict)
 
     def scaled(self, share: float) -> LayerSensitivity:
         """With the outputs' errors times ``share``: what they are on all pictures, taken from some."""
@@ -137,6 +139,10 @@ class Measurement:
     sensitivities: tuple[LayerSensitivity, ...]
     ranked_on: int = 0
 
+    def held_ranges(self, convolution: str) -> Mapping[str, Range]:
+        """The ranges that hold the values of a convolution's domain, where those of calibration do not."""
+        return next(found.held_ranges for found in self.sensitivities if convolution in found.domain.convolutions)
+
 
 @dataclass(frozen=True, eq=False)
 class _Part:
@@ -174,7 +180,7 @@ class _Scores:
     down: dict[str, list[Score]] = field(default_factory=lambda: defaultdict(list))
     up: dict[str, list[Score]] = field(default_factory=lambda: defaultdict(list))
     held: dict[str, list[Score]] = field(default_factory=lambda: defaultdict(list))
-    any_clipped: set[str] = field(default_factory=set)
+    held_ranges: dict[str, dict[str, Range]] = field(default_factory=dict)
     runs: int = 0
 
 
@@ -349,11 +355,13 @@ class SensitivityAnalysis:
             advance(scores.runs)
         clipped = self._clipped(domains.values(), ends)
         for name, ranges in clipped.items():
-            values = visit.outputs(part.walk.prepared(self._base | {name}, ranges), judged)
-            scores.held[name].append(_score(values, real, judged))
+            wide = part.walk.prepared(self._base | {name}, {**self.trial.ranges, **ranges})
+            scores.held[name].append(_score(visit.outputs(wide, judged), real, judged))
+            before = scores.held_ranges.setdefault(name, dict(ranges))
+            for n, r in ranges.items():
+                before[n] = Range.of(min(r.low, before[n].low), max(r.high, before[n].high))
         for name in domains.keys() - clipped.keys():
             scores.held[name].append(Score(1, {n: scores.up[name][-1].sums[n] for n in judged}))
-        scores.any_clipped |= clipped.keys()
 
     def _needed(self, part: _Part, plan: frozenset[str]) -> Collection[str]:
         """The tensors that are scored under a plan."""
@@ -377,7 +385,7 @@ class SensitivityAnalysis:
                 if math.isfinite(low - high) and (low < measured.low - room or high > measured.high + room):
                     wide = Range.of(min(low, measured.low), max(high, measured.high))
                     members = [n for n in trial.analysis.stored if trial.analysis.domain[n] == root]
-                    clipped[domain.name] = {**trial.ranges, **dict.fromkeys(members, wide)}
+                    clipped[domain.name] = dict.fromkeys(members, wide)
         return clipped
 
     def try_plan(self, raised: Iterable[str], feeds: Iterable[LabelledPictureFeed]) -> Totals:
@@ -442,7 +450,8 @@ class SensitivityAnalysis:
 
     def _sensitivity(self, domain: Domain, scores: _Scores, as_is: Totals) -> LayerSensitivity:
         lowered, raised = (total(found[domain.name]).sums for found in (scores.down, scores.up))
-        held = total(scores.held[domain.name]).sums if domain.name in scores.any_clipped else None
+        held_ranges = scores.held_ranges.get(domain.name, {})
+        held = total(scores.held[domain.name]).sums if held_ranges else None
         own = {name: error_of(lowered[self.layers[name]]) for name in domain.convolutions}
         inherited = {name: error_of(raised[self.layers[name]]) for name in domain.convolutions}
         left = output_error({n: raised[n] for n in self.judged})
@@ -450,9 +459,8 @@ class SensitivityAnalysis:
         # With all at 16 bits a Sigmoid far below 0 may be exactly 0: nothing is a part of that.
         brings = output_error(of_outputs) if any(sums.b1 for sums in of_outputs.values()) else 0.0
         in_all = {name: error_of(as_is[self.layers[name]]) for name in domain.convolutions if as_is}
-        return LayerSensitivity(
-            domain, own, inherited, brings, left, in_all, None if held is None else output_error(held)
-        )
+        left_held = None if held is None else output_error(held)
+        return LayerSensitivity(domain, own, inherited, brings, left, in_all, left_held, held_ranges)
 
 
 def _further(reaches: np.ndarray, values: np.ndarray | None, axis: int) -> np.ndarray:

@@ -147,7 +147,7 @@ def test_bad_layers_are_one_finding_with_the_cause_that_they_share(folder, capsy
     which = "all" if after == past else str(after)
     assert f"; {which} of them come after {cause['facts']['input']}." in said
     figures = cause["figures"]
-    own = f"(its own error is {figures['own']:.3g}, what it inherits {figures['inherited']:.3g})."
+    own = f"(float approximation: its own error is {figures['own']:.3g}, what it inherits {figures['inherited']:.3g})."
     assert [text for text in out if text.startswith(("Most of it", "The largest part")) and text.endswith(own)]
     assert said in (folder / "d/report.html").read_text().replace("&lt;", "<").replace("&gt;", ">")
 
