@@ -113,6 +113,10 @@ def output_text(finding: Finding, labels: Mapping[str, str] = _NONE) -> str:
     figures, name = finding.figures, labels.get(finding.layer, finding.layer)
     text = f"{name} COS {number(figures['cos'])}, RMSE {number(figures['rmse'])}: {finding.facts['verdict']}"
     reason = finding.facts.get("reason")
+    if reason == "probabilities":
+        changed = figures["answers_changed"]
+        answers = f"{percent(changed)} of the answers change" if changed else "no answer changes"
+        return f"{text} (probabilities change by at most {number(figures['probability_change'])}; {answers})"
     if reason == "resolution":
         return (
             f"{text} (off by at most {number(figures['largest_error'])} of the {number(figures['reaches'])} that it "

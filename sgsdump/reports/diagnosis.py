@@ -461,6 +461,8 @@ def _costs(advice: MeasuredAdvice, promise: Promise) -> str:
 
 
 def _past(outputs: PlanOutputs, limits: Thresholds) -> str:
+    if any(figures.probabilities and not figures.good(limits) for figures in outputs.outputs.values()):
+        return "past the limits on probabilities and answers"
     drowned = any(figures.drowned for figures in outputs.outputs.values())
     return "past the limits about the mean over the pictures" if drowned else str(limits)
 

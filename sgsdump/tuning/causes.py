@@ -54,6 +54,11 @@ def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) ->
         if figures.centred is not None:
             numbers |= {"cos_about_mean": cos(figures.centred), "rmse_about_mean": rmse(figures.centred)}
         good = figures.good(limits)
+        if (made := figures.probabilities) is not None:
+            numbers |= {"probability_change": made.largest, "answers_changed": made.changed}
+            facts = {"verdict": "good" if good else "bad", "reason": "probabilities"}
+            findings.append(Finding("output", name, figures=numbers, evidence="measured", facts=facts))
+            continue
         plain = limits.hold(figures.cos, figures.rmse, mse(figures.sums))
         reason = "drowned" if plain and figures.drowned else "resolution" if not plain and good else ""
         if not good and figures.hardly_moved and figures.seen is not None:

@@ -36,6 +36,7 @@ from sgsdump.quantisation.objective import (
     error_of,
     output_error,
     score,
+    softmax_axes,
     total,
     watched_tensors,
 )
@@ -211,6 +212,7 @@ class SensitivityAnalysis:
         graph = self.trial.analysis.graph
         self.judged = [name for name in watched_tensors(graph.proto) if name in graph.producer]
         self.layers = stored_layers(self.trial.analysis)
+        self._axes = softmax_axes(graph.proto)
         self._inputs = {name for domain in self.trial.domains for name in domain.inputs if name in graph.producer}
         self._float = SegmentRunner(model, keep_sessions=True)
         self._every = frozenset(domain.name for domain in self.trial.domains)
@@ -335,28 +337,28 @@ class SensitivityAnalysis:
         ((_, best),) = visit.run(prepared[:1])
         scores.runs += 1
         if not number:
-            scores.wide.append(_score(best, real, judged))
+            scores.wide.append(self._score(best, real, judged))
         layers = dict.fromkeys(name for domain in part.domains for name in self._stored(domain))
         for plan, values in visit.run(prepared[1:], partial(self._needed, part)):
             scores.runs += 1
             # With one or two domains a plan is several of these at once.
             if plan == self._base:
                 if not number:
-                    scores.narrow.append(_score(values, real, judged))
-                scores.as_is[number].append(_score(values, real, layers))
+                    scores.narrow.append(self._score(values, real, judged))
+                scores.as_is[number].append(self._score(values, real, layers))
                 for name in self._base & domains.keys():
-                    scores.up[name].append(_score(values, real, [*judged, *self._stored(domains[name])]))
+                    scores.up[name].append(self._score(values, real, [*judged, *self._stored(domains[name])]))
             if plan in part.lowered:
                 name = part.lowered[plan]
-                scores.down[name].append(_score(values, best, [*judged, *self._stored(domains[name])]))
+                scores.down[name].append(self._score(values, best, [*judged, *self._stored(domains[name])]))
             if plan in part.raised:
                 name = part.raised[plan]
-                scores.up[name].append(_score(values, real, [*judged, *self._stored(domains[name])]))
+                scores.up[name].append(self._score(values, real, [*judged, *self._stored(domains[name])]))
             advance(scores.runs)
         clipped = self._clipped(domains.values(), ends)
         for name, ranges in clipped.items():
             wide = part.walk.prepared(self._base | {name}, {**self.trial.ranges, **ranges})
-            scores.held[name].append(_score(visit.outputs(wide, judged), real, judged))
+            scores.held[name].append(self._score(visit.outputs(wide, judged), real, judged))
             before = scores.held_ranges.setdefault(name, dict(ranges))
             for n, r in ranges.items():
                 before[n] = Range.of(min(r.low, before[n].low), max(r.high, before[n].high))
@@ -397,7 +399,7 @@ class SensitivityAnalysis:
             for _, feed, raw in feeds:
                 ((_, values),) = walk.visit(self._fixed_feed(feed, raw)).run(plan, lambda plan: self.judged)
                 real, _ = self._float_values(feed, frozenset(self.judged), frozenset())
-                scores.append(_score(values, real, self.judged))
+                scores.append(self._score(values, real, self.judged))
         return total(scores).sums
 
     def contributions(self, convolution: str, feeds: Iterable[LabelledPictureFeed]) -> Contributions:
@@ -420,7 +422,7 @@ class SensitivityAnalysis:
                 visit = walk.visit(self._fixed_feed(feed, raw))
                 best, *contributions = (visit.outputs(plan, judged) for plan in plans)
                 for found, values in zip(scores, contributions):
-                    found.append(_score(values, best, judged))
+                    found.append(self._score(values, best, judged))
                 values, _ = self._float_values(feed, frozenset(domain.inputs[:1]), frozenset())
                 reaches = _further(reaches, values.get(domain.inputs[0]), axis)
         inputs, of_weights = (output_error(total(found).sums) for found in scores)
@@ -447,6 +449,15 @@ class SensitivityAnalysis:
             if layer.name in inputs and layer.array.size:
                 ends[layer.name] = float(layer.array.min()), float(layer.array.max())
         return values, ends
+
+    def _score(self, values: Arrays, against: Arrays, names: Collection[str]) -> Score:
+        for name in names:
+            if values[name].shape != against[name].shape:
+                raise ValuesError(
+                    f"output {name!r} changes its shape with the values (post-processing in the model?): "
+                    f"{list(values[name].shape)} and {list(against[name].shape)}; advise on the model without that part"
+                )
+        return score(values, {name: against[name] for name in names}, axes=self._axes)
 
     def _sensitivity(self, domain: Domain, scores: _Scores, as_is: Totals) -> LayerSensitivity:
         lowered, raised = (total(found[domain.name]).sums for found in (scores.down, scores.up))
@@ -493,13 +504,3 @@ def stored_layers(analysis: Analysis) -> dict[str, str]:
         for node in op.nodes
         if is_convolution(analysis.graph, node)
     }
-
-
-def _score(values: Arrays, against: Arrays, names: Collection[str]) -> Score:
-    for name in names:
-        if values[name].shape != against[name].shape:
-            raise ValuesError(
-                f"output {name!r} changes its shape with the values (post-processing in the model?): "
-                f"{list(values[name].shape)} and {list(against[name].shape)}; advise on the model without that part"
-            )
-    return score(values, {name: against[name] for name in names})
