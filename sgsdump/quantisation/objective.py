@@ -85,8 +85,10 @@ def probabilities(logits: np.ndarray, axis: int) -> np.ndarray:
         return np.asarray(exp / exp.sum(axis=axis, keepdims=True))
 
 
-def by_probability(values: np.ndarray, against: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the logits of both sides times the probabilities of ``against``.
+def by_probability(
+    values: np.ndarray, against: np.ndarray, axis: int, mean: np.ndarray | float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the logits of both sides, less ``mean``, times the probabilities of ``against``.
 
     Logits BELOW_TOP of their row in ``against`` become 0 on both sides. NaN and +inf stay, and so do rows of
     ``against`` whose largest value is not finite.
@@ -96,10 +98,9 @@ def by_probability(values: np.ndarray, against: np.ndarray, axis: int) -> tuple[
     with np.errstate(invalid="ignore"):
         weights = np.where(real >= top - BELOW_TOP, probabilities(real, axis), 0.0)
         weights = np.where(np.isfinite(top), weights, 1.0)
-        shown = (weights > 0) | np.isnan(values) | (values == np.inf)
-        return np.where(shown, values * np.where(weights > 0, weights, 1.0), 0.0), np.where(
-            weights > 0, real * weights, 0.0
-        )
+        odd = np.where(np.isnan(values) | (values == np.inf), values, 0.0)
+        ours = np.where(weights > 0, (values - mean) * weights, odd)
+        return ours, np.where(weights > 0, (real - mean) * weights, 0.0)
 
 
 def left_out_outputs(proto: ModelProto, judged: Container[str]) -> dict[str, str]:
@@ -215,10 +216,14 @@ def score(
     return Score(1, {name: sums_of(outputs[name], floats[name], axes.get(name)) for name in floats}, metric)
 
 
-def sums_of(values: np.ndarray, against: np.ndarray, axis: int | None = None) -> Sums:
-    """The sums over one tensor; ``axis``: of the Softmax whose logits it holds."""
+def sums_of(
+    values: np.ndarray, against: np.ndarray, axis: int | None = None, mean: np.ndarray | float | None = None
+) -> Sums:
+    """The sums over one tensor, about ``mean`` where one is given; ``axis``: of the Softmax whose logits it holds."""
     if axis is not None and values.size:
-        values, against = by_probability(values, against, axis)
+        values, against = by_probability(values, against, axis, 0.0 if mean is None else mean)
+    elif mean is not None:
+        values, against = values - mean, against - mean
     return pair_sums(Values(values), Values(against))
 
 

@@ -251,7 +251,11 @@ def _on_outputs(diagnosis: Diagnosis) -> str:
     more = len(shown) - len(texts)
     further = f"; and {more} more, {'good' if len(bad) <= len(texts) else f'{len(bad) - len(texts)} of them bad'}"
     where = f"all {pictures} pictures" if pictures > 1 else "one picture"
-    return f"Outputs on {where}: {'; '.join(texts)}{further if more else ''}."
+    said = f"Outputs on {where}: {'; '.join(texts)}{further if more else ''}."
+    if bad or diagnosis.worths is not None:
+        return said
+    wide = any(diagnosis.raised_by[who] for who in (YOU, QUANT_FILE, LEVEL, FIXED))
+    return f"{said} {'The model' if wide else 'INT8'} is within the limits; nothing {'more ' if wide else ''}is raised."
 
 
 def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:

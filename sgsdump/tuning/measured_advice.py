@@ -227,12 +227,13 @@ def judge(
         return outputs, MeasuredAdvice(measured, limits, advice, outputs, good)
     if not others and names != measured.raised:
         others = run([fixed_with(measured, names)], "plan")
-    promise = promised(names, others[0]) if others else None
+    promise = promised(names, others[0]) if others and not others[0].worse_than(outputs) else None
     more, smaller = measured.with_maybes(advice), None
     if (promise is None or not promise.outputs.good(limits)) and more not in (names, measured.raised):
         larger = promised(more, run([fixed_with(measured, more)], "larger plan")[0])
         before = promise.error if promise is not None else output_error(outputs.sums)
-        if larger.outputs.good(limits) or larger.error <= (1 - WORTH_MORE) * before:
+        helps = larger.outputs.good(limits) or larger.error <= (1 - WORTH_MORE) * before
+        if helps and not larger.outputs.worse_than(outputs):
             promise, smaller = larger, promise
     all_16 = None
     if promise is None or not promise.outputs.good(limits):
@@ -248,7 +249,7 @@ def judge(
         best = promise.names if promise is not None else measured.raised
         per_channel = run([fixed_with(measured, best, per_channel=True)], "a scale per channel")[0]
         before = promise.error if promise is not None else output_error(outputs.sums)
-        if not output_error(per_channel.sums) <= (1 - WORTH_MORE) * before:
+        if not output_error(per_channel.sums) <= (1 - WORTH_MORE) * before or per_channel.worse_than(outputs):
             per_channel = None
     found = MeasuredAdvice(measured, limits, advice, outputs, good, promise, all_16, (), per_channel, smaller)
     return outputs, found if promise is not None else replace(found, smaller=None)

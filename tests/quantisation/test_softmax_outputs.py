@@ -11,10 +11,11 @@ import pytest
 from small_nets import model, node
 
 from sgsdump.cli import main
+from sgsdump.comparison.metrics import Sums
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import ValuesError
 from sgsdump.quantisation.objective import by_probability, output_error, score, softmax_axes
-from sgsdump.quantisation.trials.integer_outputs import Probabilities
+from sgsdump.quantisation.trials.integer_outputs import OutputFigures, Probabilities
 
 CLASSES, IMAGES = 8, 6
 
@@ -79,6 +80,12 @@ def test_the_limits_of_probabilities():
     assert not Probabilities(0.1, 0.01, 0.1, 0.02).good(DOCUMENTED)
     assert not Probabilities(np.nan, np.nan, 0.0, 0.0).good(DOCUMENTED)
     assert not Probabilities(0.1, 0.05, 0.0, 0.0).good(Thresholds(max_rmse=0.01))
+
+
+def test_weighed_logits_past_the_limits_are_bad_though_probabilities_hardly_change():
+    """Logits near 0 make a flat Softmax, which changes little in numbers whatever is wrong."""
+    sums, flat = Sums(10, 1, 2, 1, 1, 1, 2), Probabilities(0.01, 0.01, 0.0, 0.0)
+    assert not OutputFigures(sums, probabilities=flat).good(DOCUMENTED)
 
 
 def test_what_counts_of_logits():

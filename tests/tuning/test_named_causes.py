@@ -10,6 +10,7 @@ import pytest
 from small_nets import model, node
 
 from sgsdump.cli import main
+from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
 
 SIZE, ROWS, BRANCHES, DEPTH = 16, 6, 4, 20
 
@@ -114,3 +115,13 @@ def test_a_few_that_remove_most_together_are_named(folder, capsys):
     assert causes[0]["figures"]["together"] == pytest.approx(1 - left / error, rel=1e-6)
     said = next(line for line in lines if line.startswith("Most of it arises at the input "))
     assert f"raising these 4 tensors to INT16 removes {100 * (1 - left / error):.0f} % of the error" in said
+
+
+@pytest.mark.parametrize("worse", [(), ("y",)])
+def test_a_plan_that_makes_an_output_worse_is_neither_advised_nor_written(folder, capsys, monkeypatch, worse):
+    monkeypatch.setattr(PlanOutputs, "worse_than", lambda self, before: worse)
+    onnx.save(chain(6, loud=3).proto, "net.onnx")
+    lines, findings, _ = diagnosed(capsys, "--max-rmse", "0.01")
+    advised = [finding for finding in findings if finding["kind"] == "advice"]
+    assert bool(advised) == ("h02" in Path("d/input_config.ini").read_text()) == (not worse)
+    assert any(line.startswith("Put this into input_config.ini") for line in lines) == (not worse)

@@ -15,7 +15,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.metrics import Sums, cos, merged_sums, mse, rmse
-from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import REARRANGING, Graph
@@ -23,8 +22,7 @@ from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.objective import probabilities, softmax_axes, sums_of
-from sgsdump.tensors.tensor import Values
+from sgsdump.quantisation.objective import error_of, probabilities, softmax_axes, sums_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -44,6 +42,8 @@ STEPS, MOST_STEPS = 255, 2
 # Below this part of what it can reach, an output is that of pictures that show nothing of what the network finds.
 LITTLE = 0.05
 FEWEST_FOR_MEAN = 3
+# A candidate whose output is off by so much more than as it is, and by more on so many of the images, is worse.
+WORSE, MOST = 0.05, 0.9
 # The float model is sure of an answer of this probability.
 SURE = 0.9
 
@@ -148,8 +148,8 @@ class OutputFigures:
         return self.centred is not None and not self.is_resolution and not cos(self.centred) >= LEAST_COS_ABOUT_MEAN
 
     def good(self, limits: Thresholds) -> bool:
-        if self.probabilities is not None:
-            return self.probabilities.good(limits)
+        if self.probabilities is not None and not self.probabilities.good(limits):
+            return False
         plain = limits.hold(self.cos, self.rmse, mse(self.sums)) or self.is_resolution
         return plain and not self.drowned
 
@@ -180,6 +180,21 @@ class PlanOutputs:
         """The sums over these pictures alone."""
         parts = [self.by_picture[label] for label in labels]
         return {name: merged_sums([part[name] for part in parts if name in part]) for name in self.outputs}
+
+    def worse_than(self, before: PlanOutputs) -> tuple[str, ...]:
+        """Return the outputs whose error is more than WORSE above ``before``, and larger on MOST of the images."""
+        names = []
+        for name, sums in self.sums.items():
+            if name not in before.outputs or error_of(sums) <= (1 + WORSE) * error_of(before.sums[name]):
+                continue
+            both = [
+                (pairs[name], before.by_picture[label][name])
+                for label, pairs in self.by_picture.items()
+                if name in pairs and name in before.by_picture.get(label, {})
+            ]
+            if sum(error_of(ours) > error_of(theirs) for ours, theirs in both) >= MOST * len(both):
+                names.append(name)
+        return tuple(names)
 
     def good(self, limits: Thresholds) -> bool:
         return all(figures.good(limits) for figures in self.outputs.values())
@@ -284,7 +299,6 @@ def outputs_of(
             odd |= {n for n in names for values in ours if n not in values or values[n].shape != real[n].shape}
             # Of pictures of several sizes there is no mean to take off.
             uneven |= {name for name, array in real.items() if shapes.setdefault(name, array.shape) != array.shape}
-            uneven |= axes.keys()
             for values, each in zip(ours, sums):
                 pairs = {n: sums_of(values[n], real[n], axes.get(n)) for n in names if n not in odd}
                 errors = [rmse(pair) if pair.b1 and pair.d1 else 0.0 for pair in pairs.values()]
@@ -300,11 +314,11 @@ def outputs_of(
                     each.held.append(values)
                 room -= sum(array.nbytes for array in real.values()) * (1 + len(graphs))
                 if room < 0:
-                    means = _settle(held, sums, names, odd | uneven)
+                    means = _settle(held, sums, names, odd | uneven, axes)
             else:
-                _centre(means, [(values, real) for values in ours], sums, odd | uneven)
+                _centre(means, [(values, real) for values in ours], sums, odd | uneven, axes)
         if means is None:
-            _settle(held, sums, names, odd | uneven)
+            _settle(held, sums, names, odd | uneven, axes)
     by_nature = dict.fromkeys(_probabilities(deployed(model), names), 1.0)
     seen = {name: max(ends := reach.get(name, [0.0])) - min(ends) for name in names}
     return [
@@ -333,7 +347,9 @@ def _largest(values: np.ndarray, real: np.ndarray) -> float:
     return float(np.abs(values.astype(np.float64) - real).max()) if real.size else 0.0
 
 
-def _settle(held: list[Arrays], sums: list[_Sums], names: Sequence[str], odd: set[str]) -> dict[str, np.ndarray]:
+def _settle(
+    held: list[Arrays], sums: list[_Sums], names: Sequence[str], odd: set[str], axes: Mapping[str, int]
+) -> dict[str, np.ndarray]:
     """The means of what was held, which is let go."""
     means: dict[str, np.ndarray] = {}
     for name in names:
@@ -341,19 +357,23 @@ def _settle(held: list[Arrays], sums: list[_Sums], names: Sequence[str], odd: se
             means[name] = np.asarray(np.mean([real[name] for real in held], axis=0, dtype=np.float64))
     for each in sums:
         for values, real in zip(each.held, held):
-            _centre(means, [(values, real)], [each], odd)
+            _centre(means, [(values, real)], [each], odd, axes)
         each.held.clear()
     held.clear()
     return means
 
 
 def _centre(
-    means: Mapping[str, np.ndarray], pairs: Sequence[tuple[Arrays, Arrays]], sums: Sequence[_Sums], odd: set[str]
+    means: Mapping[str, np.ndarray],
+    pairs: Sequence[tuple[Arrays, Arrays]],
+    sums: Sequence[_Sums],
+    odd: set[str],
+    axes: Mapping[str, int],
 ) -> None:
     for (values, real), each in zip(pairs, sums):
         for name, mean in means.items():
             if name not in odd:
-                pair = pair_sums(Values(values[name] - mean), Values(real[name] - mean))
+                pair = sums_of(values[name], real[name], axes.get(name), mean)
                 each.centred.setdefault(name, []).append(pair)
 
 
