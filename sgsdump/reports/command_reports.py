@@ -117,6 +117,8 @@ def diagnosed(
             layers[row.name] = LayerReach(span, largest, within)
     left_out = left_out_outputs(proto, outputs.outputs)
     masks = {name for name, measured in subject.ranges.items() if measured.uncut is not None}
+    # What a Softmax makes of these is what counts, and it is good.
+    masks |= {name for name, judged in outputs.outputs.items() if judged.probabilities and judged.good(limits)}
     past = tuple(
         row.name
         for row in comparison.past(limits)

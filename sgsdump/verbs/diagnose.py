@@ -263,12 +263,13 @@ def _prepared(task: Task, setting: Setting, feeds: Feeds, progress: Progress, te
 def _judged(task: Task, setting: Setting, subject: Subject, feeds: JudgingFeeds, progress: Progress) -> Judged:
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.tuning.examined import Examined
-    from sgsdump.tuning.measured_advice import judge, measure
+    from sgsdump.tuning.measured_advice import judge, measure, with_causes
     from sgsdump.tuning.root_causes import root_cause
 
     every = PicturePairs(feeds.judges)
     few = replace(every, most=MEASURED)
     outputs, advice = judge(subject, measure(subject, few, progress), every, task.limits, progress)
+    advice = advice and with_causes(advice, every, progress)
     examined = Examined(
         subject,
         feeds.judges,
