@@ -46,7 +46,7 @@ MOST_PARAMETERS = 6
 # plan and the model it is made for, 6 feed pictures, 10 run the model by segments, 6 take ranges.
 FILES_OF_COMPARE, FILES_OF_CALIBRATE = 24, 32
 # Public signatures: keywords that users write, each forwarded in one record.
-LONG_SIGNATURES = {"comparison.compare.compare", "pipeline.pipeline.__init__"}
+LONG_SIGNATURES = {"comparison.compare.compare", "pipeline.pipeline.__init__", "verbs.calibrate.calibrate"}
 LONG_RECORDS = {"DumpConfig", "Measuring", "Output"}  # msit's own; options of compare, each a group of its help
 # Where options become records.
 OPTIONS_ARE_MADE = ("commands/options.py", "commands/sdk/options.py")

@@ -92,6 +92,7 @@ class Options:
     level_told: bool
     sensitivity_threshold: float
     quant_file: str | None
+    range_room: bool
     num_process: int
     scheduler: str | None
     ranges_format: Literal["text", "json"]
@@ -111,6 +112,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                             help="L4, L5: raise what changes the outputs by more (default: %(default)s)")  # fmt: skip
     quantising.add_argument("--quant-file", metavar="FILE", help="ranges, bits and weights you decided: JSON or pickle "
                             "list of {name, min, max, bit, data}, or a tensor_min_max.txt; see below")  # fmt: skip
+    quantising.add_argument("--range-room", action="store_true", help="widen INT16 ranges by half or more, for images "
+                            "not seen; the SDK's own calibrator does not (its --quant_file can: see tune)")  # fmt: skip
     output = parser.add_argument_group("results")
     output.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="fixed model to write (default: MODEL_fixed.onnx here)"
@@ -166,7 +169,8 @@ def run(args: argparse.Namespace) -> int:
         read_quant_file(quant_file)  # one that is none needs no model
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
     metric = load_metric(options.metric) if options.metric else None
-    how = How(_level(options), quant_file, options.sensitivity_threshold, not debug.disable_domain_fuse_ops)
+    fuse = not debug.disable_domain_fuse_ops
+    how = How(_level(options), quant_file, options.sensitivity_threshold, fuse, options.range_room)
     check_outputs([target, options.json], [*network.files, quant_file])
     by_parts = how.level in BY_PARTS and not options.scheduler and metric is None
     opened = open_network(network, options.quant_level, outside=by_parts)
@@ -219,6 +223,8 @@ def run(args: argparse.Namespace) -> int:
     print(f"log/{ranges_file.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} {runs}")
     in_16 = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
     print(f"{target}: {len(fixed.plan.weights)} convolutions, {in_16} of them INT16")
+    if made.has_tight_int16:
+        print("INT16 ranges fit these images exactly; --range-room widens them by half for unseen images")
     for note in fixed.notes:
         print(note)
     if text := share_text(integer_share(imported.model, read_facts(made.model))):

@@ -23,6 +23,7 @@ the folder -o:
   fixed.onnx log/         the fixed model and the ranges, where they were made here (see calibrate)
   advised.onnx            where another --quant-level is advised: the fixed model of that, with all that is advised
   input_config.ini        yours, or the assumed one, with the tensor_arrays advised
+  advised.quant.json .pkl where that raises convolutions: its plan with room in INT16 ranges, for --quant-file
   cured.onnx              with --cure: the model rewritten so that 8 bits lose less, its ranges beside it (docs/cure.md)
   planned.onnx            with --cure, where that is not enough: its quant file raises convolutions besides
 

@@ -1,5 +1,9 @@
 """Find the smallest set of INT16 convolutions that repairs the model, chosen in the hardware's integers.
 
+If INT8 is within the limits (--min-cos, --max-rmse) on all images, the first line says so, and INT8 is recommended.
+Otherwise the cheapest plan within them is. Exit status: 0, or 1 when you gave a limit and no plan is within it, 2 on
+trouble.
+
 Gives the best quant plan found for each compression rate (bytes of the convolutions' weights over their bytes at 16
 bits: 0.5 is all INT8, 1 all INT16; with --cost macs their multiplications, those at 16 bits counted twice); or, with
 --target, the cheapest plan that reaches it. Every convolution
@@ -33,11 +37,12 @@ pictures that the search does not see (--validate):
 the folder -o:
   For the i-th rate optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl for the SDK's
   sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays). Without i_RATE they are those
-  of the plan marked *: the smallest known that goes 95 % of the way from INT8's error to INT16's, or a larger one at
-  the knee, up to which each 5 % of the bytes halve the error; with --target the smallest that reaches it (with
-  --fixed-model also optimized.onnx). pareto.csv, .json and .png show all plans, report.html also every layer of
-  the plan marked *, on a few of the pictures. progress.json keeps every plan tried. The results of an earlier run stay
-  until the new ones take their place, all at once; files of yours stay.
+  of the plan marked *, with the .pkl: the cheapest within the limits; where none is, the smallest known that goes 95 %
+  of the way from INT8's error to INT16's, or a larger one at the knee, up to which each 5 % of the bytes halve the
+  error; with --target the smallest that reaches it (with --fixed-model also optimized.onnx). INT16 ranges have room
+  for images not seen (half as wide again or more), which is in the quant file. pareto.csv, .json and .png show all
+  plans, report.html also every layer of the plan marked *, on a few of the pictures. progress.json keeps every plan
+  tried. The results of an earlier run stay until the new ones take their place, all at once; files of yours stay.
 
   With --cure also cured.onnx, the model that all of it is for.
 
@@ -67,6 +72,7 @@ from sgsdump.commands.options import (
     add_input_config,
     add_json,
     add_judges,
+    add_limits,
     add_model,
     add_quant_level,
     add_scheduler,
@@ -76,6 +82,7 @@ from sgsdump.commands.options import (
     whole_number,
 )
 from sgsdump.commands.terminal import print_cut, print_lines, print_warnings
+from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.verbs.calibrate import WITHOUT_BITS
 from sgsdump.verbs.cured_ways import CURED
@@ -109,6 +116,8 @@ class SearchOptions:
 
     rates: str | None
     target: str | None
+    min_cos: float | None
+    max_rmse: float | None
     metric: str | None
     objective: str
     cost: str
@@ -141,6 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     search = parser.add_argument_group("the search")
     search.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")
     search.add_argument("--target", metavar="NAME>=X", help="the smallest plan that reaches it, instead of rates")
+    add_limits(search, "an output of the plan to take")
     search.add_argument(
         "--objective",
         default="mean",
@@ -183,7 +193,8 @@ def run(args: argparse.Namespace) -> int:
     begun = time.monotonic()
     options = record(Options, args, network=network_of(args), search=record(SearchOptions, args))
     network, search = options.network, options.search
-    aims = aims_of(search.rates, search.target, search.metric, search.objective, search.cost)
+    limits = Thresholds(search.min_cos, search.max_rmse)
+    aims = aims_of(search.rates, search.target, search.metric, search.objective, search.cost, limits)
     end = begun + parse_seconds(search.budget)
     check_solver()
     if options.json:
@@ -218,14 +229,16 @@ def run(args: argparse.Namespace) -> int:
             found.write(newer, Written(options.fixed_model, options.pickle, typed(args)), progress)
     print(pareto_table(found.result), end="")
     print_lines(ending_lines(found.result))
-    print(f"{folder}: to make its fixed model, sgsdump calibrate with --input-config {folder / 'input_config.ini'} "
-          f"--quant-level {found.quant_level}")  # fmt: skip
-    if start is not None:
-        print(f"{folder}: give it -m {folder / CURED} and --quant-file {folder / 'optimized_quant_info.json'} too")
-    for clipped in found.fixed.clipped:
+    of_cured = "" if start is None else f"-m {folder / CURED} "
+    print(
+        f"{folder}: to make its fixed model, sgsdump calibrate with {of_cured}--input-config "
+        f"{folder / 'input_config.ini'} --quant-level {found.quant_level} --quant-file "
+        f"{folder / 'optimized_quant_info.json'} (the SDK takes optimized_quant_info.pkl)"
+    )
+    for clipped in found.clipped:
         print(f"warning: {clipped}")
     print_cut(ready.opened.model, ready.opened.config)
-    return 0
+    return 1 if limits and not found.within_limits else 0
 
 
 def _started(options: Options, opened: OpenNetwork) -> Start:
@@ -302,7 +315,11 @@ def _usable_folder(path: Path, ini: Path | None) -> Path:
 
 
 def _print_beginning(budget: str, begun: float, progress: Path, beginning: Beginning) -> None:
-    """How much there is to do, and what is known already."""
+    """Whether INT8 is within the limits, how much there is to do, and what is known already."""
+    from sgsdump.reports.pareto_reports import limits_line
+
+    if beginning.limits is not None:
+        print(limits_line(beginning.limits))
     runs, spent = beginning.most * beginning.pictures, time.monotonic() - begun
     print(f"{beginning.groups} groups of convolutions; at most {beginning.most} plans on {beginning.pictures} pictures "
           f"= {runs} runs of the network, within {budget}")  # fmt: skip

@@ -135,10 +135,8 @@ class Comparison:
 
     @property
     def of(self) -> int:
-        """The number of benchmark layers that could have been compared, without fused and excluded ones. Each damaged
-        file of the benchmark counts as one."""
-        damaged = sum(isinstance(note, Damage) for note in self.benchmark_notes)
-        return max(self.completeness.of, len(self.rows)) + damaged
+        """The number of benchmark layers to compare: fused and excluded layers do not count."""
+        return max(self.completeness.of, len(self.rows))
 
     @property
     def other_input(self) -> Finding | None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from sgsdump.comparison.alignment import Alignment
 from sgsdump.comparison.comparison import Completeness
 from sgsdump.comparison.dataflow import has_flow, has_reads, network_outputs, reads_of
-from sgsdump.dumps.dump import Dump, Network, Record
+from sgsdump.dumps.dump import Damage, Dump, Network, Record
 
 
 def completeness_of(
@@ -45,8 +45,13 @@ def completeness_of(
         missing_outputs,
         tuple(record.name for record in inner if record.name not in inside),
         fused,
-        of=len(kept.pairs) + len(lacking) - len(fused),
+        of=len(kept.pairs) + len(lacking) - len(fused) + _unreadable(benchmark),
     )
+
+
+def _unreadable(dump: Dump) -> int:
+    """Return the number of damaged files of the dump. Each counts as one layer."""
+    return sum(isinstance(note, Damage) for note in dump.notes)
 
 
 def _outputs(dump: Dump) -> Collection[str] | None:

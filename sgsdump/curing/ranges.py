@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sgsdump.curing.weight_room import reach_of
+from sgsdump.curing.weight_room import reach_of, weight_room
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.analysis import is_convolution
 from sgsdump.quantisation.float_model import deployed
@@ -103,6 +103,18 @@ def _below_a_power(reaches: np.ndarray) -> float:
     candidates = [0.0, *np.minimum(reaches - np.floor(reaches) + SLACK, 1.0)]
     lost = [np.sum(4.0 ** (np.ceil(reaches - down) - (reaches - down))) for down in candidates]
     return float(2.0 ** candidates[int(np.argmin(lost))])
+
+
+def with_int16_room(
+    model: Model, ranges: Mapping[str, Range], sums: Mapping[str, Range], per_channel: bool
+) -> dict[str, Range]:
+    """Return calibrated ranges with room where values are stored in INT16, and none in UINT8.
+
+    sums         the calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
+    per_channel  a weight scale for each output channel (above L1): INT16 weights then get scales that suit their sums.
+    """
+    ranges = {**ranges, **(weight_room(model, ranges, sums) if per_channel else {})}
+    return widened(model, ranges, {}, headrooms(model, ranges, sums, per_channel))
 
 
 def widened(

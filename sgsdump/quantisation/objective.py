@@ -4,7 +4,7 @@ error of a watched tensor = Σ(fixed - float)² / Σ float²,  both sums over al
 
 ``tuning.combined_error`` makes one number of several tensors' errors. The watched tensors are the network's outputs,
 but where a Softmax makes an output, its input (the logits): a softmax that is nearly one-hot hides every error until it
-flips.
+flips. Where the logits stand in for the Softmax alone, ``by_probability`` weighs them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from sgsdump.comparison.metrics import Sums, cos, merged_sums, ratio, rmse
 from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.errors import ValuesError
-from sgsdump.models.graph import REARRANGING, Graph, needs
+from sgsdump.models.graph import REARRANGING, Graph, attribute, needs
 from sgsdump.tensors.tensor import Values
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ INDEX_OPERATORS = frozenset(("ArgMax", "ArgMin", "NonMaxSuppression", "NonZero",
 _COMPARING = frozenset("And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Xor".split())
 # A tensor made by these alone says of a quant plan what its source says.
 _TAKING_PARTS = REARRANGING | {"Cast", "Gather", "Slice"}
+_NO_AXES: Mapping[str, int] = MappingProxyType({})
 ALL_ZERO = "the model's outputs are zero or empty on every picture, so no error can be measured on them"
+# A logit so far below the top of its row is a probability of at most 2e-5; the hardware's Softmax makes it 0.
+BELOW_TOP = 11.0
 _WHOLE = (2, 3, 4, 5, 6, 7, 9, 12, 13)  # of TensorProto: integers and booleans
 
 
@@ -61,6 +65,42 @@ def watched_by_output(proto: ModelProto) -> dict[str, str]:
     sources = (source for node in makers for name in node.input for source in _compared(graph, name, picked))
     by_origin = {_origin(graph, name): name for name in reversed(list(sources)) if name not in judged}
     return watched | {name: _watched(graph, name) for name in reversed(by_origin.values())}
+
+
+def softmax_axes(proto: ModelProto) -> dict[str, int]:
+    """The axis of the Softmax for each watched tensor that stands in for its output, and is no output itself."""
+    graph, watched = Graph(proto), watched_by_output(proto)
+    logits = {name for output, name in watched.items() if output != name} - set(watched)
+    return {
+        node.input[0]: attribute(node, "axis", -1)
+        for node in graph.nodes
+        if node.op_type in _SOFTMAX and node.input[0] in logits
+    }
+
+
+def probabilities(logits: np.ndarray, axis: int) -> np.ndarray:
+    """The Softmax in float64; NaN for rows whose largest value is no finite number."""
+    with np.errstate(invalid="ignore"):
+        exp = np.exp(logits.astype(np.float64) - logits.max(axis=axis, keepdims=True))
+        return np.asarray(exp / exp.sum(axis=axis, keepdims=True))
+
+
+def by_probability(
+    values: np.ndarray, against: np.ndarray, axis: int, mean: np.ndarray | float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the logits of both sides, less ``mean``, times the probabilities of ``against``.
+
+    Logits BELOW_TOP of their row in ``against`` become 0 on both sides. NaN and +inf stay, and so do rows of
+    ``against`` whose largest value is not finite.
+    """
+    values, real = values.astype(np.float64), against.astype(np.float64)
+    top = real.max(axis=axis, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        weights = np.where(real >= top - BELOW_TOP, probabilities(real, axis), 0.0)
+        weights = np.where(np.isfinite(top), weights, 1.0)
+        odd = np.where(np.isnan(values) | (values == np.inf), values, 0.0)
+        ours = np.where(weights > 0, (values - mean) * weights, odd)
+        return ours, np.where(weights > 0, (real - mean) * weights, 0.0)
 
 
 def left_out_outputs(proto: ModelProto, judged: Container[str]) -> dict[str, str]:
@@ -166,9 +206,25 @@ class Score:
         return self.metric / self.pictures
 
 
-def score(outputs: Mapping[str, np.ndarray], floats: Mapping[str, np.ndarray], metric: float = 0.0) -> Score:
-    """One picture's outputs against the float model's."""
-    return Score(1, {name: pair_sums(Values(outputs[name]), Values(floats[name])) for name in floats}, metric)
+def score(
+    outputs: Mapping[str, np.ndarray],
+    floats: Mapping[str, np.ndarray],
+    metric: float = 0.0,
+    axes: Mapping[str, int] = _NO_AXES,
+) -> Score:
+    """One picture's outputs against the float model's; ``axes``: see ``softmax_axes``."""
+    return Score(1, {name: sums_of(outputs[name], floats[name], axes.get(name)) for name in floats}, metric)
+
+
+def sums_of(
+    values: np.ndarray, against: np.ndarray, axis: int | None = None, mean: np.ndarray | float | None = None
+) -> Sums:
+    """The sums over one tensor, about ``mean`` where one is given; ``axis``: of the Softmax whose logits it holds."""
+    if axis is not None and values.size:
+        values, against = by_probability(values, against, axis, 0.0 if mean is None else mean)
+    elif mean is not None:
+        values, against = values - mean, against - mean
+    return pair_sums(Values(values), Values(against))
 
 
 def total(scores: Iterable[Score]) -> Score:

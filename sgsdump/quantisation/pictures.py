@@ -21,7 +21,7 @@ from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
 # Rounding a picture to bytes costs half a grey level; a preprocess file that rounds elsewhere, another half.
 MOST_LEVELS = 1.0
-WHITE = 255.0  # more grey levels than these no image has
+WHITE = 255.0  # the largest difference that two images can have, in grey levels
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,9 @@ class InputDifference:
         far = f"up to {self.largest:.3g}"
         far += f", {self.levels:.3g} grey levels" if self.levels <= WHITE else ""
         return (
-            f"input {self.name!r}: the preprocess file and input_config make different pictures of the same image "
-            f"({far}); the float model gets the one, the fixed model the other: make mean, std_value and the order of "
-            f"colours agree"
+            f"input {self.name!r}: the preprocess file and input_config turn the same image into different inputs "
+            f"({far}), so the float and the fixed model do not get the same image; make mean, std_value and the "
+            f"channel order agree"
         )
 
 

@@ -72,9 +72,14 @@ def read_quant_file(path: Path | str) -> list[QuantParam]:
 
     Raises what ``quant_param.read`` and ``read_ranges`` raise.
     """
-    if read_bytes(Path(path), PICKLE_LIMIT).startswith(b"Name:"):
+    if is_log(path):
         return [QuantParam(name, measured) for name, measured in read_ranges(path).items()]
     return quant_param.read(path)
+
+
+def is_log(path: Path | str) -> bool:
+    """Return whether a quant file is the tensor_min_max.txt of a calibration, not a list of quant parameters."""
+    return read_bytes(Path(path), PICKLE_LIMIT).startswith(b"Name:")
 
 
 def import_params(

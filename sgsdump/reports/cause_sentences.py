@@ -22,40 +22,58 @@ def first_lines(findings: Sequence[Finding]) -> Iterator[str]:
     outputs = [finding for finding in findings if finding.kind == "output"]
     if outputs:
         yield f"Outputs with all at 8 bits: {'; '.join(output_text(finding) for finding in outputs)}."
-    yield from cause_lines([finding for finding in findings if finding.kind == "cause"])
-    for finding in findings:
-        if finding.kind == "part":
-            yield from part_lines(finding)
+    yield from source_lines([finding for finding in findings if finding.kind in ("cause", "part", "spread")])
 
 
-def cause_lines(causes: Sequence[Finding]) -> Iterator[str]:
-    """The largest part of the error, then those that follow."""
-    if causes:
-        yield f"{_cause(causes[0])}."
-        yield from _contributions(causes[0])
-    if causes[1:]:
-        yield f"Then come {'; '.join(map(_short_cause, causes[1:MOST_CAUSES]))}."
-
-
-def part_lines(part: Finding) -> Iterator[str]:
-    """The largest part of an error that is within the limits."""
-    figures, name = part.figures, f"{part.layer} ({part.op_type})"
-    of_all, left = f"Of the outputs' error ({figures['error']:.4f})", f"about {figures['left']:.4f} would stay"
-    if part.facts["reason"] == "picture":
+def source_lines(sources: Sequence[Finding]) -> Iterator[str]:
+    """Yield what the outputs' error comes from: its causes, the largest part of a good one, or the many that it is
+    spread over."""
+    if not sources:
+        return
+    first, *others = sources
+    if first.kind == "spread":
         yield (
-            f"{of_all} the largest part comes from {name}, which reads the picture and always has 8 bits: with all "
-            f"others at 16 bits {left}."
+            f"No single convolution removes a fifth of the error ({first.figures['error']:.4f}); it is spread over "
+            f"{len(first.names)} convolutions, whose inputs at INT16 remove {percent(first.figures['gives_back'])}."
         )
         return
+    if "together" in first.figures:
+        yield f"{_together(sources)}."
+    else:
+        yield f"{_part(first) if first.kind == 'part' else _cause(first)}."
+    yield from _contributions(first)
+    if others and "together" not in first.figures:
+        yield f"Then come {'; '.join(map(_short_cause, others[: MOST_CAUSES - 1]))}."
+
+
+def _together(sources: Sequence[Finding]) -> str:
+    """The few that remove most of the error together, and none of them a fifth."""
+    first, *others = sources
+    inputs = listed([each.facts["input"] for each in others], len(others))
+    return (
+        f"Most of it arises at the input {first.facts['input']} of {first.layer} ({first.op_type}), together with "
+        f"{inputs}: raising these {len(sources)} tensors to INT16 removes {percent(first.figures['together'])} of the "
+        f"error; no single one removes a fifth"
+    )
+
+
+def _part(part: Finding) -> str:
+    """The largest part of an error that is within the limits."""
+    figures, name = part.figures, f"{part.layer} ({part.op_type})"
+    of_all, left = f"The outputs' error is {figures['error']:.4f}", f"{figures['left']:.4f}"
+    if part.facts["reason"] == "picture":
+        return (
+            f"{of_all}; most of it comes from {name}, which reads the picture and always has 8 bits: with every other "
+            f"convolution at INT16 {left} stays"
+        )
     what = f"the input {part.facts['input']} of {name}"
     if part.facts["reason"] == "clipped":
-        yield f"{of_all} the largest part comes from {what}, whose range does not hold its values."
-        return
-    yield (
-        f"{of_all} rounding {what} to 8 bits adds the most: alone it adds {percent(figures['brings'])}; with 16 bits "
-        f"there {left}."
+        return f"{of_all}; its largest part comes from {what}, whose range does not hold its values"
+    return (
+        f"{of_all}; its largest part comes from {what}: raising only this tensor to INT16 removes "
+        f"{percent(figures['gives_back'])} of the error and leaves {left}; quantising only this tensor causes "
+        f"{percent(figures['brings'])} (float approximation)"
     )
-    yield from _contributions(part)
 
 
 def _contributions(finding: Finding) -> Iterator[str]:
@@ -95,6 +113,10 @@ def output_text(finding: Finding, labels: Mapping[str, str] = _NONE) -> str:
     figures, name = finding.figures, labels.get(finding.layer, finding.layer)
     text = f"{name} COS {number(figures['cos'])}, RMSE {number(figures['rmse'])}: {finding.facts['verdict']}"
     reason = finding.facts.get("reason")
+    if reason == "probabilities":
+        changed = figures["answers_changed"]
+        answers = f"{percent(changed)} of the answers change" if changed else "no answer changes"
+        return f"{text} (probabilities change by at most {number(figures['probability_change'])}; {answers})"
     if reason == "resolution":
         return (
             f"{text} (off by at most {number(figures['largest_error'])} of the {number(figures['reaches'])} that it "
@@ -148,9 +170,9 @@ def _cause(finding: Finding) -> str:
         at = f"at the weights of {name}, which get 16 bits with its input {finding.facts['input']}"
     part = figures["gives_back"] >= 0.5 or figures["brings"] >= 0.5
     return (
-        f"{'Most' if part else 'The largest part'} of it arises {at}: at 16 bits alone it gives back "
-        f"{percent(max(figures['gives_back'], 0.0))} of the output error, at 8 bits alone it brings "
-        f"{percent(figures['brings'])} (its own error is {figures['own']:.3g}, what it inherits "
+        f"{'Most' if part else 'The largest part'} of it arises {at}: raising only this tensor to INT16 removes "
+        f"{percent(figures['gives_back'])} of the error; quantising only this tensor causes "
+        f"{percent(figures['brings'])} (float approximation: its own error is {figures['own']:.3g}, what it inherits "
         f"{figures['inherited']:.3g})"
     )
 
@@ -159,8 +181,8 @@ def _short_cause(finding: Finding) -> str:
     figures = finding.figures
     if finding.facts["reason"] == "picture":
         return f"{finding.layer} ({finding.op_type}), which reads the picture, {percent(figures['brings'])}"
-    back = f"gives back {percent(figures['gives_back'])}, " if figures["gives_back"] > 0 else ""
+    back = f"removes {percent(figures['gives_back'])}, " if figures["gives_back"] > 0 else ""
     return (
         f"the input {finding.facts['input']} of {finding.layer} ({finding.op_type}), which alone {back}"
-        f"brings {percent(figures['brings'])}"
+        f"causes {percent(figures['brings'])}"
     )

@@ -36,6 +36,7 @@ from sgsdump.reports.diagnosis import (
     steps,
     verdict,
 )
+from sgsdump.reports.pareto_reports import limits_line
 from sgsdump.reports.report import (
     BLOB,
     IN_FLOAT,
@@ -78,8 +79,6 @@ def report_of_diagnosis(
     comparison = compared.comparison
     report = report_of(comparison, diagnosis.limits, context, steps(diagnosis))
     layers = _with_measured(report.layers, diagnosis)
-    if not diagnosis.in_network:
-        layers = tuple(replace(layer, rises=False) for layer in layers)
     good = diagnosis.good and bool(diagnosis.share.convolutions)
     other = None if diagnosis.with_advice is None else other_run(_with_what(diagnosis), diagnosis.with_advice)
     view = replace(report.view, first="", other=other)
@@ -118,6 +117,8 @@ def diagnosed(
             layers[row.name] = LayerReach(span, largest, within)
     left_out = left_out_outputs(proto, outputs.outputs)
     masks = {name for name, measured in subject.ranges.items() if measured.uncut is not None}
+    # What a Softmax makes of these is what counts, and it is good.
+    masks |= {name for name, judged in outputs.outputs.items() if judged.probabilities and judged.good(limits)}
     past = tuple(
         row.name
         for row in comparison.past(limits)
@@ -285,9 +286,9 @@ def _with_measured(layers: Sequence[Layer], diagnosis: Diagnosis) -> tuple[Layer
     where a figure rises."""
     columns = diagnosis.measured
     if diagnosis.advice is None:
-        return tuple(layers)
+        return tuple(replace(layer, rises=layer.rises and diagnosis.blames_layers) for layer in layers)
     stored = diagnosis.advice.measured.layers
-    named = {stored[name] for finding in diagnosis.advice.causes for name in finding.names if name in stored}
+    named = {stored[name] for finding in diagnosis.causes for name in finding.names if name in stored}
 
     def measured(layer: Layer) -> Layer:
         own = columns.get(layer.name, {})
@@ -330,19 +331,24 @@ def _repair_step(repair: Repair) -> Step:
 
 def _tuning_verdict(result: Pareto) -> Iterator[str]:
     taken, low, high = result.taken, result.rows[0], result.rows[-1]
+    if result.limits is not None:
+        yield f"{limits_line(result.limits)}."
     yield (
         f"With {counted(len(taken.raised), 'convolution')} at INT16 the weights take {100 * taken.rate:.0f} % of "
         f"their bytes at 16 bits, and the outputs' error is {taken.error:.3g}: {low.error:.3g} with all at INT8, "
         f"{high.error:.3g} with all at INT16 ({result.effort.plans_tried} plans tried)."
     )
-    if result.off:
+    if result.effort.off:
         yield f"All figures are the hardware's integers'; the search saw {taken.searched:.3g} of this plan."
 
 
 def _tuning_step(taken: Row) -> Step:
     if not taken.tensors:
         return Step("Nothing has to be raised to INT16.")
-    return Step("Put this into input_config.ini and calibrate again.", conv_config(taken.tensors))
+    text = (
+        "Put this into input_config.ini, and calibrate with --quant-file optimized_quant_info.json, which is here too."
+    )
+    return Step(text, conv_config(taken.tensors))
 
 
 def _shape(dims: Any) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from sgsdump.errors import listed
 from sgsdump.files.escaping import csv_lines
 from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import aligned
 from sgsdump.reports.text import counted
-from sgsdump.tuning.pareto import Pareto, Row, as_document, plan_lines, worsened
+from sgsdump.tuning.pareto import Limits, Pareto, Row, as_document, plan_lines, worsened
 from sgsdump.tuning.plan_costs import BYTES
 
 # A part of an error that need not be told.
@@ -75,6 +76,18 @@ def _cells(row: Row, result: Pareto) -> list[str]:
     return [*cells, *("-" if value is None or math.isnan(value) else f"{value:{form}}" for value, form in held)]
 
 
+def limits_line(limits: Limits) -> str:
+    """Return whether INT8 is within the limits."""
+    if not limits.past:
+        return f"INT8 is within the limits ({_allowed(limits)}) on all {limits.pictures} images: no INT16 needed"
+    return f"INT8 is past the limits ({_allowed(limits)}) on {limits.pictures} images: {listed(limits.past)}"
+
+
+def _allowed(limits: Limits) -> str:
+    ends = (("COS >=", limits.allowed.min_cos), ("RMSE <=", limits.allowed.max_rmse))
+    return ", ".join(f"{name} {limit:g}" for name, limit in ends if limit is not None)
+
+
 def ending_lines(result: Pareto) -> Iterator[str]:
     """How the search went, and the plan to take."""
     how = "every plan there is was tried" if result.effort.exhaustive else f"{result.effort.plans_tried} plans tried"
@@ -84,6 +97,10 @@ def ending_lines(result: Pareto) -> Iterator[str]:
         yield f"not looked at: {'; '.join(result.effort.unsearched)}"
     for name in result.left_out:
         yield f"not counted: {name}, whose error at INT16 is infinite; is it zero in the float model?"
+    if result.limits is not None and not result.limits.taken:
+        yield (
+            f"warning: no plan that was run is within the limits ({_allowed(result.limits)}); * is chosen by its error"
+        )
     for name, (error, low) in worsened(result).items():
         yield (
             f"warning: * leaves {name} worse than INT8 does (error {error:.3g}, INT8 {low:.3g}); "
@@ -101,7 +118,7 @@ def ending_lines(result: Pareto) -> Iterator[str]:
             f"{result.enough.error:.3g} to {taken.error:.3g}"
         )
     yield from _metric_lines(result)
-    if result.off:
+    if result.effort.off:
         yield (
             f"*: chosen in the hardware's integers, where its error is {taken.error:.3g} (the approximation's "
             f"{taken.searched:.3g}); {how_far(result)}"
@@ -116,10 +133,12 @@ def _metric_lines(result: Pareto) -> Iterator[str]:
         return
     best = max(metric for metric, _ in known)
     smallest = next(row for metric, row in known if metric == best)
-    if smallest.rate < result.taken.rate:
+    taken = result.taken.outputs.metric
+    if smallest.rate < result.taken.rate or (taken is not None and taken < best):
         count, reached = counted(len(smallest.raised), "convolution"), math.floor(best * 1e4) / 1e4
+        than = "is as good as any" if smallest.rate < result.taken.rate else f"is better than * ({taken:.4g})"
         yield (
-            f"by the metric {smallest.label} with {count} at INT16 is as good as any: {best:.4g}; "
+            f"by the metric {smallest.label} with {count} at INT16 {than}: {best:.4g}; "
             f'--target "metric>={reached:g}" takes the smallest plan that has it'
         )
 
@@ -150,8 +169,8 @@ def _held_lines(result: Pareto) -> Iterator[str]:
 
 def how_far(result: Pareto) -> str:
     """How far the approximation that the search used is from the integers, on the plans that were run in both."""
-    low, high = min(result.off), max(result.off)
-    plans = f"on the {len(result.off)} plans run in both"
+    low, high = min(result.effort.off), max(result.effort.off)
+    plans = f"on the {len(result.effort.off)} plans run in both"
     if max(-low, high) < WITHIN:
         return f"the approximation was within {100 * WITHIN:.0f} % of them {plans}"
     below = f"{100 * -low:.0f} % below to " if low < 0 else ""

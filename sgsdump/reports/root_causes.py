@@ -59,7 +59,7 @@ def told_config(finding: Finding) -> str:
     if finding.facts.get("by") != "preprocess" or finding.facts["reason"] != NORMALISATION:
         return ""
     mean, std = ([value for _, value in _channels(finding.figures, f"{word}_done")] for word in ("mean", "std"))
-    lines = [f"{colour} = {value:.6g};" for colour, value in zip(("mean_red", "mean_green", "mean_blue"), mean)]
+    lines = [f"{colour} = {value:g};" for colour, value in zip(("mean_red", "mean_green", "mean_blue"), mean)]
     return "\n".join([*lines, f"std_value = {_joined(std)};"])
 
 
@@ -154,8 +154,8 @@ def _normalisation(finding: Finding) -> str:
     told, done = (_normalised(figures, word) for word in ("told", "done"))
     if finding.facts["by"] == "preprocess":
         return (
-            f"input_config says {told} for the input {finding.facts['input']}, the preprocess file does {done}: the "
-            f"fixed model gets another picture than the float model"
+            f"the preprocess file and input_config normalise the input {finding.facts['input']} differently, so the "
+            f"fixed model gets another image than the float model. Preprocess file: {done}; input_config: {told}"
         )
     if finding.facts["by"] == "fixed":
         return f"the input {finding.facts['input']}: the fixed model was made with {done}, input_config says {told}"
@@ -169,8 +169,8 @@ def _order(finding: Finding) -> str:
     figures = finding.figures
     if finding.facts["by"] == "preprocess":
         return (
-            f"the order of the channels of the input {finding.facts['input']}: the preprocess file makes RGB where "
-            f"input_config says BGR, or the reverse (up to {figures['levels']:.3g} grey levels off)"
+            f"the order of the channels of the input {finding.facts['input']}: one of the preprocess file and "
+            f"input_config uses RGB, the other BGR (up to {figures['levels']:.3g} grey levels off)"
         )
     if finding.facts["by"] == "fixed":
         return (
@@ -198,7 +198,7 @@ def _channels(figures: Mapping[str, float], word: str) -> Iterator[tuple[str, fl
 
 
 def _joined(values: list[float]) -> str:
-    return f"{values[0]:.6g}" if len(set(values)) == 1 else ":".join(f"{value:.6g}" for value in values)
+    return ":".join(f"{value:g}" for value in (values[:1] if len(set(values)) == 1 else values))
 
 
 def _still(finding: Finding) -> str:
@@ -243,7 +243,7 @@ _CAUSES = {
 
 def _to_normalise(finding: Finding) -> str:
     if finding.facts["by"] == "preprocess":
-        return "Make input_config.ini and the preprocess file agree, and calibrate again. The preprocess file does:"
+        return "Make input_config.ini agree with the preprocess file, and calibrate again. The preprocess file uses:"
     return "Calibrate again, with the input_config.ini that is right."
 
 

@@ -7,7 +7,7 @@ the outputs' error back. Causes stand in the order of that.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sgsdump.comparison.finding import Finding
@@ -15,8 +15,9 @@ from sgsdump.comparison.metrics import cos, mse, rmse
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.quantisation.objective import Totals, output_error
 from sgsdump.quantisation.trials.integer_outputs import OutputFigures, PlanOutputs
-from sgsdump.tuning.advice import SOME, Advice, holds
-from sgsdump.tuning.sensitivity_analysis import Contributions, Measurement
+from sgsdump.tensors.types import Range
+from sgsdump.tuning.advice import MUCH, SOME, Advice, holds
+from sgsdump.tuning.sensitivity_analysis import Contributions, LabelledPictureFeed, Measurement, SensitivityAnalysis
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,14 @@ class Exact:
 WORTH_NAMING = 0.1
 # So much of the error with everything else at 16 bits is the doing of what reads the picture.
 MOST_OF_IT = 0.5
+ALONE_OF_PICTURE = 1 - math.sqrt(1 - MOST_OF_IT**2)
+# Candidates that are run in the hardware's integers, the first ones of the float approximation.
+TRIED = 5
+# An error is spread over the fewest convolutions that remove this part of what all of them remove at INT16.
+SPREAD = 0.8
+# So few domains are named where they remove most of the error together, and none of them a fifth.
+FEW = 4
+Left = Callable[[Sequence[str], Mapping[str, Range]], float]
 
 
 def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) -> tuple[Finding, ...]:
@@ -45,6 +54,11 @@ def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) ->
         if figures.centred is not None:
             numbers |= {"cos_about_mean": cos(figures.centred), "rmse_about_mean": rmse(figures.centred)}
         good = figures.good(limits)
+        if (made := figures.probabilities) is not None:
+            numbers |= {"probability_change": made.largest, "answers_changed": made.changed}
+            facts = {"verdict": "good" if good else "bad", "reason": "probabilities"}
+            findings.append(Finding("output", name, figures=numbers, evidence="measured", facts=facts))
+            continue
         plain = limits.hold(figures.cos, figures.rmse, mse(figures.sums))
         reason = "drowned" if plain and figures.drowned else "resolution" if not plain and good else ""
         if not good and figures.hardly_moved and figures.seen is not None:
@@ -52,25 +66,6 @@ def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) ->
         facts = {"verdict": "good" if good else "bad"} | ({"reason": reason} if reason else {})
         findings.append(Finding("output", name, figures=numbers, evidence="measured", facts=facts))
     return tuple(findings)
-
-
-def findings_of(
-    advice: Iterable[Advice],
-    measurement: Measurement | None,
-    exact: Exact,
-    limits: Thresholds,
-    contributions: Contributions | None = None,
-) -> tuple[Finding, ...]:
-    """The outputs with all at 8 bits, and the causes of their error, or its largest part where it is within the limits;
-    ``contributions``: of the first of these."""
-    advice, good = tuple(advice), exact.all_8.good(limits)
-    found = output_findings(exact.all_8.outputs, limits)
-    first, *others = causes(advice, measurement, good) or (None,)
-    if first is None and good and holds(exact.all_8.sums, limits):
-        first = largest_part(advice, measurement, output_error(exact.all_8.sums), limits)
-    if measurement is None or first is None:
-        return found
-    return (*found, with_contributions(first, contributions, output_error(measurement.all_8)), *others)
 
 
 def layers_finding(
@@ -93,33 +88,106 @@ def layers_finding(
     return Finding("layers", first.layer, first.op_type, figures, "measured", tuple(past), facts)
 
 
-def causes(advice: Iterable[Advice], measurement: Measurement | None, good: bool) -> tuple[Finding, ...]:
-    """What the outputs' error comes from, the largest part first, one for each domain; none where they are good."""
-    return () if measurement is None or good else ranked(advice, measurement)
+def named_causes(
+    advice: Iterable[Advice],
+    measurement: Measurement | None,
+    outputs: PlanOutputs,
+    limits: Thresholds,
+    left: Left,
+) -> tuple[Finding, ...]:
+    """Name what the outputs' error comes from, by runs in the hardware's integers.
 
+    Parameters
+    ----------
+    advice
+        On the convolutions at 8 bits; the float approximation in it picks the first TRIED candidates.
+    outputs
+        Of the fixed model as it is.
+    left
+        Returns the outputs' error with the inputs of these convolutions alone at INT16 and these ranges in place of
+        calibration's; of no convolution with every one at INT16.
 
-def largest_part(
-    advice: Iterable[Advice], measurement: Measurement | None, error: float, limits: Thresholds
-) -> Finding | None:
-    """Of an error that is within the limits what brings most of it; None where the error is near nothing.
-
-    advice  on what is at 8 bits.
-    error   of the outputs, in the hardware's integers.
+    Returns
+    -------
+    tuple of Finding
+        The causes, the largest first; of an error within the limits its largest part alone. Where no candidate removes
+        MUCH of the error, but all convolutions together do, one finding of kind "spread", or the FEW causes that remove
+        most of it together. Else empty.
     """
+    advice, good, error = tuple(advice), outputs.good(limits), output_error(outputs.sums)
     limit = limits.max_rmse if limits.max_rmse is not None else DOCUMENTED.max_rmse
-    if measurement is None or not limit or error < WORTH_NAMING * limit:
-        return None
-    first = next(iter(ranked(advice, measurement)), None)
-    if first is None:
-        return None
-    left = first.figures["brings"] if first.facts["reason"] == "picture" else 1 - first.figures["gives_back"]
-    figures = {"error": error, "left": error * min(left, 1.0), **first.figures}
-    return replace(first, kind="part", figures=figures)
+    # Good outputs past a limit are off by what 8 bits leave.
+    worth_naming = not good or (limit and holds(outputs.sums, limits) and error >= WORTH_NAMING * limit)
+    if measurement is None or not error or not worth_naming:
+        return ()
+    tried = []
+    for finding in ranked(advice, measurement)[:TRIED]:
+        picture, clipped = (finding.facts["reason"] == reason for reason in ("picture", "clipped"))
+        stays = left(() if picture else (finding.layer,), measurement.held_ranges(finding.layer) if clipped else {})
+        figures = {"left": stays} | ({"brings": stays / error} if picture else {"gives_back": 1 - stays / error})
+        tried.append(replace(finding, figures={**finding.figures, **figures}))
+    tried.sort(key=_removes, reverse=True)
+    if tried and _removes(tried[0]) >= (ALONE_OF_PICTURE if tried[0].facts["reason"] == "picture" else MUCH):
+        return (replace(tried[0], kind="part", figures={"error": error, **tried[0].figures}),) if good else tuple(tried)
+    measured = [entry for entry in advice if entry.measured is not None]
+    removed = error - left((), {}) if measured else 0.0
+    if removed < MUCH * error:
+        return ()
+    spread, domains = _spread(measured, error, removed, left)
+    named = [finding for finding in tried if finding.layer in spread.names]
+    if not good and domains == len(named) <= FEW and spread.figures["gives_back"] >= MOST_OF_IT:
+        together = {"error": error, "together": spread.figures["gives_back"]}
+        return tuple(replace(each, figures={**each.figures, **together}) for each in named)
+    return (spread,)
 
 
-def with_contributions(finding: Finding, contributions: Contributions | None, total: float) -> Finding:
+def _removes(finding: Finding) -> float:
+    """The part of the error that goes away without this cause. Errors add like their squares."""
+    if finding.facts["reason"] == "picture":
+        return 1 - math.sqrt(1 - min(finding.figures["brings"], 1.0) ** 2)
+    return finding.figures["gives_back"]
+
+
+def _spread(advice: Iterable[Advice], error: float, removed: float, left: Left) -> tuple[Finding, int]:
+    """The fewest convolutions, in the order of what each causes alone, that remove SPREAD of what all at INT16 remove,
+    and the number of their domains. Found by halving, each trial run in integers."""
+    brings = {entry.convolution.domain: entry.measured.brings for entry in advice if entry.measured is not None}
+    names: dict[str, list[str]] = {domain: [] for domain in sorted(brings, key=lambda domain: -brings[domain])}
+    for entry in advice:
+        if entry.measured is not None:
+            names[entry.convolution.domain].append(entry.convolution.name)
+    domains = list(names)
+
+    def stays(count: int) -> float:
+        return left([names[domain][0] for domain in domains[:count]], {})
+
+    low, high = 2, len(domains)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if error - stays(middle) >= SPREAD * removed else (middle + 1, high)
+    chosen = tuple(name for domain in domains[:high] for name in names[domain])
+    remains = stays(high)
+    figures = {"error": error, "left": remains, "gives_back": 1 - remains / error}
+    return Finding("spread", figures=figures, evidence="measured", names=chosen), high
+
+
+def with_contributions(
+    sources: tuple[Finding, ...],
+    trial: SensitivityAnalysis,
+    measurement: Measurement,
+    feeds: Iterable[LabelledPictureFeed],
+) -> tuple[Finding, ...]:
+    """The findings of ``named_causes``; the first one says what its input and its weights bring, as parts of the error
+    in the float approximation."""
+    if not sources or sources[0].facts.get("reason") not in ("8 bits", "clipped"):
+        return sources
+    contributions = trial.contributions(sources[0].layer, feeds)
+    return (contributed(sources[0], contributions, output_error(measurement.all_8)), *sources[1:])
+
+
+def contributed(finding: Finding, contributions: Contributions, total: float) -> Finding:
     """A cause with what its input and its weights bring, as parts of the output error ``total``."""
-    if contributions is None or not total or finding.facts["reason"] == "picture":
+    if not total:
         return finding
     figures = {"input_brings": contributions.inputs / total, "weights_bring": contributions.weights / total}
     for name, loud in (("channel", contributions.channel), ("row", contributions.row)):

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.files.user_module import blaming, import_function
 from sgsdump.quantisation.objective import Score
@@ -195,6 +196,38 @@ class Target:
 
     def __str__(self) -> str:
         return f"{self.name}{'>=' if self.at_least else '<='}{self.value:g}"
+
+
+@dataclass(frozen=True)
+class OutputLimits(Target):
+    """The target of every ``watched`` tensor within ``limits``: the largest figure in units of its limit is at most 1.
+
+    Sums over all images are all that this target sees. ``IntegerScores.past`` also accepts an error of one step.
+    """
+
+    limits: Thresholds = DOCUMENTED
+    watched: tuple[str, ...] = ()
+
+    def of(self, score: Score, outputs: Sequence[str], error: float) -> float:
+        return max((self._in_limits(score, name) for name in self.watched), default=0.0)
+
+    def _in_limits(self, score: Score, name: str) -> float:
+        """Return the larger of both figures over its limit; infinite for NaN."""
+        if score.sums[name].dd == 0:
+            return 0.0
+        parts, cos, rmse = [0.0], score.cos(name), score.rmse(name)
+        for away, limit in (
+            (1 - cos, None if self.limits.min_cos is None else 1 - self.limits.min_cos),
+            (rmse, self.limits.max_rmse),
+        ):
+            if limit is not None:
+                parts.append(away / limit if limit > 0 else 0.0 if away <= 0 else math.inf)
+        return math.inf if any(math.isnan(part) for part in parts) else max(parts)
+
+
+def limits_target(limits: Thresholds, watched: Sequence[str]) -> OutputLimits:
+    """Return the target of ``watched`` tensors within ``limits``."""
+    return OutputLimits("limits", False, 1.0, limits, tuple(watched))
 
 
 def parse_target(text: str) -> Target:

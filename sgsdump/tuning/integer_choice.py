@@ -1,5 +1,8 @@
 """Plans of a search run in the hardware's integers, which choose. Apart: ``search`` knows no fixed models.
 
+The cheapest plan with every output within the limits is the one to take, all-INT8 first of all: ``within_limits``. Only
+where no plan that was run is within them, or a target was given, the plan to take is chosen by its error, as follows.
+
 The search tries plans by fake quantisation, quick and near, and so ranks them. Of the plans that no smaller one beats
 there, halving finds the smallest that goes ENOUGH of the way from INT8's error to INT16's, or reaches the target, in
 integers; each rate gets the best of all that were run so. Where time is short the ends and the plan to take are run.
@@ -13,33 +16,49 @@ NEGLIGIBLE, or as good as with all at 16 bits, is good enough.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from threadpoolctl import threadpool_limits
+import numpy as np
 
-from sgsdump.errors import ConfigError
-from sgsdump.progress import SILENT, Progress
+from sgsdump.comparison.metrics import mse
+from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.errors import ConfigError, InputError
+from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
-from sgsdump.quantisation.objective import Score, score, total
-from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
+from sgsdump.quantisation.objective import Score, watched_tensors
+from sgsdump.quantisation.trials.integer_outputs import FloatOutputs, OutputFigures, outputs_of
 from sgsdump.quantisation.trials.plan_trial import words_of
-from sgsdump.tuning.criteria import NEGLIGIBLE, CombinedError, Target, combined_error, lies_beyond, measured
+from sgsdump.tuning.criteria import (
+    NEGLIGIBLE,
+    CombinedError,
+    OutputLimits,
+    Target,
+    combined_error,
+    lies_beyond,
+    measured,
+)
+from sgsdump.tuning.measured_advice import labelled
 from sgsdump.tuning.search import ENOUGH, Left, SearchResult, no_limit
 
 if TYPE_CHECKING:
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
     from sgsdump.tuning.criteria import Picture
     from sgsdump.tuning.plan_costs import Sizes
     from sgsdump.tuning.plan_scores import PlanScores
+    from sgsdump.tuning.setup import Setup
 
 
 # So much more of the bytes at 16 bits has to halve the error; of an error below NEGLIGIBLE there is nothing to halve.
 HALVING = 0.05
 # The likeliest knees, as the search saw them, that are run in integers.
 KNEES = 3
+# A plan within the limits is run without one of its domains so many times at most.
+LOWERED = 12
 # Of plans to take in place of one that is not confirmed so many are run on them, it included.
 CONFIRMED = 6
 
@@ -51,7 +70,10 @@ def fixed_of(trial: PlanTrial, tensors: tuple[str, ...]) -> FixedModel:
 
 
 class IntegerScores:
-    """Scores of plans in integers, on the pictures of ``pool`` or on these, measured on demand."""
+    """Scores of plans in integers, on the pictures of ``pool`` or on these, measured on demand.
+
+    spans  how wide each tensor is over all pictures of the calibration.
+    """
 
     def __init__(
         self,
@@ -59,10 +81,13 @@ class IntegerScores:
         trial: PlanTrial,
         progress: Progress = SILENT,
         pictures: Sequence[Picture] | None = None,
+        spans: Mapping[str, float] = {},
     ):
         self.scores: dict[Plan, Score] = {}
+        self.figures: dict[Plan, Mapping[str, OutputFigures]] = {}
         self._pool, self._trial, self._progress = pool, trial, progress
         self._pictures = pool.pictures if pictures is None else pictures
+        self._spans = spans
 
     @property
     def outputs(self) -> list[str]:
@@ -82,6 +107,11 @@ class IntegerScores:
         if plan not in self.scores:
             self.scores[plan] = self._run(plan)
         return self.scores[plan]
+
+    def past(self, plan: Plan, limits: Thresholds) -> list[str]:
+        """Return the watched tensors past the limits."""
+        self.score(plan)
+        return past_limits({name: self.figures[plan][name] for name in self._pool.watched}, limits)
 
     @cached_property
     def combined(self) -> CombinedError:
@@ -106,17 +136,74 @@ class IntegerScores:
         return {plan: exact / searched - 1 for plan, (exact, searched) in pairs.items() if searched > 0}
 
     def _run(self, plan: Plan) -> Score:
-        pool, pictures = self._pool, self._pictures
+        pool, pictures, model = self._pool, self._pictures, self._trial.model
         fixed = fixed_of(self._trial, words_of(self._trial, plan))
-        graph = FixedOutputs(self._trial.model, fixed.proto, list(pictures[0].floats))
-        scores = []
-        with self._progress.bar("verify", "picture") as advance, threadpool_limits(limits=1, user_api="blas"):
-            for number, picture in enumerate(pictures, 1):
-                values = graph.run(picture.raw, picture.raw)
-                metric = 0.0 if pool.metric is None else measured(pool.metric, pool.outputs, values, picture)
-                scores.append(score(values, picture.floats, metric))
-                advance(number, len(pictures))
-        return total(scores)
+        names = list(pictures[0].floats)
+        floats = _KnownFloats(pictures, pool)
+        fed = each(self._progress, floats.fed(), "verify", "picture", len(pictures))
+        (found,) = outputs_of(model, [fixed.proto], fed, names, self._spans, floats)
+        if odd := [name for name in names if name not in found.outputs]:
+            raise InputError(
+                f"output {odd[0]!r} has one shape in float and another in fixed point: its size depends on values "
+                f"(post-processing in the model?); tune the model without that part"
+            )
+        self.figures[plan] = found.outputs
+        return Score(len(pictures), found.sums, floats.metric)
+
+
+class EveryPicture:
+    """Plans in integers on all pictures of ``pairs``, of which ``IntegerScores`` has some, one after the other."""
+
+    def __init__(self, trial: PlanTrial, pairs: PicturePairs, spans: Mapping[str, float], progress: Progress = SILENT):
+        self.scores: dict[Plan, Mapping[str, OutputFigures]] = {}
+        self._trial, self._pairs, self._spans, self._progress = trial, pairs, spans, progress
+        self._watched = watched_tensors(trial.proto)
+        self._floats = FloatOutputs(trial.model, self._watched)
+
+    @property
+    def pictures(self) -> int:
+        return len(self._pairs)
+
+    def past(self, plan: Plan, limits: Thresholds) -> list[str]:
+        """Return the watched tensors past the limits."""
+        if plan not in self.scores:
+            proto = fixed_of(self._trial, words_of(self._trial, plan)).proto
+            fed = each(self._progress, labelled(self._pairs), "verify", "picture", len(self._pairs))
+            (found,) = outputs_of(self._trial.model, [proto], fed, self._watched, self._spans, self._floats)
+            self.scores[plan] = found.outputs
+        return past_limits(self.scores[plan], limits)
+
+
+def past_limits(figures: Mapping[str, OutputFigures], limits: Thresholds) -> list[str]:
+    """Return the tensors past the limits, as ``diagnose`` judges them.
+
+    Limits of the user's own hold to the letter: an error of one step of 8 bits, which is within the documented limits
+    whatever its figures are, is no excuse then, because 16 bits can take it away.
+    """
+    return [
+        name
+        for name, each in figures.items()
+        if not each.good(limits) or (limits != DOCUMENTED and not limits.hold(each.cos, each.rmse, mse(each.sums)))
+    ]
+
+
+class _KnownFloats:
+    """What the float model gives of pictures that it was run on, each by its place as the label; the sum of the user's
+    metric over those that a fixed model was run on."""
+
+    def __init__(self, pictures: Sequence[Picture], pool: PlanScores):
+        self._pictures, self._pool, self.metric = pictures, pool, 0.0
+
+    def fed(self) -> Iterator[tuple[str, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]:
+        for index, picture in enumerate(self._pictures):
+            yield str(index), picture.raw, picture.raw
+
+    def run(self, label: str, _: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        return self._pictures[int(label)].floats
+
+    def compare(self, label: str, values: Sequence[Mapping[str, np.ndarray]]) -> None:
+        if self._pool.metric is not None:
+            self.metric += measured(self._pool.metric, self._pool.outputs, values[0], self._pictures[int(label)])
 
 
 def chosen(
@@ -155,6 +242,43 @@ def chosen(
     plans = tuple(found.proposed(p.rate, _best_within(sizes.limit(p.rate), sizes, exact)) for p in found.plans)
     kept = found.proposed(sizes.rate(smallest), smallest)
     return replace(found, plans=plans, smallest=kept, knee=found.proposed(sizes.rate(knee), knee))
+
+
+def within_limits(
+    found: SearchResult,
+    setup: Setup,
+    exact: IntegerScores,
+    others: Sequence[IntegerScores | EveryPicture],
+    goal: OutputLimits,
+    left: Left = no_limit,
+) -> SearchResult:
+    """The result with the cheapest plan within the limits, where one that was run is.
+
+    exact   the integers on the search's pictures; ``others`` on further pictures, where the plan has to hold too.
+    """
+    judges, pool, sizes = [exact, *others], setup.pool, setup.sizes
+
+    def reaches(plan: Plan) -> bool:
+        return not any(judge.past(plan, goal.limits) for judge in judges)
+
+    if not reaches(frozenset()):
+        reaches(found.smallest.plan)  # however short the time is
+        _halve(_front(pool, sizes, goal), found.smallest.plan, reaches, left)
+    good = [plan for plan in exact.scores if all(plan in each.scores for each in judges) and reaches(plan)]
+    if not good:
+        return found
+    plan = min(good, key=lambda plan: (sizes.wide(plan), exact.error(plan), sorted(plan)))
+    plan = _lowered(plan, sizes, reaches, left)
+    exact.score(plan)
+    return replace(found, within=found.proposed(sizes.rate(plan), plan))
+
+
+def _lowered(plan: Plan, sizes: Sizes, reaches: Callable[[Plan], bool], left: Left) -> Plan:
+    """The plan without the domains that it does not need, the largest left out first; LOWERED plans are run at most."""
+    for name in sorted(plan, key=lambda name: (-sizes.wide(frozenset([name])), name))[:LOWERED]:
+        if left() > 0 and reaches(plan - {name}):
+            plan = plan - {name}
+    return plan
 
 
 def confirmed(

@@ -7,7 +7,7 @@ INT16 already stays there, and is not advised.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,9 +24,9 @@ from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.quantisation.trials.integer_outputs import FloatOutputs, PlanOutputs, outputs_of
 from sgsdump.tuning.advice import MAYBE, YES, Advice, advise, holds, tensor_arrays
-from sgsdump.tuning.causes import causes, largest_part, ranked, with_contributions
+from sgsdump.tuning.causes import named_causes, with_contributions
 from sgsdump.tuning.rules_of_thumb import Convolution, config_names, convolutions, read_signs
-from sgsdump.tuning.sensitivity_analysis import Contributions, LabelledPictureFeed, Measurement, SensitivityAnalysis
+from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.diagnosis.subject import Subject
+    from sgsdump.tensors.types import Range
 
 # A larger plan is proposed where it takes away so much of what is left.
 WORTH_MORE = 0.1
@@ -125,7 +126,7 @@ class MeasuredAdvice:
     good      whether they are within the limits.
     promise   the plan that is advised, None where there is nothing to raise; ``smaller`` the one of the surest alone,
               where a larger one was chosen; ``all_16`` every convolution at 16 bits, where that was asked.
-    contributions  what the 8 bits of the first cause's input and weights bring, or of the largest part's.
+    sources   what the outputs' error comes from (``with_causes``).
     per_channel  the outputs of what is advised, or of the model as it is, with a weight scale for each output channel;
               None where it has that already, where the outputs are good, and where it is worth less than a tenth.
     """
@@ -137,7 +138,7 @@ class MeasuredAdvice:
     good: bool
     promise: Promise | None = None
     all_16: Promise | None = None
-    contributions: Contributions | None = None
+    sources: tuple[Finding, ...] = ()
     per_channel: PlanOutputs | None = None
     smaller: Promise | None = None
 
@@ -166,20 +167,8 @@ class MeasuredAdvice:
 
     @property
     def causes(self) -> tuple[Finding, ...]:
-        first, *others = causes(self.measured.at_8_bits(self.advice), self.measured.measurement, self.good) or (None,)
-        return () if first is None else (self._with_contributions(first), *others)
-
-    @property
-    def part(self) -> Finding | None:
-        """What brings most of an error that is within the limits."""
-        if not self.good or not holds(self.outputs.sums, self.limits):  # others are what 8 bits leave
-            return None
-        error = output_error(self.outputs.sums)
-        found = largest_part(self.measured.at_8_bits(self.advice), self.measured.measurement, error, self.limits)
-        return None if found is None else self._with_contributions(found)
-
-    def _with_contributions(self, finding: Finding) -> Finding:
-        return with_contributions(finding, self.contributions, output_error(self.measured.measurement.all_8))
+        """The causes of an error past the limits, the largest first."""
+        return tuple(finding for finding in self.sources if finding.kind == "cause")
 
 
 def measure(subject: Subject, pairs: PicturePairs, progress: Progress = SILENT) -> MeasuredModel | None:
@@ -215,15 +204,7 @@ def judge(
     pairs  all pictures. A larger plan is tried where the first one is not enough, and every convolution at 16 bits
            where no plan is.
     """
-    judged = watched_tensors(deployed(subject.float_model))
-    spans = {name: r.at(INT16).high - r.at(INT16).low for name, r in subject.ranges.items()}
-
-    floats = FloatOutputs(subject.float_model, judged)
-
-    def run(models: list[ModelProto], what: str) -> list[PlanOutputs]:
-        release_unused()
-        pictures = each(progress, labelled(pairs), what, "picture", len(pairs))
-        return outputs_of(subject.float_model, models, pictures, judged, spans, floats)
+    run = _runner(subject, pairs, progress)
 
     def promised(names: tuple[str, ...], outputs: PlanOutputs) -> Promise:
         assert measured is not None
@@ -242,17 +223,17 @@ def judge(
     outputs, *others = run(models, "outputs")
     good = outputs.good(limits)
     advice = measured.advise(limits, good)
-    contributions = _contributions(measured, advice)
     if good:
-        return outputs, MeasuredAdvice(measured, limits, advice, outputs, good, contributions=contributions)
+        return outputs, MeasuredAdvice(measured, limits, advice, outputs, good)
     if not others and names != measured.raised:
         others = run([fixed_with(measured, names)], "plan")
-    promise = promised(names, others[0]) if others else None
+    promise = promised(names, others[0]) if others and not others[0].worse_than(outputs) else None
     more, smaller = measured.with_maybes(advice), None
     if (promise is None or not promise.outputs.good(limits)) and more not in (names, measured.raised):
         larger = promised(more, run([fixed_with(measured, more)], "larger plan")[0])
         before = promise.error if promise is not None else output_error(outputs.sums)
-        if larger.outputs.good(limits) or larger.error <= (1 - WORTH_MORE) * before:
+        helps = larger.outputs.good(limits) or larger.error <= (1 - WORTH_MORE) * before
+        if helps and not larger.outputs.worse_than(outputs):
             promise, smaller = larger, promise
     all_16 = None
     if promise is None or not promise.outputs.good(limits):
@@ -268,33 +249,62 @@ def judge(
         best = promise.names if promise is not None else measured.raised
         per_channel = run([fixed_with(measured, best, per_channel=True)], "a scale per channel")[0]
         before = promise.error if promise is not None else output_error(outputs.sums)
-        if not output_error(per_channel.sums) <= (1 - WORTH_MORE) * before:
+        if not output_error(per_channel.sums) <= (1 - WORTH_MORE) * before or per_channel.worse_than(outputs):
             per_channel = None
-    found = MeasuredAdvice(
-        measured, limits, advice, outputs, good, promise, all_16, contributions, per_channel, smaller
-    )
+    found = MeasuredAdvice(measured, limits, advice, outputs, good, promise, all_16, (), per_channel, smaller)
     return outputs, found if promise is not None else replace(found, smaller=None)
 
 
-def _contributions(measured: MeasuredModel, advice: Iterable[Advice]) -> Contributions | None:
-    """Of the first that brings a part of the error, where it can be had at 16 bits."""
-    first = next(iter(ranked(measured.at_8_bits(advice), measured.measurement)), None)
-    if first is None or first.facts["reason"] == "picture":
-        return None
-    return measured.trial.contributions(first.layer, labelled(measured.pairs))
+def with_causes(advice: MeasuredAdvice, pairs: PicturePairs, progress: Progress = SILENT) -> MeasuredAdvice:
+    """Return the advice with what the outputs' error comes from, measured in integers on all images."""
+    measured = advice.measured
+    run = _runner(measured.subject, pairs, progress)
+
+    inputs = {conv.name: conv.input for conv in measured.convolutions}
+
+    def left(convolutions: Sequence[str], held: Mapping[str, Range]) -> float:
+        if not convolutions and advice.all_16 is not None:
+            return advice.all_16.error
+        names = (*measured.raised, *(inputs[name] for name in convolutions)) if convolutions else measured.every
+        return output_error(run([fixed_with(measured, names, held=held)], "candidates")[0].sums)
+
+    at_8_bits = measured.at_8_bits(advice.advice)
+    sources = named_causes(at_8_bits, measured.measurement, advice.outputs, advice.limits, left)
+    return replace(
+        advice, sources=with_contributions(sources, measured.trial, measured.measurement, labelled(measured.pairs))
+    )
 
 
-def fixed_with(measured: MeasuredModel, names: Iterable[str], per_channel: bool = False) -> ModelProto:
+def _runner(
+    subject: Subject, pairs: PicturePairs, progress: Progress
+) -> Callable[[list[ModelProto], str], list[PlanOutputs]]:
+    """Return what gives the outputs of fixed models on all images; the second argument names the progress bar."""
+    judged = watched_tensors(deployed(subject.float_model))
+    spans = {name: r.at(INT16).high - r.at(INT16).low for name, r in subject.ranges.items()}
+    floats = FloatOutputs(subject.float_model, judged)
+
+    def run(models: list[ModelProto], what: str) -> list[PlanOutputs]:
+        release_unused()
+        pictures = each(progress, labelled(pairs), what, "picture", len(pairs))
+        return outputs_of(subject.float_model, models, pictures, judged, spans, floats)
+
+    return run
+
+
+def fixed_with(
+    measured: MeasuredModel, names: Iterable[str], per_channel: bool = False, held: Mapping[str, Range] = {}
+) -> ModelProto:
     """The fixed model with these inputs at INT16; ``per_channel``: with a weight scale for each output channel, in
-    place of one per tensor."""
+    place of one per tensor; ``held``: ranges in place of those of calibration."""
     subject = measured.subject
     words = tuple(config_names(names, measured.convolutions))
     per_channel = per_channel or subject.weights_per_channel
-    if (words, per_channel) in measured.fixed:
+    if (words, per_channel) in measured.fixed and not held:
         return measured.fixed[words, per_channel]
     config = replace(subject.config, tensor_arrays=words)
-    proto = make_fixed(subject.float_model, subject.ranges, config, True, per_channel, subject.side).proto
-    if proto.ByteSize() <= KEPT_BYTES:
+    ranges = {**subject.ranges, **held}
+    proto = make_fixed(subject.float_model, ranges, config, True, per_channel, subject.side).proto
+    if proto.ByteSize() <= KEPT_BYTES and not held:
         measured.fixed[words, per_channel] = proto
     return proto
 

@@ -11,18 +11,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sgsdump.curing.ranges import params_of
 from sgsdump.dumps.tables import data_frame
 from sgsdump.quantisation.fixed_model import FixedModel
+from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import watched_by_output
-from sgsdump.quantisation.quant_file import quant_params
 from sgsdump.quantisation.trials.plan_trial import words_of
 from sgsdump.tuning.criteria import measured
 from sgsdump.tuning.plan_costs import BYTES
 
 if TYPE_CHECKING:
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.models.model import Model
     from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
     from sgsdump.sidecars.quant_param_entries import QuantParam
-    from sgsdump.tuning.integer_choice import IntegerScores
+    from sgsdump.tuning.integer_choice import EveryPicture, IntegerScores
     from sgsdump.tuning.search import Proposed, SearchResult
     from sgsdump.tuning.setup import Setup
 
@@ -65,9 +68,26 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """The limits on the outputs, and what is within them.
+
+    allowed   the limits.
+    pictures  how many INT8 and the plan to take were run on in integers, those held out too.
+    past      INT8's outputs past the limits; none: no INT16 is needed.
+    taken     whether the plan to take is within them.
+    """
+
+    allowed: Thresholds
+    pictures: int
+    past: tuple[str, ...] = ()
+    taken: bool = True
+
+
+@dataclass(frozen=True)
 class Effort:
     """The extent of a search: how many pictures, plans and runs of the network; whether it tried every plan, and
-    whether it ended before the time ran out, or what it did not look at."""
+    whether it ended before the time ran out, or what it did not look at; ``off`` of each plan that was run in integers
+    how far its error is above the one that the search saw, as a part of that."""
 
     pictures: int
     plans_tried: int
@@ -75,13 +95,14 @@ class Effort:
     exhaustive: bool
     complete: bool
     unsearched: tuple[str, ...] = ()
+    off: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Row:
     """One plan.
 
-    label      INT8, INT16, smallest, knee, or the compression rate asked for.
+    label      INT8, INT16, in limits, smallest, knee, or the compression rate asked for.
     asked      that rate, of bytes or of multiplications; None for the others.
     rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
     raised     output names of the convolutions at INT16; ``tensors`` the words of tensor_arrays that raise them.
@@ -109,9 +130,9 @@ class Row:
 class Pareto:
     """``rows`` from INT8 to INT16; ``cloud`` (rate, error, macs16) of every plan that was tried, ``taken`` the row to
     take; ``cost`` what the search made small (``plan_costs``), ``objective`` what the error is, ``left_out`` the
-    outputs that cannot count, ``off`` of each plan that was run in integers how far its error is above the one that
-    the search saw, as a part of that; ``enough`` the smallest that goes far enough, where that is not ``taken``: a few
-    more bytes bought much; ``held_out`` where there were pictures that the search did not see."""
+    outputs that cannot count; ``enough`` the smallest that goes far enough, where that is not ``taken``: a few
+    more bytes bought much; ``held_out`` where there were pictures that the search did not see; ``limits`` on the
+    outputs, None with a target."""
 
     rows: tuple[Row, ...]
     cloud: tuple[tuple[float, float, float | None], ...]
@@ -121,10 +142,10 @@ class Pareto:
     objective: str
     left_out: tuple[str, ...]
     effort: Effort
-    off: tuple[float, ...] = ()
     enough: Row | None = None
     cost: str = BYTES
     held_out: HeldOut | None = None
+    limits: Limits | None = None
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame with one line per plan, the columns of the CSV. Raises MissingExtra without pandas."""
@@ -133,10 +154,15 @@ class Pareto:
 
 
 def pareto(
-    search: SearchResult, setup: Setup, exact: IntegerScores | None = None, held: IntegerScores | None = None
+    search: SearchResult,
+    setup: Setup,
+    exact: IntegerScores | None = None,
+    held: IntegerScores | None = None,
+    limits: Limits | None = None,
 ) -> Pareto:
     """Lay the search's result out; every plan's score is in the pool, and its figures are those of ``exact``, without
-    it of the pool. ``held``: of pictures that the search did not see, where plans were run on some."""
+    it of the pool. ``held``: of pictures that the search did not see, where plans were run on some; ``limits``: on the
+    outputs."""
     pool, trial, costs = setup.pool, setup.trial, setup.costs
     error_of = exact.error if exact is not None else pool.error
     low, high = (error_of(end.plan) for end in search.ends)
@@ -173,26 +199,48 @@ def pareto(
     ends = (row("INT8", None, search.ends[0]), row("INT16", None, search.ends[1]))
     rows_of = {each.plan: r for each, r in zip(reversed(search.plans), reversed(plans))}
     own = []
-    for label, proposed in (("smallest", search.smallest), ("knee", search.knee)):
+    if search.within is not None and not search.within.plan:
+        rows_of[search.within.plan] = ends[0]
+    for label, proposed in (("in limits", search.within), ("smallest", search.smallest), ("knee", search.knee)):
         if proposed is not None and proposed.plan not in rows_of:
             own.append(row(label, None, proposed))
             rows_of[proposed.plan] = own[-1]
     return Pareto(
         rows=(ends[0], *own, *plans, ends[1]),
         cloud=tuple(sorted(((costs.bytes.rate(p), pool.error(p), costs.macs16(p)) for p in pool.scores), key=_place)),
-        taken=rows_of[(search.knee or search.smallest).plan],
-        enough=rows_of[search.smallest.plan],
+        taken=rows_of[search.taken.plan],
+        enough=None if search.within else rows_of[search.smallest.plan],
         outputs=tuple(pool.outputs),
         watched=tuple(pool.watched),
         objective=f"{pool.objective.how} of {', '.join(outputs[name] for name in pool.objective.names)}",
         left_out=tuple(outputs[name] for name in pool.combined.left_out),
         effort=Effort(
-            len(pool.pictures), len(pool.scores), pool.runs, search.exhaustive, search.complete, search.unsearched
+            len(pool.pictures),
+            len(pool.scores),
+            pool.runs,
+            search.exhaustive,
+            search.complete,
+            search.unsearched,
+            tuple(exact.off().values()) if exact is not None else (),
         ),
-        off=tuple(exact.off().values()) if exact is not None else (),
         cost=setup.cost,
         held_out=None if held is None else _held_out(search, setup, held),
+        limits=None if limits is None else replace(limits, taken=search.within is not None),
     )
+
+
+def limits_of(
+    allowed: Thresholds, model: Model, exact: IntegerScores, every: EveryPicture | None, held: IntegerScores | None
+) -> Limits:
+    """Return whether INT8 is within the limits in integers: on the pictures that judge, and on those held out.
+
+    every  all pictures that judge, where the search sees some of them.
+    """
+    judges = [judge for judge in (every or exact, held) if judge is not None]
+    past = dict.fromkeys(name for judge in judges for name in judge.past(frozenset(), allowed))
+    outputs = watched_by_output(deployed(model))
+    names = tuple(output for output, tensor in outputs.items() if tensor in past)
+    return Limits(allowed, sum(judge.pictures for judge in judges), names)
 
 
 def _held_figures(plan: Plan, held: IntegerScores | None, with_metric: bool) -> tuple[float | None, ...]:
@@ -258,10 +306,19 @@ def as_document(result: Pareto) -> Any:
     facts = {
         name: value
         for name, value in _flat(result, "effort").items()
-        if name not in ("rows", "taken", "cloud", "enough", "held_out")
+        if name not in ("rows", "taken", "cloud", "enough", "held_out", "limits")
     }
-    told = {"held_out": None if result.held_out is None else vars(result.held_out), "rows": rows}
+    told = {
+        "held_out": None if result.held_out is None else vars(result.held_out),
+        "limits": None if result.limits is None else _flat_limits(result.limits),
+        "rows": rows,
+    }
     return _plain({"format": "sgsdump plans", "version": 1, **facts, **told, "cloud": result.cloud})
+
+
+def _flat_limits(limits: Limits) -> dict[str, Any]:
+    allowed = {"min_cos": limits.allowed.min_cos, "max_rmse": limits.allowed.max_rmse}
+    return {**allowed, "pictures": limits.pictures, "past": limits.past, "taken": limits.taken}
 
 
 def _flat(record: object, part: str) -> dict[str, Any]:
@@ -289,9 +346,11 @@ def optimized(trial: PlanTrial, fixed: FixedModel, path: Path) -> list[QuantPara
     """All quant parameters of a plan, so that a file of them alone makes its fixed model again.
 
     As in the SDK's file, input and weights of every convolution come first, in execution order; then every other
-    tensor, whose range would be measured anew otherwise (a max pool shares a convolution's domain, and so its scale).
+    tensor, whose range would be measured anew otherwise (a max pool shares a convolution's domain, and so its scale),
+    and what is only computed, in INT16, within a domain (the sums before a BatchNormalization).
     """
-    params = {p.name: p for p in quant_params(replace(trial.model, proto=fixed.proto, path=path))}
+    made = replace(trial.model, proto=fixed.proto, path=path)
+    params = {p.name: p for p in params_of(made, trial.model, trial.ranges)}
     convolutions = {node.output[0] for nodes in trial.analysis.first_inputs.values() for node in nodes}
     read = [name for node in trial.analysis.graph.nodes if convolutions & {*node.output} for name in node.input[:2]]
     return [params[name] for name in dict.fromkeys([*read, *params]) if name in params]

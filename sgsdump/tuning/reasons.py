@@ -6,6 +6,6 @@ STILL, UNTRAINED = "hardly moved", "unlike training"
 # What shows that input_config.ini is wrong: the preprocess file, or the fixed model, says otherwise.
 BY_PREPROCESS, BY_FIXED = "preprocess", "fixed"
 CONTRADICTED = (BY_PREPROCESS, BY_FIXED)
-# What lies at layers of the network. With any other cause no layer is at fault.
-IN_NETWORK = (WEIGHTS, CLIPPED, OPERATOR)
+# Causes located at layers of the model. With any other cause, no layer is blamed.
+IN_NETWORK = (WEIGHTS, CLIPPED, WIDE, OPERATOR)
 REASONS = (WEIGHTS, ODD, UNLIKE, WIDE, CLIPPED, FLAT, OPERATOR, NORMALISATION, ORDER, STILL, UNTRAINED)

@@ -125,7 +125,8 @@ def _weights(examined: Examined, advice: MeasuredAdvice) -> RootCause | None:
     )
     outputs = examined.judged(cured, examined.pairs)
     after = output_error(outputs.sums)
-    if not (after <= LEFT_AT_NO_COST * examined.error or outputs.good(examined.limits)):
+    helps = after <= LEFT_AT_NO_COST * examined.error or outputs.good(examined.limits)
+    if not helps or outputs.worse_than(examined.outputs):
         return None
     figures = {"error": examined.error, "error_after": after}
     layer, kind, names = _whose_weights(examined, advice, after, figures)

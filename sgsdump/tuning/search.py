@@ -61,7 +61,8 @@ class SearchResult:
     """``plans`` by rising rate, ``smallest`` goes ENOUGH of the way (or reaches the target) in the fewest bytes known;
     ``complete`` False when the time ran out before the search ended, ``unsearched`` what it did not look at then;
     ``predict`` the error that the model of the search foresees; ``knee`` the plan to take in place of ``smallest``,
-    where a few more bytes buy much; ``beyond`` plans that were to be taken, but not by pictures held out, and whether
+    where a few more bytes buy much; ``within`` the cheapest that was seen within the limits in integers, to be taken
+    before both; ``beyond`` plans that were to be taken, but not by pictures held out, and whether
     one that is was ``confirmed`` by them, where there were any."""
 
     plans: tuple[Proposed, ...]
@@ -72,8 +73,14 @@ class SearchResult:
     unsearched: tuple[str, ...] = ()
     predict: Callable[[Plan], float] = lambda plan: math.nan
     knee: Proposed | None = None
+    within: Proposed | None = None
     beyond: tuple[Plan, ...] = ()
     confirmed: bool = True
+
+    @property
+    def taken(self) -> Proposed:
+        """The plan to take."""
+        return self.within or self.knee or self.smallest
 
     def proposed(self, rate: float, plan: Plan) -> Proposed:
         return Proposed(rate, plan, self.predict(plan))
@@ -98,12 +105,18 @@ def no_limit() -> float:
 
 
 @one_blas_thread
-def search_rates(pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: Left = no_limit) -> SearchResult:
-    """The best plan found for each rate. ``left`` gives the seconds left; proposals are verified even without any."""
+def search_rates(
+    pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: Left = no_limit, goal: Target | None = None
+) -> SearchResult:
+    """The best plan found for each rate. ``left`` gives the seconds left; proposals are verified even without any.
+
+    goal  what the smallest plan is to reach, if all-INT16 does; without it, or else, ENOUGH of the way to INT16.
+    """
     check_rates(rates)
     search = Search(pool, sizes, pool.surrogate(_half(left)), left)
     rates = sorted(set(rates))
-    target = _enough(search)
+    every = frozenset(sizes.domains)
+    target = goal if goal is not None and search.reaches(every, goal) else _enough(search)
     unsearched = _unmeasured(search)
     if not search.small:
         pool.measure(map(sizes.plan, foreseen(sizes, search.model)))

@@ -36,6 +36,7 @@ from sgsdump.quantisation.objective import (
     error_of,
     output_error,
     score,
+    softmax_axes,
     total,
     watched_tensors,
 )
@@ -75,7 +76,8 @@ class LayerSensitivity:
     brings     output error with this domain alone at 8 bits, against all at 16 bits.
     left       output error with this domain alone at 16 bits, against float.
     in_all     convolution -> error of what it stores with every domain as in the base plan, against float.
-    held       as ``left``, with a range that holds the float model's values; None where the range does.
+    held       as ``left``, with ranges that hold the float model's values; None where the ranges do.
+    held_ranges  these ranges, by tensor.
     """
 
     domain: Domain
@@ -85,6 +87,7 @@ class LayerSensitivity:
     left: float
     in_all: Mapping[str, float] = field(default_factory=dict)
     held: float | None = None
+    held_ranges: Mapping[str, Range] = field(default_factory=dict)
 
     def scaled(self, share: float) -> LayerSensitivity:
         """With the outputs' errors times ``share``: what they are on all pictures, taken from some."""
@@ -137,6 +140,10 @@ class Measurement:
     sensitivities: tuple[LayerSensitivity, ...]
     ranked_on: int = 0
 
+    def held_ranges(self, convolution: str) -> Mapping[str, Range]:
+        """The ranges that hold the values of a convolution's domain, where those of calibration do not."""
+        return next(found.held_ranges for found in self.sensitivities if convolution in found.domain.convolutions)
+
 
 @dataclass(frozen=True, eq=False)
 class _Part:
@@ -174,7 +181,7 @@ class _Scores:
     down: dict[str, list[Score]] = field(default_factory=lambda: defaultdict(list))
     up: dict[str, list[Score]] = field(default_factory=lambda: defaultdict(list))
     held: dict[str, list[Score]] = field(default_factory=lambda: defaultdict(list))
-    any_clipped: set[str] = field(default_factory=set)
+    held_ranges: dict[str, dict[str, Range]] = field(default_factory=dict)
     runs: int = 0
 
 
@@ -205,6 +212,7 @@ class SensitivityAnalysis:
         graph = self.trial.analysis.graph
         self.judged = [name for name in watched_tensors(graph.proto) if name in graph.producer]
         self.layers = stored_layers(self.trial.analysis)
+        self._axes = softmax_axes(graph.proto)
         self._inputs = {name for domain in self.trial.domains for name in domain.inputs if name in graph.producer}
         self._float = SegmentRunner(model, keep_sessions=True)
         self._every = frozenset(domain.name for domain in self.trial.domains)
@@ -329,31 +337,33 @@ class SensitivityAnalysis:
         ((_, best),) = visit.run(prepared[:1])
         scores.runs += 1
         if not number:
-            scores.wide.append(_score(best, real, judged))
+            scores.wide.append(self._score(best, real, judged))
         layers = dict.fromkeys(name for domain in part.domains for name in self._stored(domain))
         for plan, values in visit.run(prepared[1:], partial(self._needed, part)):
             scores.runs += 1
             # With one or two domains a plan is several of these at once.
             if plan == self._base:
                 if not number:
-                    scores.narrow.append(_score(values, real, judged))
-                scores.as_is[number].append(_score(values, real, layers))
+                    scores.narrow.append(self._score(values, real, judged))
+                scores.as_is[number].append(self._score(values, real, layers))
                 for name in self._base & domains.keys():
-                    scores.up[name].append(_score(values, real, [*judged, *self._stored(domains[name])]))
+                    scores.up[name].append(self._score(values, real, [*judged, *self._stored(domains[name])]))
             if plan in part.lowered:
                 name = part.lowered[plan]
-                scores.down[name].append(_score(values, best, [*judged, *self._stored(domains[name])]))
+                scores.down[name].append(self._score(values, best, [*judged, *self._stored(domains[name])]))
             if plan in part.raised:
                 name = part.raised[plan]
-                scores.up[name].append(_score(values, real, [*judged, *self._stored(domains[name])]))
+                scores.up[name].append(self._score(values, real, [*judged, *self._stored(domains[name])]))
             advance(scores.runs)
         clipped = self._clipped(domains.values(), ends)
         for name, ranges in clipped.items():
-            values = visit.outputs(part.walk.prepared(self._base | {name}, ranges), judged)
-            scores.held[name].append(_score(values, real, judged))
+            wide = part.walk.prepared(self._base | {name}, {**self.trial.ranges, **ranges})
+            scores.held[name].append(self._score(visit.outputs(wide, judged), real, judged))
+            before = scores.held_ranges.setdefault(name, dict(ranges))
+            for n, r in ranges.items():
+                before[n] = Range.of(min(r.low, before[n].low), max(r.high, before[n].high))
         for name in domains.keys() - clipped.keys():
             scores.held[name].append(Score(1, {n: scores.up[name][-1].sums[n] for n in judged}))
-        scores.any_clipped |= clipped.keys()
 
     def _needed(self, part: _Part, plan: frozenset[str]) -> Collection[str]:
         """The tensors that are scored under a plan."""
@@ -377,7 +387,7 @@ class SensitivityAnalysis:
                 if math.isfinite(low - high) and (low < measured.low - room or high > measured.high + room):
                     wide = Range.of(min(low, measured.low), max(high, measured.high))
                     members = [n for n in trial.analysis.stored if trial.analysis.domain[n] == root]
-                    clipped[domain.name] = {**trial.ranges, **dict.fromkeys(members, wide)}
+                    clipped[domain.name] = dict.fromkeys(members, wide)
         return clipped
 
     def try_plan(self, raised: Iterable[str], feeds: Iterable[LabelledPictureFeed]) -> Totals:
@@ -389,7 +399,7 @@ class SensitivityAnalysis:
             for _, feed, raw in feeds:
                 ((_, values),) = walk.visit(self._fixed_feed(feed, raw)).run(plan, lambda plan: self.judged)
                 real, _ = self._float_values(feed, frozenset(self.judged), frozenset())
-                scores.append(_score(values, real, self.judged))
+                scores.append(self._score(values, real, self.judged))
         return total(scores).sums
 
     def contributions(self, convolution: str, feeds: Iterable[LabelledPictureFeed]) -> Contributions:
@@ -412,7 +422,7 @@ class SensitivityAnalysis:
                 visit = walk.visit(self._fixed_feed(feed, raw))
                 best, *contributions = (visit.outputs(plan, judged) for plan in plans)
                 for found, values in zip(scores, contributions):
-                    found.append(_score(values, best, judged))
+                    found.append(self._score(values, best, judged))
                 values, _ = self._float_values(feed, frozenset(domain.inputs[:1]), frozenset())
                 reaches = _further(reaches, values.get(domain.inputs[0]), axis)
         inputs, of_weights = (output_error(total(found).sums) for found in scores)
@@ -440,9 +450,19 @@ class SensitivityAnalysis:
                 ends[layer.name] = float(layer.array.min()), float(layer.array.max())
         return values, ends
 
+    def _score(self, values: Arrays, against: Arrays, names: Collection[str]) -> Score:
+        for name in names:
+            if values[name].shape != against[name].shape:
+                raise ValuesError(
+                    f"output {name!r} changes its shape with the values (post-processing in the model?): "
+                    f"{list(values[name].shape)} and {list(against[name].shape)}; advise on the model without that part"
+                )
+        return score(values, {name: against[name] for name in names}, axes=self._axes)
+
     def _sensitivity(self, domain: Domain, scores: _Scores, as_is: Totals) -> LayerSensitivity:
         lowered, raised = (total(found[domain.name]).sums for found in (scores.down, scores.up))
-        held = total(scores.held[domain.name]).sums if domain.name in scores.any_clipped else None
+        held_ranges = scores.held_ranges.get(domain.name, {})
+        held = total(scores.held[domain.name]).sums if held_ranges else None
         own = {name: error_of(lowered[self.layers[name]]) for name in domain.convolutions}
         inherited = {name: error_of(raised[self.layers[name]]) for name in domain.convolutions}
         left = output_error({n: raised[n] for n in self.judged})
@@ -450,9 +470,8 @@ class SensitivityAnalysis:
         # With all at 16 bits a Sigmoid far below 0 may be exactly 0: nothing is a part of that.
         brings = output_error(of_outputs) if any(sums.b1 for sums in of_outputs.values()) else 0.0
         in_all = {name: error_of(as_is[self.layers[name]]) for name in domain.convolutions if as_is}
-        return LayerSensitivity(
-            domain, own, inherited, brings, left, in_all, None if held is None else output_error(held)
-        )
+        left_held = None if held is None else output_error(held)
+        return LayerSensitivity(domain, own, inherited, brings, left, in_all, left_held, held_ranges)
 
 
 def _further(reaches: np.ndarray, values: np.ndarray | None, axis: int) -> np.ndarray:
@@ -485,13 +504,3 @@ def stored_layers(analysis: Analysis) -> dict[str, str]:
         for node in op.nodes
         if is_convolution(analysis.graph, node)
     }
-
-
-def _score(values: Arrays, against: Arrays, names: Collection[str]) -> Score:
-    for name in names:
-        if values[name].shape != against[name].shape:
-            raise ValuesError(
-                f"output {name!r} changes its shape with the values (post-processing in the model?): "
-                f"{list(values[name].shape)} and {list(against[name].shape)}; advise on the model without that part"
-            )
-    return score(values, {name: against[name] for name in names})

@@ -19,6 +19,7 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.float_model import serialise
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.quantisation.trials.plan_walk import PlanWalk
@@ -109,7 +110,9 @@ def set_up(
     pictures = [floats(feed) for feed in feeds]
     digest = hashlib.sha256(FORM + trial.every_plan.SerializeToString(deterministic=True) + judging.metric_text)
     for name, bounds in sorted(ranges.items()):
-        digest.update(repr((name, bounds.min.tolist(), bounds.max.tolist())).encode())
+        wide = bounds.at(INT16)
+        ends = (bounds.min.tolist(), bounds.max.tolist(), wide.min.tolist(), wide.max.tolist())
+        digest.update(repr((name, *ends)).encode())
     for name, bounds in sorted(judging.side.channels.items()):
         digest.update(repr((name, bounds.min.tolist(), bounds.max.tolist())).encode())
     for picture in pictures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from sgsdump.progress import Progress
     from sgsdump.quantisation.analysis import Analysis
     from sgsdump.quantisation.ranges.statistics import SideRanges
+    from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.advice import Advice
     from sgsdump.tuning.causes import Exact
     from sgsdump.tuning.rules_of_thumb import Convolution
     from sgsdump.tuning.sensitivity_analysis import (
-        Contributions,
         LabelledPictureFeed,
         Measurement,
         SensitivityAnalysis,
@@ -217,7 +217,7 @@ def advised(task: Task, opened: OpenNetwork, feeds: Feeds | None, progress: Prog
     from sgsdump.quantisation.pictures import uint8_inputs
     from sgsdump.quantisation.tensor_arrays import RaisedInputs
     from sgsdump.tuning import advice, rules_of_thumb
-    from sgsdump.tuning.causes import findings_of
+    from sgsdump.tuning.causes import output_findings
     from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
     network, model, config = task.network, opened.model, opened.config
@@ -242,25 +242,27 @@ def advised(task: Task, opened: OpenNetwork, feeds: Feeds | None, progress: Prog
         return advice.advise(convolutions, signs, measurement, limits, good=False)
 
     measured: Measured | None = None
+    made: Plans | None = None
     exact: Exact | None = None
     if feeds is not None and not all(conv.reads_picture for conv in convolutions):
         trial = SensitivityAnalysis(model, ranges, config, per_channel=task.quant_level != "L1")
         with progress.bar("advise", "run", trial.most_runs(len(feeds))) as advance:
             measurement = trial.measure(_both(feeds), advance)
         measured = _measured(trial, measurement, feeds, judged(measurement), convolutions)
-        del trial  # its sessions take much memory
         release_unused()
         names = RaisedInputs(analysis).inputs_of(measured.words)
-        exact = _exact(task.quant_level, opened, (ranges, side), feeds, names)
+        made = Plans(task.quant_level, opened, ranges, side, feeds)
+        exact = made.exact(names)
     measurement_or_none = measured.measurement if measured else None
     good = exact.all_8.good(limits) if exact else None
     verdicts = advice.advise(convolutions, signs, measurement_or_none, limits, good)
     inputs = advice.tensor_arrays(verdicts, convolutions)
     words = tuple(rules_of_thumb.config_names(inputs, convolutions))
     found: tuple[Finding, ...] = ()
-    if measured and exact:
+    if measured and made and exact:
         exact = replace(exact, foreseen=measured.foreseen if inputs else None)
-        found = findings_of(verdicts, measured.measurement, exact, limits, measured.contributions)
+        sources = _sources(measured, verdicts, made, exact, limits)
+        found = (*output_findings(exact.all_8.outputs, limits), *sources)
     rows = tuple(comparison.rows) if comparison else ()
     first, notes = _notes(task, config, analysis, words)
     return Advised(verdicts, words, limits, measurement_or_none, exact, found, rows, notes, first)
@@ -362,13 +364,13 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: Mapping[str, Range]) -> Com
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What was measured in the float approximation, the words of tensor_arrays that follow from it, what is foreseen
-    with these raised, and what the input and the weights bring of the first cause."""
+    """What was measured in the float approximation, the words of tensor_arrays that follow from it, and what is
+    foreseen with these raised."""
 
+    trial: SensitivityAnalysis
     measurement: Measurement
     words: tuple[str, ...]
     foreseen: Totals | None
-    contributions: Contributions | None
 
 
 def _measured(
@@ -378,43 +380,68 @@ def _measured(
     verdicts: tuple[Advice, ...],
     convolutions: Sequence[Convolution],
 ) -> Measured:
-    """All further that is asked of ``trial``; ``verdicts``: the advice that follows from the measurement."""
+    """What follows from the measurement; ``verdicts``: the advice on it."""
     from sgsdump.tuning.advice import tensor_arrays
-    from sgsdump.tuning.causes import ranked
     from sgsdump.tuning.rules_of_thumb import config_names
 
     names = tensor_arrays(verdicts, convolutions)
     foreseen = trial.try_plan(names, _both(feeds)) if names else None
-    first = next(iter(ranked(verdicts, measurement)), None)
-    by_picture = first is None or first.facts["reason"] == "picture"
-    contributions = None if first is None or by_picture else trial.contributions(first.layer, _both(feeds))
-    return Measured(measurement, tuple(config_names(names, convolutions)), foreseen, contributions)
+    return Measured(trial, measurement, tuple(config_names(names, convolutions)), foreseen)
 
 
-def _exact(
-    quant_level: str,
-    network: OpenNetwork,
-    calibrated: tuple[dict[str, Range], SideRanges],
-    feeds: Feeds,
-    names: tuple[str, ...],
-) -> Exact:
-    """The outputs in the hardware's integers with all at 8 bits, with these inputs raised, and with all at 16 bits."""
-    from sgsdump.quantisation.fixed_model import make_fixed
-    from sgsdump.quantisation.float_model import deployed
-    from sgsdump.quantisation.objective import watched_tensors
-    from sgsdump.quantisation.trials.integer_outputs import outputs_of
-    from sgsdump.tensors.types import Range
-    from sgsdump.tuning.causes import Exact
+def _sources(
+    measured: Measured, verdicts: tuple[Advice, ...], made: Plans, exact: Exact, limits: Thresholds
+) -> tuple[Finding, ...]:
+    """What the outputs' error comes from, measured in integers."""
+    from sgsdump.quantisation.objective import output_error
+    from sgsdump.tuning.causes import named_causes, with_contributions
 
-    model, config = network.model, network.config
-    ranges, side = calibrated
-    plain = replace(config, conv_format="ALL_UINT8", tensor_arrays=())
-    wide = replace(config, conv_format="ALL_INT16", tensor_arrays=())
-    plans = [plain, wide, *([replace(plain, tensor_arrays=names)] if names else [])]
-    made = [make_fixed(model, ranges, plan, True, quant_level != "L1", side).proto for plan in plans]
-    spans = {name: found.high - found.low for name, found in ranges.items() if isinstance(found, Range)}
-    all_8, all_16, *raised = outputs_of(model, made, _both(feeds), watched_tensors(deployed(model)), spans)
-    return Exact(all_8, all_16, raised[0] if raised else None)
+    inputs = {entry.convolution.name: entry.convolution.input for entry in verdicts}
+
+    def left(convolutions: Sequence[str], held: Mapping[str, Range]) -> float:
+        if not convolutions:
+            return output_error(exact.all_16.sums)
+        plan = made.plan(tuple(inputs[name] for name in convolutions))
+        return output_error(made.outputs([plan], held)[0].sums)
+
+    sources = named_causes(verdicts, measured.measurement, exact.all_8, limits, left)
+    return with_contributions(sources, measured.trial, measured.measurement, _both(made.feeds))
+
+
+@dataclass(frozen=True, eq=False)
+class Plans:
+    """Fixed models of one network, each with other inputs of convolutions at INT16."""
+
+    quant_level: str
+    network: OpenNetwork
+    ranges: Mapping[str, Range]
+    side: SideRanges
+    feeds: Feeds
+
+    def plan(self, names: tuple[str, ...] = (), conv_format: str = "ALL_UINT8") -> InputConfig:
+        return replace(self.network.config, conv_format=conv_format, tensor_arrays=names)
+
+    def outputs(self, plans: Iterable[InputConfig], held: Mapping[str, Range] = {}) -> list[PlanOutputs]:
+        """Return the outputs in the hardware's integers; ``held``: ranges in place of those of calibration."""
+        from sgsdump.quantisation.fixed_model import make_fixed
+        from sgsdump.quantisation.float_model import deployed
+        from sgsdump.quantisation.objective import watched_tensors
+        from sgsdump.quantisation.trials.integer_outputs import outputs_of
+        from sgsdump.tensors.types import Range
+
+        model, ranges = self.network.model, {**self.ranges, **held}
+        per_channel = self.quant_level != "L1"
+        made = [make_fixed(model, ranges, plan, True, per_channel, self.side).proto for plan in plans]
+        spans = {name: found.high - found.low for name, found in self.ranges.items() if isinstance(found, Range)}
+        return outputs_of(model, made, _both(self.feeds), watched_tensors(deployed(model)), spans)
+
+    def exact(self, names: tuple[str, ...]) -> Exact:
+        """Return the outputs with all at 8 bits, with these inputs raised, and with all at 16 bits."""
+        from sgsdump.tuning.causes import Exact
+
+        raised = [self.plan(names)] if names else []
+        all_8, all_16, *others = self.outputs([self.plan(), self.plan(conv_format="ALL_INT16"), *raised])
+        return Exact(all_8, all_16, others[0] if others else None)
 
 
 def _both(feeds: Feeds) -> Iterator[LabelledPictureFeed]:

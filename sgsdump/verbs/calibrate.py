@@ -39,12 +39,14 @@ class How:
     quant_file  ranges, bits and weights that a user decided.
     threshold   L4, L5: what changes the outputs by more is raised to 16 bits.
     fuse        operators that the hardware computes as one do not show.
+    range_room  INT16 ranges are wider than the images fill, for images not seen.
     """
 
     level: str
     quant_file: Path | None = None
     threshold: float = THRESHOLD
     fuse: bool = True
+    range_room: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +82,18 @@ class FixedModel:
     def notes(self) -> tuple[str, ...]:
         """What is only approximate in it, a sentence each."""
         return self.fixed.notes
+
+    @property
+    def has_tight_int16(self) -> bool:
+        """Whether convolutions read INT16 in ranges of these images alone: ``range_room`` would help on others."""
+        from sgsdump.models.graph import Graph
+        from sgsdump.quantisation.float_model import deployed
+
+        if self.how.quant_file is not None or self.how.range_room:
+            return False
+        graph = Graph(deployed(self.imported.model))  # inputs of the network have no room
+        wide = (graph.producer[name] for name, bits in self.convolutions.items() if bits == 16)
+        return any(node.input[0] not in graph.inputs for node in wide)
 
     @property
     def convolutions(self) -> dict[str, int]:
@@ -136,6 +150,7 @@ def calibrate(
     quant_file: str | Path | None = None,
     processes: int = 1,
     metric: str | UserMetric | None = None,
+    range_room: bool = False,
     **beside: Unpack[Beside],
 ) -> FixedModel:
     """The fixed model of a float model; as ``sgsdump calibrate``.
@@ -149,6 +164,7 @@ def calibrate(
     processes    that run the feeds; the result is the same.
     metric       f(outputs, float_outputs) or ``FILE.py:f``, see ``tune``: its mean of the float and of the fixed model
                  over the feeds is ``fixed.metric``.
+    range_room   widen INT16 ranges by half or more, for images not seen; ranges of the quant file stay.
     beside       ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``, ``model_outputs``, ``strict_sdk``.
 
     Raises SgsdumpError: what cannot be read, fed or quantised.
@@ -159,7 +175,7 @@ def calibrate(
 
     network = named_network(model, data, beside)
     file = Path(quant_file) if quant_file else None
-    how = How(level_of(quant_level, file), file)
+    how = How(level_of(quant_level, file), file, range_room=range_room)
     judge = load_metric(metric) if isinstance(metric, str) else metric
     outside = how.level in BY_PARTS and judge is None
     opened = open_network(network, quant_level or DEFAULT, outside=outside)
@@ -206,7 +222,7 @@ def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, pr
     from sgsdump.quantisation.calibration import CalibrationOptions, calibrate, is_long
     from sgsdump.quantisation.calibration_log import read_log
     from sgsdump.quantisation.fixed_model import check_that_it_runs, make_fixed, rehearse
-    from sgsdump.quantisation.quant_file import Imported, import_params, measured_beside, read_quant_file
+    from sgsdump.quantisation.quant_file import Imported, import_params, is_log, measured_beside, read_quant_file
     from sgsdump.quantisation.ranges.statistics import SideRanges, side_ranges, updated, with_softmax
 
     model, config, first = opened.model, opened.config, feeds[0]
@@ -219,11 +235,20 @@ def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, pr
     if is_long(how.level, len(feeds)):
         rehearse(imported.model, first, imported.config, how.fuse)
     calibration = calibrate(imported.model, feeds, imported.config, options, workers, progress)
-    # a file of this very calibration is completed by what its images show of channels and Softmaxes; no other is
-    own = with_softmax(calibration.ranges, side_ranges(calibration.statistics).softmax)
-    seen = calibration.ranges, calibration.seen, own
-    others = {n for n, given in imported.ranges.items() if not any(_is_near(given, each.get(n)) for each in seen)}
-    calibration = replace(calibration, ranges={**calibration.ranges, **imported.ranges})
+    others: set[str] = set()
+    if how.quant_file is not None and is_log(how.quant_file):
+        # A log of this very calibration is completed by what its images show of channels and Softmaxes; no other is.
+        # With a list of quant parameters the SDK takes both from the images (tests/golden/sigmastar/cured/ranged_L2).
+        own = with_softmax(calibration.ranges, side_ranges(calibration.statistics).softmax)
+        seen = calibration.ranges, calibration.seen, own
+        others = {n for n, given in imported.ranges.items() if not any(_is_near(given, each.get(n)) for each in seen)}
+    ranges = calibration.ranges
+    if how.range_room:
+        from sgsdump.curing.ranges import with_int16_room
+
+        channels = side_ranges(calibration.statistics).channels
+        ranges = with_int16_room(imported.model, ranges, channels, how.level != "L1")
+    calibration = replace(calibration, ranges={**ranges, **imported.ranges})
     side = updated(side_ranges(calibration.statistics, others), side)
     fixed = make_fixed(imported.model, calibration.ranges, calibration.config, how.fuse, side=side)
     check_that_it_runs(imported.model, fixed.proto, config, first[1])

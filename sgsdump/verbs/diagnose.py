@@ -23,6 +23,8 @@ from sgsdump.verbs.network import (
 )
 
 if TYPE_CHECKING:
+    from typing import TypeGuard
+
     from typing_extensions import Unpack
 
     from sgsdump.comparison.comparison import Comparison
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
     from sgsdump.reports.graph_files import NetworkGraph
     from sgsdump.reports.root_causes import Righted
+    from sgsdump.reports.verdict import Step
     from sgsdump.reports.worst_picture import WorstPicture
+    from sgsdump.sidecars.quant_param_entries import QuantParam
     from sgsdump.tuning.criteria import UserMetric
     from sgsdump.tuning.examined import RootCause
     from sgsdump.tuning.measured_advice import MeasuredAdvice
@@ -213,7 +217,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     report = report_of_diagnosis(subject, compared, diagnosis, context)
     # arrays need no preprocessing; for images only the user's own file defines it
     preprocessed = bool(task.network.preprocess) or not any(entry.is_picture for entry in setting.config.inputs)
-    steps = (*report.next_steps, *unseen_step(diagnosis, preprocessed))
+    steps = (*report.next_steps, *_room_step(judged.advised), *unseen_step(diagnosis, preprocessed))
     report = replace(report, view=replace(report.view, worst=_worst_picture(judged)), next_steps=steps)
     add = {"csv": with_columns, "json": with_findings}
     texts = {f"layers.{kind}": add[kind](REPORTS[kind](comparison, diagnosis.limits), diagnosis) for kind in add}
@@ -259,12 +263,13 @@ def _prepared(task: Task, setting: Setting, feeds: Feeds, progress: Progress, te
 def _judged(task: Task, setting: Setting, subject: Subject, feeds: JudgingFeeds, progress: Progress) -> Judged:
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.tuning.examined import Examined
-    from sgsdump.tuning.measured_advice import judge, measure
+    from sgsdump.tuning.measured_advice import judge, measure, with_causes
     from sgsdump.tuning.root_causes import root_cause
 
     every = PicturePairs(feeds.judges)
     few = replace(every, most=MEASURED)
     outputs, advice = judge(subject, measure(subject, few, progress), every, task.limits, progress)
+    advice = advice and with_causes(advice, every, progress)
     examined = Examined(
         subject,
         feeds.judges,
@@ -402,18 +407,54 @@ def worst_of(errors: list[float], most: int) -> tuple[int, ...]:
     return tuple(sorted(ranked[:most]))
 
 
+def _has_room(advice: MeasuredAdvice | None) -> TypeGuard[MeasuredAdvice]:
+    """Return whether input_config.ini raises something of a model calibrated here: its INT16 ranges can have room."""
+    return advice is not None and bool(advice.config_names) and advice.measured.subject.made is not None
+
+
+def _room_step(advice: MeasuredAdvice | None) -> Iterator[Step]:
+    from sgsdump.reports.verdict import Step
+
+    if _has_room(advice):
+        yield Step(
+            "Calibrate with --quant-file advised.quant.json of the folder, too (the SDK takes advised.quant.pkl): the "
+            "same plan, whose INT16 ranges are wider by half or more, for images that calibration did not see."
+        )
+
+
+def _roomy_params(advice: MeasuredAdvice) -> list[QuantParam]:
+    """Return the quant file of the advised plan, whose INT16 ranges have room."""
+    from sgsdump.curing.ranges import params_of, with_int16_room
+    from sgsdump.quantisation.fixed_model import make_fixed
+
+    subject = advice.measured.subject
+    per_channel = advice.per_channel is not None or subject.weights_per_channel
+    channels = subject.side.channels
+    ranges = with_int16_room(subject.float_model, subject.ranges, channels, subject.per_channel or per_channel)
+    config = replace(subject.config, tensor_arrays=advice.config_names)
+    fixed = make_fixed(subject.float_model, ranges, config, True, per_channel, subject.side)
+    return params_of(replace(subject.fixed_model, proto=fixed.proto), subject.float_model, ranges)
+
+
 def _write_model(
     subject: Subject, ini: bytes, advice: MeasuredAdvice | None, at_level: Model | None, folder: Path
 ) -> None:
     """input_config.ini as it should be; the fixed model and its ranges where they were made here, and the fixed model
     of the level that is advised."""
+    from sgsdump.curing.cure import ranges_beside
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.quantisation.calibration_log import LogOptions, write_log
     from sgsdump.quantisation.float_model import serialise
     from sgsdump.reports.root_causes import ADVISED
+    from sgsdump.sidecars import quant_param
     from sgsdump.sidecars.input_config import with_tensor_arrays
 
     names = advice.config_names if advice is not None else subject.config.tensor_arrays
+    if _has_room(advice):
+        json, pickle = ranges_beside(folder / ADVISED)
+        params = _roomy_params(advice)
+        quant_param.write(params, json)
+        quant_param.write(params, pickle, "pickle")
     (folder / "input_config.ini").write_bytes(with_tensor_arrays(ini, names))
     if at_level is not None:
         (folder / ADVISED).write_bytes(serialise(at_level.proto))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgsdump import notebook
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress
 from sgsdump.verbs.calibrate import WITHOUT_BITS
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from sgsdump.curing.cure import Cured
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.quantisation.fixed_model import FixedModel
+    from sgsdump.quantisation.fixed_model import ClippedRange, FixedModel
     from sgsdump.quantisation.ranges.statistics import SideRanges
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.criteria import Target, UserMetric
     from sgsdump.tuning.integer_choice import IntegerScores
-    from sgsdump.tuning.pareto import Pareto, Row
+    from sgsdump.tuning.pareto import Limits, Pareto, Row
     from sgsdump.tuning.search import SearchResult
     from sgsdump.tuning.setup import Setup
     from sgsdump.verbs.network import Data
@@ -73,6 +74,7 @@ class Tuned:
     judges  the pictures that plans were judged by.
     quant_level  to calibrate with, so that the fixed model is this one.
     cured   the model that all of it is for, where it was cured.
+    clipped  values seen while calibrating that the plan to take does not hold.
     """
 
     result: Pareto
@@ -82,6 +84,12 @@ class Tuned:
     judges: Feeds
     quant_level: str
     cured: Cured | None = None
+    clipped: tuple[ClippedRange, ...] = ()
+
+    @property
+    def within_limits(self) -> bool:
+        """Whether the outputs of the plan to take are within the limits; true with a target, which has been reached."""
+        return self.result.limits is None or self.result.limits.taken
 
     @property
     def taken(self) -> Row:
@@ -145,7 +153,7 @@ class Tuned:
             fixed = fixed_of(self.trial, row.tensors)
             params = optimized(self.trial, fixed, self.trial.model.path)
             quant_param.write(params, folder / f"optimized_quant_info{name}.json")
-            if what.pickles:
+            if what.pickles or row is self.taken:
                 quant_param.write(params, folder / f"optimized_quant_info{name}.pkl", "pickle")
             if what.fixed_models:
                 write(f"optimized{name}.onnx", serialise(fixed.proto))
@@ -183,9 +191,10 @@ class Tuned:
         return render(report_of_tuning(self.result, compared, model, context))
 
     def __str__(self) -> str:
-        from sgsdump.reports.pareto_reports import ending_lines, pareto_table
+        from sgsdump.reports.pareto_reports import ending_lines, limits_line, pareto_table
 
-        return pareto_table(self.result) + "\n".join(ending_lines(self.result))
+        first = "" if self.result.limits is None else f"{limits_line(self.result.limits)}\n"
+        return first + pareto_table(self.result) + "\n".join(ending_lines(self.result))
 
     def _repr_html_(self) -> str | None:
         return notebook.as_html("plans", self.result)
@@ -195,6 +204,7 @@ class Tuned:
 class Aims:
     """The goal of a search: the best plan of each rate, or with a target the cheapest that reaches it.
 
+    limits       what the outputs of the plan to take must be within, without a target.
     objective    which outputs' error is made small, as typed; ``cost`` what is to be cheap: ``bytes`` or ``macs``.
     metric_text  the file of the user's metric.
     """
@@ -205,15 +215,21 @@ class Aims:
     metric_text: bytes = b""
     objective: str = "mean"
     cost: str = "bytes"
+    limits: Thresholds = DOCUMENTED
 
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """A network that is open, and what calibration found of it."""
+    """A network that is open, and what calibration found of it.
+
+    ranges  with room where values are stored in INT16.
+    seen    how far values go on the pictures.
+    """
 
     opened: OpenNetwork
     ranges: Mapping[str, Range]
     side: SideRanges
+    seen: Mapping[str, Range]
     cured: Cured | None = None
 
 
@@ -237,13 +253,14 @@ class Run:
 @dataclass(frozen=True)
 class Beginning:
     """How much a search has to do: ``most`` plans of ``groups`` of convolutions on ``pictures``; ``resumed`` are known
-    already. ``ending``: the seconds that are kept for what follows it."""
+    already. ``ending``: the seconds that are kept for what follows it; ``limits``: whether INT8 is within them."""
 
     groups: int
     most: int
     pictures: int
     resumed: int
     ending: Ending
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True)
@@ -263,6 +280,8 @@ class TuneOptions(Beside, JudgedBy, total=False):
 
     rates      of bytes, or of multiplications with ``cost="macs"``: 0.5 all INT8, 1 all INT16 (0.65, 0.7 … 0.95).
     target     the cheapest plan that reaches it, in place of rates: ``output-cos>=0.99``, ``metric>=0.97``.
+    min_cos, max_rmse  limits on the outputs: the plan to take is the cheapest within them, which may be INT8 as it is;
+               without both the documented limits, 0.99 and 0.1.
     objective  which outputs' error is made small: ``mean`` (of all), ``worst``, or outputs by name.
     cost       what is to be small: ``bytes`` of weights, or ``macs``, the multiplications at 16 bits.
     budget     time: ``60s``, ``10m``.
@@ -271,6 +290,8 @@ class TuneOptions(Beside, JudgedBy, total=False):
 
     rates: Sequence[float]
     target: str | None
+    min_cos: float | None
+    max_rmse: float | None
     objective: str
     cost: str
     budget: str
@@ -299,6 +320,7 @@ def tune(model: str | Path, data: Data, *, quant_level: str = "L5", **options: U
         options.get("metric"),
         options.get("objective", "mean"),
         options.get("cost", "bytes"),
+        Thresholds(options.get("min_cos"), options.get("max_rmse")),
     )
     end = begun + parse_seconds(options.get("budget", BUDGET))
     opened = open_network(network, quant_level)
@@ -310,9 +332,16 @@ def tune(model: str | Path, data: Data, *, quant_level: str = "L5", **options: U
     return searched(calibrated(start, feeds.calibrated, run), feeds, aims, run)
 
 
-def aims_of(rates: str | None, target: str | None, metric: str | UserMetric | None, objective: str, cost: str) -> Aims:
-    """What is typed. Raises ConfigError for an invalid rate or target and for options that do not go together,
-    InputError for a metric that cannot be loaded."""
+def aims_of(
+    rates: str | None,
+    target: str | None,
+    metric: str | UserMetric | None,
+    objective: str,
+    cost: str,
+    limits: Thresholds = DOCUMENTED,
+) -> Aims:
+    """What is typed; ``limits`` none: the documented ones. Raises ConfigError for an invalid rate or target and for
+    options that do not go together, InputError for a metric that cannot be loaded."""
     from sgsdump.files.bounded_read import read_bytes
     from sgsdump.tuning.criteria import load_metric, parse_target
     from sgsdump.tuning.plan_costs import BYTES, MACS
@@ -322,14 +351,17 @@ def aims_of(rates: str | None, target: str | None, metric: str | UserMetric | No
     wanted = parse_target(target) if target else None
     if target and rates:
         raise ConfigError("--rates and --target exclude each other: a target finds its own rate")
+    if target and limits and limits is not DOCUMENTED:
+        raise ConfigError("--target and --min-cos, --max-rmse exclude each other: each says when a plan is good enough")
+    limits = limits or DOCUMENTED
     if wanted is not None and wanted.name == "metric" and not metric:
         raise ConfigError("--target metric>=X needs --metric FILE.py:function")
     if cost not in (BYTES, MACS):
         raise ConfigError(f"cost {cost!r} is not {BYTES} or {MACS}")
     if not isinstance(metric, str):
-        return Aims(chosen, wanted, metric, b"", objective, cost)
+        return Aims(chosen, wanted, metric, b"", objective, cost, limits)
     loaded = load_metric(metric)
-    return Aims(chosen, wanted, loaded, read_bytes(loaded.file), objective, cost)
+    return Aims(chosen, wanted, loaded, read_bytes(loaded.file), objective, cost, limits)
 
 
 def parse_rates(text: str) -> tuple[float, ...]:
@@ -356,6 +388,7 @@ def parse_seconds(text: str) -> float:
 
 def calibrated(network: OpenNetwork | Start, feeds: Feeds, run: Run) -> Calibrated:
     """The network with the ranges of its tensors. Raises what calibrating raises."""
+    from sgsdump.curing.ranges import with_int16_room
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
@@ -365,20 +398,30 @@ def calibrated(network: OpenNetwork | Start, feeds: Feeds, run: Run) -> Calibrat
     level = WITHOUT_BITS[run.quant_level]
     rehearse(opened.model, feeds[0], opened.config)
     found = calibrate(opened.model, feeds, opened.config, level, workers=run.workers, progress=run.progress)
-    side = side_ranges(found.statistics)
+    side, per_channel = side_ranges(found.statistics), run.quant_level != "L1"
     if start is None:
-        return Calibrated(opened, found.ranges, side)
-    ranges = start.with_room(found.ranges, side, run.quant_level != "L1")
-    return Calibrated(opened, ranges, side, start.cured)
+        ranges = with_int16_room(opened.model, found.ranges, side.channels, per_channel)
+        return Calibrated(opened, ranges, side, found.ranges)
+    return Calibrated(opened, start.with_room(found.ranges, side, per_channel), side, found.ranges, start.cured)
 
 
 def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> Tuned:
     """The plans of a network, the promising ones run in integers. Raises what a search raises."""
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.quantisation.fixed_model import clipped_ranges
     from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.objective import watched_by_output
-    from sgsdump.tuning.criteria import parse_objective
-    from sgsdump.tuning.integer_choice import IntegerScores, chosen, confirmed, fixed_of
-    from sgsdump.tuning.pareto import pareto
+    from sgsdump.quantisation.scales import INT16
+    from sgsdump.tuning.criteria import limits_target, parse_objective
+    from sgsdump.tuning.integer_choice import (
+        EveryPicture,
+        IntegerScores,
+        chosen,
+        confirmed,
+        fixed_of,
+        within_limits,
+    )
+    from sgsdump.tuning.pareto import limits_of, pareto
     from sgsdump.tuning.search import most_evaluations
     from sgsdump.tuning.setup import Judging, set_up
 
@@ -396,34 +439,43 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     setup = set_up(model, network.ranges, config, feeds.judged(), judging, run.progress)
     pool, trial, left = setup.pool, setup.trial, run.left
     most = most_evaluations(len(setup.sizes.domains), 0 if aims.target else len(aims.rates))
-    first = IntegerScores(pool, trial)
-    ending = _ending_of(first, aims, len(setup.held_out))
-    run.begin(Beginning(len(setup.sizes.domains), most, len(pool.pictures), pool.resumed, ending))
-    found = _proposed(setup, aims, most, lambda: left() - ending.seconds)
-    exact = IntegerScores(pool, trial, run.progress)
-    exact.scores |= first.scores
+    spans = {name: each.at(INT16).high - each.at(INT16).low for name, each in network.seen.items()}
+    exact = IntegerScores(pool, trial, run.progress, spans=spans)
+    held = IntegerScores(pool, trial, run.progress, setup.held_out, spans) if setup.held_out else None
+    ending = _ending_of(exact, aims, len(setup.held_out))
+    pairs = PicturePairs(feeds.judges)
+    every = EveryPicture(trial, pairs, spans, run.progress) if len(pairs) > exact.pictures else None
+    limits = None if aims.target else limits_of(aims.limits, model, exact, every, held)
+    goal = None if limits is None else limits_target(aims.limits, pool.watched)
+    run.begin(Beginning(len(setup.sizes.domains), most, len(pool.pictures), pool.resumed, ending, limits))
+    search_goal = goal if limits is not None and limits.past else None
+    found = _proposed(setup, aims, most, lambda: left() - ending.seconds, search_goal)
+    if goal is not None:
+        others = [judge for judge in (every, held) if judge is not None]
+        found = within_limits(found, setup, exact, others, goal, lambda: left() - ending.report)
     found = chosen(found, pool, setup.sizes, exact, aims.target, lambda: left() - ending.report)
-    held = IntegerScores(pool, trial, run.progress, setup.held_out) if setup.held_out else None
     if held is not None:
-        found = confirmed(found, setup.sizes, exact, held, aims.target, left)
+        if found.within is None:
+            found = confirmed(found, setup.sizes, exact, held, aims.target, left)
         for proposed in (found.smallest, *found.plans):
             if left() > ending.report:
                 held.score(proposed.plan)
-    result = pareto(found, setup, exact, held)
+    result = pareto(found, setup, exact, held, limits)
     fixed = fixed_of(trial, result.taken.tensors)
     ini, level = network.opened.ini, WITHOUT_BITS[run.quant_level]
-    return Tuned(result, trial, fixed, ini, feeds.judges, level, network.cured)
+    clipped = clipped_ranges(fixed.plan, network.seen)
+    return Tuned(result, trial, fixed, ini, feeds.judges, level, network.cured, clipped)
 
 
-def _proposed(setup: Setup, aims: Aims, most: int, left: Left) -> SearchResult:
-    """The plans for the rates, or for the target, of ``most`` that are run."""
+def _proposed(setup: Setup, aims: Aims, most: int, left: Left, goal: Target | None) -> SearchResult:
+    """The plans for the rates, or for the target, of ``most`` that are run; ``goal``: of the smallest plan."""
     from sgsdump.tuning.search import search_rates, search_target
 
     setup.pool.expect(most * len(setup.pool.pictures))
     try:
         if aims.target is not None:
             return search_target(setup.pool, setup.sizes, aims.target, left)
-        return search_rates(setup.pool, setup.sizes, aims.rates, left)
+        return search_rates(setup.pool, setup.sizes, aims.rates, left, goal)
     finally:
         setup.pool.close()
 

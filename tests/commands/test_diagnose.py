@@ -22,6 +22,7 @@ from sgsdump.sidecars import input_config
 DIAGNOSE = "diagnose -m digits.onnx -i pictures --input-config input_config.ini".split()
 PLANTED = {"block2/dw/relu", "block4/dw/relu"}
 FEW = 10  # pictures, of 64
+ROOM = {"advised.quant.json", "advised.quant.pkl"}
 GRAPH = {"model_explorer.json", "model_explorer_errors.json", "netron.onnx"}
 FILES = {"report.html", "layers.csv", "layers.json", "fixed.onnx", "input_config.ini", "log", *GRAPH}
 PREPROCESS = """
@@ -49,7 +50,7 @@ def data_of(page):
 def test_the_planted_convolutions_are_named_and_raising_them_repairs(digits, capsys):
     assert main([*DIAGNOSE, "--quant-level", "L3", "--json", "d.json"]) == 0
     out = capsys.readouterr().out
-    assert {path.name for path in (digits / "diagnosis").iterdir()} == FILES
+    assert {path.name for path in (digits / "diagnosis").iterdir()} == FILES | ROOM
     assert {"brings", "resolution"} <= checked(digits / "d.json")["rows"][2].keys()
     assert set(input_config.read("diagnosis/input_config.ini").tensor_arrays) == PLANTED
     assert "[CONV_CONFIG]" in out and all(name in out for name in PLANTED)

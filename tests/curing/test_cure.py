@@ -109,7 +109,7 @@ def test_diagnose_proposes_the_cure_first(folder: Path, monkeypatch, capsys) -> 
     words = "diagnose -m net.onnx -i pictures --input-config input_config.ini --quant-level L2 --cure -o d --pictures 1"
     assert main(words.split()) == 0
     said = capsys.readouterr().out
-    assert said.index("Before raising anything take the cured model") < said.index("INT16")
+    assert said.index("Before raising anything take the cured model") < said.index("Put this into input_config.ini")
     assert "--quant-level L2 --quant-file d/cured.quant.json" in said
     assert (folder / "d" / "cured.onnx").is_file() and (folder / "d" / "cured.quant.pkl").is_file()
     page = (folder / "d" / "report.html").read_text()

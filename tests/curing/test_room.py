@@ -11,7 +11,7 @@ import pytest
 from picture_folder import write_pictures
 from small_nets import conv, model, node, weights
 
-from sgsdump.curing.ranges import HEADROOM, MOST, headrooms, margins, params_of, widened
+from sgsdump.curing.ranges import HEADROOM, MOST, headrooms, margins, params_of, widened, with_int16_room
 from sgsdump.curing.search import rewritten
 from sgsdump.curing.weight_room import suited, weight_room
 from sgsdump.models.feeds.feeds import PictureFeeds
@@ -21,6 +21,7 @@ from sgsdump.quantisation.calibration import calibrate
 from sgsdump.quantisation.fixed_model import make_fixed
 from sgsdump.quantisation.quant_file import import_params
 from sgsdump.quantisation.ranges.statistics import side_ranges
+from sgsdump.quantisation.scales import INT16, UINT8
 from sgsdump.sidecars import input_config
 from sgsdump.tensors.types import Range
 
@@ -154,3 +155,26 @@ def test_weights_that_two_convolutions_read_and_those_of_groups_keep_their_range
     assert weight_room(net, {}, sums) == {}
     alone = model(nodes[:1], constants, {"data": (1, 4, 4, 4)}, ["a"])
     assert list(weight_room(alone, {}, sums)) == ["a.w"]
+
+
+def test_room_of_int16_leaves_8_bits_alone(tmp_path: Path) -> None:
+    """What UINT8 reads keeps its range; what INT16 reads goes half as far again or more."""
+    constants = {**weights("c1", (4, 3, 3, 3), 1), **weights("c2", (4, 4, 1, 1), 2)}
+    nodes = [conv("c1", "data"), node("Relu", ["c1"], "r"), conv("c2", "r")]
+    write_pictures(tmp_path, 3)
+    onnx.save(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c2"]).proto, tmp_path / "net.onnx")
+    source = open_model(tmp_path / "net.onnx")
+    config = input_config.read(tmp_path / "input_config.ini")
+    float_model = rewritten(source, source.proto)
+    feeds = PictureFeeds(str(tmp_path / "pictures"), None, tuple(graph_inputs(source.proto)), config)
+    calibration = calibrate(float_model, feeds, config, "L2")
+    sums = side_ranges(calibration.statistics).channels
+    room = with_int16_room(float_model, calibration.ranges, sums, per_channel=True)
+    assert room.keys() >= calibration.ranges.keys()
+    for name, plain in calibration.ranges.items():
+        assert np.array_equal(room[name].at(UINT8).max, plain.max) and np.array_equal(
+            room[name].at(UINT8).min, plain.min
+        )
+    for name in ("r", "c2"):
+        assert room[name].at(INT16).high >= HEADROOM * calibration.ranges[name].high
+    assert room["data"].at(INT16).high == calibration.ranges["data"].high

@@ -37,6 +37,11 @@ def test_a_forgotten_mean_is_said_in_both_units():
     assert "up to 2.12, 123 grey levels" in str(found)
 
 
+def test_no_more_grey_levels_are_said_than_an_image_has():
+    found = difference((0, 0, 0), (255,) * 3, PIXELS)
+    assert found.levels > 255 and "grey levels" not in str(found) and "up to " in str(found)
+
+
 def test_a_wrong_std_is_said():
     found = difference((123, 117, 104), (1,) * 3, PIXELS)
     assert not found.agrees and found.largest > 100

@@ -13,9 +13,9 @@ from sgsdump.cli import main
 from sgsdump.comparison.finding import Finding
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.reports.cause_sentences import _contributions, cause_lines
+from sgsdump.reports.cause_sentences import _contributions, source_lines
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tuning.causes import with_contributions
+from sgsdump.tuning.causes import contributed
 from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis, loud_channel
 
 ROWS, INPUTS, HIDDEN, OUTPUTS = 6, 16, 24, 8
@@ -96,20 +96,20 @@ def test_weights_whose_channels_are_too_far_apart_have_one_scale_at_every_level(
     ranges = measure_ranges(net, [(label, feed) for label, feed, _ in labelled])
     found = SensitivityAnalysis(net, ranges, InputConfig(()), per_channel=True).contributions("y", labelled)
     assert (found.row and found.row.index) == row and found.one_scale == (row is not None)
-    finding = with_contributions(Finding("part", "y", facts={"input": "h", "reason": "8 bits"}), found, 1.0)
+    finding = contributed(Finding("part", "y", facts={"input": "h", "reason": "8 bits"}), found, 1.0)
     (said,) = _contributions(finding)
     anyway = f"of one scale at every level, as its channels are more than 1024 times apart, output channel {ROW} of"
     assert (anyway in said) == (row is not None)
 
 
 @pytest.mark.parametrize(
-    ("weights", "place"), [(0.2, "the weights of y (FC), which"), (0.19, "the input h of y (FC): at")]
+    ("weights", "place"), [(0.2, "the weights of y (FC), which"), (0.19, "the input h of y (FC): raising only")]
 )
 def test_the_headline_names_the_weights_where_they_bring_twice_as_much(weights, place):
     figures = {"gives_back": 0.5, "brings": 0.6, "own": 0.1, "inherited": 0.1}
     figures |= {"input_brings": 0.1, "weights_bring": weights}
     finding = Finding("cause", "y", "FC", figures, facts={"input": "h", "reason": "8 bits"})
-    assert next(cause_lines([finding])).startswith(f"Most of it arises at {place}")
+    assert next(source_lines([finding])).startswith(f"Most of it arises at {place}")
 
 
 def test_a_channel_is_loud_beside_half_of_the_others():
@@ -144,17 +144,18 @@ def test_of_an_error_within_the_limits_the_largest_part_is_named(folder, capsys)
     assert (part["layer"], part["facts"]["input"]) == ("y", "h")
     assert figures["left"] < figures["error"] and (figures["channel"], figures["row"]) == (CHANNEL, ROW)
     said = "\n".join(lines)
-    assert f"Of the outputs' error ({figures['error']:.4f}) rounding the input h of y" in said
+    assert f"The outputs' error is {figures['error']:.4f}; its largest part comes from the input h of y" in said
+    assert f"removes {100 * figures['gives_back']:.0f} % of the error and leaves {figures['left']:.4f}" in said
     assert f"in the input channel {CHANNEL} of {HIDDEN} reaches " in said
     assert f"in the weights, of one scale, output channel {ROW} of {OUTPUTS} reaches " in said
-    assert "rounding the input h of y" in Path("d/report.html").read_text()
+    assert "its largest part comes from the input h of y" in Path("d/report.html").read_text()
 
 
 def test_nothing_is_named_of_an_error_that_is_small_beside_the_limit(folder, capsys):
     onnx.save(net_of(*drawn()).proto, "net.onnx")
     _, lines, findings = diagnosed(capsys, "--max-rmse", "0.9")
     assert not [finding for finding in findings if finding["kind"] == "part"]
-    assert not any("the largest part" in line for line in lines)
+    assert not any("largest part" in line or "spread" in line for line in lines)
 
 
 def test_a_cause_is_told_apart_too(folder, capsys):

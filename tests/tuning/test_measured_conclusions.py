@@ -63,6 +63,7 @@ def sick_digits():
 def test_the_first_line_is_of_the_outputs_on_all_pictures(folder, capsys):
     _, lines, document = diagnosed(small_net(outputs=["c2"]), capsys, "--pictures", "2")
     assert re.match(r"Outputs on all 6 pictures: c2 COS 0\.99\d+, RMSE 0\.0\d+: good\.", lines[0])
+    assert lines[0].endswith(" INT8 is within the limits; nothing is raised.")
     assert document["findings"][0]["kind"] == "output"
     assert document["findings"][0]["facts"]["verdict"] == "good"
     assert not [f for f in document["findings"] if f["kind"] in ("cause", "advice")]
@@ -147,7 +148,7 @@ def test_bad_layers_are_one_finding_with_the_cause_that_they_share(folder, capsy
     which = "all" if after == past else str(after)
     assert f"; {which} of them come after {cause['facts']['input']}." in said
     figures = cause["figures"]
-    own = f"(its own error is {figures['own']:.3g}, what it inherits {figures['inherited']:.3g})."
+    own = f"(float approximation: its own error is {figures['own']:.3g}, what it inherits {figures['inherited']:.3g})."
     assert [text for text in out if text.startswith(("Most of it", "The largest part")) and text.endswith(own)]
     assert said in (folder / "d/report.html").read_text().replace("&lt;", "<").replace("&gt;", ">")
 

@@ -60,6 +60,9 @@ class _Outputs(SimpleNamespace):
     def sums_on(self, labels):
         return self.sums
 
+    def worse_than(self, before):
+        return ()
+
 
 def _examined(after, count=10, **more):
     """Outputs of an error of 1, ``after`` with the cause put right; within the limits up to 0.01."""

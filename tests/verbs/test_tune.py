@@ -52,6 +52,7 @@ def test_the_function_does_what_the_command_does(folder: Path) -> None:
         metric="metric.py:near",
         validate="loader.py:others",
         quant_level="L1",
+        max_rmse=0.001,
     )
     assert {row.label for row in found.result.rows} >= {"INT8", "INT16", "0.7", "0.9"}
     held = found.result.held_out
@@ -59,7 +60,7 @@ def test_the_function_does_what_the_command_does(folder: Path) -> None:
     assert found.taken.outputs.held_error is not None and found.taken.outputs.held_metric is not None
     assert "held out: on 4 pictures" in str(found) and "[CONV_CONFIG]" in found.to_copy
     line = "tune -m net.onnx --data-loader-script loader.py --rates 0.7,0.9 --metric metric.py:near --quant-level L1"
-    assert main([*line.split(), "--validate", "loader.py:others", "-o", "by_command"]) == 0
+    assert main([*line.split(), "--max-rmse", "0.001", "--validate", "loader.py:others", "-o", "by_command"]) == 0
     document = json.loads((folder / "by_command" / "pareto.json").read_text())
     assert [row["error"] for row in document["rows"]] == [row.error for row in found.result.rows]
     assert [row["held_error"] for row in document["rows"]] == [row.outputs.held_error for row in found.result.rows]

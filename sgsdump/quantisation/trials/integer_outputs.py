@@ -6,27 +6,27 @@ picture to picture, and a large constant beside it hides any error.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.metrics import Sums, cos, merged_sums, mse, rmse
-from sgsdump.comparison.sums.summation import pair_sums
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.models.graph import REARRANGING, Graph
 from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.quantisation.fixed_facts import FixedFacts, read_facts
 from sgsdump.quantisation.float_model import deployed
-from sgsdump.tensors.tensor import Values
+from sgsdump.quantisation.objective import error_of, probabilities, softmax_axes, sums_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.models.model import Model
     from sgsdump.tensors.tensor import Quant
 
@@ -42,6 +42,65 @@ STEPS, MOST_STEPS = 255, 2
 # Below this part of what it can reach, an output is that of pictures that show nothing of what the network finds.
 LITTLE = 0.05
 FEWEST_FOR_MEAN = 3
+# A candidate whose output is off by so much more than as it is, and by more on so many of the images, is worse.
+WORSE, MOST = 0.05, 0.9
+# The float model is sure of an answer of this probability.
+SURE = 0.9
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """What a Softmax makes of an output's logits, fixed beside float.
+
+    largest  change of a probability.
+    mean     over the positions of one image of the largest change at each, of the image where it is largest.
+    changed  share of the answers (the largest probability of a position) that change; ``sure`` the same of those that
+             the float model is SURE of.
+    """
+
+    largest: float
+    mean: float
+    changed: float
+    sure: float
+
+    def good(self, limits: Thresholds) -> bool:
+        """Whether ``mean`` is within the limit of RMSE, and ``sure`` within what the limit of COS leaves."""
+        most = limits.max_rmse if limits.max_rmse is not None else DOCUMENTED.max_rmse or 0.0
+        least = limits.min_cos if limits.min_cos is not None else DOCUMENTED.min_cos or 0.0
+        return self.mean <= most and self.sure <= 1 - least
+
+
+class _Changes(NamedTuple):
+    """Of one image: the largest change, their mean over the positions, and answers: changed, all, changed of those that
+    the float model is sure of, all of these."""
+
+    largest: float
+    mean: float
+    changed: int
+    answers: int
+    changed_sure: int
+    sure: int
+
+
+def _changes(values: np.ndarray, real: np.ndarray, axis: int) -> _Changes:
+    ours, theirs = (np.moveaxis(probabilities(side, axis), axis, -1) for side in (values, real))
+    changes = np.abs(ours - theirs).max(axis=-1)
+    other, sure = ours.argmax(axis=-1) != theirs.argmax(axis=-1), theirs.max(axis=-1) >= SURE
+    counts = (int(each.sum()) for each in (other, np.ones_like(other), other & sure, sure))
+    return _Changes(float(changes.max()), float(changes.mean()), *counts)
+
+
+def _together(images: Sequence[_Changes]) -> Probabilities | None:
+    """Over all images; NaN of one shows."""
+    if not images:
+        return None
+    largest, mean, changed, answers, changed_sure, sure = zip(*images)
+    return Probabilities(
+        float(np.max(largest)),
+        float(np.max(mean)),
+        sum(changed) / sum(answers),
+        sum(changed_sure) / max(sum(sure), 1),
+    )
 
 
 @dataclass(frozen=True)
@@ -54,6 +113,7 @@ class OutputFigures:
     span     what it reaches over all pictures seen, those of calibration too.
     largest  the error of the value that is furthest off.
     seen     what it reaches over these pictures, where ``span`` is of others too.
+    probabilities  of logits that stand in for a Softmax, whose ``sums`` are weighed (``objective.by_probability``).
     """
 
     sums: Sums
@@ -62,6 +122,7 @@ class OutputFigures:
     span: float = 0.0
     largest: float = 0.0
     seen: float | None = None
+    probabilities: Probabilities | None = None
 
     @property
     def cos(self) -> float:
@@ -79,7 +140,7 @@ class OutputFigures:
     @property
     def hardly_moved(self) -> bool:
         """Whether these pictures hardly move it, so that relative figures say little."""
-        return self.seen is not None and self.seen < LITTLE * self.span
+        return self.probabilities is None and self.seen is not None and self.seen < LITTLE * self.span
 
     @property
     def drowned(self) -> bool:
@@ -87,6 +148,8 @@ class OutputFigures:
         return self.centred is not None and not self.is_resolution and not cos(self.centred) >= LEAST_COS_ABOUT_MEAN
 
     def good(self, limits: Thresholds) -> bool:
+        if self.probabilities is not None and not self.probabilities.good(limits):
+            return False
         plain = limits.hold(self.cos, self.rmse, mse(self.sums)) or self.is_resolution
         return plain and not self.drowned
 
@@ -117,6 +180,21 @@ class PlanOutputs:
         """The sums over these pictures alone."""
         parts = [self.by_picture[label] for label in labels]
         return {name: merged_sums([part[name] for part in parts if name in part]) for name in self.outputs}
+
+    def worse_than(self, before: PlanOutputs) -> tuple[str, ...]:
+        """Return the outputs whose error is more than WORSE above ``before``, and larger on MOST of the images."""
+        names = []
+        for name, sums in self.sums.items():
+            if name not in before.outputs or error_of(sums) <= (1 + WORSE) * error_of(before.sums[name]):
+                continue
+            both = [
+                (pairs[name], before.by_picture[label][name])
+                for label, pairs in self.by_picture.items()
+                if name in pairs and name in before.by_picture.get(label, {})
+            ]
+            if sum(error_of(ours) > error_of(theirs) for ours, theirs in both) >= MOST * len(both):
+                names.append(name)
+        return tuple(names)
 
     def good(self, limits: Thresholds) -> bool:
         return all(figures.good(limits) for figures in self.outputs.values())
@@ -156,6 +234,18 @@ class FixedOutputs:
         return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
 
 
+class Floats(Protocol):
+    """A float model's tensors on one picture after another.
+
+    run      gives the tensors.
+    compare  gets what each fixed model gives of the same picture.
+    """
+
+    def run(self, label: str, feed: Arrays, /) -> Arrays: ...
+
+    def compare(self, label: str, values: Sequence[Arrays], /) -> None: ...
+
+
 class FloatOutputs:
     """A float model's tensors ``names`` on one picture after another; what so many bytes hold is run once."""
 
@@ -175,6 +265,9 @@ class FloatOutputs:
             self._held[label] = real
         return real
 
+    def compare(self, label: str, values: Sequence[Arrays]) -> None:
+        """What the fixed models give is summed by ``outputs_of`` alone."""
+
 
 @dataclass
 class _Sums:
@@ -185,6 +278,7 @@ class _Sums:
     pictures: dict[str, float] = field(default_factory=dict)
     largest: dict[str, float] = field(default_factory=dict)
     by_picture: dict[str, dict[str, Sums]] = field(default_factory=dict)
+    probabilities: dict[str, list[_Changes]] = field(default_factory=lambda: defaultdict(list))
 
 
 def outputs_of(
@@ -193,7 +287,7 @@ def outputs_of(
     pictures: Iterable[tuple[str, Arrays, Arrays]],
     names: Sequence[str],
     spans: Mapping[str, float] = {},
-    floats: FloatOutputs | None = None,
+    floats: Floats | None = None,
 ) -> list[PlanOutputs]:
     """Of each fixed model of ``model`` the tensors ``names`` over all pictures (label, feed, raw feed).
 
@@ -203,6 +297,7 @@ def outputs_of(
     """
     floats = floats or FloatOutputs(model, names)
     graphs = [FixedOutputs(model, proto, names) for proto in fixed]
+    axes = softmax_axes(deployed(model))
     sums = [_Sums() for _ in graphs]
     held: list[Arrays] = []
     reach: dict[str, list[float]] = {}
@@ -216,15 +311,18 @@ def outputs_of(
                 if array.size:
                     reach.setdefault(name, []).extend((float(array.min()), float(array.max())))
             ours = [graph.run(feed, raw) for graph in graphs]
+            floats.compare(label, ours)
             odd |= {n for n in names for values in ours if n not in values or values[n].shape != real[n].shape}
             # Of pictures of several sizes there is no mean to take off.
             uneven |= {name for name, array in real.items() if shapes.setdefault(name, array.shape) != array.shape}
             for values, each in zip(ours, sums):
-                pairs = {n: pair_sums(Values(values[n]), Values(real[n])) for n in names if n not in odd}
+                pairs = {n: sums_of(values[n], real[n], axes.get(n)) for n in names if n not in odd}
                 errors = [rmse(pair) if pair.b1 and pair.d1 else 0.0 for pair in pairs.values()]
                 each.pictures[label or str(number)] = float(np.mean(errors)) if errors else 0.0
                 each.by_picture[label or str(number)] = pairs
                 for name in pairs:
+                    if name in axes and values[name].size:
+                        each.probabilities[name].append(_changes(values[name], real[name], axes[name]))
                     each.largest[name] = max(each.largest.get(name, 0.0), _largest(values[name], real[name]))
             if means is None:
                 held.append(real)
@@ -232,11 +330,11 @@ def outputs_of(
                     each.held.append(values)
                 room -= sum(array.nbytes for array in real.values()) * (1 + len(graphs))
                 if room < 0:
-                    means = _settle(held, sums, names, odd | uneven)
+                    means = _settle(held, sums, names, odd | uneven, axes)
             else:
-                _centre(means, [(values, real) for values in ours], sums, odd | uneven)
+                _centre(means, [(values, real) for values in ours], sums, odd | uneven, axes)
         if means is None:
-            _settle(held, sums, names, odd | uneven)
+            _settle(held, sums, names, odd | uneven, axes)
     by_nature = dict.fromkeys(_probabilities(deployed(model), names), 1.0)
     seen = {name: max(ends := reach.get(name, [0.0])) - min(ends) for name in names}
     return [
@@ -249,6 +347,7 @@ def outputs_of(
                     max(by_nature.get(name, 0.0), spans.get(name, 0.0), seen[name]),
                     each.largest[name],
                     seen[name],
+                    _together(each.probabilities.get(name, [])),
                 )
                 for name in names
                 if name not in odd and each.by_picture
@@ -264,7 +363,9 @@ def _largest(values: np.ndarray, real: np.ndarray) -> float:
     return float(np.abs(values.astype(np.float64) - real).max()) if real.size else 0.0
 
 
-def _settle(held: list[Arrays], sums: list[_Sums], names: Sequence[str], odd: set[str]) -> dict[str, np.ndarray]:
+def _settle(
+    held: list[Arrays], sums: list[_Sums], names: Sequence[str], odd: set[str], axes: Mapping[str, int]
+) -> dict[str, np.ndarray]:
     """The means of what was held, which is let go."""
     means: dict[str, np.ndarray] = {}
     for name in names:
@@ -272,19 +373,23 @@ def _settle(held: list[Arrays], sums: list[_Sums], names: Sequence[str], odd: se
             means[name] = np.asarray(np.mean([real[name] for real in held], axis=0, dtype=np.float64))
     for each in sums:
         for values, real in zip(each.held, held):
-            _centre(means, [(values, real)], [each], odd)
+            _centre(means, [(values, real)], [each], odd, axes)
         each.held.clear()
     held.clear()
     return means
 
 
 def _centre(
-    means: Mapping[str, np.ndarray], pairs: Sequence[tuple[Arrays, Arrays]], sums: Sequence[_Sums], odd: set[str]
+    means: Mapping[str, np.ndarray],
+    pairs: Sequence[tuple[Arrays, Arrays]],
+    sums: Sequence[_Sums],
+    odd: set[str],
+    axes: Mapping[str, int],
 ) -> None:
     for (values, real), each in zip(pairs, sums):
         for name, mean in means.items():
             if name not in odd:
-                pair = pair_sums(Values(values[name] - mean), Values(real[name] - mean))
+                pair = sums_of(values[name], real[name], axes.get(name), mean)
                 each.centred.setdefault(name, []).append(pair)
 
 

@@ -1,0 +1,29 @@
+"""A candidate is worse where an output is off by more than 5 % more, on nine of ten images at least."""
+
+import pytest
+
+from sgsdump.comparison.metrics import Sums, merged_sums
+from sgsdump.quantisation.trials.integer_outputs import OutputFigures, PlanOutputs
+
+
+def plan(errors):
+    """An output of ten values of 1 an image, each off by these."""
+    by_image = {str(n): {"y": Sums(10, 10, 10, 10, 10 * e * e, 10 * e, 10)} for n, e in enumerate(errors)}
+    return PlanOutputs({"y": OutputFigures(merged_sums([each["y"] for each in by_image.values()]))}, {}, by_image)
+
+
+AS_IT_IS = plan([0.01] * 10)
+
+
+@pytest.mark.parametrize(
+    ("errors", "worse"),
+    [
+        ([0.011] * 10, True),
+        ([0.0104] * 10, False),
+        ([0.012] * 9 + [0.009], True),
+        ([0.03] * 8 + [0.009] * 2, False),
+        ([0.009] * 10, False),
+    ],
+)
+def test_by_five_percent_and_on_nine_of_ten_images(errors, worse):
+    assert plan(errors).worse_than(AS_IT_IS) == (("y",) if worse else ())

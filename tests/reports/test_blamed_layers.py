@@ -1,0 +1,48 @@
+"""Which causes blame layers of the model, and what the page marks then."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.reports.command_reports import _with_measured
+from sgsdump.reports.diagnosis import Diagnosis
+from sgsdump.reports.report import Figures, Layer
+from sgsdump.tuning import reasons
+
+BLAMES = {
+    reasons.WEIGHTS: True,
+    reasons.CLIPPED: True,
+    reasons.WIDE: True,
+    reasons.OPERATOR: True,
+    reasons.ODD: False,
+    reasons.UNLIKE: False,
+    reasons.FLAT: False,
+    reasons.NORMALISATION: False,
+    reasons.ORDER: False,
+    reasons.STILL: False,
+    reasons.UNTRAINED: False,
+}
+
+
+def blames(root) -> bool:
+    return Diagnosis.blames_layers.fget(SimpleNamespace(root=root))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("reason", reasons.REASONS)
+def test_only_causes_inside_the_model_blame_layers(reason):
+    assert blames(SimpleNamespace(finding=Finding("cause", "x", facts={"reason": reason}))) is BLAMES[reason]
+
+
+def test_without_a_cause_in_the_data_layers_are_blamed():
+    assert blames(None)
+
+
+@pytest.mark.parametrize("blamed", [True, False])
+def test_without_measurements_layers_are_marked_by_their_figures_unless_none_is_blamed(blamed):
+    layers = [
+        Layer("a", "Conv", 0, Figures(0.1, 0.9, 0.3, None), rises=True),
+        Layer("b", "Conv", 1, Figures(0.1, 0.9, 0.3, None)),
+    ]
+    found = _with_measured(layers, SimpleNamespace(advice=None, measured={}, blames_layers=blamed))
+    assert [layer.rises for layer in found] == [blamed, False]
