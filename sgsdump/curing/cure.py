@@ -15,7 +15,7 @@ it does not help:
 
 Every error is against the float model as it was given: sum((y - r)^2) / sum(r^2) of each output. What does not keep the
 function (round, bias) so pays for its change; what should keep it (fold, equalise, absorb) is refused where it does
-not, to KEPT.
+not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from sgsdump.curing.errors import expected, mean_ratio, ratios_by_image
 from sgsdump.curing.fold import Fold, Made
 from sgsdump.curing.search import Search
-from sgsdump.curing.steps import EVERY, KEEPING, RANGES, CureOptions, Step
+from sgsdump.curing.steps import EVERY, FEWEST, KEEPING, RANGES, CureOptions, Step
 from sgsdump.models.feeds.folds import content_key, folds_of
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.graph import sorted_nodes
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from sgsdump.sidecars.quant_param_entries import QuantParam
 
 # Images are divided into folds: each is judged by what was fitted to the others. Of fewer than FEWEST none is held out.
-FEWEST = 12
 FOLDS, MANY, OF_MANY = 3, 24, 2  # from MANY images on there are enough to fit to in two folds
 JUDGED = 16  # of a fold
 
@@ -167,7 +166,7 @@ def cure(
         return each.proto, tuple(whole.params(each, settings)) if RANGES in options.cures else None
 
     proto, params = with_ranges(made)
-    by_image = ratios_by_image(search.now, search.before, search.judging)
+    by_image = ratios_by_image(search.now, search.before, search.names)
     return Cured(
         proto,
         params,

@@ -1,7 +1,7 @@
 """The errors that cures are judged by: of each output on each held-out image, in the hardware's integers.
 
-The error of an output on an image is sum((y - r)^2) over the mean of sum(r^2) on all images, so the mean over the images
-is the relative squared error of the output; r is the float model as it was given.
+The error of an output on an image is sum((y - r)^2) over the mean of sum(r^2) on all images, so the mean over the
+images is the relative squared error of the output; r is the float model as it was given.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class Fold:
         return self.config.conv_format == "ALL_INT16"
 
     def opened(self, proto: ModelProto) -> Model:
-        """A model that is not changed any more: made once for all that follows one another."""
+        """Return a model that nobody edits any more; opened once."""
         for known, model in self._models:
             if known is proto:
                 return model
@@ -157,7 +157,7 @@ class Fold:
         calibration = self._calibration(plain)
         rebuilt = reconstructed(
             plain,
-            self.opened,
+            lambda edited: rewritten(self.source, edited),  # never cached: it is edited layer by layer
             lambda model: self._fixed(model, made, settings, calibration),
             [pictures.make(i) for i in range(len(pictures))],
             Wanted(name == ROUND, name == BIAS or BIAS in self.options.cures, settings.inherited),

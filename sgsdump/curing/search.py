@@ -65,7 +65,7 @@ class Search:
     """``folds`` with the images that each is judged on.
 
     own_judges  whether these are images of the user's own (--validate), which may be of another kind.
-    few         whether these are the images that it is fitted to: no step is tried but room.
+    few         whether these are the images that it is fitted to: no step is tried but room in INT16 ranges.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Search:
         if name != RANGES:
             return self._tried(name, state)
         found: list[Tried] = []
-        for share in SHARES[1:] if self.trusting else SHARES:
+        for share in self._shares:
             tried = self._tried(name, replace(state, settings=replace(state.settings, room=share)))
             if tried is None:
                 return None
@@ -207,6 +207,13 @@ class Search:
             if self.folds[0].wide or (self.trusting and tried.step.taken):
                 break
         return found[-1] if self.trusting else min(found, key=lambda way: self._ratio(way.judged))
+
+    @property
+    def _shares(self) -> tuple[float, ...]:
+        """The sizes of room to try. Of a few images none tells what UINT8 ranges need, and INT16 costs little."""
+        if self.few:
+            return SHARES[-1:]
+        return SHARES[1:] if self.trusting else SHARES
 
     def _equalised(self, state: State) -> Tried | None:
         """Channels that a Clip bounds are scaled too where that takes FOLDING off: other images may reach the Clip."""
@@ -241,7 +248,8 @@ class Search:
             taken = self._better(judged)
         step = Step(name, taken, totals(self.now, self.names), totals(judged, self.names), count, kept)
         tried = Tried(step, candidate, judged, changed)
-        return replace(tried, step=replace(step, taken=taken and self._keeps(tried)))
+        keeps = self._keeps(tried)
+        return replace(tried, step=replace(step, taken=taken and keeps, spoiled=taken and not keeps))
 
     def with_cure(self, name: str, state: State) -> tuple[State, int]:
         """The state with a cure, and how much it changed in one of the folds."""

@@ -12,6 +12,8 @@ RANGES, FOLD, EQUALISE, ABSORB, BIAS, ROUND = CURES
 # Those that keep what the float model computes, which differs by so much of an output's size at most.
 KEEPING = (RANGES, FOLD, EQUALISE, ABSORB)
 KEPT = 1e-5
+# From so many different images on, some are held out to judge by; fewer are all fitted to.
+FEWEST = 12
 # The ways of a network onto the chip.
 AS_IT_IS, CURED_8, PLAN, ALL_16 = "as it is", "cured", "cured with a plan", "all at 16 bits"
 
@@ -38,9 +40,13 @@ EVERY = CureOptions()
 
 @dataclass(frozen=True)
 class Step:
-    """A cure that was tried. ``errors``: by output, of the model with what was taken before and with this cure;
-    ``count``: of what it changed (layers, channels, tensors); ``kept``: the largest change of an output where the cure
-    should keep it, in parts of the output."""
+    """A cure that was tried.
+
+    errors   by output, of the model with what was taken before and with this cure.
+    count    of what it changed (layers, channels, tensors).
+    kept     the largest change of an output where the cure should keep it, in parts of the output.
+    spoiled  whether it was not taken because the float model changes too much.
+    """
 
     cure: str
     taken: bool
@@ -48,6 +54,7 @@ class Step:
     errors: Mapping[str, float]
     count: int
     kept: float | None = None
+    spoiled: bool = False
 
 
 @dataclass(frozen=True)

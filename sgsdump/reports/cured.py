@@ -1,11 +1,12 @@
-"""What a cure did, in sentences, for ``cure`` and ``diagnose --cure``, and as JSON."""
+"""Sentences and JSON of a cure, for ``cure`` and ``diagnose --cure``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
-from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, KEPT, PLAN
+from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, FEWEST, PLAN
 from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.text import counted
 from sgsdump.reports.verdict import Step
@@ -29,20 +30,32 @@ SAME = 1e-10
 
 
 def lines(cured: Cured) -> Iterator[str]:
-    """The errors, step by step, and how far the float model has changed."""
-    yield f"errors against the model as it is in float, on {_judged(cured)}:"
+    """Yield the errors, step by step, and the change of the float model."""
+    yield f"output error relative to the float model, on {_judged(cured)}:"
     yield f"  as it is: {errors(cured.as_it_is)}"
     for step in cured.steps:
         yield f"  {step.cure} ({step.count} {COUNTED[step.cure]}): {errors(step.errors)}{_verdict(step)}"
     for name, share in cured.changed.items():
         if share > SAME:
-            yield f"as a float model {name} differs by {share:.2g} of its energy from yours"
+            yield f"output {name} of the float model changed by {share:.2g} (relative squared error)"
 
 
 def summary(cured: Cured) -> str:
+    """Return the verdict: what to expect on other images."""
     if not cured.helps:
-        return "no cure helps; this is the model as it is"
-    return f"cured; its error is {cured.gain:.3g} of what it was, in the geometric mean over the outputs"
+        return "no improvement found; the model is unchanged"
+    taken = ", ".join(step.cure for step in cured.steps if step.taken)
+    if cured.expected is None:
+        return f"cured ({taken}); the gain on other images is unknown, calibrate with {FEWEST} different images or more"
+    return (
+        f"cured ({taken}); expected error on other images: {cured.expected:.3g} of the original's "
+        f"({_spread(cured.by_image)})"
+    )
+
+
+def _spread(by_image: Sequence[float]) -> str:
+    """Return the median and the worst of the held-out images."""
+    return f"median image {median(by_image):.3g}, worst image {max(by_image):.3g}"
 
 
 def text(cured: Cured) -> str:
@@ -58,6 +71,8 @@ def cure_json(cured: Cured, level: str) -> str:
         "as_it_is": dict(cured.as_it_is),
         "errors": dict(cured.errors),
         "gain": cured.gain,
+        "expected": cured.expected,
+        "by_image": list(cured.by_image),
         "steps": [
             {
                 "cure": step.cure,
@@ -66,6 +81,7 @@ def cure_json(cured: Cured, level: str) -> str:
                 "before": dict(step.before),
                 "errors": dict(step.errors),
                 "kept": step.kept,
+                "spoiled": step.spoiled,
             }
             for step in cured.steps
         ],
@@ -111,18 +127,20 @@ def _way(way: Way) -> str:
 
 
 def _judged(cured: Cured) -> str:
-    pictures = counted(cured.judged, "picture")
+    images = counted(cured.judged, "image")
     if cured.held_out:
-        return f"{pictures} that nothing was fitted to"
-    return f"the {pictures} it is fitted to, too few to hold any out"
+        return f"{images} that the cures were not fitted to"
+    return (
+        f"the {images} of calibration (fewer than {FEWEST} different ones: none is held out, and only ranges is tried)"
+    )
 
 
 def _verdict(step: CureStep) -> str:
     if step.taken:
         return ""
-    if step.kept is not None and step.kept > KEPT:
-        return f"; left out: it changes the float model by {step.kept:.2g}"
-    return "; left out: it does not help"
+    if step.spoiled and step.kept is not None:
+        return f"; skipped: changes the float model by {step.kept:.2g}"
+    return "; skipped: no improvement"
 
 
 def errors(shares: Mapping[str, float]) -> str:

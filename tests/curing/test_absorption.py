@@ -78,7 +78,7 @@ def test_channels_that_reach_zero_are_left() -> None:
 
 def test_it_is_taken_where_it_helps_and_is_judged_like_the_others(tmp_path: Path) -> None:
     """A bias of 200 leaves what the picture says a few of 255 steps."""
-    write_pictures(tmp_path, 6)
+    write_pictures(tmp_path, 12)
     constants = {**weights("c1", (4, 3, 3, 3), 1), **weights("c2", (6, 4, 1, 1), 2)}
     constants["c1.b"] += 200
     nodes = [conv("c1", "data", pads=[1, 1, 1, 1]), node("Relu", ["c1"], "r"), conv("c2", "r")]
@@ -87,5 +87,5 @@ def test_it_is_taken_where_it_helps_and_is_judged_like_the_others(tmp_path: Path
     feeds = PictureFeeds(str(tmp_path / "pictures"), None, tuple(graph_inputs(source.proto)), config)
     cured = cure(source, feeds, config, CureOptions("L1", ("absorb",)))
     (step,) = cured.steps
-    assert step.taken and step.count == 4 and step.kept is not None and step.kept < 1e-5
+    assert step.taken and step.count == 4 and step.kept is not None and step.kept < 1e-4
     assert cured.errors["c2"] < 0.5 * cured.as_it_is["c2"]

@@ -24,16 +24,15 @@ from sgsdump import progress
 from sgsdump.cli import main
 from sgsdump.curing.cure import Cured, cure, prepared
 from sgsdump.curing.editing import Editing
+from sgsdump.curing.fold import AS_IT_IS, Fold, Made
 from sgsdump.curing.ranges import HEADROOM, widened
-from sgsdump.curing.reconstruction import Reconstructed, Wanted, reconstructed
-from sgsdump.curing.search import Search, State
+from sgsdump.curing.reconstruction import Reconstructed, Wanted
 from sgsdump.curing.steps import CURES, CureOptions
 from sgsdump.errors import ConfigError
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 from sgsdump.quantisation.fixed_facts import read_facts
-from sgsdump.quantisation.fixed_model import FixedModel
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.sidecars import input_config, quant_param
 from sgsdump.sidecars.quant_param_entries import QuantParam
@@ -61,7 +60,7 @@ def loud_net(factor: float = 60.0) -> Model:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cure")
-    write_pictures(path, 7)
+    write_pictures(path, 12)
     onnx.save(loud_net().proto, path / "net.onnx")
     return path
 
@@ -75,7 +74,7 @@ def opened(folder: Path) -> tuple[Model, PictureFeeds, input_config.InputConfig]
 def test_equalising_takes_the_loud_channels_noise_away(folder: Path) -> None:
     cured = cure(*opened(folder), CureOptions("L2", ("equalise",)))
     (step,) = cured.steps
-    assert step.taken and step.kept is not None and step.kept < 1e-5
+    assert step.taken and step.kept is not None and step.kept < 1e-4
     assert cured.errors["c3"] < 0.05 * cured.as_it_is["c3"]
     assert cured.params is None and cured.changed["c3"] < 1e-10
     feed = {"data": np.random.default_rng(9).normal(size=(1, 3, 8, 8)).astype(np.float32)}
@@ -89,7 +88,8 @@ def test_the_command_writes_what_calibrate_takes(folder: Path, monkeypatch, caps
     assert main(words.split()) == 0
     said, told = capsys.readouterr().out, checked(folder / "cure.json")
     assert told["gain"] < 1 and [step["cure"] for step in told["steps"] if step["taken"]]
-    assert "2 pictures that nothing was fitted to" in said and "cured.onnx: cured" in said
+    assert "12 images that the cures were not fitted to" in said and "cured.onnx: cured (" in said
+    assert told["gain"] <= told["expected"] and len(told["by_image"]) == 12
     calibrate = "calibrate -m cured.onnx -i pictures --input-config input_config.ini --quant-level L2"
     assert main([*calibrate.split(), "--quant-file", "cured.quant.json", "-o", "fixed.onnx"]) == 0
     assert main([*calibrate.split(), "-o", "plain.onnx"]) == 0
@@ -127,7 +127,7 @@ def test_diagnose_proposes_the_cure_first(folder: Path, monkeypatch, capsys) -> 
 def louder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a network that 8 bits ruin, and that needs 16 for one convolution once it is cured."""
     path = tmp_path_factory.mktemp("louder")
-    write_pictures(path, 6)
+    write_pictures(path, 12)
     onnx.save(loud_net(20_000.0).proto, path / "net.onnx")
     return path
 
@@ -180,25 +180,22 @@ def test_biases_make_up_for_the_layers_before(folder: Path, wanted: Wanted, monk
     """Of a network in integers, on the pictures it was fitted to, the mean of each channel is the float model's."""
     source, feeds, config = opened(folder)
     pairs, silent = PicturePairs(feeds), progress.SILENT
-    search = Search(prepared(source, feeds), config, CureOptions("L2", ("bias",)), pairs, pairs, silent)
+    fold = Fold(prepared(source, feeds), config, CureOptions("L2", ("bias",)), pairs, silent)
     pictures = [pairs.make(i) for i in range(len(pairs))]
 
     def means(proto: onnx.ModelProto) -> np.ndarray:
-        graph = FixedOutputs(search.opened(proto), search.fixed(State(proto), pairs).proto, ["c3"])
+        graph = FixedOutputs(fold.opened(proto), fold.fixed(Made(proto), AS_IT_IS).proto, ["c3"])
         off = [graph.run(p.feed, p.raw)["c3"] - run_all(source.proto, p.feed)["c3"] for p in pictures]
         return np.abs(np.mean(off, axis=(0, 1, 3, 4)))
 
-    proto = search.source.proto
-    calibration = search._calibration(proto)
+    proto = fold.source.proto
 
     def made(wanted: Wanted) -> onnx.ModelProto:
-        def fixed(model: Model) -> FixedModel:
-            return search._fixed(model, State(proto), calibration)
-
-        return reconstructed(proto, search.opened, fixed, pictures, wanted).proto
+        settings = replace(AS_IT_IS, inherited=wanted.inherited)
+        return fold.with_cure("round" if wanted.rounding else "bias", Made(proto), settings)[0].proto
 
     plain, own, inherited = (means(each) for each in (proto, made(replace(wanted, inherited=False)), made(wanted)))
-    assert inherited.max() < 0.2 * own.max() and own.max() < plain.max()
+    assert inherited.max() < 0.4 * own.max() and own.max() < plain.max()
     one, several = [], []
     for number, kept in ((1, one), (3, several)):
         monkeypatch.setattr("sgsdump.curing.reconstruction.cores", lambda number=number: number)
@@ -210,15 +207,15 @@ def test_biases_make_up_for_the_layers_before(folder: Path, wanted: Wanted, monk
 def test_what_runs_the_network_again_and_again_has_fewer_pictures(folder, monkeypatch, inherited, count) -> None:
     source, feeds, config = opened(folder)
     pairs = PicturePairs(feeds)
-    search = Search(prepared(source, feeds), config, CureOptions(), pairs, pairs, progress.SILENT)
-    monkeypatch.setattr("sgsdump.curing.search.REBUILT", 4)
-    monkeypatch.setattr("sgsdump.curing.search.INHERITED", 2)
+    fold = Fold(prepared(source, feeds), config, CureOptions(), pairs, progress.SILENT)
+    monkeypatch.setattr("sgsdump.curing.fold.REBUILT", 4)
+    monkeypatch.setattr("sgsdump.curing.fold.INHERITED", 2)
     given = []
     monkeypatch.setattr(
-        "sgsdump.curing.search.reconstructed",
+        "sgsdump.curing.fold.reconstructed",
         lambda proto, *rest: given.append(len(rest[2])) or Reconstructed(proto, (), ()),
     )
-    search.with_cure("bias", State(search.source.proto, inherited=inherited))
+    fold.with_cure("bias", Made(fold.source.proto), replace(AS_IT_IS, inherited=inherited))
     assert given == [count]
 
 
@@ -237,12 +234,12 @@ def test_a_matrix_product_has_its_bias_in_what_is_added() -> None:
 
 
 def test_what_does_not_help_is_left_out_and_said(folder: Path, tmp_path: Path, monkeypatch, capsys) -> None:
-    write_pictures(tmp_path, 6)
+    write_pictures(tmp_path, 12)
     onnx.save(loud_net(1.0).proto, tmp_path / "net.onnx")
     monkeypatch.chdir(tmp_path)
     words = "cure -m net.onnx -i pictures --input-config input_config.ini --cures fold"
     assert main(words.split()) == 0
-    assert "no cure helps; this is the model as it is" in capsys.readouterr().out
+    assert "no improvement found; the model is unchanged" in capsys.readouterr().out
     feed = {"data": np.ones((1, 3, 8, 8), np.float32)}
     before, after = (run_all(onnx.load(tmp_path / f), feed)["c3"] for f in ("net.onnx", "net_cured.onnx"))
     np.testing.assert_array_equal(before, after)

@@ -11,8 +11,8 @@ import pytest
 from picture_folder import write_pictures
 from small_nets import conv, model, node, weights
 
+from sgsdump.curing.fold import rewritten
 from sgsdump.curing.ranges import HEADROOM, MOST, headrooms, margins, params_of, widened, with_int16_room
-from sgsdump.curing.search import rewritten
 from sgsdump.curing.weight_room import suited, weight_room
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.graph import Graph
