@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from sgsdump.curing.cure import Cured
-from sgsdump.curing.search import rewritten
+from sgsdump.curing.fold import rewritten
 from sgsdump.curing.steps import CureOptions
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT

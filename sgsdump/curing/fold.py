@@ -15,12 +15,11 @@ from sgsdump.curing.channels import channel_figures
 from sgsdump.curing.equalisation import equalising_factors
 from sgsdump.curing.folding import folded
 from sgsdump.curing.noise import Layer, Noise, full_steps, layers_of, weighted
-from sgsdump.curing.ranges import headrooms, margins, params_of, widened
+from sgsdump.curing.ranges import headrooms, margins, params_of, weight_room, widened
 from sgsdump.curing.reconstruction import Wanted, reconstructed
 from sgsdump.curing.scaling import Scaling, scaled, scaling_of, without_clips
 from sgsdump.curing.sensitivity import Sensitivity, of_rounding
 from sgsdump.curing.steps import ABSORB, BIAS, EQUALISE, FOLD, RANGES, ROUND, CureOptions
-from sgsdump.curing.weight_room import weight_room
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.graph import Graph

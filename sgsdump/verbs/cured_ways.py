@@ -230,8 +230,7 @@ def with_room(
 ) -> dict[str, Range]:
     """A cured model's calibrated ranges with those of its quant file, and room in INT16 for what is raised later;
     ``side``: where weights have a scale for each output channel."""
-    from sgsdump.curing.ranges import widened
-    from sgsdump.curing.weight_room import weight_room
+    from sgsdump.curing.ranges import weight_room, widened
     from sgsdump.quantisation.quant_file import import_params
 
     if not params:

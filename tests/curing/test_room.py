@@ -12,8 +12,17 @@ from picture_folder import write_pictures
 from small_nets import conv, model, node, weights
 
 from sgsdump.curing.fold import rewritten
-from sgsdump.curing.ranges import HEADROOM, MOST, headrooms, margins, params_of, widened, with_int16_room
-from sgsdump.curing.weight_room import suited, weight_room
+from sgsdump.curing.ranges import (
+    HEADROOM,
+    MOST,
+    headrooms,
+    margins,
+    params_of,
+    suited,
+    weight_room,
+    widened,
+    with_int16_room,
+)
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import graph_inputs, open_model

@@ -1,4 +1,4 @@
-"""Divide images into folds by their content, so that the result depends on neither their names nor their order."""
+"""Divide images into folds by content: neither names nor order matter. Apart: every judge shares the rule."""
 
 from __future__ import annotations
 
