@@ -150,6 +150,8 @@ def align(sample: Dump, benchmark: Dump, inputs: bool = False, settled: Settled 
     state = _State(compared(sample, inputs), compared(benchmark, inputs), settled)
     state.pair_by("name", lambda r: (r.io, _slot(r), r.name))
     if state.sample and state.benchmark:
+        apart = _named_apart(sample) | _named_apart(benchmark)
+        state.pair_by("name", lambda r: (r.io, 0 if id(r) in apart else _slot(r), r.name))
         state.pair_by("normalised name", lambda r: (r.io, _slot(r), normalised(r.name)))
         state.pair_cut()
     if state.sample and state.benchmark and RAW in (sample.format, benchmark.format):
@@ -304,6 +306,20 @@ class _State:
 def _slot(record: Record) -> int:
     """The slot that identifies an output; a network input's slot only says where its consumer has it, so it is 0."""
     return record.slot if record.io == "out" else 0
+
+
+def _named_apart(dump: Dump) -> set[int]:
+    """Return the ids of outputs whose operator gives each of its outputs a name of its own: their slot says nothing.
+
+    The other side may have an operator of its own for each: SigmaStar's converter puts a MUL behind each piece of a
+    Split.
+    """
+    outputs: dict[int, list[Record]] = defaultdict(list)
+    for record in dump.records:
+        if record.io == "out" and not record.constant:
+            outputs[record.op_index].append(record)
+    several = (some for some in outputs.values() if len({r.name for r in some}) == len(some) > 1)
+    return {id(record) for some in several for record in some}
 
 
 def _may_be(a: Record, b: Record) -> bool:

@@ -357,6 +357,8 @@ def _domains(
         else:
             # Second outputs are indices or masks, but a Split's are further pieces, and one that is UINT8 decides.
             pieces = [name for name in op.outputs if name] if op.head.op_type == "Split" else op.outputs[:1]
-            domain.join([op.inputs[0], *sorted(pieces, key=lambda name: name in forced or name in raised)])
-            domain.join(pieces)  # those that the input is requantised for
+            narrow = [name for name in pieces if name not in forced and name not in raised]
+            domain.join([op.inputs[0], *narrow, *(name for name in pieces if name not in narrow)])
+            if narrow:  # requantised once, before the Split; INT16 pieces each after it, over their own range
+                domain.join(narrow)
     return domain

@@ -12,7 +12,7 @@ show them, and as functions. Apart: the rules of types, in one place.
 | the same | of fewer values (zg_15, mean_hw7) | its input's type and scale |
 | Resize | bilinear: input and output (ox_resize_b_asym, zp_resize) | INT16, its input's scale |
 | ReduceMax along an axis, nearest Resize, MaxPool, Pad, Split, Reshape, Transpose (ox_rmax_c) | any | its input's |
-| Split | a piece that is UINT8 decides; others are requantised after it (w_shuffle, sp8) | |
+| Split | a piece that is UINT8 decides; others are requantised after it (w_shuffle, sp8, sp_out) | |
 | Concat along C | each input 16n channels, or all but the last 8n and the last not (zc_*, zd_*) | UINT8, else INT16 |
 | the same | an input not 8n; but the first is, or no convolution alone reads it (k8_12_8, k12_8_m, d12_8) | UINT8 |
 | Concat along H, W | unless the channels are an odd multiple of 8 (ox_concat_hw, hc2_24) | UINT8 |

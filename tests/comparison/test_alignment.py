@@ -126,6 +126,15 @@ def record(name, values, io="out", op_index=0, slot=0, op_type="ADD", constant=F
     return Record(io, slot, op_index, op_type, Tensor.of(name, np.asarray(values), **facts), constant)
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_an_output_named_apart_pairs_whatever_its_slot(swapped):
+    """SigmaStar's converter puts a MUL behind each piece of a Split: the second piece is the first output of its MUL."""
+    split = Dump([record("p0", [1.0]), record("p1", [2.0], slot=1)])
+    multiplied = Dump([record("p0", [1.0], op_index=1), record("p1", [2.0], op_index=2)])
+    found = align(multiplied, split) if swapped else align(split, multiplied)
+    assert pairs(found) == [("p0", "p0", "name"), ("p1", "p1", "name")]
+
+
 @pytest.mark.parametrize(
     ("others", "reason"),
     [
@@ -143,5 +152,5 @@ def record(name, values, io="out", op_index=0, slot=0, op_type="ADD", constant=F
 )
 def test_why_a_tensor_has_no_partner(others, reason):
     benchmark = [record("x", [1.0], io, slot=slot, constant=constant) for io, slot, constant in others]
-    found = align(Dump([record("x", [1.0])]), Dump([record("y", [1.0]), *benchmark]))
+    found = align(Dump([record("x", [1.0])]), Dump([record("y", [1.0], op_index=1), *benchmark]))
     assert [(one.record.name, one.reason) for one in found.only_in_sample] == [("x", reason)]
