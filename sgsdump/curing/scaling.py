@@ -190,7 +190,7 @@ class _Finder:
             return self._flattened(names[0], node.output[0])
         if any(axis_after(graph, node, name, self.axes[name]) != self.axes[node.output[0]] for name in names):
             return False
-        if kind in ("Mul", "Div", "Add", "Sub") and len(names) == 1 and len(node.input) == 2:
+        if kind in ("Mul", "Div", "Add", "Sub") and len(names) == 1 and len(set(node.input)) == 2:
             return self._line(node, names[0])
         if (kind == "Add" and len(names) == 2) or (kind == "Sum" and len(names) == len(node.input)):
             return self._together([*names, node.output[0]])
@@ -244,12 +244,11 @@ class _Finder:
     def _row_normalisation(self, node: NodeProto) -> bool:
         """A LayerNormalization of the last axis: what it puts out is scaled, what it reads is not."""
         output = node.output[0]
-        channels, last = self._channels(output), len(self.graph.shapes.get(output, ())) - 1
-        tensors = [self.graph.constants.get(name) for name in node.input[1:] if name]
-        alike = bool(tensors) and all(each is not None and list(each.dims) == [channels] for each in tensors)
+        last = len(self.graph.shapes.get(output, ())) - 1
+        constant = all(name in self.graph.constants for name in node.input[1:] if name) and not any(node.output[1:])
         along = attribute(node, "axis", -1) in (-1, last) and self.axes.get(output) == last
-        after = self._of(output, channels or 0)
-        if not alike or not along or any(node.output[1:]) or after is None:
+        after = self._of(output, self._channels(output) or 0)
+        if not constant or not along or after is None:
             return False
         self.unscaled.add(node.input[0])
         self.lines.append(Scaled(node, np.zeros_like(after), after))
@@ -257,20 +256,15 @@ class _Finder:
 
     def _line(self, node: NodeProto, source: str) -> bool:
         """A constant for all, or one per channel."""
-        name = node.input[1] if node.input[0] == source else node.input[0]
-        channels, rank, axis = self._channels(source), len(self.graph.shapes[source]), self.axes[source]
-        tensor = self.graph.constants.get(name)
-        if channels is None or tensor is None or self._channels(node.output[0]) != channels:
-            return False
-        dims = [1] * (rank - len(tensor.dims)) + list(tensor.dims)
-        along = len(dims) == rank and dims[axis] in (1, channels)
-        if not along or (node.op_type in ("Div", "Sub") and node.input[0] != source):
+        channels = self._channels(source) or 0
+        if node.op_type == "Div" and node.input[0] != source:
             return False
         if node.op_type in ("Add", "Sub") and not self._together([source, node.output[0]]):
             return False
         before, after = self._of(source, channels), self._of(node.output[0], channels)
-        assert before is not None and after is not None, "both were looked at"
-        self.lines.append(Scaled(node, before, after, rank - 1 - axis))
+        if before is None or after is None:
+            return False
+        self.lines.append(Scaled(node, before, after, len(self.graph.shapes[source]) - 1 - self.axes[source]))
         return True
 
     def _clip(self, node: NodeProto, source: str) -> bool:
