@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,17 +33,16 @@ class ChannelFigures:
 
 
 def channel_figures(
-    model: Model, feeds: Iterable[tuple[str, Mapping[str, np.ndarray]]], names: Collection[str]
+    model: Model, feeds: Iterable[tuple[str, Mapping[str, np.ndarray]]], axes: Mapping[str, int]
 ) -> dict[str, ChannelFigures]:
-    """Of each named tensor with a channel axis (the second), inputs too, over all feeds, one tensor at a time in
-    memory."""
+    """Of each tensor of ``axes``, inputs too, along its axis, over all feeds, one tensor at a time in memory."""
     runner = SegmentRunner(model, keep_sessions=True)
-    names = frozenset(names)
+    names = frozenset(axes)
     found: dict[str, _Total] = {}
 
     def add(name: str, array: np.ndarray) -> None:
         if array.ndim >= 2 and array.dtype.kind == "f" and array.size:
-            found.setdefault(name, _Total()).add(array)
+            found.setdefault(name, _Total()).add(np.moveaxis(array, axes[name], 0))
 
     for _, feed in feeds:
         for name in names.intersection(feed):
@@ -59,7 +58,8 @@ class _Total:
         self.power, self.mean, self.count = np.float64(0), np.float64(0), 0
 
     def add(self, array: np.ndarray) -> None:
-        flat = np.moveaxis(array, 1, 0).reshape(array.shape[1], -1)
+        """Values [C, ...]."""
+        flat = array.reshape(array.shape[0], -1)
         self.low = np.minimum(self.low, flat.min(axis=1))
         self.high = np.maximum(self.high, flat.max(axis=1))
         self.power = self.power + np.einsum("ij,ij->i", flat, flat, dtype=np.float64)

@@ -31,7 +31,7 @@ from sgsdump.curing.search import Search
 from sgsdump.curing.steps import EVERY, FEWEST, KEEPING, RANGES, CureOptions, Step
 from sgsdump.models.feeds.folds import content_key, folds_of
 from sgsdump.models.feeds.image_list import evenly
-from sgsdump.models.graph import sorted_nodes
+from sgsdump.models.graph import sorted_nodes, unlist_weights
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import single_precision
 from sgsdump.notebook import ask
@@ -183,13 +183,15 @@ def cure(
 
 def prepared(model: Model, feeds: Feeds) -> Model:
     """The model as it is rewritten: nodes in an order they can run in, shape arithmetic folded away, in float32, of its
-    own opset and names. Weights in files beside it are loaded. Raises what ``simplify`` raises."""
+    own opset and names, weights not among its inputs. Weights in files beside it are loaded. Raises what ``simplify``
+    raises."""
     simple = simplify(model, lambda: feeds)  # raises for what cannot be quantised
     if simple.branches is not None or model.folder is not None or model.blobs is not None:
         return simple
     proto = type(model.proto)()
     proto.CopyFrom(model.proto)
     nodes = sorted_nodes(model.proto.graph)
+    unlist_weights(proto)
     del proto.graph.node[:]
     proto.graph.node.extend(nodes)
     return replace(model, proto=single_precision(fold_constants(proto)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.curing.absorption import absorbed, absorbing
+from sgsdump.curing.channel_axes import channel_axes
 from sgsdump.curing.channels import channel_figures
 from sgsdump.curing.equalisation import equalising_factors
 from sgsdump.curing.folding import folded
@@ -168,7 +169,7 @@ class Fold:
         names = absorbing(made.proto)
         if not names:
             return made, 0
-        figures = channel_figures(self.opened(made.proto), Fed(self.pairs), names)
+        figures = channel_figures(self.opened(made.proto), Fed(self.pairs), dict.fromkeys(names, 1))
         proto, count = absorbed(made.proto, {name: each.low for name, each in figures.items()})
         return replace(made, proto=proto), count
 
@@ -182,8 +183,8 @@ class Fold:
         proto, names = folded(source) if fold else (source, ())
         model, feeds = self.opened(proto), Fed(self.pairs)
         graph = Graph(proto)
-        wanted = {name for node in graph.nodes for name in node.output if name}
-        figures = channel_figures(model, feeds, wanted.union(graph.inputs))
+        axes = channel_axes(graph)
+        figures = channel_figures(model, feeds, axes)
         scaling = scaling_of(proto, {name: each.top for name, each in figures.items()})
         layers = layers_of(proto, scaling, figures)
         noise = Noise(figures, self.options.level != "L1", BIAS in self.options.cures, frozenset(graph.inputs))
@@ -193,7 +194,7 @@ class Fold:
             read = {layer.node.input[0] for layer in layers} & set(graph.producer)
             steps = {name: full_steps(figures[name]) for name in graph.producer if name in read}
             alone = Sensitivity(deployed(model), some, watched).of_layers()
-            layers = weighted(layers, noise, alone, of_rounding(deployed(model), some, watched, steps))
+            layers = weighted(layers, noise, alone, of_rounding(deployed(model), some, watched, steps, axes))
         release_unused()
         return Basis(proto, names, scaling, layers, noise)
 

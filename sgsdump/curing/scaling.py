@@ -5,25 +5,29 @@
 
 A class is channels of one tensor after another that must share a factor: what goes through Relu, LeakyRelu, PRelu, a
 pool or a nearest Resize, both operands of an Add, the pieces of a Concat. Between the classes stand convolutions and
-multiplications by a constant, which take both sides' factors into their constants. What anything else reads or makes
-(a picture, an output, a Sigmoid's input) has the factor 1.
+multiplications by a constant, which take both sides' factors into their constants. A LayerNormalization takes the
+factors of what it puts out into its own factor and offset. What anything else reads or makes (an image, an output, the
+input of a Sigmoid, a Gelu or a LayerNormalization) has the factor 1, and so has a tensor whose operators disagree about
+the axis of its channels (``channel_axes.py``).
 
 A Clip from 0 to 6 keeps its function only as far as it never binds: its channels are scaled up at most, and by no more
 than 6 / (1.5 M) of a channel that reached M, so that it binds beyond one and a half times that, as before or later.
 
 Sources: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction (ICCV 2019), section 4.1,
-for two convolutions in a row; classes of channels and the bound of a Clip follow from the operators' definitions.
+for two convolutions in a row; Xiao et al., SmoothQuant (ICML 2023), section 4, for a LayerNormalization and the MatMuls
+that read it; classes of channels and the bound of a Clip follow from the operators' definitions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgsdump.curing.channel_axes import ROW_NORMALISATIONS, axis_after, channel_axes
 from sgsdump.curing.editing import Editing
 from sgsdump.models.graph import Graph, attribute, needs
 
@@ -33,18 +37,20 @@ if TYPE_CHECKING:
 # f(s x) = s f(x) for every s > 0, channel by channel.
 HOMOGENEOUS = frozenset(
     "Relu LeakyRelu PRelu MaxPool AveragePool GlobalAveragePool GlobalMaxPool Identity Dropout Resize Upsample "
-    "ReduceMean ReduceMax Pad Slice".split()
+    "ReduceMean ReduceMax Pad Slice Transpose Reshape Flatten Squeeze Unsqueeze Gather".split()
 )
 CLIP_ROOM = 1.5
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """A node whose constants take the factors of both sides: the class of each channel that it reads and puts out."""
+    """A node whose constants take the factors of both sides: the class of each channel that it reads and puts out, and
+    the number of axes behind that of the channels."""
 
     node: NodeProto
     before: np.ndarray
     after: np.ndarray
+    behind: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +58,7 @@ class Scaling:
     """classes  by tensor the class of each channel (int64 [C]).
     fixed    classes whose factor is 1.
     limits   the largest factor of classes that a Clip bounds, which are not scaled down.
-    nodes    the convolutions; ``lines`` the multiplications by and additions of constants.
+    nodes    the convolutions; ``lines`` the multiplications by and additions of constants, and the normalisations.
     """
 
     classes: Mapping[str, np.ndarray]
@@ -98,17 +104,24 @@ def scaled(proto: ModelProto, scaling: Scaling, factors: np.ndarray) -> ModelPro
         if (before == 1).all() and (after == 1).all():
             continue
         node = nodes[each.node.output[0]]
-        if node.op_type == "BatchNormalization":
-            for index, factor in ((1, after / before), (2, after), (3, before)):
-                editing.set(node, index, editing.value(node.input[index]) * factor, "constant")
-            continue
-        index = 1 if node.input[1] in editing.graph.constants else 0
-        values, rank = editing.value(node.input[index]), len(editing.graph.shapes[node.output[0]])
-        factor = (
-            after if node.op_type in ("Add", "Sub") else before / after if node.op_type == "Div" else after / before
-        )
-        editing.set(node, index, values * factor.reshape(1, -1, *[1] * (rank - 2)), "constant")
+        for index, factor in _of_constants(editing.graph, node, before, after):
+            values = editing.value(node.input[index]) * factor.reshape(-1, *[1] * each.behind)
+            editing.set(node, index, values, "constant")
     return editing.proto
+
+
+def _of_constants(
+    graph: Graph, node: NodeProto, before: np.ndarray, after: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The index of each constant that takes factors, and the factors by channel."""
+    if node.op_type == "BatchNormalization":
+        yield from ((1, after / before), (2, after), (3, before))
+    elif node.op_type in ROW_NORMALISATIONS:
+        yield from ((index, after) for index, name in enumerate(node.input) if index and name)
+    else:
+        index = 1 if node.input[1] in graph.constants else 0
+        ratio = before / after if node.op_type == "Div" else after / before
+        yield index, after if node.op_type in ("Add", "Sub") else ratio
 
 
 def spread(graph: Graph, node: NodeProto, inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
@@ -134,27 +147,29 @@ class _Finder:
     def __init__(self, proto: ModelProto, tops: Mapping[str, np.ndarray]):
         self.editing, self.tops = Editing(proto), tops
         self.graph = self.editing.graph
-        self.parent: list[int] = []
+        self.axes = channel_axes(self.graph)
+        self.parent = [0]  # the class of what has the factor 1 by itself
         self.ids: dict[str, np.ndarray] = {}
-        self.fixed: set[int] = set()
+        self.unscaled: set[str] = set()
         self.limits: dict[int, float] = {}
         self.nodes: list[Scaled] = []
         self.lines: list[Scaled] = []
 
     def found(self) -> Scaling:
-        for name in (*self.graph.inputs, *self.graph.outputs):
-            self._fix([name])
+        self.unscaled.update(self.graph.inputs, self.graph.outputs)
         for node in self.graph.nodes:
             if not self._takes(node):
-                self._fix([*needs(node), *node.output])
+                self.unscaled.update(needs(node), node.output)
         classes = {name: self._roots(ids) for name, ids in self.ids.items()}
         limits: dict[int, float] = {}
         for c, limit in self.limits.items():
             root = self._root(c)
             limits[root] = min(limit, limits.get(root, math.inf))
-        fixed = frozenset(self._root(c) for c in self.fixed)
+        fixed = frozenset(
+            (self._root(0), *(c for name in self.unscaled & classes.keys() for c in classes[name].tolist()))
+        )
         nodes, lines = (
-            tuple(Scaled(each.node, self._roots(each.before), self._roots(each.after)) for each in some)
+            tuple(replace(each, before=self._roots(each.before), after=self._roots(each.after)) for each in some)
             for some in (self.nodes, self.lines)
         )
         return Scaling(classes, fixed, limits, nodes, lines)
@@ -166,10 +181,16 @@ class _Finder:
             return self._convolution(node)
         if kind == "BatchNormalization":
             return self._normalisation(node)
+        if kind in ROW_NORMALISATIONS:
+            return self._row_normalisation(node)
         names = graph.variables(node)
         if len(node.output) != 1 or any(self._channels(name) is None for name in (*names, node.output[0])):
             return False
-        if kind in ("Mul", "Div", "Add", "Sub") and len(names) == 1 and len(node.input) == 2:
+        if kind in ("Flatten", "Reshape") and names == [node.input[0]] and self._is_spread(node):
+            return self._flattened(names[0], node.output[0])
+        if any(axis_after(graph, node, name, self.axes[name]) != self.axes[node.output[0]] for name in names):
+            return False
+        if kind in ("Mul", "Div", "Add", "Sub") and len(names) == 1 and len(set(node.input)) == 2:
             return self._line(node, names[0])
         if (kind == "Add" and len(names) == 2) or (kind == "Sum" and len(names) == len(node.input)):
             return self._together([*names, node.output[0]])
@@ -177,24 +198,14 @@ class _Finder:
             return self._clip(node, names[0])
         if kind == "Concat":
             return self._concat(node)
-        if kind in ("Flatten", "Reshape") and len(names) == 1:
-            return self._flattened(names[0], node.output[0])
         if kind == "PRelu":
             return names == [node.input[0]] and self._together([names[0], node.output[0]])
         if kind in HOMOGENEOUS and len(names) == 1:
-            return self._by_channel(node) and self._together([names[0], node.output[0]])
+            return self._is_homogeneous(node) and self._together([names[0], node.output[0]])
         return False
 
-    def _by_channel(self, node: NodeProto) -> bool:
-        """Whether what a homogeneous operator puts out keeps its input's channels apart, in their order."""
-        source, output = self.graph.shapes[node.input[0]], self.graph.shapes[node.output[0]]
-        if len(source) != len(output) or source[1] != output[1]:
-            return False
-        if node.op_type in ("ReduceMean", "ReduceMax"):
-            axes = attribute(node, "axes") or (
-                self.graph.value(node.input[1]).tolist() if len(node.input) > 1 else [0, 1]
-            )
-            return all(axis % len(source) >= 2 for axis in axes)
+    def _is_homogeneous(self, node: NodeProto) -> bool:
+        """Whether a node of these operators is homogeneous with its attributes."""
         if node.op_type == "Pad":
             value = attribute(node, "value", 0.0)
             zero = not value and (len(node.input) < 3 or not node.input[2] or not self.graph.value(node.input[2]).any())
@@ -210,8 +221,7 @@ class _Finder:
         plain = node.op_type != "Gemm" or not attribute(node, "transA", 0)
         if node.op_type in ("Gemm", "MatMul"):
             sizes = (dims[1], dims[0]) if attribute(node, "transB", 0) else (dims[0], dims[-1])
-            shape = graph.shapes.get(node.input[0], ())
-            plain = plain and len(dims) == 2 and len(shape) == 2
+            plain = plain and len(dims) == 2 and len(graph.shapes.get(node.input[0], ())) >= 2
         elif node.op_type == "Conv":
             sizes = dims[1] * groups, dims[0]
         else:
@@ -231,22 +241,30 @@ class _Finder:
         self.lines.append(Scaled(node, before, after))
         return True
 
+    def _row_normalisation(self, node: NodeProto) -> bool:
+        """A LayerNormalization of the last axis: what it puts out is scaled, what it reads is not."""
+        output = node.output[0]
+        last = len(self.graph.shapes.get(output, ())) - 1
+        constant = all(name in self.graph.constants for name in node.input[1:] if name) and not any(node.output[1:])
+        along = attribute(node, "axis", -1) in (-1, last) and self.axes.get(output) == last
+        after = self._of(output, self._channels(output) or 0)
+        if not constant or not along or after is None:
+            return False
+        self.unscaled.add(node.input[0])
+        self.lines.append(Scaled(node, np.zeros_like(after), after))
+        return True
+
     def _line(self, node: NodeProto, source: str) -> bool:
         """A constant for all, or one per channel."""
-        name = node.input[1] if node.input[0] == source else node.input[0]
-        channels, rank = self._channels(source), len(self.graph.shapes[source])
-        tensor = self.graph.constants.get(name)
-        if channels is None or tensor is None or self._channels(node.output[0]) != channels:
-            return False
-        dims = [1] * (rank - len(tensor.dims)) + list(tensor.dims)
-        along = len(dims) == rank and dims[0] == 1 and dims[1] in (1, channels)
-        if not along or (node.op_type in ("Div", "Sub") and node.input[0] != source):
+        channels = self._channels(source) or 0
+        if node.op_type == "Div" and node.input[0] != source:
             return False
         if node.op_type in ("Add", "Sub") and not self._together([source, node.output[0]]):
             return False
         before, after = self._of(source, channels), self._of(node.output[0], channels)
-        assert before is not None and after is not None, "both were looked at"
-        self.lines.append(Scaled(node, before, after))
+        if before is None or after is None:
+            return False
+        self.lines.append(Scaled(node, before, after, len(self.graph.shapes[source]) - 1 - self.axes[source]))
         return True
 
     def _clip(self, node: NodeProto, source: str) -> bool:
@@ -271,7 +289,7 @@ class _Finder:
         axis, rank = attribute(node, "axis", 1), len(self.graph.shapes[node.output[0]])
         if any(name in self.graph.constants for name in node.input):
             return False
-        if axis % rank != 1:
+        if axis % rank != self.axes[node.output[0]]:
             return self._together([*node.input, node.output[0]])
         parts = [self._of(name, self._channels(name) or 0) for name in node.input]
         whole = self._of(node.output[0], sum(part.size for part in parts if part is not None))
@@ -280,20 +298,20 @@ class _Finder:
         self._join(np.concatenate([part for part in parts if part is not None]), whole)
         return True
 
+    def _is_spread(self, node: NodeProto) -> bool:
+        """Whether each channel becomes several columns of a matrix."""
+        shapes, axes, (source, output) = self.graph.shapes, self.axes, (node.input[0], node.output[0])
+        columns = len(shapes[output]) == 2 and axes[output] == 1
+        return columns and axis_after(self.graph, node, source, axes[source]) != 1 and axes[source] > 0
+
     def _flattened(self, source: str, output: str) -> bool:
         """[N, C, H, W] becomes [N, C H W]: a channel's factor is that of its H W values."""
-        before, after = self.graph.shapes[source], self.graph.shapes[output]
-        channels, columns = self._channels(source), self._channels(output)
-        if len(after) != 2 or len(before) < 2 or not channels or not columns or columns % channels:
+        sizes, columns = self.graph.shapes[source][1:], self._channels(output)
+        ids, whole = self._of(source, self._channels(source) or 0), self._of(output, columns or 0)
+        if ids is None or whole is None or None in sizes or math.prod(size or 0 for size in sizes) != columns:
             return False
-        rest = before[2:]
-        if None in rest or math.prod(size or 0 for size in rest) * channels != columns:
-            return False
-        ids = self._of(source, channels)
-        whole = self._of(output, columns)
-        if ids is None or whole is None:
-            return False
-        self._join(np.repeat(ids, columns // channels), whole)
+        along = ids.reshape(-1, *[1] * (len(sizes) - self.axes[source]))
+        self._join(np.broadcast_to(along, [size or 0 for size in sizes]).reshape(-1), whole)
         return True
 
     def _together(self, names: Iterable[str]) -> bool:
@@ -307,20 +325,16 @@ class _Finder:
             self._join(first, each)
         return True
 
-    def _fix(self, names: Iterable[str]) -> None:
-        for name in names:
-            ids = self._of(name, self._channels(name) or 0)
-            if ids is not None:
-                self.fixed.update(ids.tolist())
-
     def _channels(self, name: str) -> int | None:
         shape = self.graph.shapes.get(name)
-        return shape[1] if shape is not None and len(shape) >= 2 else None
+        return shape[self.axes[name]] if shape is not None and name in self.axes else None
 
     def _of(self, name: str, channels: int) -> np.ndarray | None:
         """The channels' ids; None where there are not so many."""
         if not channels or (name in self.ids and self.ids[name].size != channels):
             return None
+        if name not in self.axes:
+            return np.zeros(channels, np.int64)
         if name not in self.ids:
             start = len(self.parent)
             self.parent.extend(range(start, start + channels))

@@ -79,12 +79,14 @@ def of_rounding(
     feeds: Sequence[Mapping[str, np.ndarray]],
     outputs: Sequence[str],
     steps: Mapping[str, np.ndarray],
+    axes: Mapping[str, int] = {},
 ) -> dict[str, np.ndarray]:
     """By tensor of ``steps`` what rounding its channels to these steps does to each output, as a share of its energy.
 
-    proto  a deployed float model; ``steps`` [C] of each tensor's second axis, above 0.
+    proto  a deployed float model; ``steps`` [C] of each tensor's channels, above 0.
+    axes   by tensor the axis of its channels, where that is not the second.
     """
-    session = WholeGraph(mark_outputs(_with_switches(proto, steps), outputs), THREADS)
+    session = WholeGraph(mark_outputs(_with_switches(proto, steps, axes), outputs), THREADS)
     off = {f"{name}{SWITCH}": session.hold(np.zeros(1, bool)) for name in steps}
     on = session.hold(np.ones(1, bool))
     found = {name: np.zeros(len(outputs)) for name in steps}
@@ -99,7 +101,7 @@ def of_rounding(
     return found
 
 
-def _with_switches(proto: ModelProto, steps: Mapping[str, np.ndarray]) -> ModelProto:
+def _with_switches(proto: ModelProto, steps: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> ModelProto:
     """The model with an input for each tensor that has its values rounded where it is true, x + (step · round(x / step)
     - x), and left where it is not."""
     from onnx import TensorProto, helper, numpy_helper
@@ -114,7 +116,7 @@ def _with_switches(proto: ModelProto, steps: Mapping[str, np.ndarray]) -> ModelP
             if name not in steps:
                 continue
             a, b, c, d, e, f, step = (f"{name}{SWITCH}{part}" for part in "abcdefs")
-            shape = (1, -1, *[1] * (len(graph.shapes[name]) - 2))
+            shape = (-1, *[1] * (len(graph.shapes[name]) - 1 - axes.get(name, 1)))
             result.graph.initializer.append(
                 numpy_helper.from_array(steps[name].astype(np.float32).reshape(shape), step)
             )

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 SMALL_WEIGHT = 1024
 # Inference takes any vector for a shape and invents a name for each unknown size in it: 70 bytes an element.
 LONG_VECTOR = 1 << 16
+# Operators of onnxruntime that onnx cannot infer; their output has the type of their first input.
+UNKNOWN_TO_ONNX = frozenset(["SimplifiedLayerNormalization"])
+# The IR version from which weights need not be among the inputs.
+UNLISTED_WEIGHTS = 4
 # The domain of ONNX's own operators, in both ways of writing it.
 MAIN_DOMAINS = ("", "ai.onnx")
 
@@ -210,6 +214,17 @@ def drop_unused_constants(proto: ModelProto) -> None:
         for index in range(len(field) - 1, -1, -1):
             if field[index].name in graph.constants and field[index].name not in used:
                 del field[index]
+
+
+def unlist_weights(proto: ModelProto) -> None:
+    """Remove the weights from the graph's inputs, where models of IR version 3 list them, in place. A listed weight is
+    no constant, but the default of an input."""
+    weights = weight_names(proto.graph)
+    inputs = [entry for entry in proto.graph.input if entry.name not in weights]
+    if len(inputs) < len(proto.graph.input):
+        proto.ir_version = max(proto.ir_version, UNLISTED_WEIGHTS)
+        del proto.graph.input[:]
+        proto.graph.input.extend(inputs)
 
 
 def weight_names(graph: GraphProto) -> set[str]:
@@ -409,6 +424,8 @@ def _skeleton(
         value = next((a.t for a in node.attribute if a.name == "value"), None) if node.op_type == "Constant" else None
         if value is not None and math.prod(value.dims) > SMALL_WEIGHT:
             big[node.output[0]] = _stand_in(value)
+        elif node.op_type in UNKNOWN_TO_ONNX and len(node.output) == 1:
+            graph.node.add(op_type="Identity", input=node.input[:1], output=node.output)
         else:
             graph.node.append(node)
     graph.input.extend(onnx.ValueInfoProto(name=name, type=kind) for name, kind in big.items())

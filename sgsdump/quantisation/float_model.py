@@ -11,7 +11,7 @@ from sgsdump.errors import ConfigError, ModelError
 from sgsdump.executors.onnx_runtime.observed_branches import Feed, Feeds, settled, with_branches
 from sgsdump.files.atomic_write import replacing
 from sgsdump.models.external_data import MANY_BYTES, external_bytes, left_outside, moved_into
-from sgsdump.models.graph import Graph, has_weights_outside, sorted_nodes
+from sgsdump.models.graph import Graph, has_weights_outside, sorted_nodes, unlist_weights
 from sgsdump.models.model import WHOLE, Model, Part, graph_inputs, open_model
 from sgsdump.models.passes.converted import as_converted
 from sgsdump.models.passes.fold import fold_constants
@@ -112,6 +112,7 @@ def simplify(model: Model, feeds: Feeds | None = None, outside: bool = False) ->
             raise ModelError(f"{model.path}: {error}") from None
     elif model.folder is not None:
         _load_external_data(ordered, model)
+    unlist_weights(ordered)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
     model = replace(model, proto=ordered, folder=None)

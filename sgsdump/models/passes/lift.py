@@ -31,6 +31,7 @@ from sgsdump.models.graph import (
     opset_of,
     sizes_of,
     tensor_type,
+    unlist_weights,
     weight_names,
 )
 from sgsdump.models.passes.fold import fold_constants
@@ -59,9 +60,7 @@ def lift(proto: ModelProto) -> ModelProto:
     lifted = type(proto)()
     lifted.CopyFrom(proto)
     lifted.ir_version = max(lifted.ir_version, IR_VERSION)
-    inputs = [entry for entry in lifted.graph.input if entry.name not in weights]
-    del lifted.graph.input[:]
-    lifted.graph.input.extend(inputs)
+    unlist_weights(lifted)
     return _converted(lifted, opset) if opset < OPSET else lifted
 
 
