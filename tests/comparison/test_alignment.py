@@ -128,7 +128,7 @@ def record(name, values, io="out", op_index=0, slot=0, op_type="ADD", constant=F
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_an_output_named_apart_pairs_whatever_its_slot(swapped):
-    """The converter of SigmaStar puts a MUL behind each piece of a Split, so the second piece is a first output there."""
+    """The converter of SigmaStar puts a MUL behind each piece of a Split: the second piece is a first output there."""
     split = Dump([record("p0", [1.0]), record("p1", [2.0], slot=1)])
     multiplied = Dump([record("p0", [1.0], op_index=1), record("p1", [2.0], op_index=2)])
     found = align(multiplied, split) if swapped else align(split, multiplied)
