@@ -1,0 +1,128 @@
+"""Folds by content: what a cure does and promises depends on neither the names nor the order of the images."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from picture_folder import write_pictures
+from small_nets import conv, model, node, weights
+
+from sgsdump.curing.cure import Cured, cure
+from sgsdump.curing.fold import Made, Settings
+from sgsdump.curing.search import Search, State
+from sgsdump.curing.steps import BIAS, EQUALISE, FEWEST, RANGES, CureOptions, Step
+from sgsdump.models.feeds.feeds import PictureFeeds
+from sgsdump.models.feeds.folds import content_key, folds_of
+from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.reports.cured import lines, summary
+from sgsdump.sidecars import input_config
+
+
+def net(clip: float | None = None, factor: float = 60.0) -> Model:
+    """data -> c1 -> Relu or Clip -> c2, one channel ``factor`` times as loud as its neighbours."""
+    constants = {**weights("c1", (8, 3, 3, 3), 1), **weights("c2", (4, 8, 1, 1), 2)}
+    constants["c1.w"][0] *= factor
+    constants["c1.b"][0] *= factor
+    constants["c2.w"][:, 0] /= factor
+    if clip is not None:
+        constants |= {"low": np.float32(0), "high": np.float32(clip)}
+    act = node("Relu", ["c1"], "r1") if clip is None else node("Clip", ["c1", "low", "high"], "r1")
+    nodes = [conv("c1", "data", pads=[1, 1, 1, 1]), act, conv("c2", "r1")]
+    return model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c2"])
+
+
+def cured(folder: Path, cures: tuple[str, ...], pictures: str = "pictures") -> Cured:
+    source, config = open_model(folder / "net.onnx"), input_config.read(folder / "input_config.ini")
+    feeds = PictureFeeds(str(folder / pictures), None, tuple(graph_inputs(source.proto)), config)
+    return cure(source, feeds, config, CureOptions("L2", cures))
+
+
+def test_names_and_order_change_nothing(tmp_path: Path) -> None:
+    write_pictures(tmp_path, 13)
+    onnx.save(net().proto, tmp_path / "net.onnx")
+    files = sorted((tmp_path / "pictures").iterdir())
+    (tmp_path / "renamed").mkdir()
+    for number, file in zip(np.random.default_rng(5).permutation(len(files)), files):
+        shutil.copy(file, tmp_path / "renamed" / f"{number:02d}{file.suffix}")
+    first, second = (cured(tmp_path, ("ranges", "equalise", "bias"), name) for name in ("pictures", "renamed"))
+    assert first.proto.SerializeToString() == second.proto.SerializeToString()
+    assert (first.errors, first.expected, first.by_image) == (second.errors, second.expected, second.by_image)
+    assert [(s.cure, s.taken, s.errors) for s in first.steps] == [(s.cure, s.taken, s.errors) for s in second.steps]
+
+
+@pytest.mark.parametrize("images, copies", [(1, 1), (FEWEST - 1, 1), (FEWEST - 1, 2), (FEWEST, 1)])
+def test_of_a_few_different_images_only_ranges_get_room(tmp_path: Path, images: int, copies: int) -> None:
+    write_pictures(tmp_path, images)
+    for copy in range(1, copies):
+        for file in sorted((tmp_path / "pictures").iterdir())[:images]:
+            shutil.copy(file, file.with_name(f"copy{copy}_{file.name}"))
+    onnx.save(net().proto, tmp_path / "net.onnx")
+    found, enough = cured(tmp_path, ("ranges", "equalise")), images >= FEWEST
+    assert found.held_out is enough and (found.expected is not None) is enough
+    assert [step.cure for step in found.steps] == (["equalise", "ranges"] if enough else ["ranges"])
+    text = "\n".join([*lines(found), summary(found)])
+    assert ("fewer than 12 different ones" in text) is not enough
+    assert ("expected error on other images" in text) is enough
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=40), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_folds_part_the_images_by_content(values: list[int], count: int, random) -> None:
+    keys = [content_key({"x": np.array([value])}) for value in values]
+    folds = folds_of(keys, count)
+    assert sorted(index for fold in folds for index in fold) == list(range(len(values)))
+    contents = [{values[index] for index in fold} for fold in folds]
+    assert sum(map(len, contents)) == len(set(values)), "equal images share a fold"
+    assert max(map(len, contents)) - min(map(len, contents)) <= 1
+    order = list(range(len(values)))
+    random.shuffle(order)
+    assert [
+        {values[order[index]] for index in fold} for fold in folds_of([keys[index] for index in order], count)
+    ] == contents
+
+
+def test_keys_differ_by_name_type_shape_and_value() -> None:
+    array = np.arange(4, dtype=np.float32)
+    feeds = [{"x": array}, {"y": array}, {"x": array.astype(np.int32)}, {"x": array.reshape(2, 2)}, {"x": array + 1}]
+    assert len({content_key(feed) for feed in feeds}) == len(feeds)
+    assert content_key({"x": array, "y": array}) == content_key({"y": array, "x": array[::-1][::-1]})
+
+
+def test_a_clip_that_does_not_bind_leaves_channels_to_scale(tmp_path: Path) -> None:
+    """A network with Clip(0, 6e4), which no channel reaches, loses what the one with Relu does."""
+    write_pictures(tmp_path, 12)
+    gains = []
+    for clip in (None, 6e4):
+        onnx.save(net(clip).proto, tmp_path / "net.onnx")
+        found = cured(tmp_path, ("equalise",))
+        gains.append(found.gain)
+        assert [step.taken for step in found.steps] == [True]
+    assert gains[1] < 1 / 3 + 2 / 3 * gains[0], "two thirds of the gain"
+
+
+def test_a_model_that_is_worse_without_its_quant_file_is_taken_back() -> None:
+    search, proto, other = object.__new__(Search), model([], {}, {"x": (1,)}, []), model([], {}, {"y": (1,)}, [])
+    search.source, search.few, search.taken = proto, False, [EQUALISE, RANGES, BIAS]
+    search.__dict__["before"] = {"a": np.ones(2)}
+    first = State((Made(proto.proto),))
+    equalised = State((Made(other.proto),))
+    roomy = State((Made(other.proto),), Settings(room=0.0))
+    corrected = State((Made(other.proto, plain=other.proto),), Settings(room=0.0))
+    worse = {id(corrected.made[0])}
+
+    def judge(state: State, what: str = "") -> dict[str, np.ndarray]:
+        assert state.settings.room is None, "without the quant file"
+        return {"a": np.full(2, 1.2 if id(state.made[0]) in worse else 0.5)}
+
+    search.judge = judge  # type: ignore[method-assign]
+    search.now = {"a": np.full(2, 0.1)}
+    errors = [{"a": np.full(2, error)} for error in (1.0, 0.5, 0.4, 0.1)]
+    steps = [Step(name, True, {}, {}, 1) for name in search.taken]
+    reached = list(zip((first, equalised, roomy, corrected), errors))
+    assert search._as_a_model_alone(reached, steps) is roomy
+    assert search.taken == [EQUALISE, RANGES] and search.now["a"][0] == 0.4
