@@ -1,9 +1,10 @@
 """Rewrite a float model so that 8 bits lose less, before any INT16 is spent.
 
 Writes the model to convert in place of yours, with the same inputs, outputs and tensors. What it computes as a float
-model stays, but for weights that are rounded and biases that are corrected, which is said. Each cure is tried and
-judged by itself, in the hardware's integers, against your model as it is, on pictures that it was not fitted to: every
-third of -i, or those of --validate. One that does not help is left out, and said. A Caffe model comes back as ONNX.
+model stays, except for rounded weights and corrected biases; the change is printed. Each cure is judged in the
+hardware's integers, against your float model, on images that it was not fitted to: the folds of -i in turn, or those
+of --validate. A cure that does not help is skipped and reported. With fewer than 12 different images none can be held
+out, so only INT16 ranges get room. A Caffe model comes back as ONNX.
 
   cure      what it does
   ranges    room in the ranges for what the calibration pictures do not show: in FILE.quant.json, not in the model

@@ -129,8 +129,8 @@ def cure(
     """Cure an opened float model (``models.model.open_model``, not simplified: names and opset stay as they are).
 
     feeds     the calibration pictures, with their configuration.
-    validate  pictures of the kind that the network is for, to judge by; without them every third of ``feeds`` is judged
-              on and not fitted to, and the result is fitted to all.
+    validate  images of the kind that the network is for, to judge by; without them each fold of ``feeds`` judges what
+              was fitted to the others, and the result is fitted to all.
     Raises what calibrating raises, and ConfigError for a cure that does not exist.
     """
     source = prepared(model, feeds)

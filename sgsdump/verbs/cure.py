@@ -35,8 +35,8 @@ def cure(
     quant_level  that the model is cured for.
     cures        which are tried, of ``ranges``, ``fold``, ``equalise``, ``absorb``, ``bias`` and ``round``; without it
                  all.
-    validate     pictures of the kind that the network is for, or other data, to judge by; without it every third of
-                 ``data``.
+    validate     images of the kind that the network is for, or other data, to judge by; without it the folds of
+                 ``data`` in turn, by content.
 
     ``save`` writes the model and, beside it, its ranges. Raises SgsdumpError: what cannot be read, fed or calibrated,
     and a cure that does not exist.

@@ -100,7 +100,7 @@ def _layers(best: Subject, pairs: PicturePairs, folder: Path, progress: Progress
 def cure_opened(
     network: Network, opened: OpenNetwork, level: str, cures: tuple[str, ...] = (), progress: Progress | None = None
 ) -> Cured:
-    """Of a network that is open, judged on every third of its pictures; ``cures``: all without it."""
+    """Cure a network that is open, judged on the folds of its images; ``cures``: all without it."""
     from sgsdump.curing.cure import cure
     from sgsdump.curing.steps import CURES, CureOptions
     from sgsdump.models.model import open_model
