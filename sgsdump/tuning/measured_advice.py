@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.curing.ranges import with_int16_room
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.analysis import Analysis, analyse
@@ -62,7 +63,7 @@ class MeasuredModel:
     judged: tuple[str, ...]
     trial: SensitivityAnalysis
     pairs: PicturePairs
-    fixed: dict[tuple[tuple[str, ...], bool], ModelProto] = field(default_factory=dict)
+    fixed: dict[tuple[tuple[str, ...], bool, bool], ModelProto] = field(default_factory=dict)
 
     def advise(self, limits: Thresholds, good: bool, comparison: Comparison | None = None) -> tuple[Advice, ...]:
         convs = list(self.convolutions)
@@ -156,6 +157,11 @@ class MeasuredAdvice:
     def config_names(self) -> tuple[str, ...]:
         """``names`` as ``tensor_arrays`` takes them."""
         return config_names(self.names, self.measured.convolutions)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether something stands at INT16 of a model calibrated here: its ranges can have room."""
+        return bool(self.config_names) and self.measured.subject.made is not None
 
     @property
     def beside(self) -> dict[str, tuple[str, ...]]:
@@ -292,21 +298,34 @@ def _runner(
 
 
 def fixed_with(
-    measured: MeasuredModel, names: Iterable[str], per_channel: bool = False, held: Mapping[str, Range] = {}
+    measured: MeasuredModel,
+    names: Iterable[str],
+    per_channel: bool = False,
+    held: Mapping[str, Range] = {},
+    room: bool = False,
 ) -> ModelProto:
     """The fixed model with these inputs at INT16; ``per_channel``: with a weight scale for each output channel, in
-    place of one per tensor; ``held``: ranges in place of those of calibration."""
-    subject = measured.subject
+    place of one per tensor; ``held``: ranges in place of those of calibration; ``room``: with room in INT16 ranges even
+    where nothing is raised, which what is raised always has (``roomy_ranges``)."""
+    subject, names = measured.subject, tuple(names)
     words = tuple(config_names(names, measured.convolutions))
     per_channel = per_channel or subject.weights_per_channel
-    if (words, per_channel) in measured.fixed and not held:
-        return measured.fixed[words, per_channel]
+    room = subject.made is not None and (room or not {*names} <= {*measured.raised})
+    key = words, per_channel, room
+    if key in measured.fixed and not held:
+        return measured.fixed[key]
     config = replace(subject.config, tensor_arrays=words)
-    ranges = {**subject.ranges, **held}
+    ranges = {**(roomy_ranges(subject, per_channel) if room else subject.ranges), **held}
     proto = make_fixed(subject.float_model, ranges, config, True, per_channel, subject.side).proto
     if proto.ByteSize() <= KEPT_BYTES and not held:
-        measured.fixed[words, per_channel] = proto
+        measured.fixed[key] = proto
     return proto
+
+
+def roomy_ranges(subject: Subject, per_channel: bool = False) -> dict[str, Range]:
+    """Return the ranges with room where values are stored in INT16, as the quant file of a plan has them."""
+    channels = subject.side.channels
+    return with_int16_room(subject.float_model, subject.ranges, channels, subject.per_channel or per_channel)
 
 
 def labelled(pairs: PicturePairs) -> Iterator[LabelledPictureFeed]:

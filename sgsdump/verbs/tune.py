@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sgsdump.tuning.pareto import Limits, Pareto, Row
     from sgsdump.tuning.search import SearchResult
     from sgsdump.tuning.setup import Setup
+    from sgsdump.tuning.unseen import Calibrating
     from sgsdump.verbs.network import Data
 
 Left = Callable[[], float]
@@ -224,12 +225,14 @@ class Calibrated:
 
     ranges  with room where values are stored in INT16.
     seen    how far values go on the pictures.
+    how     it was calibrated, for doing so again without some of the pictures.
     """
 
     opened: OpenNetwork
     ranges: Mapping[str, Range]
     side: SideRanges
     seen: Mapping[str, Range]
+    how: Calibrating
     cured: Cured | None = None
 
 
@@ -392,6 +395,7 @@ def calibrated(network: OpenNetwork | Start, feeds: Feeds, run: Run) -> Calibrat
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
+    from sgsdump.tuning.unseen import Calibrating
 
     start = network if isinstance(network, Start) else None
     opened = network.opened if isinstance(network, Start) else network
@@ -399,10 +403,15 @@ def calibrated(network: OpenNetwork | Start, feeds: Feeds, run: Run) -> Calibrat
     rehearse(opened.model, feeds[0], opened.config)
     found = calibrate(opened.model, feeds, opened.config, level, workers=run.workers, progress=run.progress)
     side, per_channel = side_ranges(found.statistics), run.quant_level != "L1"
-    if start is None:
-        ranges = with_int16_room(opened.model, found.ranges, side.channels, per_channel)
-        return Calibrated(opened, ranges, side, found.ranges)
-    return Calibrated(opened, start.with_room(found.ranges, side, per_channel), side, found.ranges, start.cured)
+    cured = None if start is None else start.cured
+
+    def room(ranges: Mapping[str, Range], side: SideRanges, per_channel: bool) -> Mapping[str, Range]:
+        if start is None:
+            return with_int16_room(opened.model, ranges, side.channels, per_channel)
+        return start.with_room(found.ranges, side, per_channel, ranges)
+
+    how = Calibrating(opened.model, opened.config, level, room, run.workers)
+    return Calibrated(opened, room(found.ranges, side, per_channel), side, found.ranges, how, cured)
 
 
 def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> Tuned:
@@ -415,6 +424,7 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     from sgsdump.tuning.criteria import limits_target, parse_objective
     from sgsdump.tuning.integer_choice import (
         EveryPicture,
+        FoldScores,
         IntegerScores,
         chosen,
         confirmed,
@@ -424,8 +434,10 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     from sgsdump.tuning.pareto import limits_of, pareto
     from sgsdump.tuning.search import most_evaluations
     from sgsdump.tuning.setup import Judging, set_up
+    from sgsdump.tuning.unseen import folds_for
 
     model, config = network.opened.model, network.opened.config
+    folds = None if feeds.unseen is not None else folds_for(network.how, feeds.calibrated, run.progress)
     judging = Judging(
         aims.metric,
         aims.metric_text,
@@ -434,7 +446,7 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
         run.workers,
         aims.cost,
         network.side,
-        feeds.validated(),
+        feeds.validated() if folds is None else replace(feeds, held_out=folds.feeds).validated(),
     )
     setup = set_up(model, network.ranges, config, feeds.judged(), judging, run.progress)
     pool, trial, left = setup.pool, setup.trial, run.left
@@ -442,6 +454,8 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     spans = {name: each.at(INT16).high - each.at(INT16).low for name, each in network.seen.items()}
     exact = IntegerScores(pool, trial, run.progress, spans=spans)
     held = IntegerScores(pool, trial, run.progress, setup.held_out, spans) if setup.held_out else None
+    if folds is not None:
+        held = FoldScores(folds, pool, trial, run.progress, setup.held_out, spans)
     ending = _ending_of(exact, aims, len(setup.held_out))
     pairs = PicturePairs(feeds.judges)
     every = EveryPicture(trial, pairs, spans, run.progress) if len(pairs) > exact.pictures else None
@@ -457,10 +471,13 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     if held is not None:
         if found.within is None:
             found = confirmed(found, setup.sizes, exact, held, aims.target, left)
+        for plan in dict.fromkeys(proposed.plan for proposed in (*found.ends, found.taken)):
+            held.score(plan)
         for proposed in (found.smallest, *found.plans):
             if left() > ending.report:
                 held.score(proposed.plan)
-    result = pareto(found, setup, exact, held, limits)
+    unseen = exact if held is None and feeds.unseen is not None else held
+    result = pareto(found, setup, exact, held, limits, unseen)
     fixed = fixed_of(trial, result.taken.tensors)
     ini, level = network.opened.ini, WITHOUT_BITS[run.quant_level]
     clipped = clipped_ranges(fixed.plan, network.seen)
