@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     opened = open_network(network, options.quant_level)
     feeds, judges = opened.feeds(), opened.feeds(options.validate) if options.validate else None
     _ = feeds[0]  # data that does not fit needs no warnings
-    print_warnings(opened)
+    print_warnings(opened, judges or feeds)
     found = cured(network, opened, how, (feeds, judges), Terminal("stderr"))
     found.save(target)
     if options.json:

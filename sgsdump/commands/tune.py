@@ -217,7 +217,7 @@ def run(args: argparse.Namespace) -> int:
         parse_objective(search.objective, watched_by_output(deployed(opened.model)))
         feeds = judges.feeds(opened)
         _ = feeds.calibrated[0]  # data that does not fit needs no warnings
-        print_warnings(opened)
+        print_warnings(opened, feeds.coverage)
         start = _started(options, opened) if search.cure else None
         ready = calibrated(start or opened, feeds.calibrated, run)
     with _stopped_by_ctrl_c(end) as left:

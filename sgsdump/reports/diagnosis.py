@@ -267,7 +267,7 @@ def verdict(diagnosis: Diagnosis, comparison: Comparison) -> tuple[str, ...]:
     where, layers = _where(diagnosis, comparison), _on_layers(diagnosis, comparison)
     root = () if diagnosis.root is None else (root_line(diagnosis.root.finding),)
     worth = () if diagnosis.worths is None else worth_lines(diagnosis.worths)
-    first = (*root, _on_outputs(diagnosis), *_on_unseen(diagnosis), *worth)
+    first = (*root, _on_outputs(diagnosis), *worth, *_on_unseen(diagnosis))
     return (*first, *where, *layers, *_on_metric(diagnosis), *_on_integers(diagnosis))
 
 
@@ -397,8 +397,10 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
     if diagnosis.worths is not None and (text := not_recommended(diagnosis.worths)):
         yield Step(text)
     elif worse := diagnosis.worse_unseen:
-        names = [diagnosis.labels.get(name, name) for name in worse]
-        yield Step(f"Not recommended: INT16 where it helps here makes {listed(names, MOST_NAMED)} worse when held out.")
+        outputs = [diagnosis.labels.get(name, name) for name in worse]
+        yield Step(
+            f"Not recommended: INT16 where it helps here makes {listed(outputs, MOST_NAMED)} worse when held out."
+        )
     if diagnosis.root is not None:
         yield from _root_steps(diagnosis, diagnosis.root)
         return

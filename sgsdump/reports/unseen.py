@@ -25,7 +25,7 @@ def unseen_findings(unseen: Unseen, limits: Thresholds) -> Iterator[Finding]:
         found = unseen.expected(kind)
         figures = dict(zip(("expected_error", "median_image", "worst_image"), found.figures))
         figures |= {"images": float(found.images), "folds": float(unseen.folds)}
-        facts = {"way": kind, "within": "yes" if outputs.good(limits) else "no"}
+        facts = {"model": kind, "within": "yes" if outputs.good(limits) else "no"}
         yield Finding("unseen", figures=figures, evidence="measured", facts=facts)
 
 

@@ -43,12 +43,12 @@ from sgsdump.tuning.criteria import (
 )
 from sgsdump.tuning.measured_advice import labelled
 from sgsdump.tuning.search import ENOUGH, Left, SearchResult, no_limit
-from sgsdump.tuning.unseen import expected_error
+from sgsdump.tuning.unseen import Run
 
 if TYPE_CHECKING:
-    from sgsdump.comparison.thresholds import Thresholds
     from onnx import ModelProto
 
+    from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.trials.integer_outputs import ByPicture, PlanOutputs
     from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
@@ -109,6 +109,7 @@ class IntegerScores(_Ran):
     ):
         self.scores: dict[Plan, Score] = {}
         self.ran: dict[Plan, PlanOutputs] = {}
+        self._more: dict[Plan, list[PlanOutputs]] = {}
         self._pool, self._trial, self._progress = pool, trial, progress
         self._pictures = pool.pictures if pictures is None else pictures
         self._spans = spans
@@ -144,8 +145,7 @@ class IntegerScores(_Ran):
 
     def expected(self, plan: Plan) -> Expected:
         """The ``combined`` error of a plan to expect on other images like these."""
-        by_image = list(self.run(plan).by_picture.values())
-        return expected_error(by_image, lambda sums: self.combined.of(Score(len(by_image), sums)))
+        return self._held(self.run(plan), plan).expected(lambda sums: self.combined.of(Score(self.pictures, sums)))
 
     @cached_property
     def combined(self) -> CombinedError:
@@ -175,17 +175,25 @@ class IntegerScores(_Ran):
         names = list(pictures[0].floats)
         floats = _KnownFloats(pictures, pool)
         fed = each(self._progress, floats.fed(), "verify", "picture", len(pictures))
-        (found,) = outputs_of(model, [fixed], fed, names, self._spans, floats)
+        found, *more = outputs_of(model, [fixed, *self._beside(plan)], fed, names, self._spans, floats)
         if odd := [name for name in names if name not in found.outputs]:
             raise InputError(
                 f"output {odd[0]!r} has one shape in float and another in fixed point: its size depends on values "
                 f"(post-processing in the model?); tune the model without that part"
             )
         self.ran[plan] = found
+        self._more[plan] = more
         return Score(len(pictures), found.sums, floats.metric)
 
     def _fixed(self, words: tuple[str, ...]) -> ModelProto | ByPicture:
         return fixed_of(self._trial, words).proto
+
+    def _beside(self, plan: Plan) -> list[ModelProto]:
+        """Fixed models that are run with that of a plan."""
+        return []
+
+    def _held(self, outputs: PlanOutputs, plan: Plan) -> Run:
+        return Run(outputs)
 
 
 class FoldScores(IntegerScores):
@@ -210,6 +218,13 @@ class FoldScores(IntegerScores):
     def _fixed(self, words: tuple[str, ...]) -> ModelProto | ByPicture:
         fixed = self._folds.fixed(replace(self._trial.config, tensor_arrays=words), room=True)
         return lambda label: fixed(int(label))
+
+    def _beside(self, plan: Plan) -> list[ModelProto]:
+        return [fixed_of(self._trial, words_of(self._trial, plan)).proto]
+
+    def _held(self, outputs: PlanOutputs, plan: Plan) -> Run:
+        (seen,) = self._more[plan]
+        return Run(outputs, seen, self._folds.shares)
 
 
 class EveryPicture(_Ran):

@@ -222,21 +222,25 @@ def judge(
 
     if measured is None:
         return run([subject.fixed_model.proto], "outputs")[0], None
+
+    def plan(names: tuple[str, ...]) -> ModelProto:
+        return fixed_with(measured, names, room=True)
+
     advice = measured.advise(limits, good=False)
     names = measured.with_raised(advice)
     tried = names != measured.raised and not holds(measured.measurement.all_8, limits)
-    models = [subject.fixed_model.proto, *([fixed_with(measured, names)] if tried else [])]
+    models = [subject.fixed_model.proto, *([plan(names)] if tried else [])]
     outputs, *others = run(models, "outputs")
     good = outputs.good(limits)
     advice = measured.advise(limits, good)
     if good:
         return outputs, MeasuredAdvice(measured, limits, advice, outputs, good)
     if not others and names != measured.raised:
-        others = run([fixed_with(measured, names)], "plan")
+        others = run([plan(names)], "plan")
     promise = promised(names, others[0]) if others and not others[0].worse_than(outputs) else None
     more, smaller = measured.with_maybes(advice), None
     if (promise is None or not promise.outputs.good(limits)) and more not in (names, measured.raised):
-        larger = promised(more, run([fixed_with(measured, more)], "larger plan")[0])
+        larger = promised(more, run([plan(more)], "larger plan")[0])
         before = promise.error if promise is not None else output_error(outputs.sums)
         helps = larger.outputs.good(limits) or larger.error <= (1 - WORTH_MORE) * before
         if helps and not larger.outputs.worse_than(outputs):
@@ -245,7 +249,7 @@ def judge(
     if promise is None or not promise.outputs.good(limits):
         every = measured.every
         if every not in (measured.raised, promise.names if promise else ()):
-            all_16 = promised(every, run([fixed_with(measured, every)], "all at 16 bits")[0])
+            all_16 = promised(every, run([plan(every)], "all at 16 bits")[0])
     if promise is not None and not promise.error < (1 - WORTH_MORE) * output_error(outputs.sums):
         # What does not help is not advised; where it is every convolution, that INT16 does not help is known by it.
         all_16 = promise if promise.names == measured.every else all_16
@@ -253,7 +257,8 @@ def judge(
     per_channel = None
     if not subject.per_channel and not (promise is not None and promise.outputs.good(limits)):
         best = promise.names if promise is not None else measured.raised
-        per_channel = run([fixed_with(measured, best, per_channel=True)], "a scale per channel")[0]
+        room = best != measured.raised
+        per_channel = run([fixed_with(measured, best, True, room=room)], "a scale per channel")[0]
         before = promise.error if promise is not None else output_error(outputs.sums)
         if not output_error(per_channel.sums) <= (1 - WORTH_MORE) * before or per_channel.worse_than(outputs):
             per_channel = None
@@ -305,12 +310,12 @@ def fixed_with(
     room: bool = False,
 ) -> ModelProto:
     """The fixed model with these inputs at INT16; ``per_channel``: with a weight scale for each output channel, in
-    place of one per tensor; ``held``: ranges in place of those of calibration; ``room``: with room in INT16 ranges even
-    where nothing is raised, which what is raised always has (``roomy_ranges``)."""
-    subject, names = measured.subject, tuple(names)
+    place of one per tensor; ``held``: ranges in place of those of calibration; ``room``: with room in INT16 ranges of a
+    model calibrated here, as the quant file of a plan has it (``roomy_ranges``)."""
+    subject = measured.subject
     words = tuple(config_names(names, measured.convolutions))
     per_channel = per_channel or subject.weights_per_channel
-    room = subject.made is not None and (room or not {*names} <= {*measured.raised})
+    room = room and subject.made is not None
     key = words, per_channel, room
     if key in measured.fixed and not held:
         return measured.fixed[key]

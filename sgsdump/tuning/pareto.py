@@ -187,8 +187,8 @@ def pareto(
     unseen: IntegerScores | None = None,
 ) -> Pareto:
     """Lay the search's result out; every plan's score is in the pool, and its figures are those of ``exact``, without
-    it of the pool. ``held``: of pictures held out, where plans were run on some; ``limits``: on the outputs; ``unseen``:
-    of those pictures that tell what to expect on others."""
+    it of the pool. ``held``: of pictures held out, where plans were run on some; ``limits``: on the outputs;
+    ``unseen``: of those pictures that tell what to expect on others."""
     pool, trial, costs = setup.pool, setup.trial, setup.costs
     error_of = exact.error if exact is not None else pool.error
     low, high = (error_of(end.plan) for end in search.ends)
@@ -216,8 +216,8 @@ def pareto(
                 {name: score.cos(name) for name in pool.outputs},
                 {name: score.rmse(name) for name in pool.outputs},
                 score.mean_metric if pool.metric is not None else None,
-                *_held_figures(plan, held, pool.metric is not None),
-                None if unseen is None or plan not in unseen.ran else unseen.expected(plan),
+                **_held_figures(plan, held, pool.metric is not None),
+                unseen=None if unseen is None or plan not in unseen.ran else unseen.expected(plan),
             ),
             searched=pool.error(plan),
         )
@@ -272,12 +272,12 @@ def limits_of(
     return Limits(allowed, pictures, names, held_out=of_folds)
 
 
-def _held_figures(plan: Plan, held: IntegerScores | None, with_metric: bool) -> tuple[float | None, ...]:
+def _held_figures(plan: Plan, held: IntegerScores | None, with_metric: bool) -> dict[str, float | None]:
     if held is None or plan not in held.scores:
-        return None, None, None
+        return {}
     error, low, high = (held.error(each) for each in (plan, frozenset[str](), frozenset(held.domains)))
     way = (low - error) / (low - high) if low > high else math.nan
-    return error, way, held.score(plan).mean_metric if with_metric else None
+    return dict(zip(_HELD, (error, way, held.score(plan).mean_metric if with_metric else None)))
 
 
 def _held_out(search: SearchResult, setup: Setup, held: IntegerScores) -> HeldOut:

@@ -1,19 +1,21 @@
 """The error to expect on images that nothing was fitted to, in the hardware's integers. ``Folds`` hold images out.
 
-The images are divided into folds by their content: 3, or 2 from MANY images on. For each fold the model is calibrated on
-the images of the others, with the same options and the same room in its ranges, and every plan's fixed model of that is
+The images are divided into folds by their content: 3, or 2 from MANY images on. For each fold the model is calibrated
+on the images of the others, with the same options and the same room in its ranges. Every plan's fixed model of that is
 run on the images of the fold, against the float model. Fewer than ``coverage.FEWEST_HELD_OUT`` different images are not
 divided.
 
-The expected error is the pessimistic end: the error over all held-out images, one standard error above it. The standard
-error is that of the logarithm, by leaving out each image (jackknife).
+The expected error is the pessimistic end: one standard error above the error over all held-out images, that of the
+logarithm by leaving out each image (jackknife). Ranges of fewer images are narrower: a value is beyond those of m
+images in one of m + 1 cases. So what a fold's calibration on m of n images adds to the error of an image, beside a
+calibration on all n, counts (m + 1) / (n + 1) times. The median and the worst image are told as they were measured.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,12 +70,38 @@ class Expected:
         return self.expected, self.median, self.worst
 
 
-def expected_error(by_image: Sequence[Totals], error: Callable[[Totals], float]) -> Expected:
-    """Return the error to expect, of the sums of each image; ``error`` of the sums of several.
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A fixed model on images that nothing was fitted to.
 
-    Images whose error is NaN count as infinite.
+    outputs  on these images; ``seen``: of the model calibrated on all images, where folds hold them out.
+    shares   of each image how much of what is added to ``seen`` counts.
     """
-    alone = [_infinite(error(sums)) for sums in by_image]
+
+    outputs: PlanOutputs
+    seen: PlanOutputs | None = None
+    shares: tuple[float, ...] = ()
+
+    def expected(self, error: Callable[[Totals], float]) -> Expected:
+        """Return the error to expect; ``error`` of the sums of several images. NaN counts as infinite."""
+        held = list(self.outputs.by_picture.values())
+        if self.seen is None:
+            return expected_error(held, held, error)
+        pairs = zip(held, self.seen.by_picture.values(), self.shares)
+        scaled = [{name: _scaled(ours[name], seen[name], share) for name in ours} for ours, seen, share in pairs]
+        return expected_error(scaled, held, error)
+
+
+def _scaled(held: Sums, seen: Sums, share: float) -> Sums:
+    """Return the sums with a part of what holding an image out adds to its differences."""
+    return replace(held, dd=seen.dd + share * (held.dd - seen.dd), d1=seen.d1 + share * (held.d1 - seen.d1))
+
+
+def expected_error(
+    by_image: Sequence[Totals], measured: Sequence[Totals], error: Callable[[Totals], float]
+) -> Expected:
+    """Return the error to expect by the sums of each image; ``measured``: of the median and the worst one."""
+    alone = [_infinite(error(sums)) for sums in measured]
     whole = error(_merged(by_image))
     if len(by_image) > 1 and 0 < whole < math.inf:
         rest = (error(_merged([*by_image[:index], *by_image[index + 1 :]])) for index in range(len(by_image)))
@@ -99,17 +127,22 @@ def _infinite(error: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Unseen:
-    """Fixed models that ``ran`` on images that nothing was fitted to, by what they are (``worth.AS_IT_IS`` …).
+    """Fixed models on images that nothing was fitted to, by what they are (``worth.AS_IT_IS`` …).
 
     folds  of how many calibrations the images were held out; 0 for images of their own.
     """
 
-    ran: Mapping[str, PlanOutputs]
+    runs: Mapping[str, Run]
     folds: int = 0
+
+    @property
+    def ran(self) -> dict[str, PlanOutputs]:
+        """The outputs of each."""
+        return {kind: run.outputs for kind, run in self.runs.items()}
 
     def expected(self, kind: str) -> Expected:
         """Return the outputs' mean error to expect of one."""
-        return expected_error(list(self.ran[kind].by_picture.values()), mean_error)
+        return self.runs[kind].expected(mean_error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +162,9 @@ class Calibrating:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """What calibrating without some images found."""
+    """What calibrating without some images found; ``share``: see ``Run``."""
 
+    share: float
     ranges: Mapping[str, Range]
     side: SideRanges
 
@@ -146,6 +180,11 @@ class Folds:
     folds: tuple[Fold, ...]
     feeds: Feeds
     fold_of: tuple[int, ...]
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """See ``Run``."""
+        return tuple(self.folds[number].share for number in self.fold_of)
 
     def fixed(self, config: InputConfig, room: bool, per_channel: bool = False) -> Callable[[int], ModelProto]:
         """Return what gives the fixed model of the fold of an image, made of its ranges.
@@ -184,7 +223,8 @@ def folds_for(calibrating: Calibrating, feeds: Feeds, progress: Progress = SILEN
         others = ChosenFeeds(feeds, sorted({*range(len(feeds))} - {*fold}))
         how = calibrating
         found = calibrate(how.model, others, how.config, how.level, how.workers, progress)
-        made.append(Fold(found.ranges, side_ranges(found.statistics)))
+        share = (len(others) + 1) / (len(feeds) + 1)
+        made.append(Fold(share, found.ranges, side_ranges(found.statistics)))
         judging = evenly(fold, JUDGED)
         judges += judging
         fold_of += [number] * len(judging)

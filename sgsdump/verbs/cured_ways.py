@@ -135,7 +135,9 @@ class Start:
         wide = with_room(model, ranges, params, self.opened.config, side if per_channel else None)
         if some is None or some is ranges:
             return wide
-        return {name: _widened_as(some[name], measured, wide[name]) for name, measured in ranges.items() if name in some}
+        return {
+            name: _widened_as(some[name], measured, wide[name]) for name, measured in ranges.items() if name in some
+        }
 
     def lines(self) -> list[str]:
         """What the cures brought in 8 bits."""

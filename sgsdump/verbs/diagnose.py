@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.merge import Compared
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
@@ -255,8 +254,8 @@ def _prepared(
     task: Task, setting: Setting, judging: JudgingFeeds, progress: Progress, tell: Tell
 ) -> tuple[Subject, list[str]]:
     """The models, tried on the first picture; and the warnings, which ``tell`` got with what is assumed."""
-    from sgsdump.quantisation.fixed_model import check_that_it_runs, rehearse
     from sgsdump.models.feeds.coverage import coverage_warnings
+    from sgsdump.quantisation.fixed_model import check_that_it_runs, rehearse
     from sgsdump.quantisation.pictures import disagreements
 
     feeds, coverage = judging.calibrated, judging.coverage
@@ -384,14 +383,14 @@ def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
 
 def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progress) -> Judged:
     """With what is to be expected on images that nothing was fitted to. A plan that is worse there is no promise."""
-    from sgsdump.tuning.unseen import Unseen
+    from sgsdump.tuning.unseen import Run, Unseen
     from sgsdump.tuning.worth import ALL_16, AS_IT_IS, PLAN
     from sgsdump.verbs.diagnose_unseen import in_folds, on_images
 
     if not judged.outputs.outputs:
         return judged
     if judged.worths is not None and judged.worths.held:
-        held = {kind: worth.outputs for kind, worth in judged.worths.held.items() if worth.outputs is not None}
+        held = {k: Run(worth.outputs) for k, worth in judged.worths.held.items() if worth.outputs is not None}
         return replace(judged, unseen=Unseen(held))
     candidates = _candidates(judged, feeds)
     if judged.advised is None or judged.advised.promise is None:

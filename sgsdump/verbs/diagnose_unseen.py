@@ -1,4 +1,4 @@
-"""What a diagnosis promises of images that nothing was fitted to. Apart: runs what is advised; nothing is advised here."""
+"""What a diagnosis promises of images that nothing was fitted to. Apart: runs what is advised, and advises nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sgsdump.verbs.calibrate import WITHOUT_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from onnx import ModelProto
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.measured_advice import MeasuredAdvice
-    from sgsdump.tuning.unseen import Folds, Room, Unseen
+    from sgsdump.tuning.unseen import Folds, Room, Run, Unseen
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def in_folds(candidates: Mapping[str, Candidate], level: str, progress: Progress
     if any(candidate.subject.made is None for candidate in candidates.values()):
         return None
     known: dict[int, Folds | None] = {}
-    ran: dict[str, PlanOutputs] = {}
+    ran: dict[str, Run] = {}
     most = 0
     for kind, candidate in candidates.items():
         if id(candidate.feeds) not in known:
@@ -87,10 +87,10 @@ def in_folds(candidates: Mapping[str, Candidate], level: str, progress: Progress
 def on_images(candidates: Mapping[str, Candidate], feeds: Feeds, progress: Progress) -> Unseen:
     """Run each on images of their own."""
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
-    from sgsdump.tuning.unseen import Unseen
+    from sgsdump.tuning.unseen import Run, Unseen
 
     pairs = PicturePairs(feeds)
-    return Unseen({kind: _outputs(each, each.proto, pairs, progress) for kind, each in candidates.items()})
+    return Unseen({kind: Run(_outputs(each, [each.proto], pairs, progress)[0]) for kind, each in candidates.items()})
 
 
 def _folds(candidate: Candidate, level: str, progress: Progress) -> Folds | None:
@@ -110,17 +110,23 @@ def _room_of(model: Model) -> Room:
     return room
 
 
-def _run(candidate: Candidate, folds: Folds, progress: Progress) -> PlanOutputs:
+def _run(candidate: Candidate, folds: Folds, progress: Progress) -> Run:
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.tuning.unseen import Run
 
     pairs = PicturePairs(folds.feeds)
     fixed, places = folds.fixed(candidate.config, candidate.room, candidate.per_channel), pairs.labels
-    return _outputs(candidate, lambda label: fixed(places.index(label)), pairs, progress)
+
+    def of_fold(label: str) -> ModelProto:
+        return fixed(places.index(label))
+
+    held, seen = _outputs(candidate, [of_fold, candidate.proto], pairs, progress)
+    return Run(held, seen, folds.shares)
 
 
 def _outputs(
-    candidate: Candidate, fixed: ModelProto | ByPicture, pairs: PicturePairs, progress: Progress
-) -> PlanOutputs:
+    candidate: Candidate, fixed: Sequence[ModelProto | ByPicture], pairs: PicturePairs, progress: Progress
+) -> list[PlanOutputs]:
     from sgsdump.progress import each
     from sgsdump.quantisation.float_model import deployed
     from sgsdump.quantisation.objective import watched_tensors
@@ -132,4 +138,4 @@ def _outputs(
     spans = {name: r.at(INT16).high - r.at(INT16).low for name, r in candidate.subject.ranges.items()}
     pictures = each(progress, labelled(pairs), "held out", "picture", len(pairs))
     watched = watched_tensors(deployed(model))
-    return outputs_of(model, [fixed], pictures, watched, spans)[0]
+    return outputs_of(model, fixed, pictures, watched, spans)

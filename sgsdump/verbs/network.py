@@ -141,8 +141,8 @@ class OpenNetwork:
         return tuple(graph_inputs(self.model.proto))
 
     def feeds(self, data: Data | None = None) -> Feeds:
-        """The feeds of the network's source, or of this data in place of it, as ``named_network`` takes it; in the order
-        of their content. Raises InputError for data that takes other branches of the model's Ifs."""
+        """The feeds of the network's source, or of this data in place of it, as ``named_network`` takes it, in the
+        order of their content. Raises InputError for data that takes other branches of the model's Ifs."""
         from sgsdump.models.feeds.by_content import by_content
 
         if data is None:

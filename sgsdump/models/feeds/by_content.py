@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sgsdump.models.feeds.feeds import ChosenFeeds, Feeds, LabelledFeed
+import numpy as np
+
+from sgsdump.models.feeds.feeds import ChosenFeeds, Feeds
 from sgsdump.models.feeds.folds import content_key
+
+AnyRun = tuple[str, Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +29,7 @@ def by_content(feeds: Feeds) -> FeedsByContent:
     return FeedsByContent(feeds, tuple(order), tuple(keys[index] for index in order))
 
 
-def runs_by_content(runs: Sequence[LabelledFeed]) -> Sequence[LabelledFeed]:
+def runs_by_content(runs: Sequence[AnyRun]) -> Sequence[AnyRun]:
     """Return the runs of any sequence in the order of their content."""
     return by_content(runs) if isinstance(runs, Feeds) else [runs[index] for index in _order(_keys(runs))]
 
@@ -37,7 +41,7 @@ def files_of(feeds: Feeds) -> Feeds:
     return feeds
 
 
-def _keys(runs: Sequence[LabelledFeed]) -> list[bytes]:
+def _keys(runs: Sequence[AnyRun]) -> list[bytes]:
     return [content_key(runs[index][1]) for index in range(len(runs))]
 
 

@@ -433,5 +433,3 @@ def _probabilities(proto: ModelProto, names: Iterable[str]) -> list[str]:
         if node is not None and node.op_type == "Sigmoid":
             found.append(name)
     return found
-
-
