@@ -3,8 +3,8 @@
 import csv
 import json
 import re
-from pathlib import Path
 import shutil
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -164,7 +164,7 @@ def test_what_the_hardware_draws_of_a_sigmoid_near_nothing_is_resolution(folder,
 
 
 def test_the_promise_is_what_calibrating_and_simulating_again_gives(folder, capsys):
-    """The figure is the integer model's own with the quant file of the folder, and the next diagnosis starts from it."""
+    """The figure is the integer model's own with the quant file of the folder."""
     line = sick_digits()
     assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
     out = capsys.readouterr().out
