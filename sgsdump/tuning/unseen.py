@@ -5,10 +5,10 @@ on the images of the others, with the same options and the same room in its rang
 run on the images of the fold, against the float model. Fewer than ``coverage.FEWEST_HELD_OUT`` different images are not
 divided.
 
-The expected error is the pessimistic end: one standard error above the error over all held-out images, that of the
-logarithm by leaving out each image (jackknife). Ranges of fewer images are narrower: a value is beyond those of m
-images in one of m + 1 cases. So what a fold's calibration on m of n images adds to the error of an image, beside a
-calibration on all n, counts (m + 1) / (n + 1) times. The median and the worst image are told as they were measured.
+The expected error is the pessimistic end: one standard error, found by leaving out each image (jackknife), above the
+error over all held-out images. Ranges of fewer images are narrower: a value is beyond those of m images in one of m + 1
+cases. So what a fold's calibration on m of n images adds to the error of an image, beside a calibration on all n,
+counts (m + 1) / (n + 1) times. The median and the worst image are told as they were measured.
 """
 
 from __future__ import annotations
@@ -104,10 +104,9 @@ def expected_error(
     alone = [_infinite(error(sums)) for sums in measured]
     whole = error(_merged(by_image))
     if len(by_image) > 1 and 0 < whole < math.inf:
-        rest = (error(_merged([*by_image[:index], *by_image[index + 1 :]])) for index in range(len(by_image)))
-        logs = np.log(np.maximum([_infinite(each) for each in rest], 1e-300))
-        count = len(by_image)
-        whole *= math.exp(math.sqrt((count - 1) / count * float(np.sum((logs - np.mean(logs)) ** 2))))
+        rest = [error(_merged([*by_image[:index], *by_image[index + 1 :]])) for index in range(len(by_image))]
+        away, count = np.array(rest) - np.mean(rest), len(by_image)
+        whole += math.sqrt((count - 1) / count * float(np.sum(away**2)))
     return Expected(_infinite(whole), float(np.median(alone)), max(alone), len(by_image))
 
 
