@@ -11,8 +11,7 @@ is measured alone, integer programs propose plans, each is tried, and neighbours
 lasts (of the whole command: calibration, search, verification); models of at most 12 convolutions are searched
 exhaustively. That approximation ranks the plans; the best of each size are then run in the hardware's integers, which
 choose and give every figure told. Ranges come from all calibration pictures (-i), as `sgsdump calibrate` finds them;
-plans are judged on 10 of these, whatever the files are called, or on all of --evaluate. Ctrl-C ends the search with
-the best so far; rerun the command to resume.
+plans are judged on 10 of these, or on all of --evaluate. Ctrl-C ends the search; rerun the command to resume.
 
 examples:
   sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
@@ -33,8 +32,8 @@ targets (--target):
 unseen images:
   From 12 different images on, each is held out of a calibration on others (3 folds, 2 from 24 images on), and the plans
   of the table are run so in integers, too. The expected error is one standard error above the measured one; limits have
-  to hold there as well. With --validate your images take the place of the folds. A plan whose error there, as a part of all-INT8's, is half
-  as large again as on the search's pictures is not taken, nor one that misses the target there.
+  to hold there as well. With --validate your images take the place of the folds. A plan whose error there, as a part of
+  all-INT8's, is half as large again as on the search's pictures is not taken, nor one that misses the target there.
 
 the folder -o:
   For the i-th rate optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl for the SDK's
