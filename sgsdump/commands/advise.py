@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     check(task)
     check_outputs([options.json], [options.ranges, *network.files, options.dump, options.fixed])
     opened, feeds = opened_for(task)
-    print_warnings(opened)
+    print_warnings(opened, feeds)
     found = advised(task, opened, feeds, TERMINAL)
     if options.json:
         found.save(options.json)

@@ -174,7 +174,7 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([target, options.json], [*network.files, quant_file])
     by_parts = how.level in BY_PARTS and not options.scheduler and metric is None
     opened = open_network(network, options.quant_level, outside=by_parts)
-    model, feeds = opened.model, opened.feeds()
+    model, feeds = opened.model, opened.files()
     _ = feeds[0]  # data that does not fit needs no warnings
     print_warnings(opened)
     if not by_parts:

@@ -1,10 +1,9 @@
 """Rewrite a float model so that 8 bits lose less, before any INT16 is spent.
 
-Writes the model to convert in place of yours, with the same inputs, outputs and tensors. What it computes as a float
-model stays, except for rounded weights and corrected biases; the change is printed. Each cure is judged in the
-hardware's integers, against your float model, on images that it was not fitted to: the folds of -i in turn, or those
-of --validate. A cure that does not help is skipped and reported. With fewer than 12 different images none can be held
-out, so only INT16 ranges get room. A Caffe model comes back as ONNX.
+Writes the model to convert in place of yours, as ONNX, with the same inputs, outputs and tensors. Each cure is judged
+in the hardware's integers, against your float model, on images that it was not fitted to: the folds of -i in turn, or
+those of --validate. A cure that does not help is skipped. The change of the float model is printed. With fewer than 12
+different images none can be held out, so only INT16 ranges get room.
 
   cure      what it does
   ranges    room in the ranges for what the calibration pictures do not show: in FILE.quant.json, not in the model
@@ -96,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     opened = open_network(network, options.quant_level)
     feeds, judges = opened.feeds(), opened.feeds(options.validate) if options.validate else None
     _ = feeds[0]  # data that does not fit needs no warnings
-    print_warnings(opened)
+    print_warnings(opened, judges or feeds)
     found = cured(network, opened, how, (feeds, judges), Terminal("stderr"))
     found.save(target)
     if options.json:

@@ -32,6 +32,10 @@ a network that others quantised (--fixed QUANTISED.onnx, docs/debug_a_quantised_
   float is said in the words of onnxruntime, NNCF, ModelOpt, AIMET or Quark. The folder has quantised.csv besides, no
   input_config.ini.
 
+unseen images:
+  From 12 different images on, the expected error is of images held out of the calibration: in 3 folds, 2 from 24 images
+  on, one standard error above what was measured. With --validate it is of those. The order of the files is no matter.
+
 your metric, other pictures to judge by, pictures held out:
   --metric FILE.py:f calls f(outputs, float_outputs) -> number for every picture, as tune does; its mean is told of the
   float model, of the fixed one as it is, with what is advised, and with every convolution at 16 bits. --evaluate: what

@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     check_not_around(options.output, [*options.network.files, *options.judges.files])
     task = Task(options.network, options.judges, options.quant_level, options.limits, options.rounds, options.cure)
     ready = opened_for(task)
-    print_warnings(ready.network)
+    print_warnings(ready.network, ready.coverage)
     if options.json:
         check_file(options.json)
     # Opened first: a long repair must not end with "no such folder".

@@ -22,6 +22,7 @@ from sgsdump.progress import Advance, Progress, unwatched
 from sgsdump.verbs.bars import late_bar
 
 if TYPE_CHECKING:
+    from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
     from sgsdump.reports.report import Report
     from sgsdump.reports.window import Window
@@ -70,10 +71,14 @@ def print_error(text: str) -> None:
     print(for_terminal(f"sgsdump: error: {text}"), file=sys.stderr)
 
 
-def print_warnings(opened: OpenNetwork) -> None:
-    """What was assumed of a network, and what is to be known of it."""
+def print_warnings(opened: OpenNetwork, advised_by: Feeds | None = None) -> None:
+    """What was assumed of a network, and what is to be known of it; ``advised_by``: the images that advice rests on,
+    with a warning where they speak for no others."""
+    from sgsdump.models.feeds.coverage import coverage_warnings
+
     print_lines(opened.assumed, "assumed: ")
     print_lines(opened.warnings, "warning: ")
+    print_lines(() if advised_by is None else coverage_warnings(advised_by), "warning: ")
 
 
 def print_verdict(report: Report) -> None:

@@ -4,15 +4,12 @@ If INT8 is within the limits (--min-cos, --max-rmse) on all images, the first li
 Otherwise the cheapest plan within them is. Exit status: 0, or 1 when you gave a limit and no plan is within it, 2 on
 trouble.
 
-Gives the best quant plan found for each compression rate (bytes of the convolutions' weights over their bytes at 16
-bits: 0.5 is all INT8, 1 all INT16; with --cost macs their multiplications, those at 16 bits counted twice); or, with
---target, the cheapest plan that reaches it. Every convolution
-is measured alone, integer programs propose plans, each is tried, and neighbours of the best are tried while the budget
-lasts (of the whole command: calibration, search, verification); models of at most 12 convolutions are searched
-exhaustively. That approximation ranks the plans; the best of each size are then run in the hardware's integers, which
-choose and give every figure told. Ranges come from all calibration pictures (-i), as `sgsdump calibrate` finds them;
-plans are judged on 10 of these, evenly chosen, or on all of --evaluate. Ctrl-C ends the search with the best so far;
-rerun the command to resume.
+Gives the best quant plan found for each compression rate: bytes of the convolutions' weights over their bytes at 16
+bits (0.5 is all INT8, 1 all INT16), or multiplications with --cost macs. With --target it gives the cheapest plan that
+reaches the target. Fake quantisation ranks the plans while the budget lasts; models of at most 12 convolutions are
+searched exhaustively. The best plans of each size are then run in the hardware's integers, which choose and give every
+figure. Ranges come from all images of -i; plans are judged on 10 of these, or on all of --evaluate. Ctrl-C ends the
+search with the best so far; rerun the command to resume.
 
 examples:
   sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
@@ -21,18 +18,21 @@ examples:
   sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --scheduler tcp://host:8786
 
 the error of an output (--objective):
-  sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an output, at its input. The errors of
-  several outputs are scaled to be equal at INT8, so that none hides another. Then their mean counts; with
-  --objective worst the output furthest from what INT16 gives it, with --objective NAME,NAME... these outputs alone.
+  sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an output, at its input, weighed by the
+  float model's probabilities. The errors of several outputs are scaled to be equal at INT8, so that none hides another.
+  Then their mean counts; with --objective worst the output furthest from what INT16 gives it, with --objective
+  NAME,NAME... these outputs alone.
 
 targets (--target):
   output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, metric>=X with --metric: your Python function
   f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its mean counts, higher is better.
   Where it has parameters picture and label, it gets the file, and what a data loader yielded beside the feed.
 
-pictures that the search does not see (--validate):
-  The plans of the table are run on them too, in integers. A plan whose error there, as a part of all-INT8's, is half
-  as large again as on the search's pictures is not taken, nor one that misses the target there.
+unseen images:
+  From 12 different images on, each is held out of a calibration on others (3 folds, 2 from 24 images on), and the plans
+  of the table are run so in integers, too. The expected error is one standard error above the measured one; limits have
+  to hold there as well. With --validate your images take the place of the folds. A plan whose error there, as a part of
+  all-INT8's, is half as large again as on the search's pictures is not taken, nor one that misses the target there.
 
 the folder -o:
   For the i-th rate optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl for the SDK's
@@ -82,7 +82,6 @@ from sgsdump.commands.options import (
     whole_number,
 )
 from sgsdump.commands.terminal import print_cut, print_lines, print_warnings
-from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.verbs.calibrate import WITHOUT_BITS
 from sgsdump.verbs.cured_ways import CURED
@@ -193,6 +192,8 @@ def run(args: argparse.Namespace) -> int:
     begun = time.monotonic()
     options = record(Options, args, network=network_of(args), search=record(SearchOptions, args))
     network, search = options.network, options.search
+    from sgsdump.comparison.thresholds import Thresholds
+
     limits = Thresholds(search.min_cos, search.max_rmse)
     aims = aims_of(search.rates, search.target, search.metric, search.objective, search.cost, limits)
     end = begun + parse_seconds(search.budget)
@@ -217,7 +218,7 @@ def run(args: argparse.Namespace) -> int:
         parse_objective(search.objective, watched_by_output(deployed(opened.model)))
         feeds = judges.feeds(opened)
         _ = feeds.calibrated[0]  # data that does not fit needs no warnings
-        print_warnings(opened)
+        print_warnings(opened, feeds.coverage)
         start = _started(options, opened) if search.cure else None
         ready = calibrated(start or opened, feeds.calibrated, run)
     with _stopped_by_ctrl_c(end) as left:

@@ -22,6 +22,7 @@ KINDS = {
     "quantisation": "operators that one of two quantised copies of a network alone keeps in integers",
     "channel": "a channel that is wrong while its layer looks right",
     "worth": "what a fixed model is worth by the user's metric, and on pictures held out",
+    "unseen": "the error of a fixed model to expect on images that nothing was fitted to",
     "advice": "what to change",
     "not judged": "what the comparison cannot tell, and why",
 }

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING
 from sgsdump.curing.errors import expected, mean_ratio, ratios_by_image
 from sgsdump.curing.fold import Fold, Made
 from sgsdump.curing.search import Search
-from sgsdump.curing.steps import EVERY, FEWEST, KEEPING, RANGES, CureOptions, Step
-from sgsdump.models.feeds.folds import content_key, folds_of
-from sgsdump.models.feeds.image_list import evenly
+from sgsdump.curing.steps import EVERY, KEEPING, RANGES, CureOptions, Step
+from sgsdump.models.feeds.by_content import by_content
+from sgsdump.models.feeds.folds import JUDGED, folds_of, judging
 from sgsdump.models.graph import sorted_nodes, unlist_weights
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import single_precision
@@ -46,10 +46,6 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.sidecars.quant_param_entries import QuantParam
-
-# Images are divided into folds: each is judged by what was fitted to the others. Of fewer than FEWEST none is held out.
-FOLDS, MANY, OF_MANY = 3, 24, 2  # from MANY images on there are enough to fit to in two folds
-JUDGED = 16  # of a fold
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,27 +129,20 @@ def cure(
               was fitted to the others, and the result is fitted to all.
     Raises what calibrating raises, and ConfigError for a cure that does not exist.
     """
-    source = prepared(model, feeds)
-    pairs = PicturePairs(feeds)
-    keys = [content_key(pair.feed, pair.raw) for pair in map(pairs.make, range(len(pairs)))]
-    (order,) = folds_of(keys, 1)
-    every = replace(pairs, chosen=tuple(order))
+    source, ordered = prepared(model, feeds), by_content(feeds)
+    every, folds = PicturePairs(ordered), folds_of(ordered.keys)
     whole = Fold(source, config, options, every, progress)
-    few = validate is None and len(set(keys)) < FEWEST
+    few = validate is None and not folds
     if validate is not None:
         parts = [(whole, PicturePairs(validate, most=JUDGED))]
     elif few:
         parts = [(whole, every)]
     else:
-        parts = [
-            (
-                Fold(
-                    source, config, options, replace(every, chosen=tuple(i for i in order if i not in judged)), progress
-                ),
-                replace(every, chosen=tuple(evenly(judged, JUDGED))),
-            )
-            for judged in folds_of(keys, FOLDS if len(set(keys)) < MANY else OF_MANY)
-        ]
+        parts = []
+        for fold in folds:
+            others = replace(every, chosen=tuple(sorted({*range(len(ordered))} - {*fold})))
+            judges = replace(every, chosen=tuple(judging(fold)))
+            parts.append((Fold(source, config, options, others, progress), judges))
     search = Search(parts, progress, own_judges=validate is not None, few=few)
     state, steps = search.run()
     settings = state.settings

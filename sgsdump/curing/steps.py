@@ -12,8 +12,6 @@ RANGES, FOLD, EQUALISE, ABSORB, BIAS, ROUND = CURES
 # Those that keep what the float model computes, which differs by so much of an output's size at most.
 KEEPING = (RANGES, FOLD, EQUALISE, ABSORB)
 KEPT = 1e-5
-# From so many different images on, some are held out to judge by; fewer are all fitted to.
-FEWEST = 12
 # The ways of a network onto the chip.
 AS_IT_IS, CURED_8, PLAN, ALL_16 = "as it is", "cured", "cured with a plan", "all at 16 bits"
 

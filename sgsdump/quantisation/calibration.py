@@ -34,6 +34,7 @@ import numpy as np
 from sgsdump.errors import ConfigError, hint
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.executors.workers.task_pool import ALONE, Workers
+from sgsdump.models.feeds.by_content import runs_by_content
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.models.passes.rewrites import mark_outputs
@@ -447,6 +448,7 @@ def calibrate(
     selected, tried = selection(analysis, does), 0
     if does.activations or does.bits:
         selected, tried = replace(selected, outputs=frozenset(watched_tensors(proto))), min(TRIALS, len(feeds))
+        feeds = runs_by_content(feeds)
     kept = {*np.linspace(0, len(feeds) - 1, tried).astype(int)}
     statistics = gather(model, feeds, selected, workers, progress, kept)
     runs, statistics = statistics.runs, replace(statistics, runs=())

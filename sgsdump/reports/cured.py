@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
-from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, FEWEST, PLAN
+from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN
 from sgsdump.files.json_yaml import json_text
+from sgsdump.models.feeds.folds import FEWEST_HELD_OUT
 from sgsdump.reports.text import counted
 from sgsdump.reports.verdict import Step
 
@@ -46,7 +47,7 @@ def summary(cured: Cured) -> str:
         return "no improvement found; the model is unchanged"
     taken = ", ".join(step.cure for step in cured.steps if step.taken)
     if cured.expected is None:
-        return f"cured ({taken}); the gain on other images is unknown, calibrate with {FEWEST} different images or more"
+        return f"cured ({taken}); the gain on other images is unknown: give {FEWEST_HELD_OUT} different images or more"
     return (
         f"cured ({taken}); expected error on other images: {cured.expected:.3g} of the original's "
         f"({_spread(cured.by_image)})"
@@ -130,9 +131,8 @@ def _judged(cured: Cured) -> str:
     images = counted(cured.judged, "image")
     if cured.held_out:
         return f"{images} that the cures were not fitted to"
-    return (
-        f"the {images} of calibration (fewer than {FEWEST} different ones: none is held out, and only ranges is tried)"
-    )
+    few = f"fewer than {FEWEST_HELD_OUT} different images: none is held out, only ranges is tried"
+    return f"the {images} of calibration ({few})"
 
 
 def _verdict(step: CureStep) -> str:

@@ -30,17 +30,20 @@ from sgsdump.reports.integer_share import share_text
 from sgsdump.reports.root_causes import A_SCALE_PER_CHANNEL, Righted, root_line, told_config, what_to_do
 from sgsdump.reports.tables import csv_text
 from sgsdump.reports.text import counted, percent
+from sgsdump.reports.unseen import OF_CALIBRATION, unseen_findings, unseen_text
 from sgsdump.reports.verdict import Step
 from sgsdump.reports.worth import not_recommended, worth_findings, worth_lines
 from sgsdump.tuning.advice import MAYBE
 from sgsdump.tuning.causes import layers_finding, output_findings
 from sgsdump.tuning.reasons import IN_NETWORK, WEIGHTS
+from sgsdump.tuning.worth import AS_IT_IS, PLAN
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.share import IntegerShare
     from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
     from sgsdump.reports.report import Bits
     from sgsdump.tuning.measured_advice import MeasuredAdvice, Promise
+    from sgsdump.tuning.unseen import Unseen
     from sgsdump.tuning.worth import Worths
 
 MOST_NAMED = 4
@@ -49,6 +52,7 @@ YOU, QUANT_FILE, LEVEL = "you", "the quant file", "the calibration level"
 FIXED, RULE = "the fixed model", "rules of the SDK"
 # Of an error that INT16 would be for; what follows a cure's own steps has it no more.
 TRY_CURE = Step("Before 16 bits: the same command with --cure tries what a rewritten model wins in 8 (docs/cure.md).")
+TUNE = "sgsdump tune -m float.onnx -i pictures --input-config input_config.ini -o tuned"
 MEASURED = ("own", "inherited", "in_all", "brings", "gives_back")
 # What is told of a layer besides the comparison's own figures.
 COLUMNS = (
@@ -80,10 +84,12 @@ class PastLayers:
 @dataclass(frozen=True, eq=False)
 class Tried:
     """layers  with what is advised, and with the cause put right; None where neither is.
-    worths  by the user's metric and on pictures held out, where these were asked for."""
+    worths  by the user's metric and on pictures held out, where these were asked for.
+    unseen  on images that nothing was fitted to; None where there are none."""
 
     layers: Comparison | None = None
     worths: Worths | None = None
+    unseen: Unseen | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +136,18 @@ class Diagnosis:
         return self.tried.worths
 
     @property
+    def calibrated_here(self) -> bool:
+        """Whether the ranges are those of a calibration of this diagnosis."""
+        return self.advice is not None and self.advice.measured.subject.made is not None
+
+    @property
+    def worse_unseen(self) -> tuple[str, ...]:
+        """The outputs that what was to be advised makes worse on images held out."""
+        if self.unseen is None or not self.unseen.folds or PLAN not in self.unseen.ran:
+            return ()
+        return self.unseen.ran[PLAN].worse_than(self.unseen.ran[AS_IT_IS])
+
+    @property
     def raised_by(self) -> dict[str, list[str]]:
         """The inputs of convolutions at INT16, by who raised them."""
         by: dict[str, dict[str, None]] = {who: {} for who in (YOU, QUANT_FILE, LEVEL, FIXED, RULE)}
@@ -146,8 +164,16 @@ class Diagnosis:
     @property
     def passes(self) -> bool:
         """Whether no output and no other layer is past the limits, nor an output on pictures held out."""
-        held = self.worths is None or self.worths.holds
-        return (self.good or not self.outputs.outputs) and not self.past.names and held
+        return (self.good or not self.outputs.outputs) and not self.past.names and self.holds
+
+    @property
+    def holds(self) -> bool:
+        """Whether the outputs of the model as it is are within the limits on images that nothing was fitted to, too."""
+        return self.unseen is None or self.unseen.ran[AS_IT_IS].good(self.limits)
+
+    @property
+    def unseen(self) -> Unseen | None:
+        return self.tried.unseen
 
     @property
     def blames_layers(self) -> bool:
@@ -179,6 +205,7 @@ class Diagnosis:
         layers = layers_finding(self.past.names, self.past.count, self.causes, self.past.after, self.good)
         found += [layers] if layers is not None else []
         found += worth_findings(self.worths) if self.worths is not None else ()
+        found += unseen_findings(self.unseen, self.limits) if self.unseen is not None else ()
         advised = advice if root is None else root.advice
         if advised is not None and advised.promise is not None:
             advice, promise = advised, advised.promise
@@ -240,7 +267,24 @@ def verdict(diagnosis: Diagnosis, comparison: Comparison) -> tuple[str, ...]:
     where, layers = _where(diagnosis, comparison), _on_layers(diagnosis, comparison)
     root = () if diagnosis.root is None else (root_line(diagnosis.root.finding),)
     worth = () if diagnosis.worths is None else worth_lines(diagnosis.worths)
-    return (*root, _on_outputs(diagnosis), *worth, *where, *layers, *_on_metric(diagnosis), *_on_integers(diagnosis))
+    first = (*root, _on_outputs(diagnosis), *worth, *_on_unseen(diagnosis))
+    return (*first, *where, *layers, *_on_metric(diagnosis), *_on_integers(diagnosis))
+
+
+def _on_unseen(diagnosis: Diagnosis) -> Iterator[str]:
+    """The error to expect on other images, or that the figures say nothing of them."""
+    unseen = diagnosis.unseen
+    if unseen is None:
+        if diagnosis.calibrated_here and diagnosis.outputs.outputs:
+            yield f"{OF_CALIBRATION[0].upper()}{OF_CALIBRATION[1:]}."
+        return
+    kind = PLAN if PLAN in unseen.ran else AS_IT_IS
+    found, before = unseen.expected(kind), unseen.expected(AS_IT_IS)
+    change = f"{before.expected:.3g}"
+    change += f" as it is -> {found.expected:.3g} with what is advised" if kind == PLAN else ""
+    yield f"Expected output error on unseen images: {change} ({unseen_text(found, unseen.folds)})."
+    if unseen.folds and diagnosis.good and not diagnosis.holds:
+        yield "As it is an output is past the limits on held-out images, though not on those it was calibrated on."
 
 
 def _on_metric(diagnosis: Diagnosis) -> Iterator[str]:
@@ -352,8 +396,20 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
         return
     if diagnosis.worths is not None and (text := not_recommended(diagnosis.worths)):
         yield Step(text)
+    elif worse := diagnosis.worse_unseen:
+        outputs = [diagnosis.labels.get(name, name) for name in worse]
+        yield Step(
+            f"Not recommended: INT16 where it helps here makes {listed(outputs, MOST_NAMED)} worse when held out."
+        )
     if diagnosis.root is not None:
         yield from _root_steps(diagnosis, diagnosis.root)
+        return
+    if diagnosis.good and not diagnosis.holds:
+        yield Step(
+            "Calibrate on more images (-i): on images held out of the calibration an output is past the limits. If it "
+            "still is then, let sgsdump find the convolutions to raise.",
+            TUNE,
+        )
         return
     if diagnosis.good:
         names = advice.config_names if advice is not None else ()
@@ -430,16 +486,13 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
     limits, promise = diagnosis.limits, advice.promise
     always_8 = [conv.name for conv in advice.measured.convolutions if conv.reads_picture]
     look = advice.per_channel is None and not diagnosis.misread
-    before, pictures = output_error(advice.outputs.sums), counted(len(advice.outputs.pictures), "picture")
     if promise is not None:
         more = "more " if advice.measured.raised else ""
-        state = "within the limits" if promise.outputs.good(limits) else f"still {_past(promise.outputs, limits)}"
         yield Step(
             f"Put this into input_config.ini and calibrate again: with {counted(len(advice.new), f'{more}input')} of "
-            f"convolutions at INT16 the outputs' error goes from {before:.4f} to {promise.error:.4f}, {state} (in the "
-            f"hardware's integers, {pictures}; the float approximation that ranked them foresaw "
-            f"{promise.foreseen:.4f} on {counted(len(advice.measured.pairs), 'picture')}, where the integers give "
-            f"{promise.found:.4f}). {_costs(advice, promise)}",
+            f"convolutions at INT16 {_promised(diagnosis, advice, promise)}; the float approximation that ranked them "
+            f"foresaw {promise.foreseen:.4f} on {counted(len(advice.measured.pairs), 'picture')}, where the integers "
+            f"give {promise.found:.4f}). {_costs(advice, promise)}",
             conv_config(advice.config_names),
         )
         for word, others in advice.beside.items():
@@ -453,13 +506,32 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
     elif advice.all_16 is not None:
         yield Step(
             f"Every convolution at INT16 would do ({advice.all_16.error:.4f}); let sgsdump find the fewest.",
-            "sgsdump tune -m float.onnx -i pictures --input-config input_config.ini -o tuned",
+            TUNE,
         )
     have = {entry.convolution.domain for entry in advice.advice if entry.convolution.input in advice.names}
     rest = [e.convolution.shown_input for e in advice.advice if e.verdict == MAYBE and e.convolution.domain not in have]
     if rest:
         after = " after that" if promise is not None else ""
         yield Step(f"What would help most{after}: {listed(list(dict.fromkeys(rest)), MOST_NAMED)}.")
+
+
+def _promised(diagnosis: Diagnosis, advice: MeasuredAdvice, promise: Promise) -> str:
+    """What the plan promises, of images that nothing was fitted to where there are any."""
+    limits, unseen = diagnosis.limits, diagnosis.unseen
+    told = unseen if unseen is not None and PLAN in unseen.ran else None
+    outputs = promise.outputs if told is None else told.ran[PLAN]
+    state = "within the limits" if outputs.good(limits) else f"still {_past(outputs, limits)}"
+    if told is None:
+        before, pictures = output_error(advice.outputs.sums), counted(len(advice.outputs.pictures), "picture")
+        return (
+            f"the outputs' error goes from {before:.4f} to {promise.error:.4f}, {state} (in the hardware's integers, "
+            f"{pictures}"
+        )
+    before, after = told.expected(AS_IT_IS).expected, told.expected(PLAN)
+    return (
+        f"the expected output error on unseen images goes from {before:.3g} to {after.expected:.3g}, {state} (in the "
+        f"hardware's integers; {unseen_text(after, told.folds)}"
+    )
 
 
 def _costs(advice: MeasuredAdvice, promise: Promise) -> str:

@@ -10,6 +10,7 @@ from sgsdump.files.escaping import csv_lines
 from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.tables import aligned
 from sgsdump.reports.text import counted
+from sgsdump.reports.unseen import OF_CALIBRATION, unseen_text
 from sgsdump.tuning.pareto import Limits, Pareto, Row, as_document, plan_lines, worsened
 from sgsdump.tuning.plan_costs import BYTES
 
@@ -33,6 +34,8 @@ def pareto_cells(result: Pareto) -> list[list[str]]:
     head += [f"COS {name}" for name in outputs] + [f"RMSE {name}" for name in outputs] + ["metric"] * metric
     if result.held_out is not None:
         head += ["held-out error", "of the way"] + ["held-out metric"] * metric
+    if result.tells_unseen:
+        head += ["expected"]
     return [head, *(_cells(row, result) for row in result.rows)]
 
 
@@ -53,6 +56,7 @@ def _judged(result: Pareto) -> list[str]:
 
 
 def _cells(row: Row, result: Pareto) -> list[str]:
+    out = row.outputs
     cells = [
         "*" if row is result.taken else "",
         row.label,
@@ -69,18 +73,21 @@ def _cells(row: Row, result: Pareto) -> list[str]:
         *(f"{row.outputs.rmse[name]:.4f}" for name in result.outputs),
     ]
     cells += [] if row.outputs.metric is None else [f"{row.outputs.metric:.4g}"]
+    unseen = [] if not result.tells_unseen else ["-" if out.unseen is None else f"{out.unseen.expected:.3g}"]
     if result.held_out is None:
-        return cells
+        return [*cells, *unseen]
     held = [(row.outputs.held_error, ".3g"), (row.outputs.held_way, ".1%")]
     held += [] if row.outputs.metric is None else [(row.outputs.held_metric, ".4g")]
-    return [*cells, *("-" if value is None or math.isnan(value) else f"{value:{form}}" for value, form in held)]
+    shown = ("-" if value is None or math.isnan(value) else f"{value:{form}}" for value, form in held)
+    return [*cells, *shown, *unseen]
 
 
 def limits_line(limits: Limits) -> str:
     """Return whether INT8 is within the limits."""
+    held = ", which were held out too" if limits.held_out else ""
     if not limits.past:
-        return f"INT8 is within the limits ({_allowed(limits)}) on all {limits.pictures} images: no INT16 needed"
-    return f"INT8 is past the limits ({_allowed(limits)}) on {limits.pictures} images: {listed(limits.past)}"
+        return f"INT8 is within the limits ({_allowed(limits)}) on all {limits.pictures} images{held}: no INT16 needed"
+    return f"INT8 is past the limits ({_allowed(limits)}) on {limits.pictures} images{held}: {listed(limits.past)}"
 
 
 def _allowed(limits: Limits) -> str:
@@ -117,6 +124,7 @@ def ending_lines(result: Pareto) -> Iterator[str]:
             f"*: {small:.3f} of the {of_what} would go 95 % of the way; {large - small:.3f} more take the error from "
             f"{result.enough.error:.3g} to {taken.error:.3g}"
         )
+    yield from _expected_lines(result)
     yield from _metric_lines(result)
     if result.effort.off:
         yield (
@@ -124,6 +132,16 @@ def ending_lines(result: Pareto) -> Iterator[str]:
             f"{taken.searched:.3g}); {how_far(result)}"
         )
     yield from _held_lines(result)
+
+
+def _expected_lines(result: Pareto) -> Iterator[str]:
+    """The error to expect on images that nothing was fitted to, or that the figures say nothing of them."""
+    int8, taken = result.rows[0].outputs.unseen, result.taken.outputs.unseen
+    if int8 is None or taken is None:
+        yield OF_CALIBRATION
+        return
+    before = "" if result.taken is result.rows[0] else f"INT8 {int8.expected:.3g} -> "
+    yield f"expected error on unseen images: {before}* {taken.expected:.3g} ({unseen_text(taken, result.folds)})"
 
 
 def _metric_lines(result: Pareto) -> Iterator[str]:
@@ -148,9 +166,10 @@ def _held_lines(result: Pareto) -> Iterator[str]:
     held, taken = result.held_out, result.taken
     if held is None or taken.outputs.held_error is None:
         return
+    which = "pictures held out of the calibration" if held.folds else "pictures that the search did not see"
     yield (
-        f"held out: on {held.pictures} pictures that the search did not see its error is "
-        f"{taken.outputs.held_error:.3g} ({taken.error:.3g} on the search's {result.effort.pictures})"
+        f"held out: on {held.pictures} {which} its error is {taken.outputs.held_error:.3g} ({taken.error:.3g} on the "
+        f"search's {result.effort.pictures})"
     )
     if held.float_metric is not None and taken.outputs.held_metric is not None:
         yield (

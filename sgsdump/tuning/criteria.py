@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class Criteria:
     domains  names, in execution order.
     watched  tensors whose error counts; ``outputs`` the network's.
     metric   the user's function, or None; see ``measured``.
+    axes     of the Softmax that a watched tensor stands in for: its values are weighed (``objective.by_probability``).
     """
 
     domains: Sequence[str]
@@ -61,6 +62,7 @@ class Criteria:
     watched: Sequence[str]
     outputs: Sequence[str]
     metric: UserMetric | None = None
+    axes: Mapping[str, int] = field(default_factory=dict)
 
     def measured(self, outputs: Outputs, picture: Picture) -> float:
         """The user's metric of one picture, 0 without one. Raises what it raises."""

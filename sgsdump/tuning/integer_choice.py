@@ -1,7 +1,8 @@
 """Plans of a search run in the hardware's integers, which choose. Apart: ``search`` knows no fixed models.
 
-The cheapest plan with every output within the limits is the one to take, all-INT8 first of all: ``within_limits``. Only
-where no plan that was run is within them, or a target was given, the plan to take is chosen by its error, as follows.
+The cheapest plan with every output within the limits, on images held out too (``unseen``), is the one to take, all-INT8
+first of all: ``within_limits``. Only where no plan that was run is within them, or a target was given, the plan to take
+is chosen by its error, as follows. Without a target none is taken that makes an output worse than INT8 does.
 
 The search tries plans by fake quantisation, quick and near, and so ranks them. Of the plans that no smaller one beats
 there, halving finds the smallest that goes ENOUGH of the way from INT8's error to INT16's, or reaches the target, in
@@ -42,15 +43,20 @@ from sgsdump.tuning.criteria import (
 )
 from sgsdump.tuning.measured_advice import labelled
 from sgsdump.tuning.search import ENOUGH, Left, SearchResult, no_limit
+from sgsdump.tuning.unseen import Run
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.quantisation.trials.integer_outputs import ByPicture, PlanOutputs
     from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
     from sgsdump.tuning.criteria import Picture
     from sgsdump.tuning.plan_costs import Sizes
     from sgsdump.tuning.plan_scores import PlanScores
     from sgsdump.tuning.setup import Setup
+    from sgsdump.tuning.unseen import Expected, Folds
 
 
 # So much more of the bytes at 16 bits has to halve the error; of an error below NEGLIGIBLE there is nothing to halve.
@@ -69,7 +75,25 @@ def fixed_of(trial: PlanTrial, tensors: tuple[str, ...]) -> FixedModel:
     return make_fixed(trial.model, trial.ranges, config, side=trial.side)
 
 
-class IntegerScores:
+class _Ran:
+    """Plans that were ``ran`` in integers, on demand."""
+
+    ran: dict[Plan, PlanOutputs]
+
+    def run(self, plan: Plan) -> PlanOutputs:
+        """The outputs of a plan."""
+        raise NotImplementedError
+
+    def past(self, plan: Plan, limits: Thresholds) -> list[str]:
+        """Return the watched tensors past the limits."""
+        return past_limits(self.run(plan).outputs, limits)
+
+    def worse(self, plan: Plan) -> bool:
+        """Return whether a plan makes an output worse than INT8 does (``PlanOutputs.worse_than``)."""
+        return bool(plan) and bool(self.run(plan).worse_than(self.run(frozenset())))
+
+
+class IntegerScores(_Ran):
     """Scores of plans in integers, on the pictures of ``pool`` or on these, measured on demand.
 
     spans  how wide each tensor is over all pictures of the calibration.
@@ -84,7 +108,8 @@ class IntegerScores:
         spans: Mapping[str, float] = {},
     ):
         self.scores: dict[Plan, Score] = {}
-        self.figures: dict[Plan, Mapping[str, OutputFigures]] = {}
+        self.ran: dict[Plan, PlanOutputs] = {}
+        self._more: dict[Plan, list[PlanOutputs]] = {}
         self._pool, self._trial, self._progress = pool, trial, progress
         self._pictures = pool.pictures if pictures is None else pictures
         self._spans = spans
@@ -102,16 +127,25 @@ class IntegerScores:
         """How many pictures a plan is run on."""
         return len(self._pictures)
 
+    @property
+    def folds(self) -> int:
+        """Of how many calibrations the pictures were held out; 0 for pictures of their own."""
+        return 0
+
     def score(self, plan: Plan) -> Score:
         """The sums over all pictures of every tensor that ``Picture.floats`` has, and the user's metric."""
         if plan not in self.scores:
             self.scores[plan] = self._run(plan)
         return self.scores[plan]
 
-    def past(self, plan: Plan, limits: Thresholds) -> list[str]:
-        """Return the watched tensors past the limits."""
+    def run(self, plan: Plan) -> PlanOutputs:
         self.score(plan)
-        return past_limits({name: self.figures[plan][name] for name in self._pool.watched}, limits)
+        found, watched = self.ran[plan], self._pool.watched
+        return replace(found, outputs={name: found.outputs[name] for name in watched})
+
+    def expected(self, plan: Plan) -> Expected:
+        """The ``combined`` error of a plan to expect on other images like these."""
+        return self._held(self.run(plan), plan).expected(lambda sums: self.combined.of(Score(self.pictures, sums)))
 
     @cached_property
     def combined(self) -> CombinedError:
@@ -137,25 +171,67 @@ class IntegerScores:
 
     def _run(self, plan: Plan) -> Score:
         pool, pictures, model = self._pool, self._pictures, self._trial.model
-        fixed = fixed_of(self._trial, words_of(self._trial, plan))
+        fixed = self._fixed(words_of(self._trial, plan))
         names = list(pictures[0].floats)
         floats = _KnownFloats(pictures, pool)
         fed = each(self._progress, floats.fed(), "verify", "picture", len(pictures))
-        (found,) = outputs_of(model, [fixed.proto], fed, names, self._spans, floats)
+        found, *more = outputs_of(model, [fixed, *self._beside(plan)], fed, names, self._spans, floats)
         if odd := [name for name in names if name not in found.outputs]:
             raise InputError(
                 f"output {odd[0]!r} has one shape in float and another in fixed point: its size depends on values "
                 f"(post-processing in the model?); tune the model without that part"
             )
-        self.figures[plan] = found.outputs
+        self.ran[plan] = found
+        self._more[plan] = more
         return Score(len(pictures), found.sums, floats.metric)
 
+    def _fixed(self, words: tuple[str, ...]) -> ModelProto | ByPicture:
+        return fixed_of(self._trial, words).proto
 
-class EveryPicture:
+    def _beside(self, plan: Plan) -> list[ModelProto]:
+        """Fixed models that are run with that of a plan."""
+        return []
+
+    def _held(self, outputs: PlanOutputs, plan: Plan) -> Run:
+        return Run(outputs)
+
+
+class FoldScores(IntegerScores):
+    """Scores on images that are each held out of a calibration on others; ``pictures``: those of ``folds``."""
+
+    def __init__(
+        self,
+        folds: Folds,
+        pool: PlanScores,
+        trial: PlanTrial,
+        progress: Progress,
+        pictures: Sequence[Picture],
+        spans: Mapping[str, float],
+    ):
+        super().__init__(pool, trial, progress, pictures, spans)
+        self._folds = folds
+
+    @property
+    def folds(self) -> int:
+        return len(self._folds.folds)
+
+    def _fixed(self, words: tuple[str, ...]) -> ModelProto | ByPicture:
+        fixed = self._folds.fixed(replace(self._trial.config, tensor_arrays=words), room=True)
+        return lambda label: fixed(int(label))
+
+    def _beside(self, plan: Plan) -> list[ModelProto]:
+        return [fixed_of(self._trial, words_of(self._trial, plan)).proto]
+
+    def _held(self, outputs: PlanOutputs, plan: Plan) -> Run:
+        (seen,) = self._more[plan]
+        return Run(outputs, seen, self._folds.shares)
+
+
+class EveryPicture(_Ran):
     """Plans in integers on all pictures of ``pairs``, of which ``IntegerScores`` has some, one after the other."""
 
     def __init__(self, trial: PlanTrial, pairs: PicturePairs, spans: Mapping[str, float], progress: Progress = SILENT):
-        self.scores: dict[Plan, Mapping[str, OutputFigures]] = {}
+        self.ran: dict[Plan, PlanOutputs] = {}
         self._trial, self._pairs, self._spans, self._progress = trial, pairs, spans, progress
         self._watched = watched_tensors(trial.proto)
         self._floats = FloatOutputs(trial.model, self._watched)
@@ -164,14 +240,13 @@ class EveryPicture:
     def pictures(self) -> int:
         return len(self._pairs)
 
-    def past(self, plan: Plan, limits: Thresholds) -> list[str]:
-        """Return the watched tensors past the limits."""
-        if plan not in self.scores:
+    def run(self, plan: Plan) -> PlanOutputs:
+        if plan not in self.ran:
             proto = fixed_of(self._trial, words_of(self._trial, plan)).proto
             fed = each(self._progress, labelled(self._pairs), "verify", "picture", len(self._pairs))
             (found,) = outputs_of(self._trial.model, [proto], fed, self._watched, self._spans, self._floats)
-            self.scores[plan] = found.outputs
-        return past_limits(self.scores[plan], limits)
+            self.ran[plan] = found
+        return self.ran[plan]
 
 
 def past_limits(figures: Mapping[str, OutputFigures], limits: Thresholds) -> list[str]:
@@ -234,6 +309,8 @@ def chosen(
     good = [plan for plan in exact.scores if reaches(plan)]
     if not good:
         raise ConfigError(_unreached(found, pool, exact, aim))
+    if target is None:
+        good = [plan for plan in good if not exact.worse(plan)] or [frozenset()]
     smallest = min(good, key=lambda plan: (sizes.wide(plan), exact.error(plan), sorted(plan)))
     if target is not None:
         kept = found.proposed(sizes.rate(smallest), smallest)
@@ -259,12 +336,12 @@ def within_limits(
     judges, pool, sizes = [exact, *others], setup.pool, setup.sizes
 
     def reaches(plan: Plan) -> bool:
-        return not any(judge.past(plan, goal.limits) for judge in judges)
+        return not any(judge.past(plan, goal.limits) or judge.worse(plan) for judge in judges)
 
     if not reaches(frozenset()):
         reaches(found.smallest.plan)  # however short the time is
         _halve(_front(pool, sizes, goal), found.smallest.plan, reaches, left)
-    good = [plan for plan in exact.scores if all(plan in each.scores for each in judges) and reaches(plan)]
+    good = [plan for plan in exact.ran if all(plan in each.ran for each in judges) and reaches(plan)]
     if not good:
         return found
     plan = min(good, key=lambda plan: (sizes.wide(plan), exact.error(plan), sorted(plan)))
@@ -294,6 +371,8 @@ def confirmed(
     taken = found.knee or found.smallest
     beyond: list[Plan] = []
     larger = [plan for plan in exact.scores if sizes.wide(plan) > sizes.wide(taken.plan)]
+    if target is None:
+        larger = [plan for plan in larger if not exact.worse(plan)]
     for plan in [taken.plan, *sorted(larger, key=lambda plan: (sizes.wide(plan), exact.error(plan), sorted(plan)))]:
         if beyond and (left() <= 0 or len(beyond) == CONFIRMED):
             break
@@ -305,6 +384,8 @@ def confirmed(
                 found = replace(found, knee=kept)
             return replace(found, beyond=tuple(beyond))
         beyond.append(plan)
+    if target is None and held.worse(taken.plan):
+        found = replace(found, knee=found.proposed(sizes.rate(frozenset()), frozenset()))
     return replace(found, beyond=tuple(beyond), confirmed=False)
 
 
@@ -312,6 +393,8 @@ def is_beyond(plan: Plan, exact: IntegerScores, held: IntegerScores, target: Tar
     """Whether the error of a plan on the pictures held out lies beyond that on the search's, both as a part of INT8's,
     and beyond what INT16 gives there; or whether it misses the target there."""
     if target is not None and not target.reached(held.score(plan), held.outputs, held.error(plan)):
+        return True
+    if target is None and held.worse(plan):
         return True
     return lies_beyond(held.part(plan), exact.part(plan), held.part(frozenset(held.domains)))
 
@@ -327,7 +410,8 @@ def _knee(smallest: Plan, pool: PlanScores, sizes: Sizes, exact: IntegerScores, 
     for plan in sorted(larger, key=lambda plan: (cost(plan, pool.error), sorted(plan)))[:KNEES]:
         if left() > 0:
             exact.score(plan)
-    run = [plan for plan in exact.scores if plan == smallest or sizes.wide(plan) > sizes.wide(smallest)]
+    run = [plan for plan in exact.scores if sizes.wide(plan) > sizes.wide(smallest) and not exact.worse(plan)]
+    run.append(smallest)
     return min(run, key=lambda plan: (cost(plan, exact.error), sizes.wide(plan), sorted(plan)))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.models.model import Model
-from sgsdump.quantisation.objective import Score, score
+from sgsdump.quantisation.objective import Score, by_probability, score
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
@@ -64,7 +64,7 @@ class Judge:
         self._keep_outputs = keep_outputs
         self._visits: dict[int, Visit] = {}
         self._energy = {
-            name: sum(float(np.square(p.floats[name], dtype=np.float64).sum()) for p in criteria.pictures)
+            name: sum(float(np.square(self._pair(name, p.floats, p)[1]).sum()) for p in criteria.pictures)
             for name in criteria.watched
         }
 
@@ -96,13 +96,22 @@ class Judge:
         """How far each watched tensor is from float; the squares add up to its error on all pictures."""
         vectors = []
         for name in self.criteria.watched:
-            apart = (outputs[name].astype(np.float64) - picture.floats[name]).reshape(-1)
+            ours, real = self._pair(name, outputs, picture)
+            apart = (ours - real).reshape(-1)
             step = -(-apart.size * len(self.criteria.watched) // MAX_VALUES)
             vectors.append(apart[::step] * np.sqrt(step / (self._energy[name] or 1.0)))
         return vectors
 
+    def _pair(self, name: str, outputs: Mapping[str, np.ndarray], picture: Picture) -> tuple[np.ndarray, np.ndarray]:
+        """Return both sides of a watched tensor as they count, in float64."""
+        values, real = outputs[name], picture.floats[name]
+        if name in self.criteria.axes and real.size:
+            return by_probability(values, real, self.criteria.axes[name])
+        return values.astype(np.float64), real.astype(np.float64)
+
     def _score(self, outputs: Mapping[str, np.ndarray], picture: Picture) -> Score:
-        return score(outputs, picture.floats, self.criteria.measured(outputs, picture))
+        measured = self.criteria.measured(outputs, picture)
+        return score(outputs, picture.floats, measured, self.criteria.axes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.curing.ranges import with_int16_room
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.quantisation.analysis import Analysis, analyse
@@ -62,7 +63,7 @@ class MeasuredModel:
     judged: tuple[str, ...]
     trial: SensitivityAnalysis
     pairs: PicturePairs
-    fixed: dict[tuple[tuple[str, ...], bool], ModelProto] = field(default_factory=dict)
+    fixed: dict[tuple[tuple[str, ...], bool, bool], ModelProto] = field(default_factory=dict)
 
     def advise(self, limits: Thresholds, good: bool, comparison: Comparison | None = None) -> tuple[Advice, ...]:
         convs = list(self.convolutions)
@@ -158,6 +159,11 @@ class MeasuredAdvice:
         return config_names(self.names, self.measured.convolutions)
 
     @property
+    def has_room(self) -> bool:
+        """Whether something stands at INT16 of a model calibrated here: its ranges can have room."""
+        return bool(self.config_names) and self.measured.subject.made is not None
+
+    @property
     def beside(self) -> dict[str, tuple[str, ...]]:
         """For each word what it raises in the SDK besides, though nothing speaks for that."""
         have, convs = set(self.names), self.measured.convolutions
@@ -216,21 +222,25 @@ def judge(
 
     if measured is None:
         return run([subject.fixed_model.proto], "outputs")[0], None
+
+    def plan(names: tuple[str, ...]) -> ModelProto:
+        return fixed_with(measured, names, room=True)
+
     advice = measured.advise(limits, good=False)
     names = measured.with_raised(advice)
     tried = names != measured.raised and not holds(measured.measurement.all_8, limits)
-    models = [subject.fixed_model.proto, *([fixed_with(measured, names)] if tried else [])]
+    models = [subject.fixed_model.proto, *([plan(names)] if tried else [])]
     outputs, *others = run(models, "outputs")
     good = outputs.good(limits)
     advice = measured.advise(limits, good)
     if good:
         return outputs, MeasuredAdvice(measured, limits, advice, outputs, good)
     if not others and names != measured.raised:
-        others = run([fixed_with(measured, names)], "plan")
+        others = run([plan(names)], "plan")
     promise = promised(names, others[0]) if others and not others[0].worse_than(outputs) else None
     more, smaller = measured.with_maybes(advice), None
     if (promise is None or not promise.outputs.good(limits)) and more not in (names, measured.raised):
-        larger = promised(more, run([fixed_with(measured, more)], "larger plan")[0])
+        larger = promised(more, run([plan(more)], "larger plan")[0])
         before = promise.error if promise is not None else output_error(outputs.sums)
         helps = larger.outputs.good(limits) or larger.error <= (1 - WORTH_MORE) * before
         if helps and not larger.outputs.worse_than(outputs):
@@ -239,7 +249,7 @@ def judge(
     if promise is None or not promise.outputs.good(limits):
         every = measured.every
         if every not in (measured.raised, promise.names if promise else ()):
-            all_16 = promised(every, run([fixed_with(measured, every)], "all at 16 bits")[0])
+            all_16 = promised(every, run([plan(every)], "all at 16 bits")[0])
     if promise is not None and not promise.error < (1 - WORTH_MORE) * output_error(outputs.sums):
         # What does not help is not advised; where it is every convolution, that INT16 does not help is known by it.
         all_16 = promise if promise.names == measured.every else all_16
@@ -247,7 +257,8 @@ def judge(
     per_channel = None
     if not subject.per_channel and not (promise is not None and promise.outputs.good(limits)):
         best = promise.names if promise is not None else measured.raised
-        per_channel = run([fixed_with(measured, best, per_channel=True)], "a scale per channel")[0]
+        room = best != measured.raised
+        per_channel = run([fixed_with(measured, best, True, room=room)], "a scale per channel")[0]
         before = promise.error if promise is not None else output_error(outputs.sums)
         if not output_error(per_channel.sums) <= (1 - WORTH_MORE) * before or per_channel.worse_than(outputs):
             per_channel = None
@@ -292,21 +303,34 @@ def _runner(
 
 
 def fixed_with(
-    measured: MeasuredModel, names: Iterable[str], per_channel: bool = False, held: Mapping[str, Range] = {}
+    measured: MeasuredModel,
+    names: Iterable[str],
+    per_channel: bool = False,
+    held: Mapping[str, Range] = {},
+    room: bool = False,
 ) -> ModelProto:
     """The fixed model with these inputs at INT16; ``per_channel``: with a weight scale for each output channel, in
-    place of one per tensor; ``held``: ranges in place of those of calibration."""
+    place of one per tensor; ``held``: ranges in place of those of calibration; ``room``: with room in INT16 ranges of a
+    model calibrated here, as the quant file of a plan has it (``roomy_ranges``)."""
     subject = measured.subject
     words = tuple(config_names(names, measured.convolutions))
     per_channel = per_channel or subject.weights_per_channel
-    if (words, per_channel) in measured.fixed and not held:
-        return measured.fixed[words, per_channel]
+    room = room and subject.made is not None
+    key = words, per_channel, room
+    if key in measured.fixed and not held:
+        return measured.fixed[key]
     config = replace(subject.config, tensor_arrays=words)
-    ranges = {**subject.ranges, **held}
+    ranges = {**(roomy_ranges(subject, per_channel) if room else subject.ranges), **held}
     proto = make_fixed(subject.float_model, ranges, config, True, per_channel, subject.side).proto
     if proto.ByteSize() <= KEPT_BYTES and not held:
-        measured.fixed[words, per_channel] = proto
+        measured.fixed[key] = proto
     return proto
+
+
+def roomy_ranges(subject: Subject, per_channel: bool = False) -> dict[str, Range]:
+    """Return the ranges with room where values are stored in INT16, as the quant file of a plan has them."""
+    channels = subject.side.channels
+    return with_int16_room(subject.float_model, subject.ranges, channels, subject.per_channel or per_channel)
 
 
 def labelled(pairs: PicturePairs) -> Iterator[LabelledPictureFeed]:

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from sgsdump.tuning.integer_choice import EveryPicture, IntegerScores
     from sgsdump.tuning.search import Proposed, SearchResult
     from sgsdump.tuning.setup import Setup
+    from sgsdump.tuning.unseen import Expected
 
 _HELD = ("held_error", "held_way", "held_metric")
+_UNSEEN = ("expected_error", "median_image", "worst_image")
 _FACTS = ("label", "asked", "rate", "bytes", "macs16", "predicted", "searched", "error", "way")
 
 
@@ -38,8 +40,9 @@ class OutputFigures:
     """Of each output its own error (``Score.error``), where a Softmax makes it at its input; its COS and RMSE; and the
     user's metric of them all, None without one.
 
-    held_error   the plan's error on the pictures that the search did not see, ``held_way`` how far it goes there from
-                 INT8's to INT16's, ``held_metric`` the user's metric there; None where it was not run on them.
+    held_error   the plan's error on the pictures held out, ``held_way`` how far it goes there from INT8's to INT16's,
+                 ``held_metric`` the user's metric there; None where it was not run on them.
+    unseen       the error to expect on other images, by those held out or given to judge by.
     """
 
     errors: Mapping[str, float]
@@ -49,13 +52,22 @@ class OutputFigures:
     held_error: float | None = None
     held_way: float | None = None
     held_metric: float | None = None
+    unseen: Expected | None = None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Every figure by its name, for JSON."""
+        own = {name: value for name, value in vars(self).items() if name != "unseen"}
+        figures = (None, None, None) if self.unseen is None else self.unseen.figures
+        return own | dict(zip(_UNSEEN, figures))
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What pictures that the search did not see said of its plans.
+    """What pictures held out said of the plans.
 
     pictures      how many.
+    folds         of how many calibrations, each on other images, they were held out; 0 for images of their own.
     beyond        plans that were to be taken, but whose error lies beyond the search's there: their parts of the bytes.
     confirmed     whether that of the one to take does not.
     float_metric  the user's metric of the float model itself, on the search's pictures and on these; None without one.
@@ -65,6 +77,7 @@ class HeldOut:
     beyond: tuple[float, ...] = ()
     confirmed: bool = True
     float_metric: tuple[float, float] | None = None
+    folds: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,7 @@ class Limits:
 
     allowed   the limits.
     pictures  how many INT8 and the plan to take were run on in integers, those held out too.
+    held_out  whether these pictures were held out of the calibration besides, in folds.
     past      INT8's outputs past the limits; none: no INT16 is needed.
     taken     whether the plan to take is within them.
     """
@@ -81,6 +95,7 @@ class Limits:
     pictures: int
     past: tuple[str, ...] = ()
     taken: bool = True
+    held_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,6 +162,16 @@ class Pareto:
     held_out: HeldOut | None = None
     limits: Limits | None = None
 
+    @property
+    def tells_unseen(self) -> bool:
+        """Whether errors to expect on other images are known."""
+        return any(row.outputs.unseen is not None for row in self.rows)
+
+    @property
+    def folds(self) -> int:
+        """Of how many calibrations pictures were held out; 0 for pictures of their own."""
+        return 0 if self.held_out is None else self.held_out.folds
+
     def to_pandas(self) -> Any:
         """A pandas DataFrame with one line per plan, the columns of the CSV. Raises MissingExtra without pandas."""
         columns, lines = plan_lines(self)
@@ -159,10 +184,11 @@ def pareto(
     exact: IntegerScores | None = None,
     held: IntegerScores | None = None,
     limits: Limits | None = None,
+    unseen: IntegerScores | None = None,
 ) -> Pareto:
     """Lay the search's result out; every plan's score is in the pool, and its figures are those of ``exact``, without
-    it of the pool. ``held``: of pictures that the search did not see, where plans were run on some; ``limits``: on the
-    outputs."""
+    it of the pool. ``held``: of pictures held out, where plans were run on some; ``limits``: on the outputs;
+    ``unseen``: of those pictures that tell what to expect on others."""
     pool, trial, costs = setup.pool, setup.trial, setup.costs
     error_of = exact.error if exact is not None else pool.error
     low, high = (error_of(end.plan) for end in search.ends)
@@ -190,7 +216,8 @@ def pareto(
                 {name: score.cos(name) for name in pool.outputs},
                 {name: score.rmse(name) for name in pool.outputs},
                 score.mean_metric if pool.metric is not None else None,
-                *_held_figures(plan, held, pool.metric is not None),
+                **_held_figures(plan, held, pool.metric is not None),
+                unseen=None if unseen is None or plan not in unseen.ran else unseen.expected(plan),
             ),
             searched=pool.error(plan),
         )
@@ -199,8 +226,8 @@ def pareto(
     ends = (row("INT8", None, search.ends[0]), row("INT16", None, search.ends[1]))
     rows_of = {each.plan: r for each, r in zip(reversed(search.plans), reversed(plans))}
     own = []
-    if search.within is not None and not search.within.plan:
-        rows_of[search.within.plan] = ends[0]
+    if not search.taken.plan:
+        rows_of[search.taken.plan] = ends[0]
     for label, proposed in (("in limits", search.within), ("smallest", search.smallest), ("knee", search.knee)):
         if proposed is not None and proposed.plan not in rows_of:
             own.append(row(label, None, proposed))
@@ -240,15 +267,17 @@ def limits_of(
     past = dict.fromkeys(name for judge in judges for name in judge.past(frozenset(), allowed))
     outputs = watched_by_output(deployed(model))
     names = tuple(output for output, tensor in outputs.items() if tensor in past)
-    return Limits(allowed, sum(judge.pictures for judge in judges), names)
+    of_folds = held is not None and held.folds > 0
+    pictures = judges[0].pictures if of_folds else sum(judge.pictures for judge in judges)
+    return Limits(allowed, pictures, names, held_out=of_folds)
 
 
-def _held_figures(plan: Plan, held: IntegerScores | None, with_metric: bool) -> tuple[float | None, ...]:
+def _held_figures(plan: Plan, held: IntegerScores | None, with_metric: bool) -> dict[str, float | None]:
     if held is None or plan not in held.scores:
-        return None, None, None
+        return {}
     error, low, high = (held.error(each) for each in (plan, frozenset[str](), frozenset(held.domains)))
     way = (low - error) / (low - high) if low > high else math.nan
-    return error, way, held.score(plan).mean_metric if with_metric else None
+    return dict(zip(_HELD, (error, way, held.score(plan).mean_metric if with_metric else None)))
 
 
 def _held_out(search: SearchResult, setup: Setup, held: IntegerScores) -> HeldOut:
@@ -259,7 +288,7 @@ def _held_out(search: SearchResult, setup: Setup, held: IntegerScores) -> HeldOu
         parts = [[of(picture.floats, picture) for picture in each] for each in (pool.pictures, setup.held_out)]
         metric = (math.fsum(parts[0]) / len(parts[0]), math.fsum(parts[1]) / len(parts[1]))
     beyond = tuple(setup.costs.bytes.rate(plan) for plan in search.beyond)
-    return HeldOut(held.pictures, beyond, search.confirmed, metric)
+    return HeldOut(held.pictures, beyond, search.confirmed, metric, held.folds)
 
 
 def _place(tried: tuple[float, float, float | None]) -> tuple[float, float]:
@@ -275,6 +304,7 @@ def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
         "metric",
         *(f"{head}:{name}" for head, _, name in measures),
         *_HELD,
+        *_UNSEEN,
         "int16_convs",
         "tensor_arrays",
         "taken",
@@ -284,7 +314,7 @@ def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
             *(getattr(row, name) for name in _FACTS),
             row.outputs.metric,
             *(getattr(row.outputs, measure)[name] for _, measure, name in measures),
-            *(getattr(row.outputs, name) for name in _HELD),
+            *(row.outputs.fields[name] for name in (*_HELD, *_UNSEEN)),
             len(row.raised),
             ", ".join(row.tensors),
             "yes" if row is result.taken else "",
@@ -302,7 +332,10 @@ def worsened(result: Pareto) -> dict[str, tuple[float, float]]:
 
 def as_document(result: Pareto) -> Any:
     """Plain Python for JSON."""
-    rows = [{**_flat(row, "outputs"), "taken": row is result.taken} for row in result.rows]
+    rows = [
+        {**{n: v for n, v in vars(row).items() if n != "outputs"}, **row.outputs.fields, "taken": row is result.taken}
+        for row in result.rows
+    ]
     facts = {
         name: value
         for name, value in _flat(result, "effort").items()
@@ -318,7 +351,8 @@ def as_document(result: Pareto) -> Any:
 
 def _flat_limits(limits: Limits) -> dict[str, Any]:
     allowed = {"min_cos": limits.allowed.min_cos, "max_rmse": limits.allowed.max_rmse}
-    return {**allowed, "pictures": limits.pictures, "past": limits.past, "taken": limits.taken}
+    told = {"pictures": limits.pictures, "held_out": limits.held_out, "past": limits.past, "taken": limits.taken}
+    return {**allowed, **told}
 
 
 def _flat(record: object, part: str) -> dict[str, Any]:

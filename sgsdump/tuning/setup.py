@@ -17,7 +17,7 @@ from sgsdump.executors.workers.task_pool import ALONE, Workers, task_pool
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.float_model import serialise
-from sgsdump.quantisation.objective import watched_tensors
+from sgsdump.quantisation.objective import softmax_axes, watched_tensors
 from sgsdump.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.trials.hardware_rounding import OnHardware
@@ -33,7 +33,7 @@ from sgsdump.tuning.plan_scores import PlanScores
 # Plans are judged on this many of the calibration pictures, evenly chosen.
 PICTURES = 10
 # Of the progress file: one of another form is not read.
-FORM = b"3"
+FORM = b"4"
 Arrays = Mapping[str, np.ndarray]
 PictureFeed = tuple[Arrays, Arrays] | tuple[Arrays, Arrays, str, Any]
 """(feed of the float model, the same with pictures as raw bytes), and where it comes from and its label"""
@@ -122,7 +122,8 @@ def set_up(
             digest.update(repr((picture.name, picture.label)).encode("utf-8", "surrogateescape"))
     _check_outputs(walk, pictures, names)
     held_out = tuple(floats(feed) for feed in judging.held_out)
-    criteria = Criteria(costs.bytes.domains, pictures, watched, trial.outputs, judging.metric)
+    axes = softmax_axes(trial.proto)
+    criteria = Criteria(costs.bytes.domains, pictures, watched, trial.outputs, judging.metric, axes)
     elsewhere = None
     if judging.workers.scheduler is not None:
         subject = Subject(serialise(model.proto), model.path, ranges, config, judging.side)

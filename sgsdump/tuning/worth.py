@@ -31,11 +31,12 @@ AS_IT_IS, PLAN, ALL_16 = "as it is", "plan", "all at 16 bits"
 @dataclass(frozen=True)
 class Worth:
     """A fixed model on some pictures: the error, whether the outputs are within the limits, and the user's metric,
-    None without one."""
+    None without one; ``outputs`` that this is of."""
 
     error: float
     good: bool
     metric: float | None = None
+    outputs: PlanOutputs | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _weigh(weighed: Weighed, pairs: PicturePairs, progress: Progress) -> tuple[d
     of_float = None
     if weighed.metric is not None:
         (of_float, *metrics) = metrics_of(model, protos, weighed.metric, pairs)
-    worths = (Worth(_error(one), weighed.good(one), metric) for one, metric in zip(found, metrics))
+    worths = (Worth(_error(one), weighed.good(one), metric, one) for one, metric in zip(found, metrics))
     return dict(zip(weighed.fixed, worths)), of_float
 
 

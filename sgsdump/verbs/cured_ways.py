@@ -119,16 +119,44 @@ class Start:
     opened: OpenNetwork
     cured: Cured
 
-    def with_room(self, ranges: Mapping[str, Range], side: SideRanges, per_channel: bool) -> dict[str, Range]:
-        """The calibrated ranges of the cured model with those of its quant file; ``per_channel``: above L1."""
+    def with_room(
+        self,
+        ranges: Mapping[str, Range],
+        side: SideRanges,
+        per_channel: bool,
+        some: Mapping[str, Range] | None = None,
+    ) -> dict[str, Range]:
+        """The calibrated ranges of the cured model with those of its quant file; ``per_channel``: above L1; ``some``:
+        as calibrated on some of the images, to be widened as much."""
         model, params = self.opened.model, self.cured.params
-        return with_room(model, ranges, params, self.opened.config, side if per_channel else None)
+        wide = with_room(model, ranges, params, self.opened.config, side if per_channel else None)
+        if some is None or some is ranges:
+            return wide
+        return {
+            name: _widened_as(some[name], measured, wide[name]) for name, measured in ranges.items() if name in some
+        }
 
     def lines(self) -> list[str]:
         """What the cures brought in 8 bits."""
         from sgsdump.reports.cured import lines, summary
 
         return [*lines(self.cured), f"before anything is raised: {summary(self.cured)}"]
+
+
+def _widened_as(some: Range, measured: Range, wide: Range) -> Range:
+    """Return the range ``some`` as much wider as ``wide`` is than ``measured``; ``wide`` where both are one."""
+    from sgsdump.quantisation.scales import INT16, UINT8
+
+    if some.same(measured):
+        return wide
+    eight, sixteen = (_scaled(some.at(dtype), measured.at(dtype), wide.at(dtype)) for dtype in (UINT8, INT16))
+    return replace(some, min=eight.min, max=eight.max, wide=sixteen)
+
+
+def _scaled(some: Range, measured: Range, wide: Range) -> Range:
+    width = measured.high - measured.low
+    factor = (wide.high - wide.low) / width if width > 0 else 1.0
+    return replace(some, min=some.min * factor, max=some.max * factor, wide=None)
 
 
 def start_cured(network: Network, opened: OpenNetwork, level: str, progress: Progress) -> Start:

@@ -23,14 +23,11 @@ from sgsdump.verbs.network import (
 )
 
 if TYPE_CHECKING:
-    from typing import TypeGuard
-
     from typing_extensions import Unpack
 
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.merge import Compared
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
@@ -44,7 +41,9 @@ if TYPE_CHECKING:
     from sgsdump.tuning.criteria import UserMetric
     from sgsdump.tuning.examined import RootCause
     from sgsdump.tuning.measured_advice import MeasuredAdvice
+    from sgsdump.tuning.unseen import Unseen
     from sgsdump.tuning.worth import Worths
+    from sgsdump.verbs.diagnose_unseen import Candidate
     from sgsdump.verbs.judges import JudgingFeeds
     from sgsdump.verbs.network import Data
 
@@ -161,6 +160,7 @@ class Judged:
     advice  for the model as it is; None where nothing could be measured.
     cause   what is to be put right before any INT16; ``root`` the same with what is left then.
     worths  by the user's metric and on pictures held out, where these were asked for.
+    unseen  on images that nothing was fitted to, where there are any.
     """
 
     subject: Subject
@@ -170,6 +170,7 @@ class Judged:
     cause: RootCause | None
     root: Righted | None
     worths: Worths | None = None
+    unseen: Unseen | None = None
 
     @property
     def advised(self) -> MeasuredAdvice | None:
@@ -177,6 +178,13 @@ class Judged:
         if self.root is None:
             return self.advice
         return self.root.advice or (self.advice and replace(self.advice, promise=None))
+
+    def without_promise(self) -> Judged:
+        """The same without the advised plan."""
+        doubtful = self.advised and replace(self.advised, promise=None)
+        if self.root is None:
+            return replace(self, advice=doubtful)
+        return replace(self, root=replace(self.root, advice=doubtful))
 
 
 def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diagnosed:
@@ -194,10 +202,11 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     # Before anything is told: data that does not fit, and a network that does not run on the first picture, or cannot
     # be quantised, need no assumptions.
     feeds = task.judges.feeds(setting.opened(task.network))
-    subject, warnings = _prepared(task, setting, feeds.calibrated, progress, tell)
+    subject, warnings = _prepared(task, setting, feeds, progress, tell)
     judged = _judged(task, setting, subject, feeds, progress)
     if metric is not None or feeds.held_out is not None:
-        judged = _weighed(judged, task.limits, metric, feeds.held_out, progress)
+        judged = _weighed(judged, task.limits, metric, feeds, progress)
+    judged = _on_unseen(judged, feeds, task.quant_level, progress)
 
     pairs = replace(judged.every, chosen=worst_of(list(judged.outputs.pictures.values()), task.pictures))
     compared = over_all(_each_compared(task, subject, pairs, folder, progress), pairs.labels, progress)
@@ -205,7 +214,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     if not comparison.rows:
         why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made of this net?"
         raise ValuesError(f"no layer of {task.network.model} could be compared{why}")
-    tried = Tried(_with_advice(judged, pairs, folder, progress), judged.worths)
+    tried = Tried(_with_advice(judged, pairs, folder, progress), judged.worths, judged.unseen)
 
     found = diagnosed(subject, judged.outputs, judged.advice, compared, task.limits, judged.root)
     diagnosis = replace(found, tried=tried)
@@ -241,16 +250,20 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     )
 
 
-def _prepared(task: Task, setting: Setting, feeds: Feeds, progress: Progress, tell: Tell) -> tuple[Subject, list[str]]:
+def _prepared(
+    task: Task, setting: Setting, judging: JudgingFeeds, progress: Progress, tell: Tell
+) -> tuple[Subject, list[str]]:
     """The models, tried on the first picture; and the warnings, which ``tell`` got with what is assumed."""
+    from sgsdump.models.feeds.coverage import coverage_warnings
     from sgsdump.quantisation.fixed_model import check_that_it_runs, rehearse
     from sgsdump.quantisation.pictures import disagreements
 
+    feeds, coverage = judging.calibrated, judging.coverage
     first = feeds[0]
     _ = feeds.both(0)  # without pixels for the fixed model nothing can be judged: said once, as the error
     if setting.fixed is None and task.ranges is None:
         rehearse(setting.model, first, setting.config)
-    warnings = [*setting.warnings, *disagreements(setting.model, feeds)]
+    warnings = [*setting.warnings, *disagreements(setting.model, feeds), *coverage_warnings(coverage)]
     tell(f"assumed: {sentence}" for sentence in setting.assumed)
     tell(f"warning: {sentence}" for sentence in warnings)
     tell(f"note: {sentence}" for sentence in setting.cut_note)
@@ -323,41 +336,73 @@ def _advised_model(judged: Judged) -> Model | None:
             return None
         subject, advice = cause.cured, root.advice
     if advice is not None and (advice.promise is not None or advice.per_channel is not None):
-        proto = fixed_with(advice.measured, advice.names, advice.per_channel is not None)
+        proto = fixed_with(advice.measured, advice.names, advice.per_channel is not None, room=advice.has_room)
         return replace(subject.fixed_model, proto=proto)
     return None if cause is None else subject.fixed_model
 
 
 def _weighed(
-    judged: Judged, limits: Thresholds, metric: UserMetric | None, held_out: Feeds | None, progress: Progress
+    judged: Judged, limits: Thresholds, metric: UserMetric | None, feeds: JudgingFeeds, progress: Progress
 ) -> Judged:
     """With what the fixed model as it is, with what is advised and with every convolution at 16 bits are worth. An
     advice that brings less on the pictures held out is no promise."""
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.scales import INT16
-    from sgsdump.tuning.measured_advice import fixed_with
-    from sgsdump.tuning.worth import ALL_16, AS_IT_IS, PLAN, Weighed, worths_of
+    from sgsdump.tuning.worth import Weighed, worths_of
 
-    subject, advised = judged.subject, judged.advised
-    fixed = {AS_IT_IS: subject.fixed_model.proto}
-    if advised is not None:
-        measured = advised.measured
-        if advised.promise is not None:
-            fixed[PLAN] = fixed_with(measured, advised.promise.names)
-        elif measured.subject is not subject:
-            fixed[PLAN] = measured.subject.fixed_model.proto
-        if measured.every not in (measured.raised, advised.names):
-            fixed[ALL_16] = fixed_with(measured, measured.every)
+    subject, advised, held_out = judged.subject, judged.advised, feeds.held_out
+    fixed = {kind: candidate.proto for kind, candidate in _candidates(judged, feeds).items()}
     spans = {name: bounds.at(INT16).high - bounds.at(INT16).low for name, bounds in subject.ranges.items()}
     weighed = Weighed(subject.float_model, fixed, lambda outputs: outputs.good(limits), metric, spans)
     held = None if held_out is None else PicturePairs(held_out)
     worths = worths_of(weighed, judged.every, held, advised.config_names if advised is not None else (), progress)
-    if not worths.beyond or advised is None:
-        return replace(judged, worths=worths)
-    doubtful, root = replace(advised, promise=None), judged.root
-    if root is None:
-        return replace(judged, worths=worths, advice=doubtful)
-    return replace(judged, worths=worths, root=replace(root, advice=doubtful))
+    judged = replace(judged, worths=worths)
+    return judged.without_promise() if worths.beyond else judged
+
+
+def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
+    """The fixed models as it is, with what is advised, and with every convolution at 16 bits."""
+    from sgsdump.models.feeds.feeds import ChosenFeeds
+    from sgsdump.tuning.worth import ALL_16, AS_IT_IS, PLAN
+    from sgsdump.verbs.diagnose_unseen import as_it_is, planned
+
+    subject, advised, calibrated = judged.subject, judged.advised, feeds.calibrated
+    found = {AS_IT_IS: as_it_is(subject, calibrated)}
+    if advised is None:
+        return found
+    measured, cause = advised.measured, judged.cause
+    if cause is not None and cause.pairs is not None and len(cause.pairs) < len(judged.every):
+        calibrated = ChosenFeeds(cause.pairs.feeds, cause.pairs.indices)
+    changed = advised.promise is not None or advised.per_channel is not None or advised.has_room
+    if changed or measured.subject is not subject:
+        found[PLAN] = planned(advised, calibrated)
+    if measured.every not in (measured.raised, advised.names):
+        found[ALL_16] = planned(advised, calibrated, measured.every)
+    return found
+
+
+def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progress) -> Judged:
+    """With what is to be expected on images that nothing was fitted to. A plan that is worse there is no promise."""
+    from sgsdump.tuning.unseen import Run, Unseen
+    from sgsdump.tuning.worth import ALL_16, AS_IT_IS, PLAN
+    from sgsdump.verbs.diagnose_unseen import in_folds, on_images
+
+    if not judged.outputs.outputs:
+        return judged
+    if judged.worths is not None and judged.worths.held:
+        held = {k: Run(worth.outputs) for k, worth in judged.worths.held.items() if worth.outputs is not None}
+        return replace(judged, unseen=Unseen(held))
+    candidates = _candidates(judged, feeds)
+    if judged.advised is None or judged.advised.promise is None:
+        candidates.pop(ALL_16, None)
+    if feeds.unseen is not None:
+        if judged.root is not None:  # what is put right may be calibrated on these
+            candidates = {AS_IT_IS: candidates[AS_IT_IS]}
+        return replace(judged, unseen=on_images(candidates, feeds.unseen, progress))
+    unseen = in_folds(candidates, level, progress)
+    judged = replace(judged, unseen=unseen)
+    refused = unseen is not None and PLAN in unseen.ran and unseen.ran[PLAN].worse_than(unseen.ran[AS_IT_IS])
+    return judged.without_promise() if refused else judged
 
 
 def _worst_picture(judged: Judged) -> WorstPicture | None:
@@ -407,15 +452,10 @@ def worst_of(errors: list[float], most: int) -> tuple[int, ...]:
     return tuple(sorted(ranked[:most]))
 
 
-def _has_room(advice: MeasuredAdvice | None) -> TypeGuard[MeasuredAdvice]:
-    """Return whether input_config.ini raises something of a model calibrated here: its INT16 ranges can have room."""
-    return advice is not None and bool(advice.config_names) and advice.measured.subject.made is not None
-
-
 def _room_step(advice: MeasuredAdvice | None) -> Iterator[Step]:
     from sgsdump.reports.verdict import Step
 
-    if _has_room(advice):
+    if advice is not None and advice.has_room:
         yield Step(
             "Calibrate with --quant-file advised.quant.json of the folder, too (the SDK takes advised.quant.pkl): the "
             "same plan, whose INT16 ranges are wider by half or more, for images that calibration did not see."
@@ -424,16 +464,13 @@ def _room_step(advice: MeasuredAdvice | None) -> Iterator[Step]:
 
 def _roomy_params(advice: MeasuredAdvice) -> list[QuantParam]:
     """Return the quant file of the advised plan, whose INT16 ranges have room."""
-    from sgsdump.curing.ranges import params_of, with_int16_room
-    from sgsdump.quantisation.fixed_model import make_fixed
+    from sgsdump.curing.ranges import params_of
+    from sgsdump.tuning.measured_advice import fixed_with, roomy_ranges
 
-    subject = advice.measured.subject
-    per_channel = advice.per_channel is not None or subject.weights_per_channel
-    channels = subject.side.channels
-    ranges = with_int16_room(subject.float_model, subject.ranges, channels, subject.per_channel or per_channel)
-    config = replace(subject.config, tensor_arrays=advice.config_names)
-    fixed = make_fixed(subject.float_model, ranges, config, True, per_channel, subject.side)
-    return params_of(replace(subject.fixed_model, proto=fixed.proto), subject.float_model, ranges)
+    subject, per_channel = advice.measured.subject, advice.per_channel is not None
+    proto = fixed_with(advice.measured, advice.names, per_channel, room=True)
+    ranges = roomy_ranges(subject, per_channel or subject.weights_per_channel)
+    return params_of(replace(subject.fixed_model, proto=proto), subject.float_model, ranges)
 
 
 def _write_model(
@@ -450,7 +487,7 @@ def _write_model(
     from sgsdump.sidecars.input_config import with_tensor_arrays
 
     names = advice.config_names if advice is not None else subject.config.tensor_arrays
-    if _has_room(advice):
+    if advice is not None and advice.has_room:
         json, pickle = ranges_beside(folder / ADVISED)
         params = _roomy_params(advice)
         quant_param.write(params, json)

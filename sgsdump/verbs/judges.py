@@ -91,6 +91,21 @@ class JudgingFeeds:
     held_out: Feeds | None = None
 
     @property
+    def coverage(self) -> Feeds:
+        """The pictures that tell what to expect on others: those that nothing was fitted to, else the calibration's."""
+        return self.unseen or self.calibrated
+
+    @property
+    def unseen(self) -> Feeds | None:
+        """Those held out, else those to judge by, unless the network is calibrated on some of these."""
+        from sgsdump.models.feeds.by_content import by_content
+
+        if self.held_out is not None or self.evaluated is None:
+            return self.held_out
+        same = {*by_content(self.evaluated).keys} & {*by_content(self.calibrated).keys}
+        return None if same else self.evaluated
+
+    @property
     def judges(self) -> Feeds:
         return self.evaluated or self.calibrated
 

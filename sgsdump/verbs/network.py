@@ -141,10 +141,12 @@ class OpenNetwork:
         return tuple(graph_inputs(self.model.proto))
 
     def feeds(self, data: Data | None = None) -> Feeds:
-        """The feeds of the network's source, or of this data in place of it, as ``named_network`` takes it. Raises
-        InputError for data that takes other branches of the model's Ifs."""
+        """The feeds of the network's source, or of this data in place of it, as ``named_network`` takes it, in the
+        order of their content. Raises InputError for data that takes other branches of the model's Ifs."""
+        from sgsdump.models.feeds.by_content import by_content
+
         if data is None:
-            return feeds_of(self.source, self.specs, as_camera=True)
+            return by_content(self.files())
         given = str(data) if isinstance(data, (str, Path)) else ""
         if not isinstance(data, (str, Path)):
             source = Source(None, None, self.source.config, None, _runs(data))
@@ -152,9 +154,13 @@ class OpenNetwork:
             source = Source(None, None, self.source.config, given)
         else:
             source = replace(self.source, image=given, script=None, feeds=None)
-        feeds = feeds_of(source, self.specs, as_camera=True)
+        feeds = by_content(feeds_of(source, self.specs, as_camera=True))
         check_branches(self.model, feeds)
         return feeds
+
+    def files(self) -> Feeds:
+        """The feeds of the network's source in the order of the files."""
+        return feeds_of(self.source, self.specs, as_camera=True)
 
 
 def open_network(network: Network, level: str, guesses: bool = False, outside: bool = False) -> OpenNetwork:
@@ -327,9 +333,11 @@ def check_apart(held_out: Feeds, seen: Feeds, option: str, what: str) -> None:
 
 def _files(feeds: Feeds) -> set[Path]:
     """The files that runs are made of, where they are."""
+    from sgsdump.models.feeds.by_content import files_of
     from sgsdump.models.feeds.feeds import PictureFeeds
 
-    runs = feeds.runs if isinstance(feeds, PictureFeeds) else ()
+    every = files_of(feeds)
+    runs = every.runs if isinstance(every, PictureFeeds) else ()
     return {Path(file).resolve() for run in runs for file in run}
 
 

@@ -274,7 +274,7 @@ def repair(model: str | Path, data: Data, *, quant_level: str = "L5", **options:
 @dataclass(frozen=True, eq=False)
 class Opened:
     """A network to repair, its feeds, and the pictures that judge: those given, else a few of the calibration's, evenly
-    chosen; as the models take them, too; and those held out."""
+    chosen; as the models take them, too; those held out; and those that tell what to expect on others."""
 
     task: Task
     network: OpenNetwork
@@ -282,6 +282,7 @@ class Opened:
     judging: PicturePairs
     pictures: tuple[LabelledPictureFeed, ...]
     held: PicturePairs | None
+    coverage: Feeds
 
 
 def opened_for(task: Task) -> Opened:
@@ -296,7 +297,9 @@ def opened_for(task: Task) -> Opened:
     chosen = tuple(number * (count - 1) // max(1, few - 1) for number in range(few))
     held = None if feeds.held_out is None else PicturePairs(feeds.held_out)
     pictures = tuple(feeds.judges.both(index) for index in chosen)
-    return Opened(task, opened, feeds.calibrated, PicturePairs(feeds.judges, chosen=chosen), pictures, held)
+    return Opened(
+        task, opened, feeds.calibrated, PicturePairs(feeds.judges, chosen=chosen), pictures, held, feeds.coverage
+    )
 
 
 def _untold(lines: Iterable[str]) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgsdump import notebook
-from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress
 from sgsdump.verbs.calibrate import WITHOUT_BITS
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from typing_extensions import Unpack
 
+    from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.curing.cure import Cured
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.models.feeds.feeds import Feeds
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sgsdump.tuning.pareto import Limits, Pareto, Row
     from sgsdump.tuning.search import SearchResult
     from sgsdump.tuning.setup import Setup
+    from sgsdump.tuning.unseen import Calibrating
     from sgsdump.verbs.network import Data
 
 Left = Callable[[], float]
@@ -210,12 +211,12 @@ class Aims:
     """
 
     rates: tuple[float, ...]
+    limits: Thresholds
     target: Target | None = None
     metric: UserMetric | None = None
     metric_text: bytes = b""
     objective: str = "mean"
     cost: str = "bytes"
-    limits: Thresholds = DOCUMENTED
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,12 +225,14 @@ class Calibrated:
 
     ranges  with room where values are stored in INT16.
     seen    how far values go on the pictures.
+    how     it was calibrated, for doing so again without some of the pictures.
     """
 
     opened: OpenNetwork
     ranges: Mapping[str, Range]
     side: SideRanges
     seen: Mapping[str, Range]
+    how: Calibrating
     cured: Cured | None = None
 
 
@@ -306,6 +309,7 @@ def tune(model: str | Path, data: Data, *, quant_level: str = "L5", **options: U
 
     Raises SgsdumpError: what cannot be read, fed or tuned, and a target that no plan reaches.
     """
+    from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.tuning.proposals import check_solver
     from sgsdump.verbs.bars import bars
@@ -338,10 +342,11 @@ def aims_of(
     metric: str | UserMetric | None,
     objective: str,
     cost: str,
-    limits: Thresholds = DOCUMENTED,
+    limits: Thresholds | None = None,
 ) -> Aims:
     """What is typed; ``limits`` none: the documented ones. Raises ConfigError for an invalid rate or target and for
     options that do not go together, InputError for a metric that cannot be loaded."""
+    from sgsdump.comparison.thresholds import DOCUMENTED
     from sgsdump.files.bounded_read import read_bytes
     from sgsdump.tuning.criteria import load_metric, parse_target
     from sgsdump.tuning.plan_costs import BYTES, MACS
@@ -351,7 +356,7 @@ def aims_of(
     wanted = parse_target(target) if target else None
     if target and rates:
         raise ConfigError("--rates and --target exclude each other: a target finds its own rate")
-    if target and limits and limits is not DOCUMENTED:
+    if target and limits:
         raise ConfigError("--target and --min-cos, --max-rmse exclude each other: each says when a plan is good enough")
     limits = limits or DOCUMENTED
     if wanted is not None and wanted.name == "metric" and not metric:
@@ -359,9 +364,9 @@ def aims_of(
     if cost not in (BYTES, MACS):
         raise ConfigError(f"cost {cost!r} is not {BYTES} or {MACS}")
     if not isinstance(metric, str):
-        return Aims(chosen, wanted, metric, b"", objective, cost, limits)
+        return Aims(chosen, limits, wanted, metric, b"", objective, cost)
     loaded = load_metric(metric)
-    return Aims(chosen, wanted, loaded, read_bytes(loaded.file), objective, cost, limits)
+    return Aims(chosen, limits, wanted, loaded, read_bytes(loaded.file), objective, cost)
 
 
 def parse_rates(text: str) -> tuple[float, ...]:
@@ -392,6 +397,7 @@ def calibrated(network: OpenNetwork | Start, feeds: Feeds, run: Run) -> Calibrat
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.fixed_model import rehearse
     from sgsdump.quantisation.ranges.statistics import side_ranges
+    from sgsdump.tuning.unseen import Calibrating
 
     start = network if isinstance(network, Start) else None
     opened = network.opened if isinstance(network, Start) else network
@@ -399,10 +405,15 @@ def calibrated(network: OpenNetwork | Start, feeds: Feeds, run: Run) -> Calibrat
     rehearse(opened.model, feeds[0], opened.config)
     found = calibrate(opened.model, feeds, opened.config, level, workers=run.workers, progress=run.progress)
     side, per_channel = side_ranges(found.statistics), run.quant_level != "L1"
-    if start is None:
-        ranges = with_int16_room(opened.model, found.ranges, side.channels, per_channel)
-        return Calibrated(opened, ranges, side, found.ranges)
-    return Calibrated(opened, start.with_room(found.ranges, side, per_channel), side, found.ranges, start.cured)
+    cured = None if start is None else start.cured
+
+    def room(ranges: Mapping[str, Range], side: SideRanges, per_channel: bool) -> Mapping[str, Range]:
+        if start is None:
+            return with_int16_room(opened.model, ranges, side.channels, per_channel)
+        return start.with_room(found.ranges, side, per_channel, ranges)
+
+    how = Calibrating(opened.model, opened.config, level, room, run.workers)
+    return Calibrated(opened, room(found.ranges, side, per_channel), side, found.ranges, how, cured)
 
 
 def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> Tuned:
@@ -415,6 +426,7 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     from sgsdump.tuning.criteria import limits_target, parse_objective
     from sgsdump.tuning.integer_choice import (
         EveryPicture,
+        FoldScores,
         IntegerScores,
         chosen,
         confirmed,
@@ -424,8 +436,10 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     from sgsdump.tuning.pareto import limits_of, pareto
     from sgsdump.tuning.search import most_evaluations
     from sgsdump.tuning.setup import Judging, set_up
+    from sgsdump.tuning.unseen import folds_for
 
     model, config = network.opened.model, network.opened.config
+    folds = None if feeds.unseen is not None else folds_for(network.how, feeds.calibrated, run.progress)
     judging = Judging(
         aims.metric,
         aims.metric_text,
@@ -434,7 +448,7 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
         run.workers,
         aims.cost,
         network.side,
-        feeds.validated(),
+        feeds.validated() if folds is None else replace(feeds, held_out=folds.feeds).validated(),
     )
     setup = set_up(model, network.ranges, config, feeds.judged(), judging, run.progress)
     pool, trial, left = setup.pool, setup.trial, run.left
@@ -442,6 +456,8 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     spans = {name: each.at(INT16).high - each.at(INT16).low for name, each in network.seen.items()}
     exact = IntegerScores(pool, trial, run.progress, spans=spans)
     held = IntegerScores(pool, trial, run.progress, setup.held_out, spans) if setup.held_out else None
+    if folds is not None:
+        held = FoldScores(folds, pool, trial, run.progress, setup.held_out, spans)
     ending = _ending_of(exact, aims, len(setup.held_out))
     pairs = PicturePairs(feeds.judges)
     every = EveryPicture(trial, pairs, spans, run.progress) if len(pairs) > exact.pictures else None
@@ -457,10 +473,13 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     if held is not None:
         if found.within is None:
             found = confirmed(found, setup.sizes, exact, held, aims.target, left)
+        for plan in dict.fromkeys(proposed.plan for proposed in (*found.ends, found.taken)):
+            held.score(plan)
         for proposed in (found.smallest, *found.plans):
             if left() > ending.report:
                 held.score(proposed.plan)
-    result = pareto(found, setup, exact, held, limits)
+    unseen = exact if held is None and feeds.unseen is not None else held
+    result = pareto(found, setup, exact, held, limits, unseen)
     fixed = fixed_of(trial, result.taken.tensors)
     ini, level = network.opened.ini, WITHOUT_BITS[run.quant_level]
     clipped = clipped_ranges(fixed.plan, network.seen)

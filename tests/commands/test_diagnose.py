@@ -101,7 +101,7 @@ def test_its_figures_are_those_of_the_commands_it_replaces(digits):
 
 
 def test_what_is_advised_is_run_and_the_bits_of_each_convolution_are_told(digits):
-    """The figures with what is advised are those of calibrating anew with it, and who raised what is known."""
+    """The figures with what is advised are those of calibrating anew with its files, and who raised what is known."""
     (digits / "few").mkdir()
     for path in sorted((digits / "pictures").iterdir())[:3]:
         path.rename(digits / "few" / path.name)
@@ -111,10 +111,14 @@ def test_what_is_advised_is_run_and_the_bits_of_each_convolution_are_told(digits
     assert {row["name"] for row in first if row.get("advised_bits") == 16} == {"block2/add", "block4/pw/relu"}
     assert all(row["bits"] == 8 and row["raised_by"] == "" for row in first if "bits" in row)
     names = set(input_config.read("d/input_config.ini").tensor_arrays)
+    files = ["d/input_config.ini", "--quant-file", "d/advised.quant.json", "-o", "room.onnx"]
+    assert main(["calibrate", *line[1:], *files]) == 0
+    assert main([*line[:5], "--fixed", "room.onnx", "-o", "room"]) == 0
+    room = {row["name"]: row for row in json.loads(Path("room/layers.json").read_text())["rows"]}
     assert main([*line, "d/input_config.ini", "-o", "again"]) == 0
     second = {row["name"]: row for row in json.loads(Path("again/layers.json").read_text())["rows"]}
     for row, figures in zip(first, page["other"]["figures"], strict=True):
-        assert row["advised_rmse"] == second[row["name"]]["rmse"] == figures[2]
+        assert row["advised_rmse"] == room[row["name"]]["rmse"] == figures[2]
     assert page["other"]["label"] == "with what is advised"
     assert {name for name, row in second.items() if row.get("bits") == 16} == {"block2/add", "block4/pw/relu"}
     assert {row["raised_by"] for row in second.values() if row.get("bits") == 16} == {"you"} and names == PLANTED

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from small_nets import conv, model, node, run_all, weights
 
-from sgsdump.curing.cure import FOLDS, JUDGED, MANY, OF_MANY
 from sgsdump.curing.errors import expected, ratio, ratios_by_image
 from sgsdump.curing.fold import INHERITED, REBUILT, Fold, Made, Settings
 from sgsdump.curing.reconstruction import _led_to, on_grid_of
 from sgsdump.curing.search import Search, State
 from sgsdump.curing.sensitivity import of_rounding
-from sgsdump.curing.steps import ABSORB, BIAS, EQUALISE, FEWEST, FOLD, RANGES, ROUND, CureOptions
+from sgsdump.curing.steps import ABSORB, BIAS, EQUALISE, FOLD, RANGES, ROUND, CureOptions
+from sgsdump.models.feeds.folds import FEWEST_HELD_OUT, FOLDS, JUDGED, MANY, OF_MANY
 from sgsdump.models.graph import Graph
 from sgsdump.tensors.tensor import Quant
 
@@ -236,7 +236,7 @@ def test_layers_that_others_lead_to() -> None:
 
 
 def test_the_numbers_that_the_docs_give() -> None:
-    told = (FOLDS, FEWEST, MANY, OF_MANY, JUDGED, REBUILT, INHERITED)
+    told = (FOLDS, FEWEST_HELD_OUT, MANY, OF_MANY, JUDGED, REBUILT, INHERITED)
     assert told == (3, 12, 24, 2, 16, 24, 12), "docs/cure.md tells them"
 
 

@@ -16,7 +16,7 @@ SIZES = Sizes(NAMES, np.full(len(NAMES), 10), 20)
 PLANS = [frozenset(NAMES[:count]) for count in range(len(NAMES) + 1)]
 
 
-def scores(errors):
+def scores(errors, worse=()):
     """Of plans with no, one, two … domains at 16 bits; those without an error were not run."""
     known = {plan: error for plan, error in zip(PLANS, errors) if error is not None}
     return SimpleNamespace(
@@ -26,13 +26,14 @@ def scores(errors):
         part=lambda plan: known[plan] / known[frozenset()],
         outputs=["y"],
         domains=list(NAMES),
+        worse=lambda plan: PLANS.index(plan) in worse,
     )
 
 
-def taken(searched, held, target=None, left=math.inf, start=2):
+def taken(searched, held, target=None, left=math.inf, start=2, worse=()):
     plan = Proposed(SIZES.rate(PLANS[start]), PLANS[start], 0.0)
     found = SearchResult((plan,), plan, (plan, plan), False, True, predict=lambda plan: 0.0)
-    found = confirmed(found, SIZES, scores(searched), scores(held), target, lambda: left)
+    found = confirmed(found, SIZES, scores(searched), scores(held, worse), target, lambda: left)
     return PLANS.index((found.knee or found.smallest).plan), len(found.beyond), found.confirmed
 
 
@@ -61,3 +62,13 @@ def test_a_target_has_to_be_reached_there():
 
 def test_without_time_for_another_it_is_only_not_recommended():
     assert taken(SEARCHED, [2.0, 1.0, *[0.9] * 6, 0.01], left=0.0) == (2, 1, False)
+
+
+def test_a_plan_that_makes_an_output_worse_on_images_held_out_is_not_taken():
+    held = [2.0, 1.0, 0.03, 0.02, *[0.01] * 5]
+    assert taken(SEARCHED, held, worse=(2, 3)) == (4, 2, True)
+
+
+def test_where_every_plan_makes_an_output_worse_int8_is_taken():
+    held = [2.0, 1.0, 0.03, 0.02, *[0.01] * 5]
+    assert taken(SEARCHED, held, worse=range(1, 9)) == (0, CONFIRMED, False)

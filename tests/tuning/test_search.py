@@ -421,13 +421,14 @@ def test_pictures_are_chosen_evenly():
     assert evenly([1, 2], 10) == [1, 2]
 
 
-def knee_of(errors, sizes_at, smallest):
+def knee_of(errors, sizes_at, smallest, worse=None):
     """``_knee`` of plans by their names' sizes and errors; the search saw the same errors."""
     plans = {name: frozenset(range(number)) for number, name in enumerate(errors)}
     error = {plans[name]: value for name, value in errors.items()}
     size = {plans[name]: value for name, value in sizes_at.items()}
     run = {plans[smallest]: None, plans["all"]: None}
     exact = SimpleNamespace(scores=run, error=error.__getitem__, score=lambda plan: run.setdefault(plan))
+    exact.worse = lambda plan: plan == plans.get(worse)
     pool = SimpleNamespace(scores=error, error=error.__getitem__, domains=plans["all"])
     sizes = SimpleNamespace(rate=size.__getitem__, wide=size.__getitem__)
     taken = integer_choice._knee(plans[smallest], pool, sizes, exact, lambda: 1.0)
@@ -449,6 +450,11 @@ def knee_of(errors, sizes_at, smallest):
 )
 def test_the_knee_is_taken_past_a_cliff_and_nowhere_else(errors, taken):
     assert knee_of(errors, {"enough": 0.732, "next": 0.757, "all": 1.0}, "enough")[0] == taken
+
+
+def test_a_knee_that_makes_an_output_worse_than_int8_is_not_taken():
+    errors, sizes_at = {"enough": 0.075, "next": 3e-4, "all": 9e-5}, {"enough": 0.732, "next": 0.757, "all": 1.0}
+    assert knee_of(errors, sizes_at, "enough", worse="next")[0] != "next"
 
 
 def test_the_likeliest_knees_alone_are_run_in_integers():

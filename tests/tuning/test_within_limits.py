@@ -24,16 +24,21 @@ GOAL = limits_target(DOCUMENTED, ["y"])
 class Judge:
     """Plans are within the limits from so many domains on; those that were run are remembered."""
 
+    worse_ones = ()
+
     def __init__(self, first, ends=True):
         self.first = first
-        self.scores = {PLANS[0]: None, PLANS[-1]: None} if ends else {}
+        self.ran = {PLANS[0]: None, PLANS[-1]: None} if ends else {}
+
+    def worse(self, plan):
+        return plan in self.worse_ones
 
     def past(self, plan, limits):
-        self.scores[plan] = None
+        self.ran[plan] = None
         return [] if len(plan) >= self.first else ["y"]
 
     def score(self, plan):
-        self.scores[plan] = None
+        self.ran[plan] = None
 
     def error(self, plan):
         return 1.0 - len(plan) / 10
@@ -65,7 +70,7 @@ def test_a_domain_that_the_plan_does_not_need_is_lowered():
     proposed = Proposed(0.5, PLANS[4], 0.0)
     found = SearchResult((), proposed, (proposed, proposed), True, True)
     exact = Judge(1)
-    exact.past = lambda plan, limits: exact.scores.setdefault(plan) or ([] if "h" in plan else ["y"])
+    exact.past = lambda plan, limits: exact.ran.setdefault(plan) or ([] if "h" in plan else ["y"])
     exact.score = lambda plan: None
     found = within_limits(found, SimpleNamespace(pool=pool, sizes=SIZES), exact, [], GOAL)
     assert found.within is not None and found.within.plan == {"h"}

@@ -7,9 +7,9 @@ picture to picture, and a large constant beside it hides any error.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sgsdump.tensors.tensor import Quant
 
 Arrays = Mapping[str, np.ndarray]
+ByPicture: TypeAlias = "Callable[[str], ModelProto]"
 # The mean is that of as many pictures' outputs as these bytes hold.
 HELD_BYTES = 64 << 20
 # Below this, more than four tenths of what differs from picture to picture is error.
@@ -234,6 +235,27 @@ class FixedOutputs:
         return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
 
 
+class _Runs:
+    """A fixed model, or one for some of the pictures and another for others: one is open at a time.
+
+    steps  by tensor that is stored the largest step of its type.
+    """
+
+    def __init__(self, model: Model, names: Sequence[str], fixed: ModelProto | ByPicture):
+        self.steps: dict[str, float] = {}
+        self._model, self._names, self._fixed = model, names, fixed
+        self._open: tuple[ModelProto, FixedOutputs] | None = None
+
+    def run(self, label: str, feed: Arrays, raw: Arrays) -> dict[str, np.ndarray]:
+        proto = self._fixed(label) if callable(self._fixed) else self._fixed
+        if self._open is None or self._open[0] is not proto:
+            graph = FixedOutputs(self._model, proto, self._names)
+            self._open = proto, graph
+            for name, stored in graph.facts.tensors.items():
+                self.steps[name] = max(self.steps.get(name, 0.0), float(stored.quant.scale))
+        return self._open[1].run(feed, raw)
+
+
 class Floats(Protocol):
     """A float model's tensors on one picture after another.
 
@@ -283,7 +305,7 @@ class _Sums:
 
 def outputs_of(
     model: Model,
-    fixed: Sequence[ModelProto],
+    fixed: Sequence[ModelProto | ByPicture],
     pictures: Iterable[tuple[str, Arrays, Arrays]],
     names: Sequence[str],
     spans: Mapping[str, float] = {},
@@ -291,12 +313,13 @@ def outputs_of(
 ) -> list[PlanOutputs]:
     """Of each fixed model of ``model`` the tensors ``names`` over all pictures (label, feed, raw feed).
 
+    fixed   each a model, or what gives that of a picture by its label.
     spans   what they reached while calibrating; a Sigmoid's output reaches from 0 to 1 whatever was seen, as the
             hardware draws it so: nothing below about 0.002. An output whose shape depends on the values is left out.
     floats  those of ``model``, where they were run on these pictures before.
     """
     floats = floats or FloatOutputs(model, names)
-    graphs = [FixedOutputs(model, proto, names) for proto in fixed]
+    graphs = [_Runs(model, names, each) for each in fixed]
     axes = softmax_axes(deployed(model))
     sums = [_Sums() for _ in graphs]
     held: list[Arrays] = []
@@ -310,7 +333,7 @@ def outputs_of(
             for name, array in real.items():
                 if array.size:
                     reach.setdefault(name, []).extend((float(array.min()), float(array.max())))
-            ours = [graph.run(feed, raw) for graph in graphs]
+            ours = [graph.run(label or str(number), feed, raw) for graph in graphs]
             floats.compare(label, ours)
             odd |= {n for n in names for values in ours if n not in values or values[n].shape != real[n].shape}
             # Of pictures of several sizes there is no mean to take off.
@@ -343,7 +366,7 @@ def outputs_of(
                 name: OutputFigures(
                     merged_sums([pairs[name] for pairs in each.by_picture.values()]),
                     _worth([] if name in uneven else each.centred.get(name, [])),
-                    _step(graph, name),
+                    graph.steps.get(name, 0.0),
                     max(by_nature.get(name, 0.0), spans.get(name, 0.0), seen[name]),
                     each.largest[name],
                     seen[name],
@@ -410,8 +433,3 @@ def _probabilities(proto: ModelProto, names: Iterable[str]) -> list[str]:
         if node is not None and node.op_type == "Sigmoid":
             found.append(name)
     return found
-
-
-def _step(graph: FixedOutputs, name: str) -> float:
-    stored = graph.facts.tensors.get(name)
-    return float(stored.quant.scale) if stored is not None else 0.0
