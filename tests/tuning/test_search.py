@@ -80,15 +80,19 @@ def setup(float_model, ranges):
 
 
 def integer_error(setup, float_model, plan):
-    """The error by its formula, of the fixed model in integers: the oracle."""
+    """The error by its formula, of the fixed model in integers: the oracle. Logits count by their probability; none of
+    these is far below the top."""
     fixed = FixedOutputs(float_model, fixed_of(setup.trial, words_of(setup.trial, plan)).proto, ["fc"])
     theirs = SegmentRunner(float_model, keep_sessions=True)
     apart = energy = 0.0
     for feed, raw_feed in feeds():
         a = fixed.run(feed, raw_feed)["fc"]
         (b,) = [layer.array for layer in theirs.run(feed, only={"fc"})]
-        apart += float(((a.astype(np.float64) - b) ** 2).sum())
-        energy += float((b.astype(np.float64) ** 2).sum())
+        b = b.astype(np.float64)
+        p = np.exp(b - b.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        apart += float(((p * (a - b)) ** 2).sum())
+        energy += float(((p * b) ** 2).sum())
     return apart / energy
 
 
