@@ -83,7 +83,7 @@ from sgsdump.commands.options import (
 )
 from sgsdump.commands.terminal import print_cut, print_lines, print_warnings
 from sgsdump.errors import ConfigError, OutputError
-from sgsdump.verbs.calibrate import WITHOUT_BITS
+from sgsdump.quantisation.calibration import WITHOUT_BITS
 from sgsdump.verbs.cured_ways import CURED
 from sgsdump.verbs.judges import Judges
 from sgsdump.verbs.network import Network, OpenNetwork, open_network

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.curing.errors import expected, mean_ratio, ratios_by_image
-from sgsdump.curing.fold import Fold, Made
+from sgsdump.curing.fold import Fed, Fold, Made, rewritten
 from sgsdump.curing.search import Search
 from sgsdump.curing.steps import EVERY, KEEPING, RANGES, CureOptions, Step
 from sgsdump.models.feeds.by_content import by_content
@@ -36,6 +36,7 @@ from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import single_precision
 from sgsdump.notebook import ask
 from sgsdump.progress import SILENT, Progress
+from sgsdump.quantisation.calibration import WITHOUT_BITS, calibrate
 from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 from sgsdump.quantisation.float_model import simplify
 
@@ -131,6 +132,7 @@ def cure(
     """
     source, ordered = prepared(model, feeds), by_content(feeds)
     every, folds = PicturePairs(ordered), folds_of(ordered.keys)
+    config, options = _with_bits(source, config, options, every, progress)
     whole = Fold(source, config, options, every, progress)
     few = validate is None and not folds
     if validate is not None:
@@ -168,6 +170,21 @@ def cure(
         by_image=tuple(by_image.tolist()),
         expected=None if few else expected(search.now, search.before, search.names),
     )
+
+
+def _with_bits(
+    source: Model, config: InputConfig, options: CureOptions, pairs: PicturePairs, progress: Progress
+) -> tuple[InputConfig, CureOptions]:
+    """The configuration with the bits that the level proposes for the model as it is, and the level without bits: of
+    the images of a fold, or after a cure, it would propose others, and these would be judged.
+
+    pairs  all images in the order given: which of them bits are tried on depends on it, in ``calibrate`` too.
+    """
+    level = WITHOUT_BITS[options.level]
+    if level == options.level:
+        return config, options
+    calibration = calibrate(rewritten(source, source.proto), Fed(pairs), config, options.level, progress=progress)
+    return calibration.config, replace(options, level=level)
 
 
 def prepared(model: Model, feeds: Feeds) -> Model:

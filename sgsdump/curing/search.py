@@ -33,7 +33,8 @@ FOLDING = 0.05
 # Room is for images unlike those that it is judged on, where no others are given: it may cost so much on these, but
 # no more than the cures before it have brought (and WORSE).
 TOLERATED = 1.6
-# What room may cost: where images of the user's own judge it, the best; else the first that does not cost too much.
+# What room may cost: where images of the user's own judge it, the best; else the first that is worse by no more than
+# WORSE than the last, which is room in INT16 ranges alone.
 SHARES = (2 * SHARE, SHARE, 0.0)
 # What should keep the float model's function may change it by so much of the squared error that is left.
 KEPT_PART = 0.1
@@ -188,8 +189,9 @@ class Search:
 
     def _try(self, name: str, state: State) -> Tried | None:
         """None where the cure has nothing to change. Room of several sizes: the best, where others judge it; else the
-        first that does not cost too much. Biases and weights: what the layers before add is made up for too, where
-        others judge whether that is better; on images of the kind that is fitted to it always seems so."""
+        first that costs little beside room in INT16 alone. Biases and weights: what the layers before add is made up
+        for too, where others judge whether that is better; on images of the kind that is fitted to it always seems so.
+        """
         if name == ABSORB and state.rebuilt:
             return None  # the biases are made already
         if name in (BIAS, ROUND) and not self.trusting:
@@ -204,9 +206,13 @@ class Search:
             if tried is None:
                 return None
             found.append(tried)
-            if self.folds[0].wide or (self.trusting and tried.step.taken):
+            if self.folds[0].wide:
                 break
-        return found[-1] if self.trusting else min(found, key=lambda way: self._ratio(way.judged))
+        if not self.trusting:
+            return min(found, key=lambda way: self._ratio(way.judged))
+        narrow = found[-1].judged  # of INT16 alone
+        cheap = [way for way in found if way.step.taken and ratio(way.judged, narrow, self.judging) <= 1 + WORSE]
+        return next(iter(cheap), found[-1])
 
     @property
     def _shares(self) -> tuple[float, ...]:

@@ -381,6 +381,8 @@ LEVELS = {
     "L4": Level(weights=True, bits=True),
     "L5": Level(weights=True, activations=True, bits=True),
 }
+# The level that finds the same ranges and proposes no bits.
+WITHOUT_BITS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from sgsdump.tuning.criteria import UserMetric
     from sgsdump.verbs.network import Beside, Data
 
-# What a level does where its bits are not wanted: a quant file or a search decides them.
-WITHOUT_BITS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
 DEFAULT = "L5"
 THRESHOLD = 0.002
 # At these levels large weights stay in their file.
@@ -197,6 +195,7 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
 
 def level_of(told: str | None, quant_file: Path | None) -> str:
     """The level that is wanted; of a quant file the one that its log was made at, unless the user told another."""
+    from sgsdump.quantisation.calibration import WITHOUT_BITS
     from sgsdump.quantisation.calibration_log import has_weight_ranges
 
     if quant_file is None:

@@ -14,12 +14,13 @@ from picture_folder import write_pictures
 from small_nets import conv, model, node, weights
 
 from sgsdump.curing.cure import Cured, cure
-from sgsdump.curing.fold import Made, Settings
+from sgsdump.curing.fold import Made, Settings, rewritten
 from sgsdump.curing.search import Search, State
 from sgsdump.curing.steps import BIAS, EQUALISE, RANGES, CureOptions, Step
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.feeds.folds import FEWEST_HELD_OUT, FOLDS, MANY, OF_MANY, content_key, folds_of
 from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.quantisation.calibration import calibrate
 from sgsdump.reports.cured import lines, summary
 from sgsdump.sidecars import input_config
 
@@ -129,3 +130,23 @@ def test_a_model_that_is_worse_without_its_quant_file_is_taken_back() -> None:
     reached = list(zip((first, equalised, roomy, corrected), errors))
     assert search._as_a_model_alone(reached, steps) is roomy
     assert search.taken == [EQUALISE, RANGES] and search.now["a"][0] == 0.4
+
+
+def test_bits_are_those_of_the_model_as_it_is_on_all_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_pictures(tmp_path, 13)
+    onnx.save(net().proto, tmp_path / "net.onnx")
+    source, config = open_model(tmp_path / "net.onnx"), input_config.read(tmp_path / "input_config.ini")
+    feeds = PictureFeeds(str(tmp_path / "pictures"), None, tuple(graph_inputs(source.proto)), config)
+    raised = calibrate(rewritten(source, source.proto), feeds, config, "L5").config.tensor_arrays
+    assert raised == ("r1",)
+    judged: list[tuple[str, tuple[str, ...]]] = []
+
+    def in_fold(model, images, config, level, **more):
+        judged.append((level, config.tensor_arrays))
+        return calibrate(model, images, config, level, **more)
+
+    monkeypatch.setattr("sgsdump.curing.fold.calibrate", in_fold)
+    found = cure(source, feeds, config, CureOptions("L5", ("ranges", "equalise")))
+    assert len(judged) > 3 and set(judged) == {("L3", raised)}, "no fold, and no cured model, has others"
+    assert found.params is not None
+    assert {param.name for param in found.params if param.bit == 16} >= {"r1", "c2.w"}

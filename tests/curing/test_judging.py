@@ -12,6 +12,7 @@ from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.curing.errors import expected, ratio, ratios_by_image
 from sgsdump.curing.fold import INHERITED, REBUILT, Fold, Made, Settings
+from sgsdump.curing.ranges import SHARE
 from sgsdump.curing.reconstruction import _led_to, on_grid_of
 from sgsdump.curing.search import Search, State
 from sgsdump.curing.sensitivity import of_rounding
@@ -100,6 +101,18 @@ def test_room_is_trusted_to_a_point_where_nothing_else_judges_it(cost, as_it_is,
     made.__dict__["before"] = of_each({"a": as_it_is, "b": as_it_is})
     tried = made._tried(RANGES, START)
     assert tried is not None and tried.step.taken is expected
+
+
+@pytest.mark.parametrize(
+    "wide, narrow, expected", [(1.5, 0.9, 0.0), (0.96, 0.9, 0.0), (0.94, 0.9, SHARE), (0.8, 0.9, SHARE)]
+)
+def test_room_in_8_bits_may_cost_little_beside_room_in_16_alone(wide, narrow, expected) -> None:
+    made = search({})
+    made.__dict__["before"] = of_each({"a": 2.0, "b": 2.0})
+    errors = {SHARE: wide, 0.0: narrow}
+    made.judge = lambda state, what="": of_each(dict.fromkeys("ab", errors[state.settings.room]))  # type: ignore[method-assign]
+    tried = made._try(RANGES, START)
+    assert tried is not None and tried.step.taken and tried.state.settings.room == expected
 
 
 @pytest.mark.parametrize(
