@@ -98,22 +98,21 @@ def cured_steps(cured: Cured, ways: Sequence[Way], planned: bool, level: str, fo
     """What there is to do with a cured model in a folder, before anything is raised, and the ways there are.
     ``planned``: whether one of them is a plan."""
     if not cured.helps:
-        return (Step(f"Curing in 8 bits (sgsdump cure) does not help at level {level}."),)
+        return (Step(f"sgsdump cure finds no improvement at level {level}."),)
     taken = ", ".join(step.cure for step in cured.steps if step.taken)
     before, after = errors(cured.as_it_is), errors(cured.errors)
     first = Step(
-        f"Before raising anything take the cured model: with nothing raised besides, at level {level}, its outputs' "
-        f"squared errors go from {before} to {after} ({taken}; in the hardware's integers, on {_judged(cured)}). "
-        f"Convert {folder}/cured.onnx in place of yours, and diagnose it for what is left; the calibrator "
-        "takes its ranges:",
+        f"Before raising anything take the cured model. Output errors at level {level} on {_judged(cured)}: {before} "
+        f"-> {after} ({taken}). Convert {folder}/cured.onnx in place of yours, and diagnose it for what is left. The "
+        "calibrator takes its ranges:",
         f"--quant-level {level} --quant-file {folder}/cured.quant.json",
     )
     told = "; ".join(f"{_way(way)}: {errors(way.errors)}" for way in ways)
-    text = f"The ways at level {level}, with the outputs' squared errors, on the same calibration pictures: {told}."
+    text = f"The ways at level {level}, with the output errors on the same images: {told}."
     if not planned:
-        return first, Step(f"{text} A plan of 16 bits on top of the cures is not needed, or does not help.")
+        return first, Step(f"{text} A plan of INT16 convolutions on top of the cures is not needed, or does not help.")
     return first, Step(
-        f"{text} For the plan convert {folder}/planned.onnx, whose quant file raises its convolutions:",
+        f"{text} For the plan convert {folder}/planned.onnx. Its quant file raises its convolutions:",
         f"--quant-level {level} --quant-file {folder}/planned.quant.json",
     )
 

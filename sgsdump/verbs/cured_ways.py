@@ -1,6 +1,6 @@
 """What starts from a cured model: ``diagnose --cure`` with ways onto the chip, ``tune --cure``, ``repair --cure``.
 
-The ways are all run in the hardware's integers on the same pictures, and compared with the float model as it was given.
+The ways are all run in the hardware's integers on the same held-out images, and compared with the float model as given.
 A plan of 16 bits goes onto the model with those cures alone that keep what it computes: biases and weights that make
 up for 8 bits are wrong where there are 16.
 """
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sgsdump.sidecars.quant_param_entries import QuantParam
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.measured_advice import MeasuredAdvice
+    from sgsdump.tuning.unseen import Room
     from sgsdump.verbs.diagnosed import Diagnosed
     from sgsdump.verbs.network import Data
 
@@ -130,11 +131,7 @@ class Start:
         as calibrated on some of the images, to be widened as much."""
         model, params = self.opened.model, self.cured.params
         wide = with_room(model, ranges, params, self.opened.config, side if per_channel else None)
-        if some is None or some is ranges:
-            return wide
-        return {
-            name: _widened_as(some[name], measured, wide[name]) for name, measured in ranges.items() if name in some
-        }
+        return wide if some is None or some is ranges else _widened_as(some, ranges, wide)
 
     def lines(self) -> list[str]:
         """What the cures brought in 8 bits."""
@@ -143,14 +140,20 @@ class Start:
         return [*lines(self.cured), f"before anything is raised: {summary(self.cured)}"]
 
 
-def _widened_as(some: Range, measured: Range, wide: Range) -> Range:
-    """Return the range ``some`` as much wider as ``wide`` is than ``measured``; ``wide`` where both are one."""
+def _widened_as(some: Mapping[str, Range], every: Mapping[str, Range], wide: Mapping[str, Range]) -> dict[str, Range]:
+    """Return the ranges ``some`` as much wider as ``wide`` are than ``every``; ``wide`` where both are one."""
     from sgsdump.quantisation.scales import INT16, UINT8
 
-    if some.same(measured):
-        return wide
-    eight, sixteen = (_scaled(some.at(dtype), measured.at(dtype), wide.at(dtype)) for dtype in (UINT8, INT16))
-    return replace(some, min=eight.min, max=eight.max, wide=sixteen)
+    found = {}
+    for name, measured in every.items():
+        if name in some and some[name].same(measured):
+            found[name] = wide[name]
+        elif name in some:
+            eight, sixteen = (
+                _scaled(some[name].at(dtype), measured.at(dtype), wide[name].at(dtype)) for dtype in (UINT8, INT16)
+            )
+            found[name] = replace(some[name], min=eight.min, max=eight.max, wide=sixteen)
+    return found
 
 
 def _scaled(some: Range, measured: Range, wide: Range) -> Range:
@@ -192,36 +195,37 @@ class Ways:
 
 
 def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
-    """Raises what calibrating does."""
+    """Measure the ways: on the images that judged the cure, each calibrated without the images that judge it.
+
+    A plan that makes an output worse than the cured model by more than WORSE is left out. Raises what calibrating does.
+    """
     from sgsdump.curing.ranges import params_of
     from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN, Way
     from sgsdump.models.feeds.image_list import evenly
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
-    from sgsdump.quantisation.diagnosis.subject import calibrated
+    from sgsdump.quantisation.trials.integer_outputs import WORSE
     from sgsdump.tuning.measured_advice import fixed_with, judge, measure
+    from sgsdump.tuning.rules_of_thumb import config_names
 
-    plain = calibrated(task.model, task.feeds, task.config, task.level, progress)
-    wide = replace(task.config, conv_format="ALL_INT16")
-    of_16 = calibrated(task.model, task.feeds, wide, task.level, progress)
-    eight = cured_subject(task, cured.proto, cured.params, progress)
-    scaled = cured_subject(task, *cured.scaled, progress)
+    _, eight = _cured_subject(task, cured.proto, cured.params, progress)
+    room, scaled = _cured_subject(task, *cured.scaled, progress)
     every = PicturePairs(task.feeds, most=JUDGED)
     few = replace(every, chosen=tuple(evenly(every.indices, MEASURED)))
-    measured = measure(scaled, few, progress)
-    _, advice = judge(scaled, measured, every, task.limits, progress)
-    models = {AS_IT_IS: plain.fixed_model.proto, CURED_8: eight.fixed_model.proto}
+    _, advice = judge(scaled, measure(scaled, few, progress), every, task.limits, progress)
+    errors = {AS_IT_IS: cured.as_it_is, CURED_8: cured.errors}
     planned, best = None, replace(scaled, fixed_model=eight.fixed_model)
+    ways: dict[str, Way] = {kind: Way(kind, error) for kind, error in errors.items()}
     if advice is not None and advice.promise is not None:
-        models[PLAN] = fixed_with(advice.measured, advice.promise.names)
-        fixed = replace(scaled.fixed_model, proto=models[PLAN])
-        planned = cured.scaled[0], tuple(params_of(fixed, scaled.float_model, scaled.ranges))
-        best = replace(scaled, fixed_model=replace(scaled.fixed_model, proto=models[PLAN]))
-    models[ALL_16] = of_16.fixed_model.proto
-    errors = _errors(task, list(models.values()), cured, every, progress)
-    found = {kind: Way(kind, error) for kind, error in zip(models, errors)}
-    if advice is not None and advice.promise is not None:
-        found[PLAN] = replace(found[PLAN], raised=_raised(advice), convolutions=len(advice.measured.convolutions))
-    return Ways(tuple(found.values()), best, planned)
+        names, convolutions = advice.promise.names, advice.measured.convolutions
+        fixed = replace(scaled.fixed_model, proto=fixed_with(advice.measured, names))
+        config = replace(task.config, tensor_arrays=tuple(config_names(names, convolutions)))
+        error = _errors(task, cured, replace(scaled, fixed_model=fixed, config=config), room, progress)
+        if all(error[name] <= (1 + WORSE) * before for name, before in cured.errors.items()):
+            planned = cured.scaled[0], tuple(params_of(fixed, scaled.float_model, scaled.ranges))
+            best = replace(scaled, fixed_model=fixed)
+            ways[PLAN] = Way(PLAN, error, _raised(advice), len(convolutions))
+    ways[ALL_16] = Way(ALL_16, _errors(task, cured, *_all_16(task, progress), progress))
+    return Ways(tuple(ways.values()), best, planned)
 
 
 def _raised(advice: MeasuredAdvice) -> int:
@@ -232,8 +236,10 @@ def _raised(advice: MeasuredAdvice) -> int:
     return sum(analysis.switch(conv.input) in domains for conv in advice.measured.convolutions)
 
 
-def cured_subject(task: Task, proto: ModelProto, params: tuple[QuantParam, ...] | None, progress: Progress) -> Subject:
-    """A cured model as ``calibrate`` makes it with its quant file; what is raised has room in INT16 too."""
+def _cured_subject(
+    task: Task, proto: ModelProto, params: tuple[QuantParam, ...] | None, progress: Progress
+) -> tuple[Room, Subject]:
+    """Return a cured model as ``calibrate`` makes it with its quant file, and what gives other ranges that room."""
     from sgsdump.curing.fold import rewritten
     from sgsdump.quantisation.calibration import calibrate
     from sgsdump.quantisation.diagnosis.subject import Subject
@@ -244,9 +250,29 @@ def cured_subject(task: Task, proto: ModelProto, params: tuple[QuantParam, ...] 
     calibration = calibrate(model, task.feeds, task.config, task.level, progress=progress)
     side = side_ranges(calibration.statistics)
     ranges = with_room(model, calibration.ranges, params, task.config, side if task.level != "L1" else None)
+
+    def room(some: Mapping[str, Range], side: SideRanges, per_channel: bool) -> Mapping[str, Range]:
+        return _widened_as(some, calibration.ranges, ranges)
+
     fixed = make_fixed(model, ranges, calibration.config, side=side)
     fixed_model = replace(model, proto=fixed.proto)
-    return Subject(model, fixed_model, task.config, ranges, task.level != "L1", None, fixed.notes, side)
+    return room, Subject(model, fixed_model, task.config, ranges, task.level != "L1", None, fixed.notes, side)
+
+
+def _all_16(task: Task, progress: Progress) -> tuple[Subject, Room]:
+    """Return the model as it is with every convolution at 16 bits, and what gives its INT16 ranges room."""
+    from sgsdump.curing.ranges import with_int16_room
+    from sgsdump.quantisation.diagnosis.subject import calibrated
+    from sgsdump.quantisation.fixed_model import make_fixed
+
+    subject = calibrated(task.model, task.feeds, replace(task.config, conv_format="ALL_INT16"), task.level, progress)
+
+    def room(ranges: Mapping[str, Range], side: SideRanges, per_channel: bool) -> Mapping[str, Range]:
+        return with_int16_room(task.model, ranges, side.channels, per_channel)
+
+    ranges = room(subject.ranges, subject.side, subject.per_channel)
+    proto = make_fixed(task.model, ranges, subject.config, side=subject.side).proto
+    return replace(subject, fixed_model=replace(subject.fixed_model, proto=proto)), room
 
 
 def with_room(
@@ -273,16 +299,25 @@ def with_room(
     }
 
 
-def _errors(
-    task: Task, models: list[ModelProto], cured: Cured, pairs: PicturePairs, progress: Progress
-) -> list[dict[str, float]]:
+def _errors(task: Task, cured: Cured, way: Subject, room: Room, progress: Progress) -> dict[str, float]:
+    """Return by output sum((y - r)^2) / sum(r^2) of a fixed model, made anew of ranges of other images than it judges
+    where the cure had so many."""
+    from sgsdump.comparison.metrics import ratio
     from sgsdump.executors.onnx_runtime.session import release_unused
     from sgsdump.progress import each
-    from sgsdump.quantisation.trials.integer_outputs import outputs_of
+    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.quantisation.trials.integer_outputs import ByPicture, outputs_of
     from sgsdump.tuning.measured_advice import labelled
+    from sgsdump.tuning.unseen import Calibrating, folds_for
 
-    names = list(cured.as_it_is)
+    fixed: ModelProto | ByPicture = way.fixed_model.proto
+    pairs = PicturePairs(task.feeds, most=JUDGED)
+    folds = folds_for(Calibrating(way.float_model, way.config, task.level, room), task.feeds, progress)
+    if folds is not None:
+        pairs = PicturePairs(folds.feeds)
+        of_image, labels = folds.fixed(way.config, True), pairs.labels
+        fixed = lambda label: of_image(labels.index(label))  # noqa: E731
     release_unused()
-    pictures = each(progress, labelled(pairs), "ways", "picture", len(pairs))
-    found = outputs_of(task.model, models, pictures, names)
-    return [{name: figures.rmse**2 for name, figures in one.outputs.items()} for one in found]
+    pictures = each(progress, labelled(pairs), "ways", "image", len(pairs))
+    (found,) = outputs_of(task.model, [fixed], pictures, list(cured.as_it_is))
+    return {name: ratio(sums.dd, sums.bb) if sums.dd else 0.0 for name, sums in found.sums.items()}
