@@ -57,7 +57,7 @@ from trained_nets import (
 )
 
 import sgsdump
-from sgsdump.curing.steps import FEWEST
+from sgsdump.models.feeds.folds import FEWEST_HELD_OUT
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.tuning.worth import AS_IT_IS, PLAN
 
@@ -401,7 +401,7 @@ def seen_of_cure(net: Trained, draw: Draw, folder: Path) -> Seen:
         promised / errors[1] if promised is not None and taken else None,
         found.expected * errors[0] / errors[1] if found.expected is not None and taken else None,
         *answers(net, real, before, after),
-        reference=reference(net, draw) if draw.plant > 1 and draw.images >= FEWEST else None,
+        reference=reference(net, draw) if draw.plant > 1 and draw.images >= FEWEST_HELD_OUT else None,
     )
 
 

@@ -36,9 +36,10 @@ from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import single_precision
 from sgsdump.notebook import ask
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.calibration import WITHOUT_BITS, calibrate
+from sgsdump.quantisation.calibration import calibrate
 from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 from sgsdump.quantisation.float_model import simplify
+from sgsdump.quantisation.levels import WITHOUT_BITS
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sgsdump.errors import ConfigError, hint
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.feeds.by_content import runs_by_content
@@ -41,6 +40,7 @@ from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.progress import SILENT, Advance, Progress, unwatched
 from sgsdump.quantisation.analysis import Analysis, analyse, is_convolution, output_axis
 from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.levels import LEVELS, Level, level_named
 from sgsdump.quantisation.objective import watched_tensors
 from sgsdump.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.quantisation.quant_plan import Choice, decide
@@ -77,15 +77,6 @@ MOST_FITTED = 24
 MANY = 100
 # Ends that are so near each other, as part of the range, are one proposal.
 ALIKE = 0.01
-
-
-@dataclass(frozen=True)
-class Level:
-    """The steps of a level."""
-
-    weights: bool = False
-    activations: bool = False
-    bits: bool = False
 
 
 @dataclass(frozen=True)
@@ -374,17 +365,6 @@ def _clipped(measured: Range, proposal: Proposal) -> Range:
     return replace(fitted, wide=measured)
 
 
-LEVELS = {
-    "L1": Level(),
-    "L2": Level(weights=True),
-    "L3": Level(weights=True, activations=True),
-    "L4": Level(weights=True, bits=True),
-    "L5": Level(weights=True, activations=True, bits=True),
-}
-# The level that finds the same ranges and proposes no bits.
-WITHOUT_BITS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
-
-
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """The results of calibration.
@@ -485,13 +465,6 @@ def calibrate(
 def is_long(level: str, pictures: int) -> bool:
     """Whether a calibration takes longer than its rehearsal. Raises ConfigError for what is no level."""
     return pictures > REHEARSED_ABOVE or level_named(level) != Level()
-
-
-def level_named(name: str) -> Level:
-    """Raises ConfigError for what is none of L1 to L5."""
-    if name not in LEVELS:
-        raise ConfigError(f"there is no quant level {name!r}{hint(name, LEVELS)}; the levels are {', '.join(LEVELS)}")
-    return LEVELS[name]
 
 
 def selection(analysis: Analysis, level: Level) -> Selection:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from sgsdump.comparison.finding import Finding
 from sgsdump.models.graph import Graph
 from sgsdump.quantisation.analysis import SDK_NAMES, Analysis
-from sgsdump.quantisation.calibration import LEVELS, selection
+from sgsdump.quantisation.calibration import selection
 from sgsdump.quantisation.diagnosis.reach import Reach, measure_reach
 from sgsdump.quantisation.fixed_facts import read_facts
 from sgsdump.quantisation.float_model import deployed
+from sgsdump.quantisation.levels import LEVELS
 from sgsdump.quantisation.objective import output_error, watched_tensors
 from sgsdump.quantisation.scales import INT16
 from sgsdump.quantisation.trials.integer_outputs import PlanOutputs, outputs_of

@@ -195,8 +195,8 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
 
 def level_of(told: str | None, quant_file: Path | None) -> str:
     """The level that is wanted; of a quant file the one that its log was made at, unless the user told another."""
-    from sgsdump.quantisation.calibration import WITHOUT_BITS
     from sgsdump.quantisation.calibration_log import has_weight_ranges
+    from sgsdump.quantisation.levels import WITHOUT_BITS
 
     if quant_file is None:
         return told or DEFAULT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sgsdump.verbs.calibrate import WITHOUT_BITS
+from sgsdump.quantisation.levels import WITHOUT_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

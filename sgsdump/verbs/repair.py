@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgsdump import notebook
-from sgsdump.quantisation.calibration import WITHOUT_BITS
+from sgsdump.quantisation.levels import WITHOUT_BITS
 from sgsdump.verbs.judges import JudgedBy, Judges, judges_of
 from sgsdump.verbs.network import Beside, Network, OpenNetwork, beside_of, named_network, open_network
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sgsdump import notebook
 from sgsdump.errors import ConfigError
 from sgsdump.progress import SILENT, Progress
-from sgsdump.quantisation.calibration import WITHOUT_BITS
+from sgsdump.quantisation.levels import WITHOUT_BITS
 from sgsdump.verbs.cured_ways import CURED, Start, start_cured
 from sgsdump.verbs.judges import JudgedBy, JudgingFeeds, judges_of
 from sgsdump.verbs.network import Beside, OpenNetwork, beside_of, named_network, open_network

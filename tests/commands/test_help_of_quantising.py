@@ -15,10 +15,10 @@ from sgsdump.errors import ConfigError
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.quantisation.calibration import LEVELS, THRESHOLD
 from sgsdump.quantisation.calibration_log import WEIGHTS_LIMIT
+from sgsdump.quantisation.levels import WITHOUT_BITS
 from sgsdump.tuning import integer_choice, repair, search, setup
 from sgsdump.tuning.rules_of_thumb import RMSE_OVER
 from sgsdump.tuning.search import most_evaluations
-from sgsdump.verbs.calibrate import WITHOUT_BITS
 from sgsdump.verbs.repair import JUDGING
 from sgsdump.verbs.tune import parse_rates, parse_seconds
 
