@@ -8,8 +8,8 @@ Gives the best quant plan found for each compression rate: bytes of the convolut
 bits (0.5 is all INT8, 1 all INT16), or multiplications with --cost macs. With --target it gives the cheapest plan that
 reaches the target. Fake quantisation ranks the plans while the budget lasts; models of at most 12 convolutions are
 searched exhaustively. The best plans of each size are then run in the hardware's integers, which choose and give every
-figure. Ranges come from all images of -i; plans are judged on 10 of these, evenly chosen, or on all of --evaluate. Ctrl-C
-ends the search with the best so far; rerun the command to resume.
+figure. Ranges come from all images of -i; plans are judged on 10 of these, evenly chosen, or on all of --evaluate.
+Ctrl-C ends the search with the best so far; rerun the command to resume.
 
 examples:
   sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
