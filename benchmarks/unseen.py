@@ -13,8 +13,8 @@ ReLU6 a louder channel would be cut, so there all other channels become so many 
 cuts on any sample; that is the same to UINT8, as the range is of the loudest.
 
 cure      error          sum((y - r)^2) / sum(r^2), as it is and cured with its quant file; ``alone`` without that file
-          promise        ``Cured.expected`` of the error that it tells of the model as it is, over the true error;
-                         ``part``: ``Cured.expected`` over the true part of the error that is left
+          promise        ``Cured.expected`` over the true error;
+                         ``part``: ``Cured.expected_gain`` over the true part of the error that is left
           labels         right, and as the float model answers: lost - won > 2 sqrt(lost + won) is beyond chance
           reference      of a plant the part that ``cures="fold,equalise"`` leaves, of REFERENCE images and with ReLU in
                          place of ReLU6
@@ -390,7 +390,7 @@ def seen_of_cure(net: Trained, draw: Draw, folder: Path) -> Seen:
     made.append(sgsdump.calibrate(path, images, quant_level=draw.level))
     before, after, *alone = map(net.outputs, made)
     errors = [squared(each, real) for each in (before, after, *alone)]
-    promised = None if found.expected is None else found.expected * found.as_it_is["result"]
+    promised = found.expected.get("result")
     taken = ",".join(step.cure for step in found.steps if step.taken)
     return Seen(
         draw,
@@ -399,7 +399,7 @@ def seen_of_cure(net: Trained, draw: Draw, folder: Path) -> Seen:
         errors[1],
         errors[2] if alone else None,
         promised / errors[1] if promised is not None and taken else None,
-        found.expected * errors[0] / errors[1] if found.expected is not None and taken else None,
+        found.expected_gain * errors[0] / errors[1] if found.expected_gain is not None and taken else None,
         *answers(net, real, before, after),
         reference=reference(net, draw) if draw.plant > 1 and draw.images >= FEWEST_HELD_OUT else None,
     )

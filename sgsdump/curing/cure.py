@@ -21,12 +21,14 @@ not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.curing.errors import expected, mean_ratio, ratios_by_image
-from sgsdump.curing.fold import Fed, Fold, Made, rewritten
+import numpy as np
+
+from sgsdump.curing.errors import expected_errors, mean_ratio, ratios_by_image, shared, totals
+from sgsdump.curing.fold import AS_IT_IS, Fed, Fold, Made, rewritten
 from sgsdump.curing.search import Search
 from sgsdump.curing.steps import EVERY, KEEPING, RANGES, CureOptions, Step
 from sgsdump.models.feeds.by_content import by_content
@@ -57,7 +59,8 @@ class Cured:
     as_it_is   by output the error of the model as it is, ``errors`` of the cured one, both on ``judged`` images that
                nothing was fitted to (or, of a few images, all of them: ``held_out`` False).
     by_image   [images] of the error of the cured model over that of the model as it is.
-    expected   ``gain`` as it is to be expected on other images of this kind; None where none was held out.
+    expected   by output the error to expect of the cured model on other images of this kind, one standard error above
+               the one measured; {} where none was held out. ``expected_gain``: over that of the model as it is.
     changed    by output how far the cured float model is from the original one: sum((y - r)^2) / sum(r^2).
     scaled     the model and its entries with those cures alone that keep what it computes (``steps.KEEPING``): where
                convolutions get 16 bits, what made up for their 8 is wrong.
@@ -73,7 +76,8 @@ class Cured:
     changed: Mapping[str, float]
     scaled: tuple[ModelProto, tuple[QuantParam, ...] | None]
     by_image: tuple[float, ...] = ()
-    expected: float | None = None
+    expected: Mapping[str, float] = field(default_factory=dict)
+    expected_gain: float | None = None
 
     @property
     def gain(self) -> float:
@@ -159,6 +163,14 @@ def cure(
 
     proto, params = with_ranges(made)
     by_image = ratios_by_image(search.now, search.before, search.names)
+    promised = {} if few else expected_errors(search.now, search.names)
+    before = totals(search.before, search.names)
+    if not few and validate is None:
+        shares = np.concatenate([np.full(len(j), (len(f.pairs) + 1) / (len(every) + 1)) for f, j in parts])
+        seen = search.judge_whole(whole, made, settings)
+        promised = expected_errors(shared(search.now, seen, shares), search.names)
+        seen = search.judge_whole(whole, Made(source.proto), AS_IT_IS)
+        before = totals(shared(search.before, seen, shares), search.names)
     return Cured(
         proto,
         params,
@@ -169,7 +181,8 @@ def cure(
         changed=search.difference(state),
         scaled=(proto, params) if scaled is made else with_ranges(scaled),
         by_image=tuple(by_image.tolist()),
-        expected=None if few else expected(search.now, search.before, search.names),
+        expected=promised,
+        expected_gain=None if few else mean_ratio(promised, before),
     )
 
 

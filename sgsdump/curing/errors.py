@@ -47,17 +47,20 @@ def mean_ratio(errors: Mapping[str, float], before: Mapping[str, float]) -> floa
     return math.exp(sum(logs) / len(logs)) if logs else 1.0
 
 
-def expected(errors: Errors, before: Errors, names: Collection[str]) -> float:
-    """Return the ratio to expect on other images: one standard error above ``ratio``, by leaving out each image."""
-    whole = ratio(errors, before, names)
-    count = min((np.size(errors[name]) for name in names if name in errors), default=0)
-    if count < 2 or not 0 < whole < math.inf:
-        return whole
-    left = []
-    for index in range(count):
-        after, first = (
-            {name: np.delete(each[name], index) for name in names if name in each} for each in (errors, before)
-        )
-        left.append(math.log(max(ratio(after, first, names), 1e-300)))
-    spread = math.sqrt((count - 1) / count * float(np.sum((np.array(left) - np.mean(left)) ** 2)))
-    return whole * math.exp(spread)
+def shared(held: Errors, seen: Errors, shares: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the errors to count: what holding an image out adds to ``seen`` counts by its share, [images].
+
+    Ranges of m images are narrower than those of n: a value is beyond them in one of m + 1 cases, not of n + 1. So the
+    share is (m + 1) / (n + 1), as in ``tuning/unseen.py``.
+    """
+    return {name: seen[name] + shares * (each - seen[name]) for name, each in held.items()}
+
+
+def expected_errors(errors: Errors, names: Collection[str]) -> dict[str, float]:
+    """Return the error to expect of each output on other images: one standard error above the mean over the images."""
+    found = {}
+    for name, each in errors.items():
+        if name in names:
+            spread = float(np.std(each, ddof=1)) / math.sqrt(each.size) if each.size > 1 else 0.0
+            found[name] = float(np.mean(each)) + spread
+    return found

@@ -4,7 +4,7 @@ hardware's integers on the images that its fold was not fitted to. Apart: ``cure
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,9 +24,9 @@ from sgsdump.quantisation.trials.integer_outputs import FloatOutputs, outputs_of
 if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 
-# A step is taken where it takes so much off the error, on more than MANY of the images, and no output gets worse than
-# it was by more than WORSE.
-WORTH, WORSE, MANY = 0.02, 0.05, 0.5
+# A step is taken where it takes so much off the error, on so many of the images that chance would do it in one case of
+# twenty (CHANCE), and no output gets worse than it was by more than WORSE.
+WORTH, WORSE, CHANCE = 0.02, 0.05, 0.05
 # Folding changes the network's layers for good, so before equalising it has to bring so much; so has scaling channels
 # that a Clip bounds, which other images may reach.
 FOLDING = 0.05
@@ -60,6 +60,13 @@ class Tried:
     state: State
     judged: Errors
     changed: Mapping[str, float]
+
+
+def gain_on_most(gained: np.ndarray) -> bool:
+    """Return whether all images gain, or more than chance explains by the sign test: 9 of 10, 15 of 20."""
+    count, won = gained.size, int(gained.sum())
+    chance = sum(math.comb(count, k) for k in range(won, count + 1)) / 2**count
+    return won == count or chance <= CHANCE
 
 
 class Search:
@@ -266,10 +273,17 @@ class Search:
     def judge(self, state: State, what: str = "judge") -> Errors:
         """The errors of a state against the original model, each fold's on its judges: of each output, and of what it
         is judged by."""
+        return self._errors(zip(self.folds, state.made, self.judges), state.settings, what)
+
+    def judge_whole(self, fold: Fold, made: Made, settings: Settings) -> Errors:
+        """What ``judge`` says of a model that was fitted to all images, on the judges of every fold."""
+        return self._errors(((fold, made, judges) for judges in self.judges), settings, "judge the result")
+
+    def _errors(self, parts: Iterable[tuple[Fold, Made, PicturePairs]], settings: Settings, what: str) -> Errors:
         apart: dict[str, list[float]] = {}
         energy: dict[str, list[float]] = {}
-        for fold, made, judges in zip(self.folds, state.made, self.judges):
-            fixed = fold.fixed(made, state.settings)
+        for fold, made, judges in parts:
+            fixed = fold.fixed(made, settings)
             release_unused()
             pictures = each(self.progress, map(judges.make, range(len(judges))), what, "image", len(judges))
             fed = ((p.label, p.feed, p.raw) for p in pictures)
@@ -299,8 +313,8 @@ class Search:
         return ratio(judged, self.now, self.judging)
 
     def _better(self, judged: Errors) -> bool:
-        gained = float(np.mean(ratios_by_image(judged, self.now, self.judging) < 1))
-        return self._ratio(judged) <= 1 - WORTH and gained > MANY and not self._harms(judged)
+        gained = ratios_by_image(judged, self.now, self.judging) < 1
+        return self._ratio(judged) <= 1 - WORTH and gain_on_most(gained) and not self._harms(judged)
 
     def _harms(self, judged: Errors) -> bool:
         """Whether an output is worse than of the model as it is."""

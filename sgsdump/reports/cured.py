@@ -46,11 +46,11 @@ def summary(cured: Cured) -> str:
     if not cured.helps:
         return "no improvement found; the model is unchanged"
     taken = ", ".join(step.cure for step in cured.steps if step.taken)
-    if cured.expected is None:
+    if cured.expected_gain is None:
         return f"cured ({taken}); the gain on other images is unknown: give {FEWEST_HELD_OUT} different images or more"
     return (
-        f"cured ({taken}); expected error on other images: {cured.expected:.3g} of the original's "
-        f"({_spread(cured.by_image)})"
+        f"cured ({taken}); expected error on other images: {errors(cured.expected)}, {cured.expected_gain:.3g} of the "
+        f"original's ({_spread(cured.by_image)})"
     )
 
 
@@ -72,7 +72,8 @@ def cure_json(cured: Cured, level: str) -> str:
         "as_it_is": dict(cured.as_it_is),
         "errors": dict(cured.errors),
         "gain": cured.gain,
-        "expected": cured.expected,
+        "expected": dict(cured.expected),
+        "expected_gain": cured.expected_gain,
         "by_image": list(cured.by_image),
         "steps": [
             {

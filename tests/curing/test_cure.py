@@ -89,7 +89,7 @@ def test_the_command_writes_what_calibrate_takes(folder: Path, monkeypatch, caps
     said, told = capsys.readouterr().out, checked(folder / "cure.json")
     assert told["gain"] < 1 and [step["cure"] for step in told["steps"] if step["taken"]]
     assert "12 images that the cures were not fitted to" in said and "cured.onnx: cured (" in said
-    assert told["gain"] <= told["expected"] and len(told["by_image"]) == 12
+    assert told["expected"]["c3"] > 0 and told["expected_gain"] > 0 and len(told["by_image"]) == 12
     calibrate = "calibrate -m cured.onnx -i pictures --input-config input_config.ini --quant-level L2"
     assert main([*calibrate.split(), "--quant-file", "cured.quant.json", "-o", "fixed.onnx"]) == 0
     assert main([*calibrate.split(), "-o", "plain.onnx"]) == 0

@@ -67,7 +67,7 @@ def test_of_a_few_different_images_only_ranges_get_room(tmp_path: Path, images: 
             shutil.copy(file, file.with_name(f"copy{copy}_{file.name}"))
     onnx.save(net().proto, tmp_path / "net.onnx")
     found, enough = cured(tmp_path, ("ranges", "equalise")), images >= FEWEST_HELD_OUT
-    assert found.held_out is enough and (found.expected is not None) is enough
+    assert found.held_out is enough and (found.expected_gain is not None) is enough and bool(found.expected) is enough
     assert [step.cure for step in found.steps] == (["equalise", "ranges"] if enough else ["ranges"])
     text = "\n".join([*lines(found), summary(found)])
     assert ("fewer than 12 different images" in text) is not enough

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from small_nets import conv, model, node, run_all, weights
 
-from sgsdump.curing.errors import expected, ratio, ratios_by_image
+from sgsdump.curing.errors import expected_errors, ratio, ratios_by_image, shared
 from sgsdump.curing.fold import INHERITED, REBUILT, Fold, Made, Settings
 from sgsdump.curing.ranges import SHARE
 from sgsdump.curing.reconstruction import _led_to, on_grid_of
-from sgsdump.curing.search import Search, State
+from sgsdump.curing.search import Search, State, gain_on_most
 from sgsdump.curing.sensitivity import of_rounding
 from sgsdump.curing.steps import ABSORB, BIAS, EQUALISE, FOLD, RANGES, ROUND, CureOptions
 from sgsdump.models.feeds.folds import FEWEST_HELD_OUT, FOLDS, JUDGED, MANY, OF_MANY
 from sgsdump.models.graph import Graph
 from sgsdump.tensors.tensor import Quant
 
-IMAGES = 4
+IMAGES = 10
 PROTO = model([], {}, {"x": (1,)}, []).proto
 START = State((Made(PROTO),))
 
@@ -58,8 +58,8 @@ def taken(name: str, judged: Mapping[str, float | Sequence[float]], changed: flo
         (EQUALISE, {"a": 0.5, "b": 1.04}, 0.0, True),  # an output may get worse by a twentieth
         (EQUALISE, {"a": 0.5, "b": 1.06}, 0.0, False),
         (EQUALISE, {"a": 0.5, "b": float("nan")}, 0.0, False),
-        (EQUALISE, {"a": (0.1, 0.1, 1.1, 1.1), "b": 1.0}, 0.0, False),  # half of the images do not gain
-        (EQUALISE, {"a": (0.1, 0.1, 0.9, 1.1), "b": 1.0}, 0.0, True),
+        (EQUALISE, {"a": (0.1,) * 8 + (1.1,) * 2, "b": 1.0}, 0.0, False),  # 8 of 10 images gain, which chance may do
+        (EQUALISE, {"a": (0.1,) * 9 + (1.1,), "b": 1.0}, 0.0, True),
         (EQUALISE, {"a": 0.5, "b": 0.5}, 0.049, True),  # a tenth of the error that is left
         (EQUALISE, {"a": 0.5, "b": 0.5}, 0.051, False),  # the function should be kept, and is not
         (BIAS, {"a": 0.5, "b": 0.5}, 0.9, True),  # the function may change as much as 8 bits do
@@ -68,6 +68,13 @@ def taken(name: str, judged: Mapping[str, float | Sequence[float]], changed: flo
 )
 def test_a_step_is_taken_where_it_helps_harms_none_and_keeps_what_it_should(name, judged, changed, expected) -> None:
     assert taken(name, judged, changed) is expected
+
+
+@pytest.mark.parametrize(
+    "won, count, expected", [(1, 1, True), (5, 6, False), (6, 6, True), (14, 20, False), (15, 20, True)]
+)
+def test_a_gain_is_more_than_chance(won, count, expected) -> None:
+    assert gain_on_most(np.arange(count) < won) is expected
 
 
 def test_a_step_says_when_it_is_skipped_for_what_it_changes() -> None:
@@ -254,11 +261,15 @@ def test_the_numbers_that_the_docs_give() -> None:
 
 
 def test_what_is_expected_is_one_standard_error_above_the_mean() -> None:
-    """By the plain formula of the standard error of a mean, where the errors of the model as it is are all 1."""
     values = np.array([0.9, 1.0, 1.1, 1.0, 1.2, 0.8])
-    found = expected({"a": values}, {"a": np.ones(6)}, ["a"])
-    assert found == pytest.approx(values.mean() * np.exp(values.std(ddof=1) / np.sqrt(6) / values.mean()), rel=0.01)
-    assert expected({"a": values[:1]}, {"a": np.ones(1)}, ["a"]) == pytest.approx(0.9)
+    found = expected_errors({"a": values, "inner": values}, ["a"])
+    assert found == {"a": pytest.approx(np.mean(values) + np.sqrt(np.sum((values - 1) ** 2) / 5 / 6))}
+    assert expected_errors({"a": values[:1]}, ["a"]) == {"a": 0.9}
+
+
+def test_what_holding_out_adds_counts_by_its_share() -> None:
+    found = shared({"a": np.array([3.0, 1.0])}, {"a": np.array([1.0, 1.0])}, np.array([0.75, 0.5]))
+    np.testing.assert_array_equal(found["a"], [2.5, 1.0])
 
 
 def test_ratios_are_geometric_means_over_the_outputs() -> None:
