@@ -117,7 +117,7 @@ def test_room_is_trusted_to_a_point_where_nothing_else_judges_it(cost, as_it_is,
         (0.96, 0.9, 0.0),
         (0.94, 0.9, SHARE),
         (0.8, 0.9, SHARE),
-        ((1.0,) * 9 + (0.1,), (0.9,) * 9 + (8.0,), 0.0),  # one image gains, and the median one pays
+        ((1.0,) * 9 + (0.1,), (0.9,) * 9 + (7.0,), 0.0),  # one image gains, and the median one pays
     ],
 )
 def test_room_in_8_bits_may_cost_little_beside_room_in_16_alone(wide, narrow, expected) -> None:
