@@ -70,8 +70,10 @@ def nrm(largest: float) -> int:
 
 
 def ceil_log2(value: float) -> int:
-    """The smallest e with 2^e >= value."""
+    """Return the smallest e with 2^e >= value; 0 for 0, where all sums are 0 and no shift matters."""
     e = 0
+    if value == 0:
+        return e
     while 2.0**e >= value:
         e -= 1
     while 2.0**e < value:
