@@ -20,7 +20,7 @@ not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.curing.errors import expected_errors, mean_ratio, ratios_by_image, shared, totals
-from sgsdump.curing.fold import AS_IT_IS, Fed, Fold, Made, rewritten
+from sgsdump.curing.fold import AS_IT_IS, Fed, Fold, Made, Settings, rewritten
 from sgsdump.curing.search import Search
 from sgsdump.curing.steps import EVERY, KEEPING, RANGES, CureOptions, Step
 from sgsdump.models.feeds.by_content import by_content
-from sgsdump.models.feeds.folds import JUDGED, folds_of, judging
+from sgsdump.models.feeds.folds import JUDGED, folds_of, judging, share
 from sgsdump.models.graph import sorted_nodes, unlist_weights
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import single_precision
@@ -163,14 +163,8 @@ def cure(
 
     proto, params = with_ranges(made)
     by_image = ratios_by_image(search.now, search.before, search.names)
-    promised = {} if few else expected_errors(search.now, search.names)
-    before = totals(search.before, search.names)
-    if not few and validate is None:
-        shares = np.concatenate([np.full(len(j), (len(f.pairs) + 1) / (len(every) + 1)) for f, j in parts])
-        seen = search.judge_whole(whole, made, settings)
-        promised = expected_errors(shared(search.now, seen, shares), search.names)
-        seen = search.judge_whole(whole, Made(source.proto), AS_IT_IS)
-        before = totals(shared(search.before, seen, shares), search.names)
+    fitted = [len(fold.pairs) for fold, _ in parts] if folds and validate is None else []
+    promised, gain = ({}, None) if few else _promise(search, whole, (made, settings), fitted)
     return Cured(
         proto,
         params,
@@ -182,18 +176,32 @@ def cure(
         scaled=(proto, params) if scaled is made else with_ranges(scaled),
         by_image=tuple(by_image.tolist()),
         expected=promised,
-        expected_gain=None if few else mean_ratio(promised, before),
+        expected_gain=gain,
     )
+
+
+def _promise(
+    search: Search, whole: Fold, result: tuple[Made, Settings], fitted: Sequence[int]
+) -> tuple[dict[str, float], float]:
+    """Return the error to expect of each output on other images, and its part of the error of the model as it is.
+
+    fitted  the number of images of each fold; empty if images of their own judge.
+    """
+    now, before = search.now, search.before
+    if fitted and search.taken:
+        each = [share(count, len(whole.pairs)) for count in fitted]
+        shares = np.repeat(each, [len(judges) for judges in search.judges])
+        now = shared(now, search.judge_whole(whole, *result), shares)
+        before = shared(before, search.judge_whole(whole, Made(search.source.proto), AS_IT_IS), shares)
+    promised = expected_errors(now, search.names)
+    return promised, mean_ratio(promised, totals(before, search.names))
 
 
 def _with_bits(
     source: Model, config: InputConfig, options: CureOptions, pairs: PicturePairs, progress: Progress
 ) -> tuple[InputConfig, CureOptions]:
-    """The configuration with the bits that the level proposes for the model as it is, and the level without bits: of
-    the images of a fold, or after a cure, it would propose others, and these would be judged.
-
-    pairs  all images in the order given: which of them bits are tried on depends on it, in ``calibrate`` too.
-    """
+    """Return the configuration with the bits that the level proposes for the model as it is, and the level without
+    bits. On the images of a fold, or after a cure, the level would propose other bits."""
     level = WITHOUT_BITS[options.level]
     if level == options.level:
         return config, options

@@ -48,11 +48,7 @@ def mean_ratio(errors: Mapping[str, float], before: Mapping[str, float]) -> floa
 
 
 def shared(held: Errors, seen: Errors, shares: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the errors to count: what holding an image out adds to ``seen`` counts by its share, [images].
-
-    Ranges of m images are narrower than those of n: a value is beyond them in one of m + 1 cases, not of n + 1. So the
-    share is (m + 1) / (n + 1), as in ``tuning/unseen.py``.
-    """
+    """Return the errors with what holding an image out adds to ``seen`` counted by its ``folds.share``, [images]."""
     return {name: seen[name] + shares * (each - seen[name]) for name, each in held.items()}
 
 

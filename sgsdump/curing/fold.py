@@ -1,5 +1,5 @@
-"""Make the cures of one fold: fitted to some of the images, as a model, its ranges and its fixed model. Apart:
-``search.py`` decides which cures are kept."""
+"""One fold of a cure: the model, its ranges and its fixed model, fitted to some of the images. Apart: ``search.py``
+decides which cures are kept."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # Weights and biases are rebuilt on so many images; on fewer where each wave of layers runs the network once more.
 REBUILT, INHERITED = 24, 12
 SENSED = 2
-# How the cures that were taken are made once more.
+# The order in which the taken cures are repeated on all images.
 ORDER = (FOLD, EQUALISE, ABSORB, RANGES, BIAS, ROUND)
 # So many models' calibrations are kept: rooms of several sizes, and what is rebuilt, start from the same.
 CALIBRATED = 4

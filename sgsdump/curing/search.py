@@ -1,5 +1,5 @@
-"""The search for the cures that help: each tried on what was taken before, in all folds alike, and judged in the
-hardware's integers on the images that its fold was not fitted to. Apart: ``cure.py`` says what it is for."""
+"""The search for the cures that help. Each cure is tried on top of those taken before, in all folds alike. It is judged
+in the hardware's integers on the images that its fold was not fitted to. Apart: ``cure.py`` is the whole of it."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.progress import Progress, each
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import watched_by_output
-from sgsdump.quantisation.trials.integer_outputs import FloatOutputs, outputs_of
+from sgsdump.quantisation.trials.integer_outputs import WORSE, FloatOutputs, outputs_of
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 
-# A step is taken where it takes so much off the error, on so many of the images that chance would do it in one case of
-# twenty (CHANCE), and no output gets worse than it was by more than WORSE.
-WORTH, WORSE, CHANCE = 0.02, 0.05, 0.05
-# Folding changes the network's layers for good, so before equalising it has to bring so much; so has scaling channels
-# that a Clip bounds, which other images may reach.
+# A step is taken if it lowers the error by WORTH, improves more images than chance explains (at the level CHANCE), and
+# makes no output worse by more than WORSE.
+WORTH, CHANCE = 0.02, 0.05
+# Folding changes the layers of the model, so it has to lower the error by this part before equalising. So has scaling
+# the channels that a Clip bounds, because other images may reach the bound.
 FOLDING = 0.05
-# Room is for images unlike those that it is judged on, where no others are given: it may cost so much on these, but
-# no more than the cures before it have brought (and WORSE).
+# Room is for images of another kind. On held-out images of the same kind it may multiply the error by this factor, but
+# not make an output worse than the model as it is.
 TOLERATED = 1.6
-# What room may cost: where images of the user's own judge it, the best; else the first that is worse by no more than
-# WORSE than the last, which is room in INT16 ranges alone.
+# The shares of noise that room may add, tried in turn: the best if the user's own images judge, else the first that
+# costs at most WORSE more than the last, which gives room to INT16 ranges alone.
 SHARES = (2 * SHARE, SHARE, 0.0)
-# What should keep the float model's function may change it by so much of the squared error that is left.
+# Cures that should keep the float function may change it by this part of the squared error that is left.
 KEPT_PART = 0.1
 
 
@@ -70,10 +70,11 @@ def gain_on_most(gained: np.ndarray) -> bool:
 
 
 class Search:
-    """``folds`` with the images that each is judged on.
+    """A search over folds.
 
-    own_judges  whether these are images of the user's own (--validate), which may be of another kind.
-    few         whether these are the images that it is fitted to: no step is tried but room in INT16 ranges.
+    folds       each with the images that judge it.
+    own_judges  whether the user's own images judge (--validate), which may be of another kind.
+    few         whether the fitted images judge, because none can be held out: only INT16 ranges get room.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Search:
         few: bool = False,
     ):
         self.folds, self.judges = [fold for fold, _ in folds], [judges for _, judges in folds]
-        self.progress, self.trusting, self.few = progress, not own_judges, few
+        self.progress, self.own_judges, self.few = progress, own_judges, few
         first = self.folds[0]
         self.source, self.options = first.source, first.options
         self.original = first.opened(first.source.proto)
@@ -108,7 +109,7 @@ class Search:
         return list(dict.fromkeys(self.watched.values())) or self.names
 
     def errors(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Of the outputs: as it is, and of what was reached."""
+        """Return the errors of the outputs, as the model is and as reached."""
         return totals(self.before, self.names), totals(self.now, self.names)
 
     def run(self) -> tuple[State, list[Step]]:
@@ -143,13 +144,13 @@ class Search:
         # the convolution that reads a picture has weights of 8 bits all the same
         cures = [cure for cure in kinds if cure in self.options.cures]
         if RANGES in cures and EQUALISE in cures and not wide:
-            if self.trusting:  # room costs on these images, so those that keep the function are judged without
+            if not self.own_judges:  # room costs on images of the same kind, so the cures before it are judged without
                 cures.remove(RANGES)
             cures.insert(1 + max(cures.index(each) for each in (EQUALISE, ABSORB) if each in cures), RANGES)
         return cures
 
     def _as_a_model_alone(self, reached: list[tuple[State, Errors]], steps: Sequence[Step]) -> State:
-        """The last state whose model, without its quant file, is not worse than the model as it is."""
+        """Return the last state whose model, without its quant file, is not worse than the model as it is."""
         while RANGES in self.taken and len(reached) > 1 and not self.few:
             state = reached[-1][0]
             changed = any(made.proto is not self.source.proto for made in state.made)
@@ -201,7 +202,7 @@ class Search:
         """
         if name == ABSORB and state.rebuilt:
             return None  # the biases are made already
-        if name in (BIAS, ROUND) and not self.trusting:
+        if name in (BIAS, ROUND) and self.own_judges:
             return self._rebuilt(name, state)
         if name == EQUALISE:
             return self._equalised(state)
@@ -215,26 +216,28 @@ class Search:
             found.append(tried)
             if self.folds[0].wide:
                 break
-        if not self.trusting:
+        if self.own_judges:
             return min(found, key=lambda way: self._ratio(way.judged))
         cheap = (way for way in found if way.step.taken and self._costs_little(way.judged, found[-1].judged))
         return next(cheap, found[-1])
 
     def _costs_little(self, judged: Errors, narrow: Errors) -> bool:
-        """Whether room in UINT8 costs at most WORSE beside room in INT16 alone, in the sum and on the median image: few
-        images that fewer calibration images clip must not hide what the room costs on all others."""
+        """Return whether room in UINT8 costs at most WORSE more than room in INT16 alone, in all and on the median image.
+
+        A fold has fewer calibration images and clips more, so a few clipped images can hide the cost on the others.
+        """
         median = float(np.median(ratios_by_image(judged, narrow, self.judging)))
         return max(median, ratio(judged, narrow, self.judging)) <= 1 + WORSE
 
     @property
     def _shares(self) -> tuple[float, ...]:
-        """The sizes of room to try. Of a few images none tells what UINT8 ranges need, and INT16 costs little."""
+        """The sizes of room to try: INT16 alone for a few images, which do not show what UINT8 ranges need."""
         if self.few:
             return SHARES[-1:]
-        return SHARES[1:] if self.trusting else SHARES
+        return SHARES if self.own_judges else SHARES[1:]
 
     def _equalised(self, state: State) -> Tried | None:
-        """Channels that a Clip bounds are scaled too where that takes FOLDING off: other images may reach the Clip."""
+        """Equalise, with the channels that a Clip bounds only if that lowers the error by FOLDING more."""
         safe = self._tried(EQUALISE, replace(state, settings=replace(state.settings, clips=False)))
         bold = None
         if any(fold.basis(state.settings.folded).scaling.limits for fold in self.folds):
@@ -261,7 +264,7 @@ class Search:
         kept = math.sqrt(max(changed.values(), default=0.0)) if name in (FOLD, EQUALISE, ABSORB) else None
         judged = self.judge(candidate, f"judge {name}")
         if name == RANGES:
-            taken = self._ratio(judged) <= (TOLERATED if self.trusting else 1.0) and not self._harms(judged)
+            taken = self._ratio(judged) <= (1.0 if self.own_judges else TOLERATED) and not self._harms(judged)
         else:
             taken = self._better(judged)
         step = Step(name, taken, totals(self.now, self.names), totals(judged, self.names), count, kept)
@@ -276,12 +279,14 @@ class Search:
         return State(tuple(one for one, _ in made), settings), max(count for _, count in made)
 
     def judge(self, state: State, what: str = "judge") -> Errors:
-        """The errors of a state against the original model, each fold's on its judges: of each output, and of what it
-        is judged by."""
+        """Return the errors of each output, and of the tensor that stands in for it, against the original model.
+
+        Each fold is judged on its own held-out images.
+        """
         return self._errors(zip(self.folds, state.made, self.judges), state.settings, what)
 
     def judge_whole(self, fold: Fold, made: Made, settings: Settings) -> Errors:
-        """What ``judge`` says of a model that was fitted to all images, on the judges of every fold."""
+        """Return the errors of a model that was fitted to all images, on the judges of every fold."""
         return self._errors(((fold, made, judges) for judges in self.judges), settings, "judge the result")
 
     def _errors(self, parts: Iterable[tuple[Fold, Made, PicturePairs]], settings: Settings, what: str) -> Errors:
@@ -301,7 +306,7 @@ class Search:
         return {name: np.array(values) / (whole[name] or 1.0) for name, values in apart.items()}
 
     def difference(self, state: State) -> dict[str, float]:
-        """By output how far the float models are from the original one, each fold's on its judges."""
+        """Return the relative squared change of each output of the float model, measured on each fold's judges."""
         away, whole = dict.fromkeys(self.names, 0.0), dict.fromkeys(self.names, 0.0)
         for fold, made, judges in zip(self.folds, state.made, self.judges):
             floats = FloatOutputs(fold.opened(made.proto), self.names)
@@ -314,7 +319,7 @@ class Search:
         return {name: away[name] / whole[name] if whole[name] else away[name] for name in self.names}
 
     def _ratio(self, judged: Errors) -> float:
-        """The error over what was reached, of what the outputs are judged by."""
+        """Return the error over the one reached before, of the tensors that judge."""
         return ratio(judged, self.now, self.judging)
 
     def _better(self, judged: Errors) -> bool:

@@ -6,9 +6,8 @@ of that is run on the images of the fold, against the float model. Fewer than ``
 are not divided.
 
 The expected error is the pessimistic end: one standard error, found by leaving out each image (jackknife), above the
-error over all held-out images. Ranges of fewer images are narrower: a value is beyond those of m images in one of m + 1
-cases. So what a fold's calibration on m of n images adds to the error of an image, beside a calibration on all n,
-counts (m + 1) / (n + 1) times. The median and the worst image are told as they were measured.
+error over all held-out images. What a fold's calibration adds to the error of an image, compared with a calibration on
+all images, counts by its ``folds.share``. The median and the worst image are reported as measured.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from sgsdump.comparison.metrics import Sums, merged_sums
 from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.models.feeds.by_content import by_content
 from sgsdump.models.feeds.feeds import ChosenFeeds
-from sgsdump.models.feeds.folds import folds_of, judging
+from sgsdump.models.feeds.folds import folds_of, judging, share
 from sgsdump.progress import SILENT, Progress
 from sgsdump.quantisation.calibration import calibrate
 from sgsdump.quantisation.fixed_model import make_fixed
@@ -47,7 +46,7 @@ Room = Callable[[Mapping[str, "Range"], SideRanges, bool], Mapping[str, "Range"]
 
 @dataclass(frozen=True)
 class Expected:
-    """An error to expect on other images.
+    """The output error to expect on unseen images.
 
     expected       one standard error above the error over all images.
     median, worst  of the images, each alone.
@@ -218,8 +217,7 @@ def folds_for(calibrating: Calibrating, feeds: Feeds, progress: Progress = SILEN
         others = ChosenFeeds(feeds, sorted({*range(len(feeds))} - {*fold}))
         how = calibrating
         found = calibrate(how.model, others, how.config, how.level, how.workers, progress)
-        share = (len(others) + 1) / (len(feeds) + 1)
-        made.append(Fold(share, found.ranges, side_ranges(found.statistics)))
+        made.append(Fold(share(len(others), len(feeds)), found.ranges, side_ranges(found.statistics)))
         some = judging(fold)
         judges += some
         fold_of += [number] * len(some)

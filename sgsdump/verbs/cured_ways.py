@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from sgsdump.verbs.network import Data
 
 CURED, PLANNED = "cured.onnx", "planned.onnx"
-# Pictures that all ways are judged on, and that plans are ranked by.
-JUDGED, MEASURED = 16, 4
+# Images that plans are ranked by.
+MEASURED = 4
 
 
 def with_cure(
@@ -201,6 +201,7 @@ def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
     """
     from sgsdump.curing.ranges import params_of
     from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN, Way
+    from sgsdump.models.feeds.folds import JUDGED
     from sgsdump.models.feeds.image_list import evenly
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.trials.integer_outputs import WORSE
@@ -300,10 +301,13 @@ def with_room(
 
 
 def _errors(task: Task, cured: Cured, way: Subject, room: Room, progress: Progress) -> dict[str, float]:
-    """Return by output sum((y - r)^2) / sum(r^2) of a fixed model, made anew of ranges of other images than it judges
-    where the cure had so many."""
+    """Return sum((y - r)^2) / sum(r^2) of each output of a fixed model.
+
+    Each image is judged by a model that was calibrated without it, if the images are enough to hold some out.
+    """
     from sgsdump.comparison.metrics import ratio
     from sgsdump.executors.onnx_runtime.session import release_unused
+    from sgsdump.models.feeds.folds import JUDGED
     from sgsdump.progress import each
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.quantisation.trials.integer_outputs import ByPicture, outputs_of

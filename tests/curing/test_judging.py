@@ -31,10 +31,10 @@ def of_each(errors: Mapping[str, float | Sequence[float]]) -> dict[str, np.ndarr
     return {name: np.broadcast_to(np.asarray(error, np.float64), IMAGES) for name, error in errors.items()}
 
 
-def search(judged: Mapping[str, float | Sequence[float]], changed: float = 0.0, trusting: bool = True) -> Search:
+def search(judged: Mapping[str, float | Sequence[float]], changed: float = 0.0, own_judges: bool = False) -> Search:
     """Two outputs of error 1 as it is and as reached; every cure gives ``judged`` and changes the model so much."""
     made = object.__new__(Search)
-    made.names, made.watched, made.trusting, made.few = ["a", "b"], {"a": "a", "b": "b"}, trusting, False
+    made.names, made.watched, made.own_judges, made.few = ["a", "b"], {"a": "a", "b": "b"}, own_judges, False
     no_clip = SimpleNamespace(scaling=SimpleNamespace(limits={}))
     made.folds = [SimpleNamespace(wide=False, basis=lambda fold: no_clip)]  # type: ignore[list-item]
     made.__dict__["before"] = made.now = of_each({"a": 1.0, "b": 1.0})
@@ -93,18 +93,18 @@ def test_of_a_few_images_only_int16_ranges_get_room(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "cost, as_it_is, trusting, expected",
+    "cost, as_it_is, own_judges, expected",
     [
-        (1.55, 2.0, True, True),
-        (1.65, 2.0, True, False),
-        (1.04, 1.0, True, True),  # nothing was brought before that it could cost
-        (1.06, 1.0, True, False),
-        (1.0, 1.0, False, True),  # other pictures judge it
-        (1.01, 2.0, False, False),
+        (1.55, 2.0, False, True),
+        (1.65, 2.0, False, False),
+        (1.04, 1.0, False, True),  # nothing was brought before that it could cost
+        (1.06, 1.0, False, False),
+        (1.0, 1.0, True, True),  # other pictures judge it
+        (1.01, 2.0, True, False),
     ],
 )
-def test_room_is_trusted_to_a_point_where_nothing_else_judges_it(cost, as_it_is, trusting, expected) -> None:
-    made = search({"a": cost, "b": cost}, 0.0, trusting)
+def test_room_is_trusted_to_a_point_where_nothing_else_judges_it(cost, as_it_is, own_judges, expected) -> None:
+    made = search({"a": cost, "b": cost}, 0.0, own_judges)
     made.__dict__["before"] = of_each({"a": as_it_is, "b": as_it_is})
     tried = made._tried(RANGES, START)
     assert tried is not None and tried.step.taken is expected
@@ -130,16 +130,16 @@ def test_room_in_8_bits_may_cost_little_beside_room_in_16_alone(wide, narrow, ex
 
 
 @pytest.mark.parametrize(
-    "errors, trusting, expected",
+    "errors, own_judges, expected",
     [
-        ((0.9, 0.5), False, True),
-        ((0.5, 0.9), False, False),
-        ((1.2, 1.1), False, True),  # neither helps: the better one is told
-        ((0.9, 0.5), True, False),  # pictures of the kind that was fitted cannot tell
+        ((0.9, 0.5), True, True),
+        ((0.5, 0.9), True, False),
+        ((1.2, 1.1), True, True),  # neither helps: the better one is told
+        ((0.9, 0.5), False, False),  # pictures of the kind that was fitted cannot tell
     ],
 )
-def test_the_layers_before_are_made_up_for_where_other_pictures_judge_it(errors, trusting, expected) -> None:
-    made = search({}, trusting=trusting)
+def test_the_layers_before_are_made_up_for_where_other_pictures_judge_it(errors, own_judges, expected) -> None:
+    made = search({}, own_judges=own_judges)
     made.with_cure = lambda name, state: (state, 1)  # type: ignore[method-assign]
     made.judge = lambda state, what="": of_each(dict.fromkeys("ab", errors[state.settings.inherited]))  # type: ignore[method-assign]
     tried = made._try(BIAS, START)
@@ -149,7 +149,7 @@ def test_the_layers_before_are_made_up_for_where_other_pictures_judge_it(errors,
 
 @pytest.mark.parametrize("inherited", [False, True])
 def test_weights_are_rounded_the_way_that_biases_took(inherited) -> None:
-    made = search({}, trusting=False)
+    made = search({}, own_judges=True)
     made.with_cure = lambda name, state: (state, 1)  # type: ignore[method-assign]
     made.judge = lambda state, what="": of_each(  # type: ignore[method-assign]
         dict.fromkeys("ab", 0.9 if state.settings.inherited is inherited else 0.1)

@@ -40,3 +40,11 @@ def folds_of(keys: Sequence[bytes]) -> list[list[int]]:
 def judging(fold: Sequence[int]) -> list[int]:
     """Return the images of a fold that judge: JUDGED at most."""
     return list(evenly(fold, JUDGED))
+
+
+def share(fitted: int, given: int) -> float:
+    """Return how much of the error that holding images out adds counts, when ``fitted`` of ``given`` images are kept.
+
+    A value is beyond the calibration range of m images in one of m + 1 cases, so fewer images clip more.
+    """
+    return (fitted + 1) / (given + 1)

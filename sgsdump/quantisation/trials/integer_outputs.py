@@ -236,7 +236,7 @@ class FixedOutputs:
 
 
 class _Runs:
-    """A fixed model, or one for some of the pictures and another for others: one is open at a time.
+    """Runs of a fixed model, or of several, each for some of the images; one is open at a time.
 
     steps  by tensor that is stored the largest step of its type.
     """
