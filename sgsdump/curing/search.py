@@ -222,7 +222,7 @@ class Search:
         return next(cheap, found[-1])
 
     def _costs_little(self, judged: Errors, narrow: Errors) -> bool:
-        """Return whether room in UINT8 costs at most WORSE more than room in INT16 alone, in all and on the median image.
+        """Return whether room in UINT8 costs at most WORSE more than in INT16 alone, in all and on the median image.
 
         A fold has fewer calibration images and clips more, so a few clipped images can hide the cost on the others.
         """

@@ -1,5 +1,5 @@
 """The tuned plans side by side: what each costs (bytes, MACs at 16 bits) and gives (error, COS, RMSE, metric), and its
-files. The figures are those in the hardware's own integers, where the plans were run so (``integer_choice``).
+files. The figures are those in the hardware's own integers, where the plans were run so (``integer_scores``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.quantisation.trials.plan_trial import Plan, PlanTrial
     from sgsdump.sidecars.quant_param_entries import QuantParam
-    from sgsdump.tuning.integer_choice import EveryPicture, IntegerScores
+    from sgsdump.tuning.integer_scores import EveryPicture, IntegerScores
     from sgsdump.tuning.search import Proposed, SearchResult
     from sgsdump.tuning.setup import Setup
     from sgsdump.tuning.unseen import Expected
@@ -64,10 +64,10 @@ class OutputFigures:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What pictures held out said of the plans.
+    """The result of running the plans on held-out images.
 
     pictures      how many.
-    folds         of how many calibrations, each on other images, they were held out; 0 for images of their own.
+    folds         the number of folds that hold the images out; 0 for images of their own.
     beyond        plans that were to be taken, but whose error lies beyond the search's there: their parts of the bytes.
     confirmed     whether that of the one to take does not.
     float_metric  the user's metric of the float model itself, on the search's pictures and on these; None without one.
@@ -82,13 +82,13 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits on the outputs, and what is within them.
+    """The limits on the outputs, and whether INT8 and the plan to take are within them.
 
     allowed   the limits.
-    pictures  how many INT8 and the plan to take were run on in integers, those held out too.
-    held_out  whether these pictures were held out of the calibration besides, in folds.
-    past      INT8's outputs past the limits; none: no INT16 is needed.
-    taken     whether the plan to take is within them.
+    pictures  the number of images that INT8 and the plan to take were run on, held-out images included.
+    held_out  whether folds hold these images out of the calibration.
+    past      the outputs of INT8 past the limits; if empty, no INT16 is needed.
+    taken     whether the plan to take is within the limits.
     """
 
     allowed: Thresholds
@@ -164,12 +164,12 @@ class Pareto:
 
     @property
     def tells_unseen(self) -> bool:
-        """Whether errors to expect on other images are known."""
+        """Whether the error to expect on unseen images is known."""
         return any(row.outputs.unseen is not None for row in self.rows)
 
     @property
     def folds(self) -> int:
-        """Of how many calibrations pictures were held out; 0 for pictures of their own."""
+        """The number of folds that hold images out; 0 for images of their own."""
         return 0 if self.held_out is None else self.held_out.folds
 
     def to_pandas(self) -> Any:
@@ -259,9 +259,9 @@ def pareto(
 def limits_of(
     allowed: Thresholds, model: Model, exact: IntegerScores, every: EveryPicture | None, held: IntegerScores | None
 ) -> Limits:
-    """Return whether INT8 is within the limits in integers: on the pictures that judge, and on those held out.
+    """Return whether INT8 is within the limits in integers, on the images that judge and on held-out images.
 
-    every  all pictures that judge, where the search sees some of them.
+    every  all images that judge, if the search sees only some of them.
     """
     judges = [judge for judge in (every or exact, held) if judge is not None]
     past = dict.fromkeys(name for judge in judges for name in judge.past(frozenset(), allowed))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sgsdump.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.tensors.types import Range
     from sgsdump.tuning.criteria import Target, UserMetric
-    from sgsdump.tuning.integer_choice import IntegerScores
+    from sgsdump.tuning.integer_scores import IntegerScores
     from sgsdump.tuning.pareto import Limits, Pareto, Row
     from sgsdump.tuning.search import SearchResult
     from sgsdump.tuning.setup import Setup
@@ -141,7 +141,7 @@ class Tuned:
         from sgsdump.reports.pareto_reports import pareto_csv, pareto_json
         from sgsdump.sidecars import quant_param
         from sgsdump.sidecars.input_config import with_tensor_arrays
-        from sgsdump.tuning.integer_choice import fixed_of
+        from sgsdump.tuning.integer_scores import fixed_of
         from sgsdump.tuning.pareto import optimized, stem
 
         def write(name: str, data: bytes) -> None:
@@ -424,15 +424,8 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     from sgsdump.quantisation.objective import watched_by_output
     from sgsdump.quantisation.scales import INT16
     from sgsdump.tuning.criteria import limits_target, parse_objective
-    from sgsdump.tuning.integer_choice import (
-        EveryPicture,
-        FoldScores,
-        IntegerScores,
-        chosen,
-        confirmed,
-        fixed_of,
-        within_limits,
-    )
+    from sgsdump.tuning.integer_choice import chosen, confirmed, within_limits
+    from sgsdump.tuning.integer_scores import EveryPicture, FoldScores, IntegerScores, fixed_of
     from sgsdump.tuning.pareto import limits_of, pareto
     from sgsdump.tuning.search import most_evaluations
     from sgsdump.tuning.setup import Judging, set_up

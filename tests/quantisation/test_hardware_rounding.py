@@ -13,7 +13,7 @@ from sgsdump.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.quantisation.trials.plan_trial import PlanTrial, words_of
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
-from sgsdump.tuning.integer_choice import fixed_of
+from sgsdump.tuning.integer_scores import fixed_of
 
 CONFIG = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("d", True),))
 SIZE = 16

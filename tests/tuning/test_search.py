@@ -24,7 +24,8 @@ from sgsdump.quantisation.trials.plan_walk import PlanWalk
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tuning import integer_choice, plan_scores
 from sgsdump.tuning.criteria import parse_target
-from sgsdump.tuning.integer_choice import IntegerScores, chosen, fixed_of
+from sgsdump.tuning.integer_choice import chosen
+from sgsdump.tuning.integer_scores import IntegerScores, fixed_of
 from sgsdump.tuning.plan_costs import Sizes
 from sgsdump.tuning.proposals import Surrogate, best_by_model, best_sum, changes_of, every_plan, proposals
 from sgsdump.tuning.search import check_rates, most_evaluations, search_rates, search_target

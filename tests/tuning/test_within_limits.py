@@ -10,7 +10,8 @@ from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.quantisation.objective import score
 from sgsdump.quantisation.trials.integer_outputs import OutputFigures
 from sgsdump.tuning.criteria import limits_target
-from sgsdump.tuning.integer_choice import past_limits, within_limits
+from sgsdump.tuning.integer_choice import within_limits
+from sgsdump.tuning.integer_scores import past_limits
 from sgsdump.tuning.plan_costs import Sizes
 from sgsdump.tuning.search import Proposed, SearchResult
 
