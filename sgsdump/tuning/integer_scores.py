@@ -231,8 +231,8 @@ def past_limits(figures: Mapping[str, OutputFigures], limits: Thresholds) -> lis
 
 
 class _KnownFloats:
-    """Tensors of the float model on images that it was run on, labelled by place. ``metric``: the user's, summed over the
-    images that a fixed model was run on."""
+    """Tensors of the float model on images that it was run on, labelled by place. ``metric``: the user's, summed over
+    the images that a fixed model was run on."""
 
     def __init__(self, pictures: Sequence[Picture], pool: PlanScores):
         self._pictures, self._pool, self.metric = pictures, pool, 0.0
