@@ -125,6 +125,12 @@ class Diagnosis:
         return self.tried.layers
 
     @property
+    def advises_change(self) -> bool:
+        """Whether more is advised than room in INT16 ranges."""
+        advice = self.advice if self.root is None else self.root.advice
+        return self.root is not None or (advice is not None and (advice.promise or advice.per_channel) is not None)
+
+    @property
     def advises_level(self) -> bool:
         """Whether a level with a weight scale for each output channel is advised."""
         if self.root is not None:
@@ -281,7 +287,9 @@ def _on_unseen(diagnosis: Diagnosis) -> Iterator[str]:
     kind = PLAN if PLAN in unseen.ran else AS_IT_IS
     found, before = unseen.expected(kind), unseen.expected(AS_IT_IS)
     change = f"{before.expected:.3g}"
-    change += f" as it is -> {found.expected:.3g} with what is advised" if kind == PLAN else ""
+    if kind == PLAN:
+        what = "what is advised" if diagnosis.advises_change else "room in INT16 ranges"
+        change += f" as it is -> {found.expected:.3g} with {what}"
     yield f"Expected output error on unseen images: {change} ({unseen_text(found, unseen.folds)})."
     if unseen.folds and diagnosis.good and not diagnosis.holds:
         yield "As it is an output is past the limits on held-out images, though not on those it was calibrated on."
