@@ -1,9 +1,9 @@
-"""Make the fixed model and the range of every tensor from a float model, pictures and input_config.ini.
+"""Make the fixed model and the range of every tensor from a float model, images and input_config.ini.
 
-Runs every picture once through the float model, keeps each tensor's statistics in log/, and makes the fixed model from
-them: an ONNX file of standard operators that compute the hardware's own integers. `sgsdump simulate -t Fixed` runs it,
-onnxruntime gives the same integers from the file alone, and any viewer opens it. Operators that have no integer rule
-yet are named at the end, with what is computed in their place (docs/exact_integers.md). An older log/ is moved aside.
+Runs every image once through the float model and keeps each tensor's statistics in log/. From these, makes the fixed
+model: an ONNX file of standard operators that compute the hardware's own integers. `sgsdump simulate -t Fixed` runs the
+file, onnxruntime computes the same integers from it, and any ONNX viewer opens it. Operators without an integer rule
+are listed at the end, with their substitute (docs/exact_integers.md). Files of an older run in log/ are replaced.
 
   --quant-level  weights per channel  activation ranges fitted  16 bits proposed
   L1                                                            (plain minimum and maximum)
@@ -21,35 +21,35 @@ examples:
   sgsdump calibrate -m net.prototxt --weight-file net.caffemodel -i pictures/ --input-config input_config.ini
 
 the levels:
-  Weights: minimum and maximum of each output channel, as the SDK's own calibrator takes them; at L1 and L2 all ranges
-  are the SDK's. Activation ranges narrower than minimum and maximum (percentile, entropy, least squares) are tried
-  where their own error is much smaller, and taken where the model's outputs gain, on a few of the pictures. A
-  convolution is raised to 16 bits when its 8 bits alone (all others at 16) change the outputs by more than the
-  threshold -sth: sum((y - r)^2) / sum(r^2), averaged over the outputs, a softmax's input in place of its output. With
-  ALL_INT16 all levels above L1 are L2.
+  Weight ranges are the minimum and maximum of each output channel, as in the SDK's own calibrator. At L1 and L2, all
+  ranges are the SDK's. Activation ranges narrower than minimum and maximum (percentile, entropy, least squares) are
+  tried if their own error is much smaller, and kept if the model's outputs improve on a few of the images. A
+  convolution is raised to INT16 if its 8 bits alone (all others at 16) change the outputs by more than the threshold
+  -sth. The change is sum((y - r)^2) / sum(r^2), averaged over the outputs; a softmax's input replaces its output. With
+  ALL_INT16, all levels above L1 are L2.
 
 --quant-file:
-  Its level is that of its log, as tensor_weight_calibration.txt beside it tells, where --quant-level is left out.
-  With the log/tensor_min_max.txt of the SDK's own calibrator the fixed model is the SDK's: tensor_chn.txt,
-  softmax_lut_range.txt and, above L1, tensor_weight_calibration.txt are read beside it. The level finds the ranges that
-  the file does not name; the bits are the file's alone, so L5 does what L3 does, and L4 what L2 does. The weights'
-  ranges of a tensor_min_max.txt are taken at L1 only: it has one for each tensor, while the levels above have one for
-  each output channel, and take those of tensor_weight_calibration.txt.
+  Without --quant-level, the level is that of the log: tensor_weight_calibration.txt beside the file shows it. With the
+  log/tensor_min_max.txt of the SDK's own calibrator, the fixed model is the SDK's. tensor_chn.txt,
+  softmax_lut_range.txt and, above L1, tensor_weight_calibration.txt are then read from the same folder. The level
+  determines the ranges that the file does not name. Only the file determines the bits, so L5 acts as L3, and L4 as L2.
+  Weight ranges of a tensor_min_max.txt are used at L1 only, because the file has one range per tensor. Higher levels
+  have one range per output channel, and use those of tensor_weight_calibration.txt.
 
 the folder log/:
-  tensor_min_max.txt (the ranges), tensor_chn.txt (those of the convolutions' output channels), softmax_lut_range.txt
+  tensor_min_max.txt (ranges), tensor_chn.txt (ranges of the convolutions' output channels), softmax_lut_range.txt
   and, above L1, tensor_weight.txt and tensor_weight_calibration.txt (weights and their ranges; the weights themselves
   up to four million of them). A newer run replaces these files; others in log/ stay.
 
 DebugConfig.txt:
-  A line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible but a convolution right before its Relu,
-  Clip, LeakyRelu or PRelu: the hardware computes the two as one, and the SDK hides it too.
+  A line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible, except a convolution directly before its
+  Relu, Clip, LeakyRelu or PRelu. The hardware computes these two as one, and the SDK hides the convolution too.
 
 a cluster (--scheduler):
-  The pictures run on a Dask cluster (pip install 'sgsdump[cluster]'). They are read and preprocessed here, and sent
-  with the model, so its machines need none of your files, but the same versions of sgsdump, onnx, onnxruntime and numpy
-  (the scheduler's too). A worker that dies loses nothing. The result is the same as of one process where the processors
-  are alike; others may round the last bit of a value differently.
+  The images run on a Dask cluster (pip install 'sgsdump[cluster]'). Images are read and preprocessed here and sent with
+  the model. The workers need none of your files, but the same versions of sgsdump, onnx, onnxruntime and numpy, as does
+  the scheduler. No results are lost if a worker dies. The result is the same as with one process on the same type of
+  processor; other processors may round the last bit of a value differently.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    network = parser.add_argument_group("model and pictures")
+    network = parser.add_argument_group("model and images")
     add_model(network)
     add_feeds(network)
     add_input_config(network)
@@ -109,11 +109,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     quantising = parser.add_argument_group("quantising")
     add_quant_level(quantising, "see below")
     quantising.add_argument("-sth", "--sensitivity-threshold", type=not_negative, default=THRESHOLD, metavar="X",
-                            help="L4, L5: raise what changes the outputs by more (default: %(default)s)")  # fmt: skip
-    quantising.add_argument("--quant-file", metavar="FILE", help="ranges, bits and weights you decided: JSON or pickle "
+                            help="L4, L5: output change that raises a convolution (default: %(default)s)")  # fmt: skip
+    quantising.add_argument("--quant-file", metavar="FILE", help="your own ranges, bits and weights: JSON or pickle "
                             "list of {name, min, max, bit, data}, or a tensor_min_max.txt; see below")  # fmt: skip
-    quantising.add_argument("--range-room", action="store_true", help="widen INT16 ranges by half or more, for images "
-                            "not seen; the SDK's own calibrator does not (its --quant_file can: see tune)")  # fmt: skip
+    quantising.add_argument("--range-room", action="store_true", help="widen INT16 ranges by half or more, for unseen "
+                            "images; the SDK's calibrator needs its --quant_file for this (see tune)")  # fmt: skip
     output = parser.add_argument_group("results")
     output.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="fixed model to write (default: MODEL_fixed.onnx here)"
@@ -130,15 +130,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         const=_BARE,
         metavar="FILE",
-        help="write the result as JSON: ranges, bits, what was noticed; - prints it alone",
+        help="write the result as JSON: ranges, bits, warnings; - prints only this",
     )
     output.add_argument(
-        "--metric", metavar="FILE.py:FUNCTION", help="your own accuracy, told of the float and of the fixed model"
+        "--metric", metavar="FILE.py:FUNCTION", help="your own accuracy, for the float model and the fixed model"
     )
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     many.add_argument("--num-process", type=whole_number, default=1, metavar="N",
-                      help="processes that run pictures; the result is the same (default: %(default)s)")  # fmt: skip
-    add_scheduler(many, "run pictures")
+                      help="processes that run images; the result is the same (default: %(default)s)")  # fmt: skip
+    add_scheduler(many, "run images")
 
 
 def run(args: argparse.Namespace) -> int:

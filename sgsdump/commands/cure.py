@@ -1,17 +1,17 @@
-"""Rewrite a float model so that 8 bits lose less, before any INT16 is spent.
+"""Rewrite a float model so that INT8 loses less accuracy, before any INT16 is spent.
 
-Writes the model to convert in place of yours, as ONNX, with the same inputs, outputs and tensors. Each cure is judged
-in the hardware's integers, against your float model, on images that it was not fitted to: the folds of -i in turn, or
-those of --validate. A cure that does not help is skipped. The change of the float model is printed. With fewer than 12
-different images none can be held out, so only INT16 ranges get room.
+Writes an ONNX model to convert instead of yours, with the same inputs, outputs and tensors. Each cure is judged in the
+hardware's integers, against your float model, on held-out images: each fold of -i in turn, or the images of --validate.
+A cure that does not help is skipped. The change of the float model is printed. With fewer than 12 different images,
+none can be held out, and only INT16 ranges get room.
 
   cure      what it does
-  ranges    room in the ranges for what the calibration pictures do not show: in FILE.quant.json, not in the model
-  fold      BatchNormalization goes into the convolution before it, which SDK 1.1.5 leaves to two operators of 16 bits
-  equalise  channels are scaled so that one range suits all of a tensor
-  absorb    what a channel always holds goes into the next layer's bias
-  bias      the mean that quantising adds to a channel is taken off its bias
-  round     weights are rounded so that the layer's output is kept, where the pictures support it
+  ranges    adds room to ranges, for values that the calibration images do not reach; written to FILE.quant.json only
+  fold      folds BatchNormalization into the convolution before it; SDK 1.1.5 keeps it as two operators of 16 bits
+  equalise  scales channels so that one range suits all channels of a tensor
+  absorb    moves the constant part of a channel into the bias of the next layer
+  bias      subtracts the mean quantisation error of a channel from its bias
+  round     rounds weights so that the output of the layer is preserved, if both halves of the images improve
 
 examples:
   sgsdump cure -m net.onnx -i pictures/ --input-config input_config.ini -o cured.onnx
@@ -20,8 +20,8 @@ examples:
   sgsdump calibrate -m cured.onnx -i pictures/ --input-config input_config.ini --quant-level L2 \\
       --quant-file cured.quant.json
 
-the files:
-  cured.onnx        the model; calibrate it with the same pictures and level
+output files:
+  cured.onnx        the model; calibrate it with the same images and level
   cured.quant.json  its ranges, for calibrate's --quant-file; cured.quant.pkl is the same for the SDK's --quant_file
 """
 
@@ -56,21 +56,21 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    network = parser.add_argument_group("model and pictures")
+    network = parser.add_argument_group("model and images")
     add_model(network)
     add_feeds(network)
     add_input_config(network)
     add_strict_sdk(network)
     curing = parser.add_argument_group("curing")
     curing.add_argument("--quant-level", choices=QUANT_LEVELS, default="L2",
-                        help="level that the model is cured for, see calibrate (default: %(default)s)")  # fmt: skip
-    curing.add_argument("--cures", metavar="NAME,NAME...", help="the cures to try (default: all)")
-    curing.add_argument("--validate", metavar="IMAGES", help=f"judge on these, which nothing is fitted to: {INPUTS}")
+                        help="level at which you calibrate, see calibrate (default: %(default)s)")  # fmt: skip
+    curing.add_argument("--cures", metavar="NAME,NAME...", help="cures to try (default: all)")
+    curing.add_argument("--validate", metavar="IMAGES", help=f"held-out images that judge the cures: {INPUTS}")
     output = parser.add_argument_group("results")
     output.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="model to write (default: MODEL_cured.onnx here)"
     )
-    add_json(output, "write what each cure brings as JSON")
+    add_json(output, "write the effect of each cure as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,13 +1,13 @@
-"""Say where a network loses accuracy in fixed point, and what to do about it, in one go and on one page.
+"""Find where a network loses accuracy in fixed point, and what to do about it, in one run and one report.
 
-Calibrates on all pictures, makes the fixed model, judges its outputs on all pictures, compares every layer on those
-that go wrong most, measures what each convolution's 8 bits cost, and writes report.html: a file to look at, mail or
-keep. Assumptions are printed first: without --input-config the inputs are taken as RGB or GRAY pictures, and mean and
-std_value are found by running the preprocess file (-n) on a picture. --fixed takes a fixed model of calibrate as it is,
-or one that others quantised (ONNX: QDQ, QOperator, dynamic), --ranges a tensor_min_max.txt or a quant file in place of
-a calibration. An older folder -o is moved aside. Exit status:
-0, or 1 when you gave a limit and an output or another layer is past it, or when input_config.ini does not describe the
-pictures that the network gets, 2 on trouble.
+Calibrates on all images, makes the fixed model and judges its outputs on all images. Compares every layer on the
+images with the largest output error, and measures the cost of each convolution's 8 bits. Writes report.html, a single
+file that you can open or email. Assumptions are printed first: without --input-config, inputs are assumed to be RGB or
+GRAY images, and mean and std_value are found by running the preprocess file (-n) on an image. --fixed takes a fixed
+model of calibrate, or a model quantised with another tool (ONNX: QDQ, QOperator, dynamic). --ranges takes a
+tensor_min_max.txt or a quant file instead of a calibration. An existing folder -o is renamed. Exit status: 0; 1 if you
+gave a limit and an output or another layer is outside it, or if input_config.ini does not describe the images that the
+network gets; 2 on errors.
 
 examples:
   sgsdump diagnose -m net.onnx -i pictures/
@@ -18,34 +18,36 @@ examples:
 
 the folder -o:
   report.html             verdict, next steps, error over depth, every layer with its histograms and calibrated range
-  layers.csv layers.json  every layer's figures
+  layers.csv layers.json  figures of every layer
   model_explorer.json     the network as a graph, coloured with model_explorer_errors.json; netron.onnx: its figures
-  fixed.onnx log/         the fixed model and the ranges, where they were made here (see calibrate)
-  advised.onnx            where another --quant-level is advised: the fixed model of that, with all that is advised
-  input_config.ini        yours, or the assumed one, with the tensor_arrays advised
-  advised.quant.json .pkl where that raises convolutions: its plan with room in INT16 ranges, for --quant-file
-  cured.onnx              with --cure: the model rewritten so that 8 bits lose less, its ranges beside it (docs/cure.md)
-  planned.onnx            with --cure, where that is not enough: its quant file raises convolutions besides
+  fixed.onnx log/         the fixed model and the ranges, if made here (see calibrate)
+  advised.onnx            if another --quant-level is advised: the fixed model with all of the advice
+  input_config.ini        yours, or the assumed one, with the advised tensor_arrays
+  advised.quant.json .pkl if the advice raises convolutions: its plan with room in INT16 ranges, for --quant-file
+  cured.onnx              with --cure: the model rewritten so that INT8 loses less, with its ranges (docs/cure.md)
+  planned.onnx            with --cure, if cured.onnx is not enough: its quant file also raises convolutions to INT16
 
-a network that others quantised (--fixed QUANTISED.onnx, docs/debug_a_quantised_onnx.md):
-  Each quantised tensor and weight is put into the float network alone, and the worst are taken out; what to leave
-  float is said in the words of onnxruntime, NNCF, ModelOpt, AIMET or Quark. The folder has quantised.csv besides, no
+a network quantised with another tool (--fixed QUANTISED.onnx, docs/debug_a_quantised_onnx.md):
+  Each quantised tensor and weight is inserted into the float network alone, and the worst are left float. The advice
+  uses the terms of onnxruntime, NNCF, ModelOpt, AIMET or Quark. The folder also has quantised.csv, but no
   input_config.ini.
 
 unseen images:
-  From 12 different images on, the expected error is of images held out of the calibration: in 3 folds, 2 from 24 images
-  on, one standard error above what was measured. With --validate it is of those. The order of the files is no matter.
+  With 12 or more different images, the expected error is measured on images held out of the calibration (3 folds, 2
+  from 24 images on), plus one standard error. With --validate, your images replace the folds. The order of the files
+  does not matter.
 
-your metric, other pictures to judge by, pictures held out:
-  --metric FILE.py:f calls f(outputs, float_outputs) -> number for every picture, as tune does; its mean is told of the
-  float model, of the fixed one as it is, with what is advised, and with every convolution at 16 bits. --evaluate: what
-  outputs and layers are judged on, in place of the pictures of the calibration; ranges that do not fit them are a
-  cause. --validate: pictures that nothing is chosen on. A plan that is worse on them is not recommended.
+your metric, other images for judging, held-out images:
+  --metric FILE.py:f calls f(outputs, float_outputs) -> number for every image, as tune does. The mean is printed for
+  the float model, the fixed model, the fixed model with the advice, and with every convolution at 16 bits. --evaluate
+  judges outputs and layers on these images instead of the calibration images; if the ranges do not fit these images,
+  they are named as a cause. --validate gives images that no choice is based on. A plan that is worse on them is not
+  recommended.
 
 a cluster (--scheduler):
-  The pictures run on a Dask cluster (pip install 'sgsdump[cluster]'), while calibrating and comparing. They are read
-  and preprocessed here and sent: its workers need no files of yours, only the same versions of sgsdump, onnx,
-  onnxruntime and numpy. Measuring for the advice stays here. The result is the same as of one process.
+  A Dask cluster (pip install 'sgsdump[cluster]') runs the images while calibrating and comparing. Images are read and
+  preprocessed here and sent. The workers need none of your files, only the same versions of sgsdump, onnx, onnxruntime
+  and numpy. Measurements for the advice run here. The result is the same as with one process.
 """
 
 from __future__ import annotations
@@ -102,27 +104,27 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    network = parser.add_argument_group("model and pictures")
+    network = parser.add_argument_group("model and images")
     add_model(network)
     add_feeds(network)
-    add_input_config(network, "input_config.ini (default: assumed, and printed)")
+    add_input_config(network, "input_config.ini (default: inferred and printed)")
     add_strict_sdk(network)
     quantising = parser.add_argument_group("the fixed model")
     source = quantising.add_mutually_exclusive_group()
-    source.add_argument("--fixed", type=Path, metavar="FILE", help="the fixed model, in place of making one")
-    source.add_argument("--ranges", type=Path, metavar="FILE", help="ranges, in place of calibrating")
+    source.add_argument("--fixed", type=Path, metavar="FILE", help="use this fixed model instead of making one")
+    source.add_argument("--ranges", type=Path, metavar="FILE", help="use these ranges instead of calibrating")
     add_quant_level(quantising)
     quantising.add_argument("--cure", action="store_true",
-                            help="say first what curing brings in 8 bits (see cure); takes minutes")  # fmt: skip
-    add_judges(parser.add_argument_group("judging"), "outputs", "told of the model as it is and with what is advised")
+                            help="first report the effect of cure in INT8; takes minutes")  # fmt: skip
+    add_judges(parser.add_argument_group("judging"), "outputs", "for the fixed model without and with the advice")
     add_scheduler(parser.add_argument_group("processes"), "calibrate and compare")
     report = parser.add_argument_group("the report")
     report.add_argument("-o", "--output", type=Path, default=Path(FOLDER), metavar="DIR",
                         help="folder to write (default: %(default)s)")  # fmt: skip
     report.add_argument("--pictures", type=whole_number, default=PICTURES, metavar="N",
-                        help="compare layers on at most N pictures, those whose outputs are furthest off (default: "
+                        help="compare layers on at most N images, those with the largest output error (default: "
                              "%(default)s)")  # fmt: skip
-    add_json(report, "write layers.json here too")
+    add_json(report, "also write layers.json to this file")
     add_limits(report, "a layer")
 
 

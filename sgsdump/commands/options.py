@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sgsdump.tensors.stages import Stage
 
 Record = TypeVar("Record")
-INPUTS = "picture, folder, list file, .npy, .npz, or random[:SEED]"
+INPUTS = "image, folder, list file, .npy, .npz, or random[:SEED]"
 QUANT_LEVELS = ("L1", "L2", "L3", "L4", "L5")
 
 
@@ -94,10 +94,8 @@ def add_model(
     """``-m/--model``; for Caffe, ``--weight-file``; ``--model-inputs`` and ``--model-outputs``."""
     parser.add_argument("-m", "--model", type=Path, required=required, help=text)
     parser.add_argument("--weight-file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
-    for end, text in (("inputs", "to begin with"), ("outputs", "to end with")):
-        parser.add_argument(
-            f"--model-{end}", nargs="+", default=(), metavar="NAME", help=f"cut the model: the tensors {text}"
-        )
+    for end, text in (("inputs", "first tensors"), ("outputs", "last tensors")):
+        parser.add_argument(f"--model-{end}", nargs="+", default=(), metavar="NAME", help=f"cut the model: {text}")
 
 
 def add_feeds(parser: argparse._ActionsContainer, text: str = INPUTS, required: bool = True) -> None:
@@ -113,13 +111,13 @@ def add_data_loader(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--data-loader-script",
         metavar="FILE.py[:NAME]",
-        help="Python with load_data(), which yields an input dict for each run",
+        help="Python file with load_data(), which yields an input dict for each run",
     )
 
 
 def add_preprocess(parser: argparse._ActionsContainer) -> None:
     """``-n/--preprocess``."""
-    parser.add_argument("-n", "--preprocess", help="your preprocess file(s), one per input, separated by commas")
+    parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, separated by commas")
 
 
 def add_provider(parser: argparse._ActionsContainer) -> None:
@@ -137,7 +135,7 @@ def add_pictures(parser: argparse._ActionsContainer, text: str) -> None:
 
 def add_input_config(
     parser: argparse._ActionsContainer,
-    text: str = "input_config.ini; of pictures it must be given (sgsdump cfg writes one), of arrays it is assumed",
+    text: str = "input_config.ini; required for images (sgsdump cfg writes one), inferred for arrays",
 ) -> None:
     """``--input-config``."""
     parser.add_argument("--input-config", type=Path, metavar="INI", help=text)
@@ -148,7 +146,7 @@ def add_strict_sdk(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--strict-sdk",
         action="store_true",
-        help="end with status 2, before anything is written, where SDK 1.1.5 refuses the model (docs/sdk_converter.md)",
+        help="end with status 2, before anything is written, if SDK 1.1.5 refuses the model (docs/sdk_converter.md)",
     )
 
 
@@ -174,7 +172,7 @@ def add_run(parser: argparse._ActionsContainer) -> None:
 
 def add_json(parser: argparse._ActionsContainer, text: str) -> None:
     """``--json``; of ``-`` the command line makes a file of its own."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help=f"{text}; - prints it alone")
+    parser.add_argument("--json", type=Path, metavar="FILE", help=f"{text}; - prints only this")
 
 
 def add_stages(parser: argparse._ActionsContainer) -> None:
@@ -191,9 +189,9 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
 def add_judges(parser: argparse._ActionsContainer, judged: str, metric: str) -> None:
     """``--metric``, ``--evaluate``, ``--validate``; ``judged``: what is judged, ``metric``: what the metric is for."""
     parser.add_argument("--metric", metavar="FILE.py:FUNCTION", help=f"your own accuracy, {metric}")
-    parser.add_argument("--evaluate", metavar="IMAGES", help=f"pictures to judge {judged} by, instead of some of -i")
+    parser.add_argument("--evaluate", metavar="IMAGES", help=f"images to judge {judged} by, instead of some of -i")
     parser.add_argument(
-        "--validate", metavar="IMAGES", help="pictures that nothing is chosen on, to check what is recommended"
+        "--validate", metavar="IMAGES", help="held-out images that check the recommendation; no choice is based on them"
     )
 
 

@@ -207,7 +207,7 @@ def _add_loudness(parser: argparse.ArgumentParser) -> None:
         _add_loudness(kind)
     if not kinds:
         loudness = parser.add_mutually_exclusive_group()
-        loudness.add_argument("-q", "--quiet", action="store_true", help="print errors alone, and --json -")
+        loudness.add_argument("-q", "--quiet", action="store_true", help="print only errors and the output of --json -")
         loudness.add_argument(
-            "-v", "--verbose", action="store_true", help="say what takes how long, and where an error arose"
+            "-v", "--verbose", action="store_true", help="also print timings, and where an error occurred"
         )

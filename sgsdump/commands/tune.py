@@ -1,15 +1,15 @@
 """Find the smallest set of INT16 convolutions that repairs the model, chosen in the hardware's integers.
 
 If INT8 is within the limits (--min-cos, --max-rmse) on all images, the first line says so, and INT8 is recommended.
-Otherwise the cheapest plan within them is. Exit status: 0, or 1 when you gave a limit and no plan is within it, 2 on
-trouble.
+Otherwise, the cheapest plan within the limits is recommended. Exit status: 0; 1 if you gave a limit and no plan is
+within it; 2 on errors.
 
-Gives the best quant plan found for each compression rate: bytes of the convolutions' weights over their bytes at 16
-bits (0.5 is all INT8, 1 all INT16), or multiplications with --cost macs. With --target it gives the cheapest plan that
-reaches the target. Fake quantisation ranks the plans while the budget lasts; models of at most 12 convolutions are
-searched exhaustively. The best plans of each size are then run in the hardware's integers, which choose and give every
-figure. Ranges come from all images of -i; plans are judged on 10 of these, evenly chosen, or on all of --evaluate.
-Ctrl-C ends the search with the best so far; rerun the command to resume.
+Gives the best quant plan for each compression rate: bytes of the convolutions' weights over their bytes at 16 bits (0.5
+is all INT8, 1 all INT16), or multiplications with --cost macs. With --target, gives the cheapest plan that reaches the
+target. Fake quantisation ranks plans within the budget; models of at most 12 convolutions are searched exhaustively.
+The best plans of each size are then run in the hardware's integers; these runs decide and give every final error.
+Ranges come from all images of -i. Plans are judged on 10 of these, evenly chosen, or on all images of --evaluate.
+Ctrl-C ends the search with the best plans so far; rerun the command to resume.
 
 examples:
   sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
@@ -18,38 +18,44 @@ examples:
   sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --scheduler tcp://host:8786
 
 the error of an output (--objective):
-  sum((fixed - float)^2) / sum(float^2) over all pictures; where a Softmax makes an output, at its input, weighed by the
-  float model's probabilities. The errors of several outputs are scaled to be equal at INT8, so that none hides another.
-  Then their mean counts; with --objective worst the output furthest from what INT16 gives it, with --objective
-  NAME,NAME... these outputs alone.
+  sum((fixed - float)^2) / sum(float^2) over all images. If a Softmax computes the output, the error is that of the
+  Softmax's input, weighted by the float model's probabilities. The errors of several outputs are scaled to be equal at
+  INT8, so that no output hides another. By default, their mean counts. With --objective worst, the output furthest from
+  its INT16 error counts; with --objective NAME,NAME... only these outputs count.
 
 targets (--target):
-  output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, metric>=X with --metric: your Python function
-  f(outputs, float_outputs) -> number, {name: array} each, called for every picture; its mean counts, higher is better.
-  Where it has parameters picture and label, it gets the file, and what a data loader yielded beside the feed.
+  output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, or metric>=X with --metric. The metric is your
+  Python function f(outputs, float_outputs) -> number; both arguments are {name: array}. It is called for every image;
+  the mean counts, and higher is better. If the function has a parameter picture, it gets the image file. If it has a
+  parameter label, it gets the label that the data loader yielded with the feed.
 
 unseen images:
-  From 12 different images on, each is held out of a calibration on others (3 folds, 2 from 24 images on), and the plans
-  of the table are run so in integers, too. The expected error is one standard error above the measured one; limits have
-  to hold there as well. With --validate your images take the place of the folds. A plan whose error there, as a part of
-  all-INT8's, is half as large again as on the search's pictures is not taken, nor one that misses the target there.
+  With 12 or more different images, each image is held out of a calibration on others (3 folds, 2 from 24 images on).
+  Plans of the table also run on the held-out images, in integers. The expected error is the measured error plus one
+  standard error. Limits must hold on held-out images too. With --validate, your images replace the folds. A plan is
+  rejected if it misses the target there, or if its error relative to INT8's is more than 1.5 times that on the search's
+  images.
 
 the folder -o:
-  For the i-th rate optimized_quant_info_i_RATE.json (for `sgsdump calibrate --quant-file`; --pickle: .pkl for the SDK's
-  sim_calibrator.py --quant-file) and input_config_i_RATE.ini (yours, with tensor_arrays). Without i_RATE they are those
-  of the plan marked *, with the .pkl: the cheapest within the limits; where none is, the smallest known that goes 95 %
-  of the way from INT8's error to INT16's, or a larger one at the knee, up to which each 5 % of the bytes halve the
-  error; with --target the smallest that reaches it (with --fixed-model also optimized.onnx). INT16 ranges have room
-  for images not seen (half as wide again or more), which is in the quant file. pareto.csv, .json and .png show all
-  plans, report.html also every layer of the plan marked *, on a few of the pictures. progress.json keeps every plan
-  tried. The results of an earlier run stay until the new ones take their place, all at once; files of yours stay.
+  For the i-th rate: optimized_quant_info_i_RATE.json for `sgsdump calibrate --quant-file` (with --pickle also .pkl for
+  --quant_file of the SDK's sim_calibrator.py), and input_config_i_RATE.ini, which is yours with tensor_arrays. Files
+  without i_RATE are those of the recommended plan, marked *, including the .pkl (with --fixed-model also
+  optimized.onnx). INT16 ranges in the quant files are wider by half or more, as room for unseen images. pareto.csv,
+  .json and .png show all plans. report.html also shows every layer of the plan marked *, on a few of the images.
+  progress.json keeps every plan tried. Earlier results stay until the new ones replace them all at once; your own files
+  stay.
 
-  With --cure also cured.onnx, the model that all of it is for.
+  With --cure also cured.onnx: all results are for this model.
+
+the plan marked *:
+  The cheapest plan within the limits; with --target the smallest that reaches the target. If no plan is within the
+  limits: the smallest plan found that covers 95 % of the way from INT8's error to INT16's, or a larger one at the knee.
+  Up to the knee, each 5 % of the bytes halve the error.
 
 a cluster (--scheduler):
-  A Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Pictures are read and preprocessed
-  here, and sent with the model, and the metric runs here, so its machines need none of your files, but the same
-  versions of sgsdump, onnx, onnxruntime and numpy (the scheduler's too). A worker that dies loses nothing.
+  A Dask cluster (pip install 'sgsdump[cluster]') calibrates and runs the plans. Images are read and preprocessed here
+  and sent with the model; the metric runs here. The workers need none of your files, but the same versions of sgsdump,
+  onnx, onnxruntime and numpy, as does the scheduler. No results are lost if a worker dies.
 """
 
 from __future__ import annotations
@@ -140,42 +146,49 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    network = parser.add_argument_group("model and pictures")
+    network = parser.add_argument_group("model and images")
     add_model(network)
-    add_feeds(network, f"calibration pictures: {INPUTS}")
+    add_feeds(network, f"calibration images: {INPUTS}")
     add_input_config(network)
     add_strict_sdk(network)
-    add_quant_level(network, "how ranges are found, see calibrate; its INT16 proposals are ignored")
+    add_quant_level(network, "calibration level of the ranges, see calibrate; the level's INT16 proposals are ignored")
     search = parser.add_argument_group("the search")
     search.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")
-    search.add_argument("--target", metavar="NAME>=X", help="the smallest plan that reaches it, instead of rates")
-    add_limits(search, "an output of the plan to take")
+    search.add_argument(
+        "--target",
+        metavar="NAME>=X",
+        help="find the smallest plan that reaches this target, instead of plans for --rates",
+    )
+    add_limits(search, "an output of the recommended plan")
     search.add_argument(
         "--objective",
         default="mean",
         metavar="mean|worst|NAME",
-        help="which outputs' error is made small: all on average, the worst, or those named (default: %(default)s)",
+        help="error to minimise: mean of all outputs, worst output, or the named outputs (default: %(default)s)",
     )
     search.add_argument(
         "--cost",
         choices=("bytes", "macs"),
         default="bytes",
-        help="what is to be small: bytes of weights, or multiplications at 16 bits (default: %(default)s)",
+        help="cost to minimise: bytes of weights, or multiplications at 16 bits (default: %(default)s)",
     )
     add_judges(search, "plans", "for the table and --target")
     search.add_argument(
-        "--budget", default=BUDGET, metavar="TIME", help="time for the command: 60s, 5m, 1h (default: %(default)s)"
+        "--budget",
+        default=BUDGET,
+        metavar="TIME",
+        help="time for the whole command: 60s, 5m, 1h (default: %(default)s)",
     )
     search.add_argument("--cure", action="store_true",
-                        help="start from the cured model (see cure), which is then the one to convert")  # fmt: skip
+                        help="start from the cured model (see cure); convert the cured model then")  # fmt: skip
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
-    many.add_argument("--num-process", type=whole_number, default=1, metavar="N", help="processes that calibrate")
+    many.add_argument("--num-process", type=whole_number, default=1, metavar="N", help="processes for calibration")
     add_scheduler(many, "calibrate and run plans")
     results = parser.add_argument_group("results")
     results.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the results")
-    add_json(results, "write the table as JSON here too")
-    results.add_argument("--fixed-model", action="store_true", help="write optimized_i_RATE.onnx, the fixed models")
-    results.add_argument("--pickle", action="store_true", help="write quant parameters as pickle (protocol 3) too")
+    add_json(results, "also write the table as JSON to this file")
+    results.add_argument("--fixed-model", action="store_true", help="write the fixed models, optimized_i_RATE.onnx")
+    results.add_argument("--pickle", action="store_true", help="also write quant parameters as pickle (protocol 3)")
 
 
 def run(args: argparse.Namespace) -> int:
