@@ -219,8 +219,8 @@ class Search:
         if self.own_judges:
             return min(found, key=lambda way: self._ratio(way.judged))
         narrow = found[-1].judged
-        better = (way for way in found[:-1] if way.step.taken and self._gains_over(narrow, way.judged))
-        return next(better, found[-1])
+        wide = (way for way in found[:-1] if way.step.taken and self._worth_room(narrow, way.judged))
+        return next(wide, found[-1])
 
     def _rooms(self, state: State) -> list[Tried]:
         """Return the state with room of each size; INT16 alone is last."""
@@ -228,14 +228,23 @@ class Search:
         sized = [replace(state, settings=replace(state.settings, room=share)) for share in shares]
         return [way for way in (self._tried(RANGES, one) for one in sized) if way is not None]
 
-    def _gains_over(self, narrow: Errors, judged: Errors) -> bool:
-        """Return whether room in UINT8, which makes every step coarser, gains on most images against INT16 alone."""
+    def _worth_room(self, narrow: Errors, judged: Errors) -> bool:
+        """Return whether UINT8 ranges get room too, which makes their steps coarser: for a gain on most images.
+
+        Equalising fills the range of every channel, so that all of them clip on images of another kind. Room may then
+        cost part of what was gained, up to TOLERATED.
+        """
         ratios = ratios_by_image(judged, narrow, self.judging)
-        return gain_on_most(ratios < 1) and ratio(judged, narrow, self.judging) <= 1 + WORSE
+        if EQUALISE not in self.taken:
+            return gain_on_most(ratios < 1) and ratio(judged, narrow, self.judging) <= 1 + WORSE
+        cost = max(float(np.median(ratios)), ratio(judged, narrow, self.judging))
+        return cost <= TOLERATED and gain_on_most(ratios_by_image(judged, self.before, self.judging) < 1)
 
     def _affordable(self, judged: Errors) -> bool:
-        """Return whether room costs little: on the median image, because clipped images outweigh the others in all."""
-        in_all, of_image = (1.0, 1.0) if self.own_judges else (TOLERATED, 1 + WORSE)
+        """Return whether room costs little: in all, and on the median image, which no clipped one decides."""
+        in_all, of_image = TOLERATED, TOLERATED if EQUALISE in self.taken else 1 + WORSE
+        if self.own_judges:
+            in_all = of_image = 1.0
         median = float(np.median(ratios_by_image(judged, self.now, self.judging)))
         return self._ratio(judged) <= in_all and median <= of_image and not self._harms(judged)
 
