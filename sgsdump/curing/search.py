@@ -19,7 +19,7 @@ from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.progress import Progress, each
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import watched_by_output
-from sgsdump.quantisation.trials.integer_outputs import WORSE, FloatOutputs, outputs_of
+from sgsdump.quantisation.trials.integer_outputs import MOST, WORSE, FloatOutputs, outputs_of
 
 if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
@@ -125,7 +125,7 @@ class Search:
             tried = self._try(name, state)
             if tried is None:
                 continue
-            found = self._with_biases(tried) if name == EQUALISE else [tried]
+            found = self._with_help(tried) if name == EQUALISE else [tried]
             if name == FOLD and EQUALISE in self.options.cures:
                 found = self._with_equalising(tried, state)
             for one in found:
@@ -163,16 +163,21 @@ class Search:
             self.now = reached[-1][1]
         return reached[-1][0]
 
-    def _with_biases(self, equalised: Tried) -> list[Tried]:
-        """Equalising leaves what rounding weights adds in the mean to the biases: where it does not help alone, it is
-        judged with them."""
-        step = equalised.step
-        if step.taken or not self._keeps(equalised) or BIAS not in self.options.cures:
+    def _with_help(self, equalised: Tried) -> list[Tried]:
+        """Equalising fills the range of every channel, so that held-out values clip, and it leaves the mean error of
+        rounding weights to the biases. Where it does not help alone, it is judged with room, and with biases."""
+        step, state = equalised.step, equalised.state
+        if step.taken or not self._keeps(equalised):
             return [equalised]
-        biases = self._try(BIAS, equalised.state)
-        if biases is None or not biases.step.taken:
-            return [equalised]
-        return [replace(equalised, step=replace(step, taken=True)), biases]
+        helped = []
+        if RANGES in self.options.cures and RANGES not in self.taken:
+            helped += [
+                replace(way, step=replace(way.step, taken=self._better(way.judged))) for way in self._rooms(state)
+            ]
+        if BIAS in self.options.cures:
+            helped += filter(None, [self._try(BIAS, state)])
+        best = min((way for way in helped if way.step.taken), key=lambda way: self._ratio(way.judged), default=None)
+        return [equalised] if best is None else [replace(equalised, step=replace(step, taken=True)), best]
 
     def _with_equalising(self, fold: Tried, state: State) -> list[Tried]:
         """Folding that costs something by itself makes way for equalising, or is in its way: the better; folded where
@@ -187,7 +192,7 @@ class Search:
 
         best = [min(ways, key=rank)]
         for way in [] if best[0].step.taken else ways:  # as the network is first
-            best = self._with_biases(way)
+            best = self._with_help(way)
             if best[-1].step.taken:
                 break
         alone = fold.step.taken and self._ratio(fold.judged) <= self._ratio(best[-1].judged)
@@ -208,26 +213,40 @@ class Search:
             return self._equalised(state)
         if name != RANGES:
             return self._tried(name, state)
-        found: list[Tried] = []
-        for share in self._shares:
-            tried = self._tried(name, replace(state, settings=replace(state.settings, room=share)))
-            if tried is None:
-                return None
-            found.append(tried)
-            if self.folds[0].wide:
-                break
+        found = self._rooms(state)
+        if not found:
+            return None
         if self.own_judges:
             return min(found, key=lambda way: self._ratio(way.judged))
-        cheap = (way for way in found if way.step.taken and self._costs_little(way.judged, found[-1].judged))
-        return next(cheap, found[-1])
+        narrow = found[-1].judged
+        wide = (way for way in found[:-1] if way.step.taken and self._worth_room(narrow, way.judged))
+        return next(wide, found[-1])
 
-    def _costs_little(self, judged: Errors, narrow: Errors) -> bool:
-        """Return whether room in UINT8 costs at most WORSE more than in INT16 alone, in all and on the median image.
+    def _rooms(self, state: State) -> list[Tried]:
+        """Return the state with room of each size; INT16 alone is last."""
+        shares = self._shares[:1] if self.folds[0].wide else self._shares
+        sized = [replace(state, settings=replace(state.settings, room=share)) for share in shares]
+        return [way for way in (self._tried(RANGES, one) for one in sized) if way is not None]
 
-        A fold has fewer calibration images and clips more, so a few clipped images can hide the cost on the others.
+    def _worth_room(self, narrow: Errors, judged: Errors) -> bool:
+        """Return whether UINT8 ranges get room too, which makes their steps coarser: for a gain on most images.
+
+        Equalising fills the range of every channel, so that all of them clip on images of another kind. Room may then
+        cost part of what was gained, up to TOLERATED.
         """
-        median = float(np.median(ratios_by_image(judged, narrow, self.judging)))
-        return max(median, ratio(judged, narrow, self.judging)) <= 1 + WORSE
+        ratios = ratios_by_image(judged, narrow, self.judging)
+        if EQUALISE not in self.taken:
+            return gain_on_most(ratios < 1) and ratio(judged, narrow, self.judging) <= 1 + WORSE
+        cost = max(float(np.median(ratios)), ratio(judged, narrow, self.judging))
+        return cost <= TOLERATED and gain_on_most(ratios_by_image(judged, self.before, self.judging) < 1)
+
+    def _affordable(self, judged: Errors) -> bool:
+        """Return whether room costs little: in all, and on the median image, which no clipped one decides."""
+        in_all, of_image = TOLERATED, TOLERATED if EQUALISE in self.taken else 1 + WORSE
+        if self.own_judges:
+            in_all = of_image = 1.0
+        median = float(np.median(ratios_by_image(judged, self.now, self.judging)))
+        return self._ratio(judged) <= in_all and median <= of_image and not self._harms(judged)
 
     @property
     def _shares(self) -> tuple[float, ...]:
@@ -263,10 +282,7 @@ class Search:
         changed = {} if name == RANGES else self.difference(candidate)
         kept = math.sqrt(max(changed.values(), default=0.0)) if name in (FOLD, EQUALISE, ABSORB) else None
         judged = self.judge(candidate, f"judge {name}")
-        if name == RANGES:
-            taken = self._ratio(judged) <= (1.0 if self.own_judges else TOLERATED) and not self._harms(judged)
-        else:
-            taken = self._better(judged)
+        taken = self._affordable(judged) if name == RANGES else self._better(judged)
         step = Step(name, taken, totals(self.now, self.names), totals(judged, self.names), count, kept)
         tried = Tried(step, candidate, judged, changed)
         keeps = self._keeps(tried)
@@ -323,13 +339,20 @@ class Search:
         return ratio(judged, self.now, self.judging)
 
     def _better(self, judged: Errors) -> bool:
-        gained = ratios_by_image(judged, self.now, self.judging) < 1
-        return self._ratio(judged) <= 1 - WORTH and gain_on_most(gained) and not self._harms(judged)
+        """Return whether a step is worth it. The images decide alike: one that a fold clips must not outweigh all."""
+        ratios = ratios_by_image(judged, self.now, self.judging)
+        gain = float(np.exp(np.mean(np.log(ratios))))
+        bounded = self._ratio(judged) <= TOLERATED and not self._harms(judged)
+        return gain <= 1 - WORTH and gain_on_most(ratios < 1) and bounded
 
     def _harms(self, judged: Errors) -> bool:
-        """Whether an output is worse than of the model as it is."""
-        before, after = totals(self.before), totals(judged)
-        return not all(after[name] <= (1 + WORSE) * before[name] for name in after if name in before)
+        """Return whether an output is worse than of the model as it is: by more than WORSE, on MOST of the images."""
+        for name, after in judged.items():
+            if name in self.before:
+                grown = not np.mean(after) <= (1 + WORSE) * np.mean(self.before[name])
+                if grown and np.mean(~(after <= self.before[name])) >= MOST:
+                    return True
+        return False
 
     def _keeps(self, tried: Tried) -> bool:
         """Whether the float model is still the original one: what should keep its function by a part of the error that

@@ -35,6 +35,7 @@ def search(judged: Mapping[str, float | Sequence[float]], changed: float = 0.0, 
     """Two outputs of error 1 as it is and as reached; every cure gives ``judged`` and changes the model so much."""
     made = object.__new__(Search)
     made.names, made.watched, made.own_judges, made.few = ["a", "b"], {"a": "a", "b": "b"}, own_judges, False
+    made.taken = []
     no_clip = SimpleNamespace(scaling=SimpleNamespace(limits={}))
     made.folds = [SimpleNamespace(wide=False, basis=lambda fold: no_clip)]  # type: ignore[list-item]
     made.__dict__["before"] = made.now = of_each({"a": 1.0, "b": 1.0})
@@ -60,6 +61,8 @@ def taken(name: str, judged: Mapping[str, float | Sequence[float]], changed: flo
         (EQUALISE, {"a": 0.5, "b": float("nan")}, 0.0, False),
         (EQUALISE, {"a": (0.1,) * 8 + (1.1,) * 2, "b": 1.0}, 0.0, False),  # 8 of 10 images gain, which chance may do
         (EQUALISE, {"a": (0.1,) * 9 + (1.1,), "b": 1.0}, 0.0, True),
+        (EQUALISE, {"a": (0.1,) * 9 + (7.0,), "b": 1.0}, 0.0, True),  # a fold clips one image, nine tell
+        (EQUALISE, {"a": (0.1,) * 9 + (32.0,), "b": 1.0}, 0.0, False),  # in all more than TOLERATED
         (EQUALISE, {"a": 0.5, "b": 0.5}, 0.049, True),  # a tenth of the error that is left
         (EQUALISE, {"a": 0.5, "b": 0.5}, 0.051, False),  # the function should be kept, and is not
         (BIAS, {"a": 0.5, "b": 0.5}, 0.9, True),  # the function may change as much as 8 bits do
@@ -93,40 +96,87 @@ def test_of_a_few_images_only_int16_ranges_get_room(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "cost, as_it_is, own_judges, expected",
+    "cost, equalised, own_judges, expected",
     [
-        (1.55, 2.0, False, True),
-        (1.65, 2.0, False, False),
-        (1.04, 1.0, False, True),  # nothing was brought before that it could cost
-        (1.06, 1.0, False, False),
-        (1.0, 1.0, True, True),  # other pictures judge it
-        (1.01, 2.0, True, False),
+        (1.04, False, False, True),
+        (1.06, False, False, False),  # nothing was brought before that it could cost
+        ((0.9,) * 9 + (7.0,), False, False, True),  # one image decides nothing
+        ((0.9,) * 9 + (9.0,), False, False, False),  # in all more than TOLERATED
+        (1.55, True, False, True),
+        (1.65, True, False, False),
+        (1.0, False, True, True),  # the user's own images judge it
+        (1.01, True, True, False),
     ],
 )
-def test_room_is_trusted_to_a_point_where_nothing_else_judges_it(cost, as_it_is, own_judges, expected) -> None:
+def test_room_may_cost_part_of_what_equalising_brought(cost, equalised, own_judges, expected) -> None:
     made = search({"a": cost, "b": cost}, 0.0, own_judges)
-    made.__dict__["before"] = of_each({"a": as_it_is, "b": as_it_is})
+    made.taken = [EQUALISE] if equalised else []
+    made.__dict__["before"] = of_each(dict.fromkeys("ab", 2.0 if equalised else 1.0))
     tried = made._tried(RANGES, START)
     assert tried is not None and tried.step.taken is expected
 
 
 @pytest.mark.parametrize(
-    "wide, narrow, expected",
+    "equalised, wide, narrow, expected",
     [
-        (1.5, 0.9, 0.0),
-        (0.96, 0.9, 0.0),
-        (0.94, 0.9, SHARE),
-        (0.8, 0.9, SHARE),
-        ((1.0,) * 9 + (0.1,), (0.9,) * 9 + (7.0,), 0.0),  # one image gains, and the median one pays
+        (False, 0.89, 0.9, SHARE),  # every image gains
+        (False, 0.91, 0.9, 0.0),
+        (False, (0.8,) * 8 + (1.0,) * 2, 0.9, 0.0),  # 8 of 10 may be chance
+        (False, (0.8,) * 9 + (3.0,), 0.9, 0.0),  # in all worse by more than WORSE
+        (True, 1.4, 0.9, SHARE),
+        (True, 1.5, 0.9, 0.0),  # more than TOLERATED
+        (True, (1.5,) * 6 + (0.1,) * 4, 0.9, 0.0),  # on the median image too
     ],
 )
-def test_room_in_8_bits_may_cost_little_beside_room_in_16_alone(wide, narrow, expected) -> None:
+def test_room_in_8_bits_has_to_gain_unless_equalising_filled_the_ranges(equalised, wide, narrow, expected) -> None:
     made = search({})
+    made.taken = [EQUALISE] if equalised else []
     made.__dict__["before"] = of_each({"a": 2.0, "b": 2.0})
     errors = {SHARE: wide, 0.0: narrow}
     made.judge = lambda state, what="": of_each(dict.fromkeys("ab", errors[state.settings.room]))  # type: ignore[method-assign]
     tried = made._try(RANGES, START)
     assert tried is not None and tried.step.taken and tried.state.settings.room == expected
+
+
+def test_room_in_8_bits_leaves_an_equalised_model_better_than_it_was() -> None:
+    made = search({})
+    made.taken, made.now = [EQUALISE], of_each({"a": 0.9, "b": 0.9})
+    errors = {SHARE: (1.1,) * 3 + (0.9,) * 7, 0.0: 0.9}
+    made.judge = lambda state, what="": of_each(dict.fromkeys("ab", errors[state.settings.room]))  # type: ignore[method-assign]
+    tried = made._try(RANGES, START)
+    assert tried is not None and tried.state.settings.room == 0.0
+
+
+@pytest.mark.parametrize(
+    "errors, expected",
+    [
+        ({None: 1.2, SHARE: 0.5, 0.0: 1.2}, [EQUALISE, RANGES]),
+        ({None: 1.2, SHARE: 0.99, 0.0: 1.2}, []),  # as any step, by WORTH
+        ({None: 0.9, SHARE: 0.5, 0.0: 0.9}, [EQUALISE]),  # it helps alone: room is a step of its own
+    ],
+)
+def test_equalising_that_clips_is_judged_with_room(errors, expected) -> None:
+    made = search({})
+    made.options = CureOptions("L2", (EQUALISE, RANGES))
+    made.judge = lambda state, what="": of_each(dict.fromkeys("ab", errors[state.settings.room]))  # type: ignore[method-assign]
+    tried = made._try(EQUALISE, START)
+    assert tried is not None
+    assert [way.step.cure for way in made._with_help(tried) if way.step.taken] == expected
+
+
+@pytest.mark.parametrize(
+    "after, expected",
+    [
+        ((1.06,) * 10, True),
+        ((1.04,) * 10, False),
+        ((1.2,) * 9 + (0.9,), True),
+        ((1.2,) * 8 + (0.9,) * 2, False),  # 8 of 10 images: not one sign
+        ((0.5,) * 9 + (9.0,), False),  # one image is clipped
+        ((float("nan"),) * 10, True),
+    ],
+)
+def test_an_output_is_harmed_by_more_than_a_twentieth_on_nine_images_of_ten(after, expected) -> None:
+    assert search({})._harms(of_each({"a": after, "b": 1.0})) is expected
 
 
 @pytest.mark.parametrize(
