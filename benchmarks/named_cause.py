@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 """Whether the convolution that ``diagnose`` names is the one that INT16 helps most, on unseen data and in integers.
 
-    python benchmarks/named_cause.py [--nets PReLU,SiLU] [--levels L1,L2] [--plants 1,20,80] [--nets-in FOLDER] [--short]
+    python benchmarks/named_cause.py [--nets PReLU,SiLU] [--levels L1,L2] [--plants 1,20] [--nets-in FOLDER] [--short]
 
 The networks, plants and samples are those of ``unseen.py``. Each tensor that a convolution or a fully connected layer
 reads is raised alone to INT16 by ``tensor_arrays`` of an input_config.ini, calibrated on the images that ``diagnose``
-got, and run on samples that it did not get. The squared error that is left decides.
+got, and run on samples that it did not get. The relative RMSE that is left decides, over that of the model as it is.
 
 named    the error that the named convolution leaves is at most NEAR above that of the best one
-spread   ``diagnose`` names none, and none gives back a fifth (PART) of the error
-best     the least error that one convolution leaves, over the error as it is
+spread   ``diagnose`` names none, and what the best one leaves is at most NEAR below what removing a fifth (PART) leaves
 
 Exit status 1 if fewer than MOST of the answers hold. Needs torch.
 """
@@ -19,6 +18,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -83,15 +83,16 @@ def answer_of(net: unseen.Trained, draw: unseen.Draw, folder: Path) -> bool:
         ini = folder / "input_config.ini"
         ini.write_text(INI.format(name))
         made = sgsdump.calibrate(source, images, quant_level=draw.level, input_config=ini)
-        left[name] = unseen.squared(net.outputs(made), real) / as_it_is
+        left[name] = math.sqrt(unseen.squared(net.outputs(made), real) / as_it_is)
     best = min(left.values())
     named = causes[0] if causes else None
-    holds = best > 1 - PART if named is None else left[named] <= (1 + NEAR) * best
+    holds = (1 + NEAR) * best >= 1 - PART if named is None else left[named] <= (1 + NEAR) * best
     rank = "-" if named is None else 1 + sum(each < left[named] for each in left.values())
     kind = "spread" if named is None else "named"
-    figures = "-" if named is None else f"{left[named]:.3g}"
-    print(f"| {draw.net} | {draw.level} | {draw.plant} | {named or '-'} | {rank} of {len(left)} | {figures}, {best:.3g} | "
-          f"{kind}: {'holds' if holds else 'WRONG'} |", flush=True)  # fmt: skip
+    leaves = "-" if named is None else f"{left[named]:.3g}"
+    answer = f"{kind}: {'holds' if holds else 'WRONG'}"
+    cells = (draw.net, draw.level, draw.plant, named or "-", f"{rank} of {len(left)}", f"{leaves}, {best:.3g}", answer)
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
     return holds
 
 
