@@ -13,14 +13,26 @@ from small_nets import conv, model, node, weights
 
 import sgsdump
 from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.curing.cure import Cured
 from sgsdump.curing.steps import ALL_16, AS_IT_IS, CURED_8, KEEPING, PLAN
 from sgsdump.models.feeds.folds import content_key, folds_of
 from sgsdump.progress import SILENT
+from sgsdump.quantisation.calibration import calibrate
+from sgsdump.quantisation.ranges.statistics import side_ranges
 from sgsdump.quantisation.scales import INT16, UINT8
 from sgsdump.tensors.types import Range
 from sgsdump.verbs import cured_ways
-from sgsdump.verbs.cured_ways import Task, Ways, _widened_as, cure_opened, ways_of
-from sgsdump.verbs.network import named_network, open_network
+from sgsdump.verbs.cured_ways import (
+    Task,
+    Ways,
+    _cured_subject,
+    _widened_as,
+    cure_opened,
+    start_cured,
+    ways_of,
+    with_cure,
+)
+from sgsdump.verbs.network import Network, OpenNetwork, named_network, open_network
 
 INI = """[INPUT_CONFIG]
 inputs = data;
@@ -34,17 +46,13 @@ input_format = ALL_INT16;
 """
 
 
-@pytest.fixture(scope="module")
-def arrays() -> list[np.ndarray]:
-    """Images of several loudnesses, so that those of one fold go past the ranges of the others."""
-    rng = np.random.default_rng(4)
-    return [(rng.normal(0, 1, (1, 3, 8, 8)) * 1.05**number).astype(np.float32) for number in range(12)]
+ARRAYS = [
+    (np.random.default_rng(number).normal(0, 1, (1, 3, 8, 8)) * 1.05**number).astype(np.float32) for number in range(12)
+]
 
 
-@pytest.fixture(scope="module")
-def task(tmp_path_factory: pytest.TempPathFactory, arrays: list[np.ndarray]) -> tuple[Task, cured_ways.Cured]:
+def cured_task(folder: Path, arrays: list[np.ndarray]) -> tuple[Network, OpenNetwork, Task, Cured]:
     """A network that 8 bits ruin, and that needs 16 for one convolution once it is cured."""
-    folder = tmp_path_factory.mktemp("ways")
     constants = {**weights("c1", (8, 3, 3, 3), 1), **weights("c2", (8, 8, 1, 1), 2), **weights("c3", (4, 8, 1, 1), 3)}
     for before, after in (("c1", "c2"), ("c2", "c3")):
         constants[f"{before}.w"][0] *= 20_000
@@ -55,27 +63,65 @@ def task(tmp_path_factory: pytest.TempPathFactory, arrays: list[np.ndarray]) -> 
     network = named_network(str(folder / "net.onnx"), [{"data": array} for array in arrays], {})
     opened = open_network(network, "L2")
     cured = cure_opened(network, opened, "L2", KEEPING)
-    return Task(opened.model, opened.feeds(), opened.config, "L2", DOCUMENTED), cured
+    return network, opened, Task(opened.model, opened.feeds(), opened.config, "L2", DOCUMENTED), cured
 
 
-def test_all_at_16_bits_is_judged_with_room_on_images_that_were_held_out(task, arrays, tmp_path: Path) -> None:
-    """By hand: calibrated anew without each fold, with ``--range-room``, and run by onnxruntime."""
-    found = {way.kind: way for way in ways_of(*task, SILENT).ways}
-    assert list(found) == [AS_IT_IS, CURED_8, PLAN, ALL_16] and found[PLAN].errors["c3"] < found[CURED_8].errors["c3"]
-    (tmp_path / "all16.ini").write_text(INI)
-    net = task[0].model.path
-    floats, off, whole = onnxruntime.InferenceSession(net), 0.0, 0.0
-    for fold in folds_of([content_key({"data": array}) for array in arrays]):
-        others = [array for index, array in enumerate(arrays) if index not in fold]
-        made = sgsdump.calibrate(net, others, quant_level="L2", input_config=tmp_path / "all16.ini", range_room=True)
-        made.save(tmp_path / "fold.onnx")
-        fixed = onnxruntime.InferenceSession(tmp_path / "fold.onnx")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Network, OpenNetwork, Task, Cured]:
+    return cured_task(tmp_path_factory.mktemp("ways"), ARRAYS)
+
+
+@pytest.fixture(scope="module")
+def task(whole) -> tuple[Task, Cured]:
+    return whole[2:]
+
+
+def by_hand(net: Path, arrays: list[np.ndarray], folder: Path) -> float:
+    """All at 16 bits with ``--range-room``: calibrated anew without each fold, if there are any, run by onnxruntime."""
+    (folder / "all16.ini").write_text(INI)
+    options = {"quant_level": "L2", "input_config": folder / "all16.ini", "range_room": True}
+    floats, off, energy = onnxruntime.InferenceSession(net), 0.0, 0.0
+    for fold in folds_of([content_key({"data": array}) for array in arrays]) or [range(len(arrays))]:
+        others = [array for index, array in enumerate(arrays) if index not in fold] or arrays
+        sgsdump.calibrate(net, others, **options).save(folder / "fold.onnx")
+        fixed = onnxruntime.InferenceSession(folder / "fold.onnx")
+        (given,) = fixed.get_inputs()
         for index in fold:
             real = floats.run(None, {"data": arrays[index]})[0].astype(np.float64)
-            (given,) = fixed.get_inputs()
-            ours = fixed.run(None, {given.name: arrays[index].reshape([*map(int, given.shape)])})[0]
-            off, whole = off + ((ours.reshape(real.shape) - real) ** 2).sum(), whole + (real**2).sum()
-    assert found[ALL_16].errors["c3"] == pytest.approx(off / whole, rel=1e-3)
+            ours = fixed.run(None, {given.name: arrays[index]})[0].reshape(real.shape)
+            off, energy = off + ((ours - real) ** 2).sum(), energy + (real**2).sum()
+    return off / energy
+
+
+def test_all_at_16_bits_is_judged_with_room_on_images_that_were_held_out(task, tmp_path: Path) -> None:
+    found = {way.kind: way for way in ways_of(*task, SILENT).ways}
+    assert list(found) == [AS_IT_IS, CURED_8, PLAN, ALL_16] and found[PLAN].errors["c3"] < found[CURED_8].errors["c3"]
+    assert found[ALL_16].errors["c3"] == pytest.approx(by_hand(task[0].model.path, ARRAYS, tmp_path), rel=1e-3)
+
+
+def test_of_a_few_images_all_are_judged_by_the_same_model(tmp_path: Path) -> None:
+    _, _, task, cured = cured_task(tmp_path, ARRAYS[:5])
+    (found,) = [way for way in ways_of(task, cured, SILENT).ways if way.kind == ALL_16]
+    assert found.errors["c3"] == pytest.approx(by_hand(task.model.path, ARRAYS[:5], tmp_path), rel=1e-3)
+
+
+def test_ranges_of_a_fold_get_the_room_of_the_cure(whole) -> None:
+    """Of a fold whose ranges go half as far, that room goes half as far; in a plan, and where ``tune`` starts from."""
+    network, opened, task, cured = whole
+    start = start_cured(network, opened, "L2", SILENT)
+    room, subject = _cured_subject(task, *cured.scaled, SILENT)
+    for ours in (subject.float_model, start.opened.model):
+        calibration = calibrate(ours, task.feeds, task.config, "L2")
+        every, side = calibration.ranges, side_ranges(calibration.statistics)
+        half = {name: replace(each, min=each.min / 2, max=each.max / 2) for name, each in every.items()}
+        if ours is subject.float_model:
+            wide, found = subject.ranges, room(half, side, True)
+        else:
+            wide, found = start.with_room(every, side, True), start.with_room(every, side, True, half)
+        assert wide["c3"].at(INT16).high > 1.4 * every["c3"].high
+        for name in ("r1", "r2", "c3"):
+            for dtype in (UINT8, INT16):
+                assert found[name].at(dtype).high == pytest.approx(wide[name].at(dtype).high / 2)
 
 
 @pytest.mark.parametrize("factor, kept", [(1.04, True), (1.06, False)])
@@ -86,11 +132,36 @@ def test_a_plan_that_is_worse_than_the_cured_model_is_left_out(task, monkeypatch
     assert (found.planned is not None) is kept is (PLAN in [way.kind for way in found.ways])
 
 
+@pytest.mark.parametrize(("level", "cured_at"), [("L1", "L1"), ("L2", "L2"), ("L3", "L2"), ("L4", "L2"), ("L5", "L2")])
+def test_the_ways_are_those_of_a_level_without_searches(
+    whole, monkeypatch, tmp_path, level: str, cured_at: str
+) -> None:
+    asked: list[str] = []
+
+    class Seen(Exception):
+        pass
+
+    def seen(network, opened, level, **_):
+        asked.append(level)
+        raise Seen
+
+    monkeypatch.setattr(cured_ways, "cure_opened", seen)
+    with pytest.raises(Seen):
+        with_cure(None, whole[0], (level, DOCUMENTED), None, (tmp_path, tmp_path), SILENT)  # type: ignore[arg-type]
+    assert asked == [cured_at]
+
+
 def test_ranges_of_some_images_are_widened_as_much_as_those_of_all() -> None:
-    every = {"a": replace(Range.of(-1.0, 3.0), wide=Range.of(-1.0, 3.0)), "b": Range.of(0.0, 1.0), "c": Range.of(0, 0)}
-    wide = {"a": replace(Range.of(-1.5, 4.5), wide=Range.of(-2.0, 6.0)), "b": Range.of(0.0, 9.0), "c": Range.of(0, 0)}
-    found = _widened_as({"a": Range.of(-0.5, 2.0), "b": Range.of(0.0, 1.0), "c": Range.of(0, 2)}, every, wide)
+    every = {"a": replace(Range.of(-1.0, 3.0), wide=Range.of(-1.0, 3.0)), "b": Range.of(0.0, 1.0), "c": Range.of(-2, 0)}
+    wide = {"a": replace(Range.of(-1.5, 4.5), wide=Range.of(-2.0, 6.0)), "b": Range.of(0.0, 9.0), "c": Range.of(-3, 0)}
+    found = _widened_as({"a": Range.of(-0.5, 2.0), "b": Range.of(0.0, 1.0), "c": Range.of(-1, 0)}, every, wide)
     ends = {(dtype, name): found[name].at(dtype) for dtype in (UINT8, INT16) for name in found}
-    assert [(ends[UINT8, name].low, ends[UINT8, name].high) for name in "abc"] == [(-0.75, 3.0), (0.0, 9.0), (0.0, 2.0)]
+    assert [(ends[UINT8, name].low, ends[UINT8, name].high) for name in "abc"] == [
+        (-0.75, 3.0),
+        (0.0, 9.0),
+        (-1.5, 0.0),
+    ]
     assert (ends[INT16, "a"].low, ends[INT16, "a"].high) == (-1.0, 4.0)
     assert found["b"] is wide["b"] and _widened_as({"a": every["a"]}, every, wide) == {"a": wide["a"]}
+    zero, some = {"z": Range.of(0.0, 0.0)}, {"z": Range.of(0.0, 2.0)}
+    assert _widened_as(some, zero, zero)["z"].high == 2.0, "what is zero on all images has no room to share"

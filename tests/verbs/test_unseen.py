@@ -14,10 +14,11 @@ import sgsdump
 from sgsdump.cli import main
 from sgsdump.models.feeds.folds import content_key, folds_of
 from sgsdump.quantisation.objective import sums_of
-from sgsdump.quantisation.trials.integer_outputs import PlanOutputs
+from sgsdump.sidecars import input_config
 from sgsdump.tuning import unseen
 from sgsdump.tuning.unseen import Run, expected_error, mean_error
 from sgsdump.tuning.worth import AS_IT_IS, PLAN
+from sgsdump.verbs import diagnose_unseen
 
 NOISE = "the images look like noise (neighbouring values are uncorrelated)"
 OTHERS = ": no figure here speaks for other images; give 12 or more real images"
@@ -119,7 +120,14 @@ def test_what_is_advised_is_promised_with_room_in_the_ranges_of_each_fold(work):
 @pytest.mark.parametrize("refused", [True, False])
 def test_a_plan_that_is_worse_on_images_held_out_is_not_advised(refused, work, monkeypatch, capsys):
     """Of a network with a channel that is 1,000 times as loud as its neighbours."""
-    monkeypatch.setattr(PlanOutputs, "worse_than", lambda ours, before: ("c",) if refused else ())
+    in_folds = diagnose_unseen.in_folds
+
+    def doubtful(*given):
+        found = in_folds(*given)
+        object.__setattr__(found.runs[PLAN].outputs, "worse_than", lambda before: ("c",) if refused else ())
+        return found
+
+    monkeypatch.setattr(diagnose_unseen, "in_folds", doubtful)
     net = onnx.load("net.onnx")
     values = {each.name: onnx.numpy_helper.to_array(each).copy() for each in net.graph.initializer}
     values["b.w"][0] *= 1000
@@ -131,6 +139,9 @@ def test_a_plan_that_is_worse_on_images_held_out_is_not_advised(refused, work, m
     main(["diagnose", *GIVEN, "-o", "d"])
     said = capsys.readouterr().out
     assert ("Put this into input_config.ini" in said) is not refused
+    assert ("makes c worse when held out" in said) is refused
+    raised = input_config.read("d/input_config.ini").tensor_arrays
+    assert bool(raised) is not refused
 
 
 @pytest.mark.parametrize("count", [11, 12, 23, 24])

@@ -1,0 +1,35 @@
+"""A candidate is run on held-out images as its files have it: its plan, its room, its scales."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from sgsdump.progress import SILENT
+from sgsdump.verbs import diagnose_unseen
+from sgsdump.verbs.diagnose_unseen import Candidate, _run, as_it_is
+
+
+@pytest.mark.parametrize(("room", "per_channel"), [(False, False), (True, False), (False, True)])
+def test_the_model_of_a_fold_has_what_the_candidate_has(monkeypatch, room: bool, per_channel: bool) -> None:
+    class Images(list):
+        labels = ("first", "second")
+
+    asked = []
+    fixed = lambda *how: asked.append(how) or (lambda place: f"of image {place}")  # noqa: E731
+    folds = SimpleNamespace(feeds=Images("ab"), fixed=fixed, shares=(0.5, 0.25))
+    monkeypatch.setattr(diagnose_unseen, "_outputs", lambda candidate, models, *_: [models[0]("second"), models[1]])
+    candidate = Candidate(None, "of all", None, "plan", room, per_channel)  # type: ignore[arg-type]
+    found = _run(candidate, folds, SILENT)  # type: ignore[arg-type]
+    assert asked == [("plan", room, per_channel)]
+    assert (found.outputs, found.seen, found.shares) == ("of image 1", "of all", (0.5, 0.25))
+
+
+def test_the_model_as_it_is_has_the_bits_that_its_level_raised() -> None:
+    fixed_model = SimpleNamespace(proto="fixed")
+    given = SimpleNamespace(config="given", made=None, fixed_model=fixed_model, weights_per_channel=True)
+    assert as_it_is(given, None).config == "given" and as_it_is(given, None).per_channel  # type: ignore[arg-type]
+    given.made = (SimpleNamespace(config="raised"),)
+    found = as_it_is(given, None)  # type: ignore[arg-type]
+    assert found.config == "raised" and not found.room and found.proto == "fixed"
