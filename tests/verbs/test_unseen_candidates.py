@@ -26,6 +26,16 @@ def test_the_model_of_a_fold_has_what_the_candidate_has(monkeypatch, room: bool,
     assert (found.outputs, found.seen, found.shares) == ("of image 1", "of all", (0.5, 0.25))
 
 
+@pytest.mark.parametrize(("level", "without"), [("L1", "L1"), ("L3", "L3"), ("L4", "L2"), ("L5", "L3")])
+def test_a_fold_proposes_no_bits(monkeypatch, level: str, without: str) -> None:
+    """Those of the level stand in the configuration of the candidate; trials for others take minutes."""
+    asked = []
+    monkeypatch.setattr("sgsdump.tuning.unseen.folds_for", lambda how, feeds, progress: asked.append(how.level))
+    candidate = SimpleNamespace(subject=SimpleNamespace(float_model=None, config=None), feeds=None)
+    diagnose_unseen._folds(candidate, level, SILENT)  # type: ignore[arg-type]
+    assert asked == [without]
+
+
 def test_the_model_as_it_is_has_the_bits_that_its_level_raised() -> None:
     fixed_model = SimpleNamespace(proto="fixed")
     given = SimpleNamespace(config="given", made=None, fixed_model=fixed_model, weights_per_channel=True)
