@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from sgsdump.progress import SILENT
 from sgsdump.verbs import diagnose_unseen
 from sgsdump.verbs.diagnose_unseen import Candidate, _run, as_it_is
+from sgsdump.verbs.judges import JudgingFeeds
 
 
 @pytest.mark.parametrize(("room", "per_channel"), [(False, False), (True, False), (False, True)])
@@ -43,3 +45,13 @@ def test_the_model_as_it_is_has_the_bits_that_its_level_raised() -> None:
     given.made = (SimpleNamespace(config="raised"),)
     found = as_it_is(given, None)  # type: ignore[arg-type]
     assert found.config == "raised" and not found.room and found.proto == "fixed"
+
+
+def test_images_to_judge_by_are_unseen_unless_one_was_calibrated_on() -> None:
+    """By content: the same image in a file of another name was calibrated on too."""
+    calibrated, others = ([(f"{n}.npy", {"x": np.array([n])}) for n in numbers] for numbers in (range(3), range(5, 7)))
+    mixed = [*others, ("renamed.npy", {"x": np.array([1])})]
+    assert JudgingFeeds(calibrated, others).unseen is others  # type: ignore[arg-type]
+    assert JudgingFeeds(calibrated, mixed).unseen is None  # type: ignore[arg-type]
+    assert JudgingFeeds(calibrated, mixed, others).unseen is others  # type: ignore[arg-type]
+    assert JudgingFeeds(calibrated).unseen is None  # type: ignore[arg-type]
