@@ -1,4 +1,4 @@
-"""Runs in the order of their content, whatever their files are called; what they are chosen from is still known."""
+"""Runs in the order of their content, whatever their files are called."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from picture_folder import write_pictures
 from small_nets import conv, model, weights
 
-from sgsdump.models.feeds.by_content import by_content, files_of, runs_by_content
-from sgsdump.models.feeds.feeds import ChosenFeeds, PictureFeeds
+from sgsdump.models.feeds.by_content import by_content, runs_by_content
+from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.feeds.folds import content_key
 from sgsdump.models.model import graph_inputs
 from sgsdump.sidecars import input_config
@@ -35,11 +35,6 @@ def test_keys_are_made_once(tmp_path: Path, monkeypatch) -> None:
     ordered = by_content(pictures(tmp_path))
     monkeypatch.setattr("sgsdump.models.feeds.by_content.content_key", lambda feed: 1 / 0)
     assert by_content(ordered) is ordered is runs_by_content(ordered)
-
-
-def test_the_files_are_found_through_every_choice(tmp_path: Path) -> None:
-    feeds = pictures(tmp_path)
-    assert files_of(feeds) is files_of(by_content(feeds)) is files_of(ChosenFeeds(by_content(feeds), (1, 2))) is feeds
 
 
 def test_equal_runs_have_one_key() -> None:
