@@ -103,10 +103,9 @@ def users_folder(tmp_path_factory):
     ini = re.sub(r"(?m)^outputs\s*=.*$", "outputs = prob;", ini)
     (folder / "input_config.ini").write_text(ini)
     (folder / "pictures").mkdir()
-    for seed in range(3):
+    for seed, name in enumerate(("pictures/0.jpg", "pictures/1.jpg", "pictures/2.jpg", "cat.jpg")):
         pixels = np.random.default_rng(seed).integers(0, 256, (16, 16, 3)).astype(np.uint8)
-        Image.fromarray(pixels).save(folder / "pictures" / f"{seed}.jpg")
-    Image.fromarray(pixels).save(folder / "cat.jpg")
+        Image.fromarray(pixels).save(folder / name)
     return folder
 
 

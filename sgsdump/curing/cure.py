@@ -153,7 +153,7 @@ def cure(
     search = Search(parts, progress, own_judges=validate is not None, few=few)
     state, steps = search.run()
     settings = state.settings
-    made = state.made[0] if len(parts) == 1 and parts[0][0] is whole else whole.again(search.taken, settings)
+    made = state.made[0] if parts[0][0] is whole else whole.again(search.taken, settings)
     keeping = [name for name in search.taken if name in KEEPING]
     # Biases and weights are rebuilt from the model with those taken before, which all keep what it computes.
     scaled = made if keeping == search.taken else replace(made, proto=made.plain or made.proto, plain=None)
@@ -163,7 +163,7 @@ def cure(
 
     proto, params = with_ranges(made)
     by_image = ratios_by_image(search.now, search.before, search.names)
-    fitted = [len(fold.pairs) for fold, _ in parts] if folds and validate is None else []
+    fitted = [len(fold.pairs) for fold, _ in parts] if validate is None else []
     promised, gain = ({}, None) if few else _promise(search, whole, (made, settings), fitted)
     return Cured(
         proto,

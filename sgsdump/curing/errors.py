@@ -29,9 +29,8 @@ def ratios_by_image(errors: Errors, before: Errors, names: Iterable[str]) -> np.
     logs = []
     for name in names:
         if name in errors and name in before:
-            after, first = (np.atleast_1d(np.asarray(each[name], np.float64)) for each in (errors, before))
-            least = max(float(np.mean(first)) * 1e-9, np.finfo(np.float64).tiny)
-            logs.append(np.log(np.maximum(after, least)) - np.log(np.maximum(first, least)))
+            least = max(float(np.mean(before[name])) * 1e-9, np.finfo(np.float64).tiny)
+            logs.append(np.log(np.maximum(errors[name], least)) - np.log(np.maximum(before[name], least)))
     return np.exp(np.mean(logs, axis=0)) if logs else np.ones(1)
 
 

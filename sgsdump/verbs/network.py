@@ -323,22 +323,17 @@ def _fed(run: Any, name: str) -> Any:
 
 
 def check_apart(held_out: Feeds, seen: Feeds, option: str, what: str) -> None:
-    """Raises ConfigError for files that are held out and given with ``option`` too; ``what`` is then judged on them."""
-    if same := sorted(_files(held_out) & _files(seen)):
+    """Raises ConfigError for a run that is held out and given with ``option`` too, whatever its files are called; every
+    ``what`` is then judged on it."""
+    from sgsdump.models.feeds.by_content import by_content
+
+    held_out, known = by_content(held_out), {*by_content(seen).keys}
+    same = next((index for index, key in enumerate(held_out.keys) if key in known), None)
+    if same is not None:
         raise ConfigError(
-            f"--validate has {same[0]}, which {option} has too: judged on what it is fitted to, every {what} looks "
-            f"good; give other files"
+            f"--validate has {held_out[same][0]}, which {option} has too: judged on what it is fitted to, every {what} "
+            f"looks good; give other files"
         )
-
-
-def _files(feeds: Feeds) -> set[Path]:
-    """The files that runs are made of, where they are."""
-    from sgsdump.models.feeds.by_content import files_of
-    from sgsdump.models.feeds.feeds import PictureFeeds
-
-    every = files_of(feeds)
-    runs = every.runs if isinstance(every, PictureFeeds) else ()
-    return {Path(file).resolve() for run in runs for file in run}
 
 
 def check_branches(model: Model, feeds: Iterable[tuple[str, Feed]]) -> None:

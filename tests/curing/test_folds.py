@@ -18,7 +18,7 @@ from sgsdump.curing.fold import Made, Settings, rewritten
 from sgsdump.curing.search import Search, State
 from sgsdump.curing.steps import BIAS, EQUALISE, RANGES, CureOptions, Step
 from sgsdump.models.feeds.feeds import PictureFeeds
-from sgsdump.models.feeds.folds import FEWEST_HELD_OUT, FOLDS, MANY, OF_MANY, content_key, folds_of
+from sgsdump.models.feeds.folds import FEWEST_HELD_OUT, FOLDS, JUDGED, MANY, OF_MANY, content_key, folds_of, judging
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.quantisation.calibration import calibrate
 from sgsdump.reports.cured import lines, summary
@@ -74,8 +74,10 @@ def test_of_a_few_different_images_only_ranges_get_room(tmp_path: Path, images: 
     assert ("expected error on other images" in text) is enough
 
 
-@given(st.lists(st.integers(0, 40), min_size=1, max_size=60), st.randoms(use_true_random=False))
-def test_folds_part_the_images_by_content(values: list[int], random) -> None:
+@pytest.mark.parametrize("count", [1, FEWEST_HELD_OUT - 1, FEWEST_HELD_OUT, MANY - 1, MANY, MANY + 7])
+@given(st.lists(st.integers(0, 40), max_size=20), st.randoms(use_true_random=False))
+def test_folds_part_the_images_by_content(count: int, copies: list[int], random) -> None:
+    values = [*range(count), *(copy % count for copy in copies)]
     keys = [content_key({"x": np.array([value])}) for value in values]
     folds, different = folds_of(keys), len(set(values))
     assert len(folds) == (0 if different < FEWEST_HELD_OUT else FOLDS if different < MANY else OF_MANY)
@@ -88,6 +90,14 @@ def test_folds_part_the_images_by_content(values: list[int], random) -> None:
         assert sorted(index for fold in folds for index in fold) == list(range(len(values)))
         assert sum(map(len, contents)) == different, "equal images share a fold"
         assert max(map(len, contents)) - min(map(len, contents)) <= 1
+
+
+@pytest.mark.parametrize("count", [JUDGED - 1, JUDGED, 10 * JUDGED])
+def test_a_fold_is_judged_by_some_of_its_images_from_all_over_it(count: int) -> None:
+    found = judging(range(7, 7 + count))
+    assert len(found) == min(count, JUDGED) and found[0] == 7 and found[-1] == 6 + count
+    gaps = np.diff(found)
+    assert gaps.min() > 0 and gaps.max() - gaps.min() <= 1
 
 
 def test_keys_differ_by_name_type_shape_and_value() -> None:

@@ -44,6 +44,7 @@ from sgsdump.quantisation.fixed_model import make_fixed, rehearse
 from sgsdump.quantisation.float_model import simplify
 from sgsdump.quantisation.integer import curves
 from sgsdump.quantisation.integer.emitter import Integers
+from sgsdump.quantisation.levels import WITHOUT_BITS
 from sgsdump.quantisation.pictures import Picture, raw_bytes
 from sgsdump.quantisation.ranges.measured_ranges import gather, measure_ranges
 from sgsdump.quantisation.ranges.range_fit import MIN_MAX, MSE, Proposal, proposals
@@ -292,6 +293,11 @@ def test_the_levels_do_what_their_tables_say(text):
     assert {
         n: Level(*(line[at : at + 1] == "x" for at in columns)) for n, line in rows.items() if n in LEVELS
     } == LEVELS
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_the_level_without_bits_finds_the_same_ranges(name):
+    assert LEVELS[WITHOUT_BITS[name]] == replace(LEVELS[name], bits=False)
 
 
 def test_above_l1_the_ranges_of_uint8_tensors_include_0_and_no_other(float_model, feeds):

@@ -1,5 +1,7 @@
 """The outputs of a fixed model against the float model's, on pictures of one size and of several."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small_nets import conv, model, node, weights
@@ -27,5 +29,26 @@ def test_every_picture_counts_whatever_its_size(sides) -> None:
     pairs = [(ours.run(feed, raw)["y"].ravel(), theirs.run(label, feed)["y"].ravel()) for label, feed, raw in pictures]
     values, real = (np.concatenate(side).astype(np.float64) for side in zip(*pairs))
     assert rmse(found.outputs["y"].sums) == pytest.approx(np.abs(values - real).sum() / np.abs(real).sum())
+    assert rmse(found.outputs["y"].sums) < 0.02, "the fixed model reads bytes, the float model what they stand for"
     assert found.outputs["y"].sums.count == values.size and list(found.pictures) == ["0", "1", "2", "3"]
     assert (found.outputs["y"].centred is not None) == (len(set(sides)) == 1)
+
+
+def test_each_picture_may_have_a_fixed_model_of_its_own() -> None:
+    """The step of the output is the largest of theirs."""
+    net = simplify(model([conv("y", "data")], weights("y", (4, 3, 1, 1), 1), {"data": (1, 3, 6, 6)}, ["y"]))
+    rng = np.random.default_rng(0)
+    raw = [rng.integers(0, 256, (1, 3, 6, 6)).astype(np.float32) for _ in range(3)]
+    pictures = [(str(n), {"data": (pixels - 127) / 128}, {"data": pixels}) for n, pixels in enumerate(raw)]
+    ranges = measure_ranges(net, [(label, feed) for label, feed, _ in pictures])
+    wide = {name: replace(each, min=2 * each.min, max=2 * each.max) for name, each in ranges.items()}
+    models = [make_fixed(net, each, CONFIG).proto for each in (ranges, wide, ranges)]
+    (found,) = outputs_of(net, [lambda label: models[int(label)]], pictures, ["y"])
+    assert found.outputs["y"].step == max(float(read_step(net, proto)) for proto in models)
+    for number, proto in enumerate(models):
+        (alone,) = outputs_of(net, [proto], [pictures[number]], ["y"])
+        assert found.by_picture[str(number)] == alone.by_picture[str(number)]
+
+
+def read_step(net, proto) -> float:
+    return FixedOutputs(net, proto, ["y"]).facts.tensors["y"].quant.scale

@@ -226,6 +226,37 @@ def test_operators_that_only_move_values_share_one_domain(op, outputs):
     assert [domain[name] == domain["x"] for name in ("y", "z")] == [outputs >= 1, outputs == 2 or op == "Concat"]
 
 
+def split(read, outputs, raised=(), picture=True):
+    """The domains of a Split's input "a" and of its pieces, three of which convolutions ``read`` some."""
+    constants = weights("a", (12, 3, 1, 1))
+    nodes = [conv("a", "x"), onnx.helper.make_node("Split", ["a"], ["p0", "p1", "p2"], name="s", axis=1)]
+    if not picture:  # "a" is an input of numbers, which is INT16
+        nodes = nodes[1:]
+    for piece in read:
+        constants |= weights(f"c{piece}", (2, 4, 1, 1))
+        nodes.append(conv(f"c{piece}", f"p{piece}"))
+    source = {"x": (1, 3, 4, 4)} if picture else {"a": (1, 12, 4, 4)}
+    found = analyse(model(nodes, constants, source, outputs).proto, ["x"] if picture else [])
+    domain = found.raising(frozenset(raised)).domain
+    return [domain.get(name, name) for name in ("a", "p0", "p1", "p2")]
+
+
+@pytest.mark.parametrize(
+    ("domains", "expected"),
+    [
+        (split((0, 1, 2), ["c0", "c1", "c2"]), "aaaa"),
+        (split((0, 1, 2), ["c0", "c1", "c2"], ("p0", "p2")), "abac"),  # each raised piece has a range of its own
+        (split((1, 2), ["p0", "c1", "c2"]), "abaa"),  # so has an output of the network, whatever its place
+        (split((1,), ["p0", "c1", "p2"]), "abac"),
+        (split((0, 1), ["c0", "c1"], picture=False), "abba"),  # requantised once, before the Split
+    ],
+)
+def test_a_piece_of_a_split_that_is_uint8_decides(domains, expected):
+    """docs/formats/fixed_arithmetic.md: its input has its range, each INT16 piece one of its own."""
+    names = dict(zip(dict.fromkeys(domains), "abcd"))
+    assert "".join(names[each] for each in domains) == expected
+
+
 @pytest.mark.parametrize(("size", "dtype"), [((15, 17), "uint8"), ((16, 16), "int16"), ((4, 64), "int16")])
 @pytest.mark.parametrize("op", ["AveragePool", "GlobalAveragePool"])
 def test_an_average_pool_has_the_type_of_its_input_and_of_256_values_int16(op, size, dtype):

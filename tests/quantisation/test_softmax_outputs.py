@@ -15,7 +15,7 @@ from sgsdump.comparison.metrics import Sums
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import ValuesError
 from sgsdump.quantisation.objective import by_probability, output_error, score, softmax_axes
-from sgsdump.quantisation.trials.integer_outputs import OutputFigures, Probabilities
+from sgsdump.quantisation.trials.integer_outputs import OutputFigures, Probabilities, _changes, _together
 
 CLASSES, IMAGES = 8, 6
 
@@ -80,6 +80,17 @@ def test_the_limits_of_probabilities():
     assert not Probabilities(0.1, 0.01, 0.1, 0.02).good(DOCUMENTED)
     assert not Probabilities(np.nan, np.nan, 0.0, 0.0).good(DOCUMENTED)
     assert not Probabilities(0.1, 0.05, 0.0, 0.0).good(Thresholds(max_rmse=0.01))
+
+
+def test_answers_count_alike_and_the_worst_image_is_told():
+    """Two images [1, classes, positions], of one position and of three; numpy's Softmax along the classes."""
+    real = [np.array([[[3.0], [0.0], [0.0]]]), np.array([[[5.0, 0.0, 4.0], [0.0, 0.2, 0.0], [0.0, 0.0, 0.0]]])]
+    ours = [np.array([[[3.0], [9.0], [0.0]]]), np.array([[[5.0, 0.4, 4.0], [0.0, 0.2, 4.1], [0.0, 0.0, 0.0]]])]
+    found = _together([_changes(a, b, 1) for a, b in zip(ours, real)])
+    changes = [np.abs(softmax(a.swapaxes(1, 2)) - softmax(b.swapaxes(1, 2))).max(axis=-1) for a, b in zip(ours, real)]
+    assert found.largest == pytest.approx(changes[0].max()) and found.mean == pytest.approx(changes[0].mean())
+    assert found.changed == 3 / 4
+    assert found.sure == 2 / 3, "of the position where the float model is not sure nothing counts"
 
 
 def test_weighed_logits_past_the_limits_are_bad_though_probabilities_hardly_change():

@@ -4,6 +4,7 @@ import pytest
 
 from sgsdump.comparison.metrics import Sums, merged_sums
 from sgsdump.quantisation.trials.integer_outputs import OutputFigures, PlanOutputs
+from sgsdump.tuning.integer_scores import _Ran
 
 
 def plan(errors):
@@ -27,3 +28,12 @@ AS_IT_IS = plan([0.01] * 10)
 )
 def test_by_five_percent_and_on_nine_of_ten_images(errors, worse):
     assert plan(errors).worse_than(AS_IT_IS) == (("y",) if worse else ())
+
+
+def test_a_plan_of_tune_is_worse_than_int8_and_int8_never_is():
+    class Ran(_Ran):
+        def run(self, plan):
+            return {frozenset(): AS_IT_IS, frozenset("a"): off, frozenset("b"): AS_IT_IS}[plan]
+
+    off = plan([0.011] * 10)
+    assert [Ran().worse(frozenset(names)) for names in ("a", "b", "")] == [True, False, False]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sgsdump.tuning.criteria import parse_target
-from sgsdump.tuning.integer_choice import CONFIRMED, confirmed
+from sgsdump.tuning.integer_choice import CONFIRMED, chosen, confirmed
 from sgsdump.tuning.plan_costs import Sizes
 from sgsdump.tuning.search import Proposed, SearchResult
 
@@ -30,10 +30,11 @@ def scores(errors, worse=()):
     )
 
 
-def taken(searched, held, target=None, left=math.inf, start=2, worse=()):
+def taken(searched, held, target=None, left=math.inf, start=2, worse=(), worse_in_search=()):
     plan = Proposed(SIZES.rate(PLANS[start]), PLANS[start], 0.0)
     found = SearchResult((plan,), plan, (plan, plan), False, True, predict=lambda plan: 0.0)
-    found = confirmed(found, SIZES, scores(searched), scores(held, worse), target, lambda: left)
+    exact = scores(searched, worse_in_search)
+    found = confirmed(found, SIZES, exact, scores(held, worse), target, lambda: left)
     return PLANS.index((found.knee or found.smallest).plan), len(found.beyond), found.confirmed
 
 
@@ -67,6 +68,26 @@ def test_without_time_for_another_it_is_only_not_recommended():
 def test_a_plan_that_makes_an_output_worse_on_images_held_out_is_not_taken():
     held = [2.0, 1.0, 0.03, 0.02, *[0.01] * 5]
     assert taken(SEARCHED, held, worse=(2, 3)) == (4, 2, True)
+
+
+def test_no_larger_plan_is_taken_that_makes_an_output_worse_on_the_search_images():
+    held = [2.0, 1.0, 0.08, *[0.01] * 6]
+    assert taken(SEARCHED, held) == (3, 1, True)
+    assert taken(SEARCHED, held, worse_in_search=(3,)) == (4, 1, True)
+    assert taken(SEARCHED, held, parse_target("error<=0.05"), worse_in_search=(3,)) == (3, 1, True), "not for a target"
+
+
+@pytest.mark.parametrize(
+    ("worse", "target", "smallest"), [((), "", 2), ((2,), "", 3), (range(1, 9), "", 0), ((2,), "error<=0.05", 2)]
+)
+def test_no_plan_is_chosen_that_makes_an_output_worse_than_int8(worse, target, smallest):
+    """The third plan goes 95 % of the way from INT8's error to INT16's; the knee is left out by its own test."""
+    exact = scores(SEARCHED, worse)
+    low, high = (Proposed(SIZES.rate(plan), plan, 0.0) for plan in (PLANS[0], PLANS[-1]))
+    found = SearchResult((low, high), high, (low, high), False, True, predict=lambda plan: 0.0)
+    pool = SimpleNamespace(scores=exact.scores, outputs=["y"], error=exact.error, domains=list(NAMES))
+    found = chosen(found, pool, SIZES, exact, parse_target(target) if target else None)
+    assert PLANS.index(found.smallest.plan) == smallest
 
 
 def test_where_every_plan_makes_an_output_worse_int8_is_taken():

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_nets import conv, model, node, weights
+from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.commands import demo
 from sgsdump.errors import ConfigError, InputError
@@ -101,6 +101,18 @@ def test_a_softmax_is_judged_by_its_input(float_model):
     assert watched_tensors(float_model.proto) == ["fc"]
 
 
+def test_the_logits_of_a_softmax_are_weighed_in_the_search(setup, float_model):
+    """The squares that the search sums are of the float model's logits times their probabilities."""
+    whole = 0.0
+    for feed, _ in feeds():
+        logits = run_all(float_model.proto, feed)["fc"].astype(np.float64)
+        p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        whole += ((p * logits) ** 2).sum()
+    plan = frozenset(setup.pool.domains)
+    setup.pool.measure([plan])
+    assert setup.pool.scores[plan].sums["fc"].bb == pytest.approx(whole, rel=1e-5)
+
+
 def test_a_walk_gives_what_each_plan_alone_gives(float_model, ranges):
     trial = PlanTrial(float_model, ranges, CONFIG, threads=1)
     names = [domain.name for domain in trial.domains]
@@ -156,6 +168,12 @@ def test_scores_are_those_of_the_integers(setup, float_model):
     setup.pool.measure(plans)
     for plan in plans:
         assert setup.pool.error(plan) == pytest.approx(integer_error(setup, float_model, plan), rel=0.2)
+
+
+def test_limits_are_of_what_stands_in_for_an_output(setup):
+    """A user's metric is given the Softmax itself, whose error has no limit of its own."""
+    exact = IntegerScores(setup.pool, setup.trial)
+    assert set(exact.score(frozenset()).sums) == {"fc", "prob"} and set(exact.run(frozenset()).outputs) == {"fc"}
 
 
 def test_the_search_is_as_good_as_the_best_of_all_plans(setup):

@@ -32,7 +32,7 @@ class Judge:
         self.ran = {PLANS[0]: None, PLANS[-1]: None} if ends else {}
 
     def worse(self, plan):
-        return plan in self.worse_ones
+        return len(plan) in self.worse_ones
 
     def past(self, plan, limits):
         self.ran[plan] = None
@@ -45,13 +45,15 @@ class Judge:
         return 1.0 - len(plan) / 10
 
 
-def taken(*firsts, start=4, left=math.inf):
-    """How many domains the plan within the limits has, None without one; the search proposes ``start`` of them."""
+def taken(*firsts, start=4, left=math.inf, worse=()):
+    """How many domains the plan within the limits has, None without one; the search proposes ``start`` of them. Plans
+    of as many as ``worse`` has are worse than INT8 for the last judge."""
     scores = {plan: score({"y": FLOATS * (1 + 0.2 / (1 + len(plan)))}, {"y": FLOATS}) for plan in PLANS}
     pool = SimpleNamespace(scores=scores, outputs=["y"], error=lambda plan: 0.0)
     proposed = Proposed(0.5, PLANS[start], 0.0)
     found = SearchResult((), proposed, (proposed, proposed), True, True)
-    exact, *others = (Judge(first, ends=not index) for index, first in enumerate(firsts))
+    exact, *others = judges = [Judge(first, ends=not index) for index, first in enumerate(firsts)]
+    judges[-1].worse_ones = worse
     found = within_limits(found, SimpleNamespace(pool=pool, sizes=SIZES), exact, others, GOAL, lambda: left)
     return None if found.within is None else len(found.within.plan)
 
@@ -62,6 +64,14 @@ def taken(*firsts, start=4, left=math.inf):
 )
 def test_the_cheapest_plan_that_all_judges_hold_within_is_taken(firsts, expected):
     assert taken(*firsts) == expected
+
+
+@pytest.mark.parametrize(
+    ("firsts", "worse", "expected"),
+    [((3,), (3,), 4), ((3, 3), (3,), 4), ((3, 3), (3, 4), 5), ((0, 0), (1, 2), 0), ((1, 1), range(1, 9), None)],
+)
+def test_no_plan_within_the_limits_makes_an_output_worse_than_int8(firsts, worse, expected):
+    assert taken(*firsts, worse=worse) == expected
 
 
 def test_a_domain_that_the_plan_does_not_need_is_lowered():

@@ -14,12 +14,25 @@ import sgsdump
 from sgsdump.cli import main
 from sgsdump.models.feeds.folds import content_key, folds_of
 from sgsdump.quantisation.objective import sums_of
+from sgsdump.sidecars import input_config
 from sgsdump.tuning import unseen
 from sgsdump.tuning.unseen import Run, expected_error, mean_error
+from sgsdump.tuning.worth import AS_IT_IS, PLAN
+from sgsdump.verbs import diagnose_unseen
 
 NOISE = "the images look like noise (neighbouring values are uncorrelated)"
 OTHERS = ": no figure here speaks for other images; give 12 or more real images"
 OF_CALIBRATION = "he figures are of the calibration images and say nothing of others; give 12 or more different images"
+ALL_16 = """[INPUT_CONFIG]
+inputs = data;
+training_input_formats = RAWDATA_F32_NHWC;
+input_formats = RAWDATA_F32_NHWC;
+[OUTPUT_CONFIG]
+outputs = c;
+dequantizations = TRUE;
+[CONV_CONFIG]
+input_format = ALL_INT16;
+"""
 GIVEN = ["-m", "net.onnx", "-i", "cal", "--quant-level", "L2"]
 
 
@@ -57,26 +70,83 @@ def findings(folder, kind):
     return [each for each in json.loads(Path(folder, "layers.json").read_text())["findings"] if each["kind"] == kind]
 
 
+def judged(arrays, judges, **options):
+    """What a model that is calibrated on ``arrays`` gives of ``judges`` in onnxruntime, beside the float model."""
+    sgsdump.calibrate("net.onnx", arrays, quant_level="L2", **options).save("fold.onnx")
+    floats, fixed = onnxruntime.InferenceSession("net.onnx"), onnxruntime.InferenceSession("fold.onnx")
+    (given,) = fixed.get_inputs()
+    for array in judges:
+        real = floats.run(None, {"data": array})[0].astype(np.float64)
+        yield fixed.run(None, {given.name: array})[0].reshape(real.shape), real
+
+
+def by_hand(arrays, power, **options):
+    """The error to expect, and that of each image, in sums of ``power``: each fold is calibrated anew without its
+    images, and what that adds counts by (m + 1) / (n + 1)."""
+    held, kept, whole = [], [], []
+    for fold in folds_of([content_key({"data": array}) for array in arrays]):
+        others = [array for index, array in enumerate(arrays) if index not in fold]
+        judges, share = [arrays[index] for index in fold], (len(others) + 1) / (len(arrays) + 1)
+        seen = judged(arrays, judges, **options)
+        for (ours, real), (known, _) in zip(list(judged(others, judges, **options)), seen):
+            held.append((np.abs(ours - real) ** power).sum())
+            kept.append(share * held[-1] + (1 - share) * (np.abs(known - real) ** power).sum())
+            whole.append((np.abs(real) ** power).sum())
+    rest = np.array([(sum(kept) - k) / (sum(whole) - w) for k, w in zip(kept, whole)])
+    above = math.sqrt((len(rest) - 1) / len(rest) * ((rest - rest.mean()) ** 2).sum())
+    return sum(kept) / sum(whole) + above, np.array(held) / whole
+
+
 def test_the_promise_is_of_images_held_out_of_the_calibration(work, capsys):
-    """The worst and the median image by hand: calibrated anew without each fold, run by onnxruntime."""
     assert main(["diagnose", *GIVEN, "-o", "d"]) == 0
     said = capsys.readouterr().out
     (found,) = findings("d", "unseen")
-    arrays, errors = images(0, 14), []
-    floats = onnxruntime.InferenceSession("net.onnx")
-    for fold in folds_of([content_key({"data": array}) for array in arrays]):
-        others = [array for index, array in enumerate(arrays) if index not in fold]
-        sgsdump.calibrate("net.onnx", others, quant_level="L2").save("fold.onnx")
-        fixed = onnxruntime.InferenceSession("fold.onnx")
-        for index in fold:
-            ours, real = (run.run(None, {"data": arrays[index]})[0] for run in (fixed, floats))
-            errors.append(np.abs(ours - real).sum() / np.abs(real).sum())
+    expected, errors = by_hand(images(0, 14), 1)
     figures = found["figures"]
     assert figures["images"] == 14 and figures["folds"] == 3 and found["facts"]["model"] == "as it is"
+    assert figures["expected_error"] == pytest.approx(expected, rel=1e-4)
     assert figures["worst_image"] == pytest.approx(max(errors), rel=1e-4)
     assert figures["median_image"] == pytest.approx(np.median(errors), rel=1e-4)
     text = f"{figures['expected_error']:.3g} (median image {np.median(errors):.3g}, worst image {max(errors):.3g}; "
     assert f"Expected output error on unseen images: {text}14 images, held out in 3 folds)." in said
+
+
+def test_what_is_advised_is_promised_with_room_in_the_ranges_of_each_fold(work):
+    Path("all16.ini").write_text(ALL_16)
+    assert main(["diagnose", *GIVEN, "--input-config", "all16.ini", "-o", "d"]) == 0
+    found = {each["facts"]["model"]: each["figures"] for each in findings("d", "unseen")}
+    for kind, room in ((AS_IT_IS, False), (PLAN, True)):
+        expected, errors = by_hand(images(0, 14), 1, input_config="all16.ini", range_room=room)
+        assert found[kind]["expected_error"] == pytest.approx(expected, rel=1e-3)
+        assert found[kind]["worst_image"] == pytest.approx(max(errors), rel=1e-3)
+        assert found[kind]["median_image"] == pytest.approx(np.median(errors), rel=1e-3)
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_plan_that_is_worse_on_images_held_out_is_not_advised(refused, work, monkeypatch, capsys):
+    """Of a network with a channel that is 1,000 times as loud as its neighbours."""
+    in_folds = diagnose_unseen.in_folds
+
+    def doubtful(*given):
+        found = in_folds(*given)
+        object.__setattr__(found.runs[PLAN].outputs, "worse_than", lambda before: ("c",) if refused else ())
+        return found
+
+    monkeypatch.setattr(diagnose_unseen, "in_folds", doubtful)
+    net = onnx.load("net.onnx")
+    values = {each.name: onnx.numpy_helper.to_array(each).copy() for each in net.graph.initializer}
+    values["b.w"][0] *= 1000
+    values["b.b"][0] *= 1000
+    values["c.w"][:, 0] /= 1000
+    for each in net.graph.initializer:
+        each.CopyFrom(onnx.numpy_helper.from_array(values[each.name], each.name))
+    onnx.save(net, "net.onnx")
+    main(["diagnose", *GIVEN, "-o", "d"])
+    said = capsys.readouterr().out
+    assert ("Put this into input_config.ini" in said) is not refused
+    assert ("makes c worse when held out" in said) is refused
+    raised = input_config.read("d/input_config.ini").tensor_arrays
+    assert bool(raised) is not refused
 
 
 @pytest.mark.parametrize("count", [11, 12, 23, 24])
@@ -129,6 +199,16 @@ def test_what_holding_out_adds_counts_as_the_ranges_of_all_images_do():
     runs = [SimpleNamespace(by_picture=dict(enumerate(each))) for each in (held, seen)]
     found = Run(*runs, (0.5, 0.5, 0.5)).expected(mean_error)
     assert found.expected == pytest.approx(0.2) and found.worst == pytest.approx(0.3)
+    squares = Run(*runs, (0.5, 0.5, 0.5)).expected(lambda sums: sums["y"].dd / sums["y"].bb)
+    assert squares.expected == pytest.approx((0.3**2 + 0.1**2) / 2) and squares.worst == pytest.approx(0.3**2)
+
+
+def test_an_output_of_zeros_has_no_error_and_without_any_other_it_is_infinite():
+    zeros, ones = np.zeros(4), np.ones(4)
+    both = [{"y": sums_of(1.2 * ones, ones), "z": sums_of(ones, zeros)}] * 2
+    assert expected_error(both, both, mean_error).figures == pytest.approx((0.2, 0.2, 0.2))
+    odd = [{"z": sums_of(ones, zeros)}] * 2
+    assert expected_error(odd, odd, mean_error).figures == (math.inf,) * 3
 
 
 def test_names_order_and_place_of_the_files_change_nothing(work, capsys):
@@ -164,6 +244,18 @@ def test_tune_promises_the_error_on_images_held_out(work, capsys):
     )
     assert f"{line}; 14 images, held out in 3 folds)" in said
     assert document["held_out"]["folds"] == 3 and document["held_out"]["pictures"] == 14
+
+
+def test_tune_runs_each_plan_with_room_in_the_ranges_of_each_fold(work):
+    """All at 16 bits, by hand, in squares."""
+    for name, text in (("mine.ini", ALL_16.partition("[CONV")[0]), ("all16.ini", ALL_16)):
+        Path(name).write_text(text)
+    assert main(["tune", *GIVEN, "--input-config", "mine.ini", "-o", "t"]) == 0
+    row = json.loads(Path("t", "pareto.json").read_text())["rows"][-1]
+    expected, errors = by_hand(images(0, 14), 2, input_config="all16.ini", range_room=True)
+    assert row["label"] == "INT16" and row["expected_error"] == pytest.approx(expected, rel=1e-3)
+    assert row["worst_image"] == pytest.approx(max(errors), rel=1e-3)
+    assert row["median_image"] == pytest.approx(np.median(errors), rel=1e-3)
 
 
 def test_int8_within_the_limits_on_calibration_images_alone_is_not_recommended(work, capsys):

@@ -142,11 +142,13 @@ def test_pictures_to_judge_by_that_the_ranges_do_not_hold_are_the_cause(folder: 
 
 def test_pictures_that_judge_are_not_held_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(2):
-        np.save(f"{number}.npy", np.zeros((1, 3, 8, 8), np.float32))
+        np.save(f"{number}.npy", np.full((1, 3, 8, 8), number, np.float32))
+    np.save("copy_of_0.npy", np.zeros((1, 3, 8, 8), np.float32))
     line = "diagnose -m net.onnx -i 0.npy -o out --validate"
-    assert main([*line.split(), "0.npy"]) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert len(said) == 1 and "--validate has" in said[0] and "which -i has too" in said[0]
+    for same in ("0.npy", "copy_of_0.npy"):
+        assert main([*line.split(), same]) == 2
+        said = capsys.readouterr().err.strip().splitlines()
+        assert len(said) == 1 and f"--validate has {same}, which -i has too" in said[0]
     assert not (folder / "out").exists()
     assert main([*line.split(), "1.npy", "--evaluate", "1.npy"]) == 2
     assert "which --evaluate has too" in capsys.readouterr().err

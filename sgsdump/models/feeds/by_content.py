@@ -34,13 +34,6 @@ def runs_by_content(runs: Sequence[AnyRun]) -> Sequence[AnyRun]:
     return by_content(runs) if isinstance(runs, Feeds) else [runs[index] for index in _order(_keys(runs))]
 
 
-def files_of(feeds: Feeds) -> Feeds:
-    """Return the feeds that these are chosen from."""
-    while isinstance(feeds, ChosenFeeds):
-        feeds = feeds.every
-    return feeds
-
-
 def _keys(runs: Sequence[AnyRun]) -> list[bytes]:
     return [content_key(runs[index][1]) for index in range(len(runs))]
 
