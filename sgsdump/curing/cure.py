@@ -31,9 +31,11 @@ from sgsdump.curing.errors import expected_errors, mean_ratio, ratios_by_image, 
 from sgsdump.curing.fold import AS_IT_IS, Fed, Fold, Made, Settings, rewritten
 from sgsdump.curing.search import Search
 from sgsdump.curing.steps import EVERY, KEEPING, RANGES, CureOptions, Step
+from sgsdump.models.canonical_order import in_canonical_order, in_file_order
 from sgsdump.models.feeds.by_content import by_content
 from sgsdump.models.feeds.folds import JUDGED, folds_of, judging, share
-from sgsdump.models.graph import sorted_nodes, unlist_weights
+from sgsdump.models.graph import unlist_weights
+from sgsdump.models.passes.converted import without_identities
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import single_precision
 from sgsdump.notebook import ask
@@ -159,7 +161,8 @@ def cure(
     scaled = made if keeping == search.taken else replace(made, proto=made.plain or made.proto, plain=None)
 
     def with_ranges(each: Made) -> tuple[ModelProto, tuple[QuantParam, ...] | None]:
-        return each.proto, tuple(whole.params(each, settings)) if RANGES in options.cures else None
+        params = tuple(whole.params(each, settings)) if RANGES in options.cures else None
+        return in_file_order(each.proto, model.proto.graph.node), params
 
     proto, params = with_ranges(made)
     by_image = ratios_by_image(search.now, search.before, search.names)
@@ -210,16 +213,14 @@ def _with_bits(
 
 
 def prepared(model: Model, feeds: Feeds) -> Model:
-    """The model as it is rewritten: nodes in an order they can run in, shape arithmetic folded away, in float32, of its
-    own opset and names, weights not among its inputs. Weights in files beside it are loaded. Raises what ``simplify``
-    raises."""
+    """The model as it is rewritten: in the canonical order, shape arithmetic folded away, in float32, of its own opset
+    and names, weights not among its inputs, without Identities. Weights in files beside it are loaded. Raises what
+    ``simplify`` raises."""
     simple = simplify(model, lambda: feeds)  # raises for what cannot be quantised
     if simple.branches is not None or model.folder is not None or model.blobs is not None:
-        return simple
+        return replace(simple, proto=in_canonical_order(simple.proto))
     proto = type(model.proto)()
     proto.CopyFrom(model.proto)
-    nodes = sorted_nodes(model.proto.graph)
     unlist_weights(proto)
-    del proto.graph.node[:]
-    proto.graph.node.extend(nodes)
-    return replace(model, proto=single_precision(fold_constants(proto)))
+    proto = without_identities(single_precision(fold_constants(in_canonical_order(proto))))
+    return replace(model, proto=in_canonical_order(proto))

@@ -57,6 +57,27 @@ def test_names_and_order_change_nothing(tmp_path: Path) -> None:
     assert [(s.cure, s.taken, s.errors) for s in first.steps] == [(s.cure, s.taken, s.errors) for s in second.steps]
 
 
+def test_identities_and_the_order_of_the_nodes_change_nothing(tmp_path: Path) -> None:
+    """Two branches, which draw random numbers one after the other while weights are rounded."""
+    write_pictures(tmp_path, 13)
+    constants = {**weights("c1", (8, 3, 3, 3), 1), **weights("c2", (8, 3, 3, 3), 2), **weights("c3", (4, 8, 1, 1), 3)}
+    convs = [conv(name, "data", pads=[1, 1, 1, 1]) for name in ("c1", "c2")]
+    moves = [node("Identity", [name], f"{name}.i") for name in ("c1", "c2", "s")]
+
+    def saved(turned: bool, moved: bool) -> Cured:
+        end = ".i" if moved else ""
+        add, last = node("Add", [f"c1{end}", f"c2{end}"], "s"), conv("c3", f"s{end}")
+        nodes = [*(convs[::-1] if turned else convs), *(moves[:2] if moved else []), add, *moves[2 : 2 + moved], last]
+        onnx.save(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c3"]).proto, tmp_path / "net.onnx")
+        return cured(tmp_path, ("ranges", "equalise", "round"))
+
+    first = saved(False, False)
+    for other in (saved(True, False), saved(False, True)):
+        assert (first.errors, first.expected, first.by_image) == (other.errors, other.expected, other.by_image)
+        assert [(s.cure, s.taken, s.errors) for s in first.steps] == [(s.cure, s.taken, s.errors) for s in other.steps]
+        assert {each.op_type for each in other.proto.graph.node} == {"Conv", "Add"}
+
+
 @pytest.mark.parametrize(
     "images, copies", [(1, 1), (FEWEST_HELD_OUT - 1, 1), (FEWEST_HELD_OUT - 1, 2), (FEWEST_HELD_OUT, 1)]
 )

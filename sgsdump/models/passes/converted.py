@@ -3,8 +3,8 @@ with tests of its own, which ``simplify`` applies.
 
 BatchNormalization: a factor and an offset per channel, ``b_MUL_output = x * b_scale`` and ``b = b_MUL_output +
 b_offset``; it is never folded into a convolution. Constants per channel minus a tensor: the tensor times -1, plus the
-constants. A division by a constant: a product. A mean along one axis: a sum, and that times 1 / n.
-Seen in the SDK's float dumps of such networks.
+constants. A division by a constant: a product. A mean along one axis: a sum, and that times 1 / n. An
+Identity is left out. Seen in the SDK's float dumps of such networks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sgsdump.models.graph import (
     RESHAPED,
     Graph,
     attribute,
+    captured,
     drop_unused_constants,
     in_model_order,
     needs,
@@ -43,6 +44,7 @@ def as_converted(proto: ModelProto) -> ModelProto:
     whose parameters are not constants stays."""
     from onnx import ModelProto
 
+    proto = without_identities(proto)
     result = ModelProto()
     result.CopyFrom(proto)
     graph = Graph(proto)
@@ -54,6 +56,33 @@ def as_converted(proto: ModelProto) -> ModelProto:
         result.graph.node.extend(copies)
     drop_unused_constants(result)
     return result
+
+
+def without_identities(proto: ModelProto) -> ModelProto:
+    """The model whose nodes read what an Identity reads, as the converter writes it. An Identity stays if it is an
+    output, if a body of a node reads it, or if it stands for a layer of a Caffe model."""
+    graph = Graph(proto)
+    captures = {name for node in graph.nodes for name in captured(node)}
+    kept = {*graph.outputs, *captures}
+    sources: dict[str, str] = {}
+    for node in graph.nodes:
+        if node.op_type == "Identity" and not node.domain and node.output[0] not in kept:
+            sources[node.output[0]] = sources.get(node.input[0], node.input[0])
+    if not sources or _is_caffe(proto):
+        return proto
+    result = type(proto)()
+    result.CopyFrom(proto)
+    nodes = [node for node in result.graph.node if node.output[0] not in sources]
+    for node in nodes:
+        for place, name in enumerate(node.input):
+            node.input[place] = sources.get(name, name)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    return result
+
+
+def _is_caffe(proto: ModelProto) -> bool:
+    return any(prop.key == KEY for prop in proto.metadata_props)
 
 
 def _read(graph: Graph) -> list[NodeProto]:
@@ -72,7 +101,7 @@ class _Writer:
         self._graph, self._result = graph, result
         self._taken = {*graph.inputs, *graph.producer, *graph.constants}
         self._reshaped: dict[tuple[str, str], str] = {}
-        self._caffe = any(prop.key == KEY for prop in result.metadata_props)
+        self._caffe = _is_caffe(result)
 
     def written(self, node: NodeProto) -> list[NodeProto]:
         """The nodes in place of one; none where it stays."""

@@ -1,11 +1,13 @@
 """What the SDK's converter writes as other operators keeps the function; onnxruntime is the judge."""
 
 import numpy as np
+import onnx
 import pytest
 from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.models.graph import Graph, in_model_order
 from sgsdump.models.passes.converted import as_converted
+from sgsdump.tensors.stages import KEY
 
 F = np.float32
 NORM = {name: np.random.default_rng(i).uniform(0.5, 2, 3).astype(F) for i, name in enumerate(("g", "b", "m", "v"))}
@@ -40,6 +42,36 @@ def test_what_no_output_needs_is_left_out():
     nodes = [conv("c", "x"), node("Relu", ["c"], "y"), node("MaxPool", ["c"], "p", kernel_shape=[2, 2])]
     net = model(nodes, weights("c", (3, 3, 1, 1)), {"x": (1, 3, 4, 5)}, ["y"]).proto
     assert [each.op_type for each in as_converted(net).graph.node] == ["Conv", "Relu"]
+
+
+def test_an_identity_is_left_out():
+    """One after another, before a convolution and its activation; an output stays, and so does a layer of Caffe."""
+    nodes = [
+        node("Identity", ["x"], "i"),
+        node("Identity", ["i"], "j"),
+        conv("c", "j"),
+        node("Identity", ["c"], "k"),
+        node("Relu", ["k"], "y"),
+        node("Identity", ["y"], "z"),
+    ]
+    net = model(nodes, weights("c", (3, 3, 1, 1)), {"x": (1, 3, 4, 5)}, ["y", "z"]).proto
+    written = as_converted(net)
+    assert [(each.op_type, each.input[0]) for each in written.graph.node] == [
+        ("Conv", "x"),
+        ("Relu", "c"),
+        ("Identity", "y"),
+    ]
+    x = np.random.default_rng(9).normal(0, 2, (1, 3, 4, 5)).astype(F)
+    np.testing.assert_array_equal(run_all(written, {"x": x})["z"], run_all(net, {"x": x})["z"])
+    net.metadata_props.add(key=KEY, value="[]")
+    assert [each.op_type for each in as_converted(net).graph.node].count("Identity") == 4
+
+
+def test_an_identity_that_a_body_reads_stays():
+    body = onnx.helper.make_graph([node("Neg", ["i"], "b")], "body", [], [onnx.ValueInfoProto(name="b")])
+    nodes = [node("Identity", ["x"], "i"), node("If", ["c"], "y", then_branch=body, else_branch=body)]
+    net = model(nodes, {"c": np.array(True)}, {"x": (1, 3)}, ["y"]).proto
+    assert [each.op_type for each in as_converted(net).graph.node] == ["Identity", "If"]
 
 
 def test_a_convolution_reads_what_was_turned_through_a_move_of_its_own():
