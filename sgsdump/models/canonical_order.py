@@ -1,7 +1,8 @@
-"""An order of a graph's nodes that neither the file's order nor any name decides.
+"""An order of a graph's nodes that neither the file's order nor any name decides. Apart: only fits need it, everything
+else keeps the file's order.
 
 Fitting draws random numbers and groups layers along the nodes. In this order the same network gives the same result,
-however its file lists the nodes. Apart: only fits need it; everything else keeps the file's order.
+however its file lists the nodes.
 """
 
 from __future__ import annotations
