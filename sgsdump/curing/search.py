@@ -16,6 +16,7 @@ from sgsdump.curing.fold import AS_IT_IS, Fold, Made, Settings
 from sgsdump.curing.ranges import SHARE
 from sgsdump.curing.steps import ABSORB, BIAS, CURES, EQUALISE, FOLD, KEPT, RANGES, ROUND, Step
 from sgsdump.executors.onnx_runtime.session import release_unused
+from sgsdump.models.feeds.image_list import evenly
 from sgsdump.progress import Progress, each
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.objective import watched_by_output
@@ -24,17 +25,16 @@ from sgsdump.quantisation.trials.integer_outputs import MOST, WORSE, FloatOutput
 if TYPE_CHECKING:
     from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
 
-# A step is taken if it lowers the error by WORTH, improves more images than chance explains (at the level CHANCE), and
-# makes no output worse by more than WORSE.
+# A step is taken if it lowers the error by WORTH on the geometric mean over the images, improves more images than
+# chance explains (at the level CHANCE), and makes no output worse by more than WORSE on MOST of them.
 WORTH, CHANCE = 0.02, 0.05
 # Folding changes the layers of the model, so it has to lower the error by this part before equalising. So has scaling
 # the channels that a Clip bounds, because other images may reach the bound.
 FOLDING = 0.05
-# Room is for images of another kind. On held-out images of the same kind it may multiply the error by this factor, but
-# not make an output worse than the model as it is.
+# The error over all images may rise by this factor in a step that is better on most, because a few images that a fold's
+# narrower ranges clip outweigh the others; and for room after equalising, which is for images of another kind.
 TOLERATED = 1.6
-# The shares of noise that room may add, tried in turn: the best if the user's own images judge, else the first that
-# costs at most WORSE more than the last, which gives room to INT16 ranges alone.
+# The shares of noise that room may add. The last gives room to INT16 ranges alone.
 SHARES = (2 * SHARE, SHARE, 0.0)
 # Cures that should keep the float function may change it by this part of the squared error that is left.
 KEPT_PART = 0.1
@@ -171,9 +171,10 @@ class Search:
             return [equalised]
         helped = []
         if RANGES in self.options.cures and RANGES not in self.taken:
-            helped += [
-                replace(way, step=replace(way.step, taken=self._better(way.judged))) for way in self._rooms(state)
-            ]
+            for way in self._rooms(state):
+                narrow = self.own_judges or not way.state.settings.room
+                taken = self._better(way.judged) and (narrow or self._gains_without_clips(way.state))
+                helped.append(replace(way, step=replace(way.step, taken=taken)))
         if BIAS in self.options.cures:
             helped += filter(None, [self._try(BIAS, state)])
         best = min((way for way in helped if way.step.taken), key=lambda way: self._ratio(way.judged), default=None)
@@ -201,9 +202,11 @@ class Search:
         return [replace(fold, step=replace(fold.step, taken=best[-1].state.settings.folded)), *best]
 
     def _try(self, name: str, state: State) -> Tried | None:
-        """None where the cure has nothing to change. Room of several sizes: the best, where others judge it; else the
-        first that costs little beside room in INT16 alone. Biases and weights: what the layers before add is made up
-        for too, where others judge whether that is better; on images of the kind that is fitted to it always seems so.
+        """Return the state with a cure, or None if the cure has nothing to change.
+
+        The user's own images choose among rooms of several sizes, and between biases and weights that make up for the
+        layers before and those that do not. Held-out images of the kind that was fitted cannot: there ``_worth_room``
+        decides, and each layer makes up for itself.
         """
         if name == ABSORB and state.rebuilt:
             return None  # the biases are made already
@@ -218,9 +221,9 @@ class Search:
             return None
         if self.own_judges:
             return min(found, key=lambda way: self._ratio(way.judged))
-        narrow = found[-1].judged
-        wide = (way for way in found[:-1] if way.step.taken and self._worth_room(narrow, way.judged))
-        return next(wide, found[-1])
+        narrow = found[-1]
+        wide = (way for way in found[:-1] if way.step.taken and self._worth_room(narrow.judged, way))
+        return next(wide, narrow)
 
     def _rooms(self, state: State) -> list[Tried]:
         """Return the state with room of each size; INT16 alone is last."""
@@ -228,17 +231,36 @@ class Search:
         sized = [replace(state, settings=replace(state.settings, room=share)) for share in shares]
         return [way for way in (self._tried(RANGES, one) for one in sized) if way is not None]
 
-    def _worth_room(self, narrow: Errors, judged: Errors) -> bool:
+    def _worth_room(self, narrow: Errors, wide: Tried) -> bool:
         """Return whether UINT8 ranges get room too, which makes their steps coarser: for a gain on most images.
 
         Equalising fills the range of every channel, so that all of them clip on images of another kind. Room may then
         cost part of what was gained, up to TOLERATED.
         """
-        ratios = ratios_by_image(judged, narrow, self.judging)
+        ratios = ratios_by_image(wide.judged, narrow, self.judging)
+        cost = ratio(wide.judged, narrow, self.judging)
         if EQUALISE not in self.taken:
-            return gain_on_most(ratios < 1) and ratio(judged, narrow, self.judging) <= 1 + WORSE
-        cost = max(float(np.median(ratios)), ratio(judged, narrow, self.judging))
-        return cost <= TOLERATED and gain_on_most(ratios_by_image(judged, self.before, self.judging) < 1)
+            return gain_on_most(ratios < 1) and cost <= 1 + WORSE
+        return max(float(np.median(ratios)), cost) <= TOLERATED and self._gains_without_clips(wide.state)
+
+    def _gains_without_clips(self, state: State) -> bool:
+        """Return whether most images that the folds were fitted to are better than of the model as it is.
+
+        A fold's ranges clip more than those of all images, so room looks cheaper on held-out images than it is.
+        """
+        return gain_on_most(ratios_by_image(self._judge_fitted(state), self._fitted_before, self.judging) < 1)
+
+    @cached_property
+    def _fitted_before(self) -> Errors:
+        return self._judge_fitted(self.start)
+
+    def _judge_fitted(self, state: State) -> Errors:
+        """Return the errors as ``judge`` does, on as many images that each fold was fitted to."""
+        fitted = [
+            replace(fold.pairs, chosen=tuple(evenly(fold.pairs.indices, len(judges))))
+            for fold, judges in zip(self.folds, self.judges)
+        ]
+        return self._errors(zip(self.folds, state.made, fitted), state.settings, "judge room")
 
     def _affordable(self, judged: Errors) -> bool:
         """Return whether room costs little: in all, and on the median image, which no clipped one decides."""

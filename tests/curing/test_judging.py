@@ -41,6 +41,8 @@ def search(judged: Mapping[str, float | Sequence[float]], changed: float = 0.0, 
     made.__dict__["before"] = made.now = of_each({"a": 1.0, "b": 1.0})
     made.with_cure = lambda name, state: (state, 1)  # type: ignore[method-assign]
     made.judge = lambda state, what="": of_each(judged)  # type: ignore[method-assign]
+    made.__dict__["_fitted_before"] = of_each({"a": 1.0, "b": 1.0})
+    made._judge_fitted = lambda state: of_each({"a": 0.9, "b": 0.9})  # type: ignore[method-assign]
     made.difference = lambda state: {"a": changed}  # type: ignore[method-assign]
     return made
 
@@ -138,13 +140,21 @@ def test_room_in_8_bits_has_to_gain_unless_equalising_filled_the_ranges(equalise
     assert tried is not None and tried.step.taken and tried.state.settings.room == expected
 
 
-def test_room_in_8_bits_leaves_an_equalised_model_better_than_it_was() -> None:
-    made = search({})
-    made.taken, made.now = [EQUALISE], of_each({"a": 0.9, "b": 0.9})
-    errors = {SHARE: (1.1,) * 3 + (0.9,) * 7, 0.0: 0.9}
-    made.judge = lambda state, what="": of_each(dict.fromkeys("ab", errors[state.settings.room]))  # type: ignore[method-assign]
+@pytest.mark.parametrize("won, expected", [(9, SHARE), (8, 0.0)])
+def test_room_in_8_bits_leaves_most_fitted_images_better_than_they_were(won, expected) -> None:
+    """On those nothing is clipped, so they show what coarser steps cost."""
+    made = search({"a": 0.9, "b": 0.9})
+    made.taken = [EQUALISE]
+    of_fitted = (0.9,) * won + (1.1,) * (IMAGES - won)
+    made._judge_fitted = lambda state: of_each({"a": of_fitted, "b": 1.0})  # type: ignore[method-assign]
     tried = made._try(RANGES, START)
-    assert tried is not None and tried.state.settings.room == 0.0
+    assert tried is not None and tried.state.settings.room == expected
+    made.taken, made.options = [], CureOptions("L2", (EQUALISE, RANGES))
+    errors = {None: 1.2, SHARE: 0.5, 0.0: 1.2}
+    made.judge = lambda state, what="": of_each(dict.fromkeys("ab", errors[state.settings.room]))  # type: ignore[method-assign]
+    equalised = made._try(EQUALISE, START)
+    assert equalised is not None
+    assert (len(made._with_help(equalised)) == 2) is (expected == SHARE)
 
 
 @pytest.mark.parametrize(
