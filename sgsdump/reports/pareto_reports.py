@@ -65,7 +65,7 @@ def _cells(row: Row, result: Pareto) -> list[str]:
         str(row.bytes),
         "?" if row.macs16 is None else f"{row.macs16:.1%}",
         f"{row.predicted:.3g}",
-        f"{row.searched:.3g}",
+        "-" if math.isnan(row.searched) else f"{row.searched:.3g}",
         f"{row.error:.3g}",
         "-" if math.isnan(row.way) else f"{row.way:.1%}",
         *(f"{row.outputs.errors[name]:.3g}" for name in _judged(result)),

@@ -122,7 +122,8 @@ class Row:
     rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
     raised     output names of the convolutions at INT16; ``tensors`` the words of tensor_arrays that raise them.
     macs16     part of all multiplications that are done at 16 bits; None where the shapes are not known.
-    predicted  the error the model of the search predicted, ``searched`` the one that it saw by fake quantisation;
+    predicted  the error the model of the search predicted, ``searched`` the one that it saw by fake quantisation (NaN
+               for a plan that was run in integers alone);
     error      the one in the hardware's integers (see ``combined_error``), as ``outputs`` are.
     way        how far from INT8's error to INT16's, 1 = all the way.
     """
@@ -186,9 +187,12 @@ def pareto(
     limits: Limits | None = None,
     unseen: IntegerScores | None = None,
 ) -> Pareto:
-    """Lay the search's result out; every plan's score is in the pool, and its figures are those of ``exact``, without
-    it of the pool. ``held``: of pictures held out, where plans were run on some; ``limits``: on the outputs;
-    ``unseen``: of those pictures that tell what to expect on others."""
+    """Lay the search's result out.
+
+    exact, held, unseen  the integers that the figures are of: on the search's pictures (without it those of the pool),
+                         on pictures held out, and on those that tell what to expect on others.
+    limits               on the outputs.
+    """
     pool, trial, costs = setup.pool, setup.trial, setup.costs
     error_of = exact.error if exact is not None else pool.error
     low, high = (error_of(end.plan) for end in search.ends)
@@ -219,7 +223,7 @@ def pareto(
                 **_held_figures(plan, held, pool.metric is not None),
                 unseen=None if unseen is None or plan not in unseen.ran else unseen.expected(plan),
             ),
-            searched=pool.error(plan),
+            searched=pool.error(plan) if plan in pool.scores else math.nan,
         )
 
     plans = [row(f"{proposed.rate:.4g}", proposed.rate, proposed) for proposed in search.plans]

@@ -1,6 +1,7 @@
 """The table of tuned plans: rates, bytes, and how far each goes from INT8's error to INT16's."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from sgsdump.errors import ConfigError
 from sgsdump.files.json_yaml import json_text
 from sgsdump.quantisation.objective import score
 from sgsdump.quantisation.trials.plan_trial import Domain
+from sgsdump.reports.pareto_reports import pareto_cells
 from sgsdump.tuning import pareto as module
 from sgsdump.tuning.criteria import Objective
 from sgsdump.tuning.pareto import as_document, pareto
@@ -18,17 +20,17 @@ from sgsdump.tuning.plan_costs import MACS, PlanCosts, Sizes, macs_of
 from sgsdump.tuning.search import Proposed, SearchResult
 from sgsdump.tuning.setup import Setup
 
-NONE, ONE, BOTH = frozenset(), frozenset("a"), frozenset("ab")
+NONE, ONE, BOTH, OTHER = frozenset(), frozenset("a"), frozenset("ab"), frozenset("b")
+FIGURES = score({"y": np.ones(1), "logits": 2 * np.ones(1)}, {"y": np.ones(1), "logits": np.ones(1)})
 
 
-def laid_out(errors, monkeypatch, smallest=ONE):
+def laid_out(errors, monkeypatch, smallest=ONE, within=None, exact=None):
     """The plans none, a, a+b with these errors; the search proposed a for the rate 0.7."""
     monkeypatch.setattr(module, "watched_by_output", lambda proto: {"y": "logits", "y2": "logits", "z": "mask"})
     monkeypatch.setattr(module, "words_of", lambda trial, plan: tuple(sorted(plan)))
-    one = np.ones(1)
     plans = dict(zip((NONE, ONE, BOTH), errors))
     pool = SimpleNamespace(
-        scores={plan: score({"y": one, "logits": 2 * one}, {"y": one, "logits": one}) for plan in plans},
+        scores=dict.fromkeys(plans, FIGURES),
         error=plans.__getitem__,
         outputs=["y"],
         watched=["logits"],
@@ -44,7 +46,9 @@ def laid_out(errors, monkeypatch, smallest=ONE):
     )
     ends = (Proposed(0.5, NONE, 0.0), Proposed(0.9, BOTH, 0.0))
     found = SearchResult((Proposed(0.7, ONE, 0.25),), Proposed(0.6, smallest, 0.25), ends, True, True)
-    return pareto(found, Setup(trial, pool, costs))
+    if within is not None:
+        found = replace(found, within=Proposed(0.55, within, 0.0))
+    return pareto(found, Setup(trial, pool, costs), exact)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +81,15 @@ def test_errors_are_told_by_the_outputs_names(monkeypatch):
     result = laid_out((0.5, 0.2, 0.1), monkeypatch)
     assert result.objective == "mean of y" and result.left_out == ("z",)
     assert [row.outputs.errors for row in result.rows] == [{"y": 1.0}] * 3
+
+
+def test_a_plan_that_was_run_in_integers_alone_has_a_row(monkeypatch):
+    """Within the limits, a domain left out of a plan that the search tried."""
+    exact = SimpleNamespace(error=lambda plan: 0.3, score=lambda plan: FIGURES, ran={}, off=dict)
+    result = laid_out((0.5, 0.2, 0.1), monkeypatch, within=OTHER, exact=exact)
+    assert result.taken.label == "in limits" and result.taken.error == 0.3 and math.isnan(result.taken.searched)
+    cells = dict(zip(*(pareto_cells(result)[at] for at in (0, 1 + result.rows.index(result.taken)))))
+    assert cells["searched"] == "-" and checked(json_text(as_document(result)))["rows"][1]["searched"] == "nan"
 
 
 @pytest.mark.parametrize(("smallest", "labels", "taken"), [(ONE, 3, "0.7"), (BOTH, 4, "smallest")])
