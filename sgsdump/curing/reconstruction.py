@@ -33,11 +33,12 @@ from sgsdump.curing.rounding import Products, enough_rows, nearest, rounded
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.executors.workers.task_pool import in_threads
 from sgsdump.files.process import cores
-from sgsdump.models.graph import Graph, needs
+from sgsdump.models.graph import REARRANGING, Graph, needs
 from sgsdump.models.passes.extract import extract
 from sgsdump.quantisation.float_model import deployed
 from sgsdump.quantisation.scales import INT8
 from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
+from sgsdump.quantisation.type_rules import is_average
 from sgsdump.tensors.tensor import Quant
 
 if TYPE_CHECKING:
@@ -152,6 +153,9 @@ class _Received:
         self._quants = fixed.plan.tensors
         names = dict.fromkeys(node.input[0] for node in nodes)
         self._names = [name for name in names if name not in graph.inputs and name in self._quants]
+        self._truncated = {
+            name for name in self._names if self._quants[name].dtype == np.uint8 and _is_truncated(graph, name)
+        }
         needed = extract(deployed(real), None, self._names) if self._names else None
         self._inputs = {info.name for info in needed.graph.input} if needed else set()
         self._real = WholeGraph(needed, threads=1) if needed else None
@@ -164,7 +168,10 @@ class _Received:
         if self._integers is not None:
             made = self._integers.run(picture.feed, picture.raw)
         else:
-            made = {name: on_grid_of(array, self._quants[name]) for name, array in floats.items()}
+            made = {
+                name: on_grid_of(array, self._quants[name], np.floor if name in self._truncated else np.rint)
+                for name, array in floats.items()
+            }
         return {**picture.feed, **floats}, {**picture.feed, **made}
 
 
@@ -202,13 +209,21 @@ def _led_to(graph: Graph, nodes: Sequence[NodeProto]) -> set[str]:
     return found
 
 
-def on_grid_of(values: np.ndarray, quant: Quant) -> np.ndarray:
-    """float32 values as a tensor holds them."""
+def _is_truncated(graph: Graph, name: str) -> bool:
+    """Return whether a tensor is an average, moved or not: the hardware truncates averages of bytes."""
+    node = graph.producer.get(name)
+    while node is not None and node.op_type in REARRANGING:
+        node = graph.producer.get(node.input[0])
+    return node is not None and is_average(graph, node)
+
+
+def on_grid_of(values: np.ndarray, quant: Quant, rounded: Callable[[np.ndarray], np.ndarray] = np.rint) -> np.ndarray:
+    """Return float32 values as a tensor holds them, ``rounded`` to whole steps."""
     if quant.dtype is None:
         return values
     limits, scale = np.iinfo(quant.dtype), np.float32(quant.scale)
     zero = np.float32(quant.zero_point)
-    return (np.clip(np.rint(values / scale), limits.min - zero, limits.max - zero) * scale).astype(np.float32)
+    return (np.clip(rounded(values / scale), limits.min - zero, limits.max - zero) * scale).astype(np.float32)
 
 
 def _rewritten(

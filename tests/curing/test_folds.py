@@ -140,6 +140,23 @@ def test_a_clip_that_does_not_bind_leaves_channels_to_scale(tmp_path: Path) -> N
     assert gains[1] < 1 / 3 + 2 / 3 * gains[0], "two thirds of the gain"
 
 
+def test_biases_make_up_for_averages_that_the_hardware_truncates(tmp_path: Path) -> None:
+    """data -> c1 -> Relu -> GlobalAveragePool -> Flatten -> fc: every average is half a step low in the mean."""
+    write_pictures(tmp_path, 13)
+    constants = {**weights("c1", (8, 3, 3, 3), 1), "fc.w": np.full((8, 2), 0.5, np.float32), "fc.b": np.zeros(2)}
+    constants["fc.b"] = constants["fc.b"].astype(np.float32)
+    nodes = [
+        conv("c1", "data", pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], "r1"),
+        node("GlobalAveragePool", ["r1"], "g"),
+        node("Flatten", ["g"], "f", axis=1),
+        node("Gemm", ["f", "fc.w", "fc.b"], "fc"),
+    ]
+    onnx.save(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["fc"]).proto, tmp_path / "net.onnx")
+    found = cured(tmp_path, ("bias",))
+    assert found.errors["fc"] < 0.5 * found.as_it_is["fc"]
+
+
 def test_a_model_that_is_worse_without_its_quant_file_is_taken_back() -> None:
     search, proto, other = object.__new__(Search), model([], {}, {"x": (1,)}, []), model([], {}, {"y": (1,)}, [])
     search.source, search.few, search.taken = proto, False, [EQUALISE, RANGES, BIAS]
