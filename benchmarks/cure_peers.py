@@ -6,9 +6,10 @@
     python benchmarks/cure.py MODEL.onnx -i pictures/ --judge faces/ --quantised PEER.onnx …
 
 PEER: onnxsim, onnxsim-equalised, onnxsim-biases, onnxsim-adaround (pip install onnxsim>=0.8); nncf, nncf-accurate,
-nncf-controlled (pip install nncf; controlled: layers return to float until the answers are the float model's); ppq,
-ppq-equalised, ppq-lsq (pip install esp-ppq); aimet, aimet-equalised, aimet-adaround (equalised too; pip install
-aimet-onnx). Weights and activations have 8 bits; feeds.npz are the normalised calibration pictures.
+nncf-controlled (layers return to float until the answers are the float model's), nncf-minmax (no bias correction; pip
+install nncf); ppq, ppq-equalised, ppq-lsq, ppq-minmax (pip install esp-ppq); aimet, aimet-equalised, aimet-adaround
+(equalised too; pip install aimet-onnx). Weights and activations have 8 bits; feeds.npz are the normalised calibration
+pictures. minmax: the ranges hold all that the pictures reach; the defaults of NNCF and esp-ppq clip.
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ def by_nncf(model: Any, feeds: Feeds, how: str) -> Any:
     more = {"preset": nncf.QuantizationPreset.MIXED, "fast_bias_correction": how != "accurate"}
     if any(node.op_type == "LayerNormalization" for node in model.graph.node):
         more["model_type"] = nncf.ModelType.TRANSFORMER
+    if how == "minmax":
+        ranges = nncf.quantization.range_estimator.RangeEstimatorParametersSet.MINMAX
+        more["advanced_parameters"] = nncf.AdvancedQuantizationParameters(
+            activations_range_estimator_params=ranges, disable_bias_correction=True
+        )
     data = nncf.Dataset(feeds)
     if how != "controlled":
         return nncf.quantize(model, data, subset_size=len(feeds), **more)
@@ -78,6 +84,8 @@ def by_ppq(model: Any, feeds: Feeds, how: str) -> Any:
     setting = QuantizationSettingFactory.default_setting()
     setting.equalization, setting.lsq_optimization = how == "equalised", how == "lsq"
     setting.lsq_optimization_setting.collecting_device = "cpu"
+    if how == "minmax":
+        setting.quantize_activation_setting.calib_algorithm = "minmax"
     (given,) = feeds[0]
     with tempfile.TemporaryDirectory() as folder:
         plain, quantised = Path(folder, "plain.onnx"), Path(folder, "quantised.onnx")
@@ -93,7 +101,24 @@ def by_ppq(model: Any, feeds: Feeds, how: str) -> Any:
             verbose=0,
         )
         export_ppq_graph(graph, TargetPlatform.ONNXRUNTIME, str(quantised), str(Path(folder, "settings.json")))
-        return onnx.load(quantised)
+        return without_swish(onnx.load(quantised))
+
+
+def without_swish(model: Any) -> Any:
+    """Swish, which no opset before 24 has, as the operators that define it."""
+    nodes = []
+    for node in model.graph.node:
+        if node.op_type == "Swish":
+            gate = f"{node.output[0]}_gate"
+            nodes += [
+                onnx.helper.make_node("Sigmoid", node.input, [gate]),
+                onnx.helper.make_node("Mul", [node.input[0], gate], node.output),
+            ]
+        else:
+            nodes.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
 
 
 def by_aimet(model: Any, feeds: Feeds, how: str) -> Any:

@@ -42,8 +42,10 @@ NETS, PLANTS, IMAGES, LEVEL = "ReLU6,SiLU,transformer,BatchNorm after", "1,80", 
 PEERS = {
     "onnxruntime, a scale per channel": "onnxruntime",
     "NNCF": "nncf",
+    "NNCF, MinMax, no bias correction": "nncf-minmax",
     "NNCF, accuracy control": "nncf-controlled",
     "esp-ppq": "ppq",
+    "esp-ppq, MinMax": "ppq-minmax",
     "esp-ppq, equalised": "ppq-equalised",
     "AIMET": "aimet",
     "AIMET, equalised": "aimet-equalised",
@@ -176,9 +178,10 @@ def left_in_float(model: onnx.ModelProto) -> str:
 
     def is_quantised(tensor: str) -> bool:
         node = makers.get(tensor)
-        while node is not None and node.op_type in PASSED_ON:
-            node = makers.get(node.input[0])
-        return node is not None and node.op_type == "DequantizeLinear"
+        if node is None or node.op_type == "DequantizeLinear":
+            return node is not None
+        given = node.input if node.op_type == "Concat" else node.input[: node.op_type in PASSED_ON]
+        return bool(given) and all(map(is_quantised, given))
 
     products = [node for node in model.graph.node if node.op_type in PRODUCTS]
     plain = sum(not all(map(is_quantised, node.input[:2])) for node in products)
