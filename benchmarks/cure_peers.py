@@ -87,6 +87,7 @@ def by_ppq(model: Any, feeds: Feeds, how: str) -> Any:
     if how == "minmax":
         setting.quantize_activation_setting.calib_algorithm = "minmax"
     (given,) = feeds[0]
+    opset = model.opset_import[0].version
     with tempfile.TemporaryDirectory() as folder:
         plain, quantised = Path(folder, "plain.onnx"), Path(folder, "quantised.onnx")
         onnx.save(model, plain)
@@ -101,11 +102,12 @@ def by_ppq(model: Any, feeds: Feeds, how: str) -> Any:
             verbose=0,
         )
         export_ppq_graph(graph, TargetPlatform.ONNXRUNTIME, str(quantised), str(Path(folder, "settings.json")))
-        return without_swish(onnx.load(quantised))
+        return valid(onnx.load(quantised), opset)
 
 
-def without_swish(model: Any) -> Any:
-    """Swish, which no opset before 24 has, as the operators that define it."""
+def valid(model: Any, opset: int) -> Any:
+    """Return what esp-ppq writes with its operators' opset instead of 13, and Swish (opset 24) as Sigmoid and Mul."""
+    model.opset_import[0].version = opset
     nodes = []
     for node in model.graph.node:
         if node.op_type == "Swish":

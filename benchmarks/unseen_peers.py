@@ -12,8 +12,8 @@ error       sum((y - r)^2) / sum(r^2) over the judged samples. r is the output o
             8-bit kernels, which saturate on some processors.
 right       share of right answers (float model: in the line of the network)
 as float    share of answers equal to the float model's
-in float    convolutions and matrix products with an input that was not quantised, of all of them. A model with such
-            layers is a mixture: part of it runs in float.
+not 8 bits  tools: convolutions and matrix products with an input that was left in float, of all of them. Ours:
+            convolutions at INT16 (rules of the SDK). A model with such layers is a mixture.
 
 A plant multiplies one channel and divides the weights that read it (``unseen.py``). Needs torch.
 """
@@ -28,6 +28,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import cure as of_onnxruntime
 import numpy as np
@@ -68,7 +69,7 @@ class Judged:
     error: float = 0.0
     right: float = 0.0
     same: float = 0.0
-    in_float: str = ""
+    mixed: str = ""
     not_run: str = ""
 
 
@@ -85,7 +86,7 @@ def main() -> None:
     if args.short:
         args.nets, args.plants = "ReLU6", "1"
     pythons = dict(each.split("=", 1) for each in args.python)
-    print("| network | plant | quantiser | error | of ours as it is | right | as float | in float |")
+    print("| network | plant | quantiser | error | of ours as it is | right | as float | not 8 bits |")
     print("|---|---:|---|---:|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as temporary:
         for name in args.nets.split(","):
@@ -111,26 +112,31 @@ def shown(net: unseen.Trained, draw: unseen.Draw, pythons: dict[str, str]) -> No
 def figures(line: Judged, first: float) -> str:
     if line.not_run:
         return f"not run: {line.not_run} | | | | "
-    return f"{line.error:.2e} | {line.error / first:.3g} | {line.right:.3f} | {line.same:.3f} | {line.in_float}"
+    return f"{line.error:.2e} | {line.error / first:.3g} | {line.right:.3f} | {line.same:.3f} | {line.mixed}"
 
 
-def judged(net: unseen.Trained, how: str, values: np.ndarray, real: np.ndarray, in_float: str = "") -> Judged:
+def judged(net: unseen.Trained, how: str, values: np.ndarray, real: np.ndarray, mixed: str = "") -> Judged:
     answers = values.argmax(1)
     right, same = (float((answers == wanted).mean()) for wanted in (net.truth, real.argmax(1)))
-    return Judged(how, unseen.squared(values, real), right, same, in_float)
+    return Judged(how, unseen.squared(values, real), right, same, mixed)
 
 
 def of_ours(net: unseen.Trained, draw: unseen.Draw, real: np.ndarray, folder: Path) -> Iterator[Judged]:
     """As it is and cured, in the integers of the hardware."""
     images, source, path = net.images(draw), net.path(draw.plant), folder / "cured.onnx"
     made = sgsdump.calibrate(source, images, quant_level=draw.level)
-    yield judged(net, f"`calibrate` at {draw.level}", net.outputs(made), real)
+    yield judged(net, f"`calibrate` at {draw.level}", net.outputs(made), real, at_int16(made))
     found = sgsdump.cure(source, images, quant_level=draw.level)
     found.save(path)
     more = {} if found.params is None else {"quant_file": folder / "cured.quant.json"}
     taken = ", ".join(step.cure for step in found.steps if step.taken) or "nothing"
     made = sgsdump.calibrate(path, images, quant_level=draw.level, **more)
-    yield judged(net, f"`calibrate` at {draw.level}, cured ({taken})", net.outputs(made), real)
+    yield judged(net, f"`calibrate` at {draw.level}, cured ({taken})", net.outputs(made), real, at_int16(made))
+
+
+def at_int16(made: Any) -> str:
+    bits = list(made.convolutions.values())
+    return f"{bits.count(16)} of {len(bits)}"
 
 
 def of_peer(
