@@ -5,16 +5,18 @@
     ENVIRONMENT/bin/python benchmarks/cure_peers.py PEER MODEL.onnx feeds.npz PEER.onnx
     python benchmarks/cure.py MODEL.onnx -i pictures/ --judge faces/ --quantised PEER.onnx …
 
-PEER: onnxsim, onnxsim-equalised, onnxsim-biases, onnxsim-adaround (pip install onnxsim>=0.8); nncf, nncf-accurate (pip
-install nncf); ppq, ppq-equalised, ppq-lsq (pip install esp-ppq); aimet, aimet-equalised, aimet-adaround (equalised too;
-pip install aimet-onnx). Weights and activations have 8 bits; feeds.npz are the
-normalised calibration pictures.
+PEER: onnxsim, onnxsim-equalised, onnxsim-biases, onnxsim-adaround (pip install onnxsim>=0.8); nncf, nncf-accurate,
+nncf-controlled (layers return to float until the answers are the float model's), nncf-minmax (no bias correction; pip
+install nncf); ppq, ppq-equalised, ppq-lsq, ppq-minmax (pip install esp-ppq); aimet, aimet-equalised, aimet-adaround
+(equalised too; pip install aimet-onnx). Weights and activations have 8 bits; feeds.npz are the normalised calibration
+pictures. minmax: the ranges hold all that the pictures reach; the defaults of NNCF and esp-ppq clip.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import onnx
 from onnx import version_converter
 
 Feeds = list[dict[str, np.ndarray]]
+OLDEST = 13  # the tools leave a model of an older opset as it is
 
 
 def by_onnxsim(model: Any, feeds: Feeds, how: str) -> Any:
@@ -42,7 +45,32 @@ def by_nncf(model: Any, feeds: Feeds, how: str) -> Any:
     import nncf
 
     more = {"preset": nncf.QuantizationPreset.MIXED, "fast_bias_correction": how != "accurate"}
-    return nncf.quantize(model, nncf.Dataset(feeds), subset_size=len(feeds), **more)
+    if any(node.op_type == "LayerNormalization" for node in model.graph.node):
+        more["model_type"] = nncf.ModelType.TRANSFORMER
+    if how == "minmax":
+        ranges = nncf.quantization.range_estimator.RangeEstimatorParametersSet.MINMAX
+        more["advanced_parameters"] = nncf.AdvancedQuantizationParameters(
+            activations_range_estimator_params=ranges, disable_bias_correction=True
+        )
+    data = nncf.Dataset(feeds)
+    if how != "controlled":
+        return nncf.quantize(model, data, subset_size=len(feeds), **more)
+
+    def agreement(made: Any, some: Any) -> tuple[float, list[float]]:
+        same = (answers(made, some) == answers(model, some)).astype(float)
+        return float(same.mean()), list(same)
+
+    return nncf.quantize_with_accuracy_control(model, data, data, agreement, subset_size=len(feeds), **more)
+
+
+def answers(model: Any, feeds: Iterable[dict[str, np.ndarray]]) -> np.ndarray:
+    """Return the answer to each image, by the definition of the operators."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    return np.array([session.run(None, feed)[0].argmax() for feed in feeds])
 
 
 def by_ppq(model: Any, feeds: Feeds, how: str) -> Any:
@@ -56,7 +84,10 @@ def by_ppq(model: Any, feeds: Feeds, how: str) -> Any:
     setting = QuantizationSettingFactory.default_setting()
     setting.equalization, setting.lsq_optimization = how == "equalised", how == "lsq"
     setting.lsq_optimization_setting.collecting_device = "cpu"
+    if how == "minmax":
+        setting.quantize_activation_setting.calib_algorithm = "minmax"
     (given,) = feeds[0]
+    opset = model.opset_import[0].version
     with tempfile.TemporaryDirectory() as folder:
         plain, quantised = Path(folder, "plain.onnx"), Path(folder, "quantised.onnx")
         onnx.save(model, plain)
@@ -71,7 +102,25 @@ def by_ppq(model: Any, feeds: Feeds, how: str) -> Any:
             verbose=0,
         )
         export_ppq_graph(graph, TargetPlatform.ONNXRUNTIME, str(quantised), str(Path(folder, "settings.json")))
-        return onnx.load(quantised)
+        return valid(onnx.load(quantised), opset)
+
+
+def valid(model: Any, opset: int) -> Any:
+    """Return what esp-ppq writes with its operators' opset instead of 13, and Swish (opset 24) as Sigmoid and Mul."""
+    model.opset_import[0].version = opset
+    nodes = []
+    for node in model.graph.node:
+        if node.op_type == "Swish":
+            gate = f"{node.output[0]}_gate"
+            nodes += [
+                onnx.helper.make_node("Sigmoid", node.input, [gate]),
+                onnx.helper.make_node("Mul", [node.input[0], gate], node.output),
+            ]
+        else:
+            nodes.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
 
 
 def by_aimet(model: Any, feeds: Feeds, how: str) -> Any:
@@ -97,7 +146,9 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     args = parser.parse_args()
     name, _, how = args.peer.partition("-")
-    model = version_converter.convert_version(onnx.load(args.model), 13)  # they leave older ones as they are
+    model = onnx.load(args.model)
+    if model.opset_import[0].version < OLDEST:
+        model = version_converter.convert_version(model, OLDEST)
     with np.load(args.feeds) as file:
         every = file["feeds"]
     weights = {tensor.name for tensor in model.graph.initializer}
