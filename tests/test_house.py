@@ -4,12 +4,11 @@ import ast
 import functools
 import importlib
 import importlib.util
-import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import sgsdump
 from sgsdump.executors import EXECUTORS
@@ -39,15 +38,8 @@ LIBRARIES_AT_HOME = {
 # What a room may import besides the standard library and sgsdump: in files numpy stands for mapped bytes and for the
 # arrays of a restricted pickle; yaml is an extra, imported when a YAML file is read.
 LIBRARIES_OF_ROOM = {"files": {"yaml", "numpy"}, "registry": set(), "errors": set(), "tensors": {"numpy", "ml_dtypes"}}
-LONGEST_CHAIN = 16  # modules, lazy imports included: the target for the core, which plug-ins may exceed
-MOST_FIELDS = 12
-MOST_PARAMETERS = 6
-# Files of sgsdump that run between call and return: what one reads to follow a tensor. Of the 30 of calibrate 8 are the
-# plan and the model it is made for, 6 feed pictures, 10 run the model by segments, 6 take ranges.
-FILES_OF_COMPARE, FILES_OF_CALIBRATE = 24, 32
-# Public signatures: keywords that users write, each forwarded in one record.
-LONG_SIGNATURES = {"comparison.compare.compare", "pipeline.pipeline.__init__", "verbs.calibrate.calibrate"}
-LONG_RECORDS = {"DumpConfig", "Measuring", "Output"}  # msit's own; options of compare, each a group of its help
+# The measures of tools/structure.py that meet their targets, and keep to them. Of the others the distance is shown.
+REACHED = {"lines of the largest module"}
 # Where options become records.
 OPTIONS_ARE_MADE = ("commands/options.py", "commands/sdk/options.py")
 
@@ -228,37 +220,6 @@ def test_only_commands_know_argparse(module):
     return wrong
 
 
-@of_every_module
-def test_a_record_has_few_fields(module):
-    records = [node for node in nodes(module) if isinstance(node, ast.ClassDef) and node.name not in LONG_RECORDS]
-    fields = {node.name: sum(isinstance(part, ast.AnnAssign) for part in node.body) for node in records}
-    return {name: count for name, count in fields.items() if count > MOST_FIELDS}
-
-
-@of_every_module
-def test_a_function_with_many_parameters_takes_a_record(module):
-    wrong = {}
-    for node in nodes(module):
-        if isinstance(node, ast.FunctionDef):
-            names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-            count = len(names) - (names[:1] in (["self"], ["cls"]))
-            if count > MOST_PARAMETERS and f"{name_of(module)}.{node.name}" not in LONG_SIGNATURES:
-                wrong[node.name] = count
-    return wrong
-
-
-def test_the_longest_chain_of_imports():
-    """From a command down to the last file it needs, lazy imports included."""
-
-    @functools.cache
-    def chain(name):
-        return (*max((chain(below) for below in own(NAMES[name])), key=len, default=()), name)
-
-    sys.setrecursionlimit(10_000)
-    longest = max(map(chain, NAMES), key=len)
-    assert len(longest) <= LONGEST_CHAIN, " <- ".join(longest)
-
-
 def test_a_module_with_one_importer_says_why_it_stands_alone():
     """In the first line of its docstring, after ``Apart:``, unless a table or users name it."""
     importers = {name: set() for name in NAMES}
@@ -315,73 +276,47 @@ def test_imports_make_no_circle():
         done |= ready
 
 
-WALK = """
-import json, sys, threading
-from pathlib import Path
-import sgsdump
-{setup}
-files = set()
-def profile(frame, event, argument):
-    code = frame.f_code
-    if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(package):
-        files.add(code.co_filename)
-package = str(Path(sgsdump.__file__).parent)
-call()  # what is imported at the first call is not walked
-threading.setprofile(profile)
-sys.setprofile(profile)
-call()
-sys.setprofile(None)
-print(json.dumps(sorted(Path(file).relative_to(package).as_posix() for file in files)))
+def _tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    tool = importlib.util.module_from_spec(spec)
+    sys.modules[name] = tool  # its dataclasses look themselves up
+    spec.loader.exec_module(tool)
+    return tool
+
+
+STRUCTURE = _tool("structure")
+
+
+@pytest.mark.parametrize("name", STRUCTURE.MEASURES)
+def test_the_structure_keeps_to_its_targets(name):
+    measure = STRUCTURE.MEASURES[name]
+    value, counted = measure.of()
+    print(f"{name}: {value}, target {measure.target}")
+    if name not in REACHED and value > measure.target:
+        pytest.xfail(f"{value}, target {measure.target}")
+    assert name in REACHED, "the target is reached: name it in REACHED, so that it stays so"
+    assert value <= measure.target, counted
+
+
+def test_a_walk_sees_every_thread_and_the_second_call_alone():
+    """A pool that lives on from the first call, and what only the first call does."""
+    setup = """
+from concurrent.futures import ThreadPoolExecutor
+from sgsdump.files.names import word
+from sgsdump.tensors.dtypes import is_float
+pool, calls = ThreadPoolExecutor(1), []
+def call():
+    calls.append(is_float("f4") if not calls else pool.submit(word, "a").result())
 """
+    entered, _ = STRUCTURE.walked(setup)
+    assert entered == ["files/names.py"]
 
 
-def files_of(setup):
-    """The files of sgsdump that run between ``call`` and its return, in any thread."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
-    command = [sys.executable, "-c", WALK.format(setup=setup)]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout.splitlines()[-1])
-
-
-COMPARE = """
-dumps = Path("tests/golden/sigmastar/dumps")
-sample, benchmark = (
-    sgsdump.open_dump(dumps / name / "sigma_outtensor_dump.bin")
-    for name in ("tiny_fixed_a_elim_dequant", "tiny_fixed_h_elim_dequant_nofuse")
-)
-call = lambda: sgsdump.compare(sample, benchmark)
-"""
-CALIBRATE = """
-import tempfile
-import numpy as np
-from PIL import Image
-from small_nets import residual_net
-from sgsdump.models.feeds.feeds import PictureFeeds
-from sgsdump.models.model import graph_inputs
-from sgsdump.quantisation.calibration import calibrate
-from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
-model = residual_net()
-config = InputConfig((ModelInput("data", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),), (ModelOutput("prob", True),))
-picture = Path(tempfile.mkdtemp()) / "one.png"
-Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(picture)
-feeds = PictureFeeds(str(picture), None, tuple(graph_inputs(model.proto)), config)
-call = lambda: calibrate(model, feeds, config, "L1")
-"""
-
-
-def test_following_a_tensor_through_compare_opens_few_files():
-    """Of two fixed dumps of one network; more where names differ or the dumps are of two formats."""
-    assert len(files := files_of(COMPARE)) <= FILES_OF_COMPARE, files
-
-
-def test_following_a_model_through_calibrate_opens_few_files():
-    """At L1, of one picture."""
-    assert len(files := files_of(CALIBRATE)) <= FILES_OF_CALIBRATE, files
+def test_returns_count_modules_that_a_sample_had_left(monkeypatch):
+    monkeypatch.setattr(STRUCTURE, "walked", lambda setup: ([], ["a", "a", "b", "a", "c", "b"]))
+    assert STRUCTURE.returns_of("") == (2, ["a", "b", "a", "c", "b"])
 
 
 def test_the_list_of_modules_is_what_the_modules_say():
-    spec = importlib.util.spec_from_file_location("module_index", ROOT / "tools" / "module_index.py")
-    index = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(index)
+    index = _tool("module_index")
     assert index.INDEX.read_text(encoding="utf-8") == index.page(), "run: python tools/module_index.py"
