@@ -101,3 +101,11 @@ def run_all(proto: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np
 def single_convolution():
     """data -> c, of 1 x 1 weights."""
     return model([conv("c", "data")], weights("c", (4, 3, 1, 1)), {"data": (1, 3, 4, 4)}, ["c"])
+
+
+def ini_of_arrays(output: str, **conv: str) -> str:
+    """An input_config.ini for arrays as the input ``data``; ``conv``: keys of [CONV_CONFIG]."""
+    arrays = "inputs = data;\ntraining_input_formats = RAWDATA_F32_NHWC;\ninput_formats = RAWDATA_F32_NHWC;"
+    keys = "".join(f"{key} = {value};\n" for key, value in conv.items())
+    ends = f"[OUTPUT_CONFIG]\noutputs = {output};\ndequantizations = TRUE;\n"
+    return f"[INPUT_CONFIG]\n{arrays}\n{ends}" + (f"[CONV_CONFIG]\n{keys}" if keys else "")

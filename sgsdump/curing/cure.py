@@ -34,7 +34,7 @@ from sgsdump.curing.steps import EVERY, KEEPING, RANGES, CureOptions, Step
 from sgsdump.models.canonical_order import in_canonical_order, in_file_order
 from sgsdump.models.feeds.by_content import by_content
 from sgsdump.models.feeds.folds import JUDGED, folds_of, judging, share
-from sgsdump.models.graph import unlist_weights
+from sgsdump.models.graph import sorted_nodes, unlist_weights, with_nodes
 from sgsdump.models.passes.converted import without_identities
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import single_precision
@@ -219,8 +219,7 @@ def prepared(model: Model, feeds: Feeds) -> Model:
     simple = simplify(model, lambda: feeds)  # raises for what cannot be quantised
     if simple.branches is not None or model.folder is not None or model.blobs is not None:
         return replace(simple, proto=in_canonical_order(simple.proto))
-    proto = type(model.proto)()
-    proto.CopyFrom(model.proto)
+    proto = with_nodes(model.proto, sorted_nodes(model.proto.graph))
     unlist_weights(proto)
-    proto = without_identities(single_precision(fold_constants(in_canonical_order(proto))))
+    proto = without_identities(single_precision(fold_constants(proto)))
     return replace(model, proto=in_canonical_order(proto))

@@ -227,8 +227,7 @@ class Search:
 
     def _rooms(self, state: State) -> list[Tried]:
         """Return the state with room of each size; INT16 alone is last."""
-        shares = self._shares[:1] if self.folds[0].wide else self._shares
-        sized = [replace(state, settings=replace(state.settings, room=share)) for share in shares]
+        sized = [replace(state, settings=replace(state.settings, room=share)) for share in self._shares]
         return [way for way in (self._tried(RANGES, one) for one in sized) if way is not None]
 
     def _worth_room(self, narrow: Errors, wide: Tried) -> bool:
@@ -272,10 +271,12 @@ class Search:
 
     @property
     def _shares(self) -> tuple[float, ...]:
-        """The sizes of room to try: INT16 alone for a few images, which do not show what UINT8 ranges need."""
+        """The sizes of room to try: INT16 alone for a few images, which do not show what UINT8 ranges need. If all
+        convolutions are at INT16, every size is the same."""
         if self.few:
             return SHARES[-1:]
-        return SHARES if self.own_judges else SHARES[1:]
+        shares = SHARES if self.own_judges else SHARES[1:]
+        return shares[:1] if self.folds[0].wide else shares
 
     def _equalised(self, state: State) -> Tried | None:
         """Equalise, with the channels that a Clip bounds only if that lowers the error by FOLDING more."""

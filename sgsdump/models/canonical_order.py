@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from sgsdump.models.graph import Graph, needs, sorted_nodes
+from sgsdump.models.graph import Graph, needs, sorted_nodes, with_nodes
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -38,7 +38,7 @@ def in_canonical_order(proto: ModelProto) -> ModelProto:
         for place, name in enumerate(node.output):
             digests[name], depths[name] = _digest(own, b"%d" % place), depth
         keyed.append((depth, own, node))
-    return _with_nodes(proto, [node for *_, node in sorted(keyed, key=lambda each: each[:2])])
+    return with_nodes(proto, [node for *_, node in sorted(keyed, key=lambda each: each[:2])])
 
 
 def in_file_order(proto: ModelProto, file: Iterable[NodeProto]) -> ModelProto:
@@ -52,8 +52,8 @@ def in_file_order(proto: ModelProto, file: Iterable[NodeProto]) -> ModelProto:
         keyed.append((place, bool(own), node))
         for name in needs(node):
             readers[name] = min(readers.get(name, place), place)
-    result = _with_nodes(proto, [node for *_, node in sorted(keyed, key=lambda each: each[:2])])
-    return _with_nodes(result, sorted_nodes(result.graph))
+    result = with_nodes(proto, [node for *_, node in sorted(keyed, key=lambda each: each[:2])])
+    return with_nodes(result, sorted_nodes(result.graph))
 
 
 def _digest(*parts: bytes) -> bytes:
@@ -62,11 +62,3 @@ def _digest(*parts: bytes) -> bytes:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.digest()
-
-
-def _with_nodes(proto: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
-    result = type(proto)()
-    result.CopyFrom(proto)
-    del result.graph.node[:]
-    result.graph.node.extend(nodes)
-    return result

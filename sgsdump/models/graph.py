@@ -280,6 +280,15 @@ def sorted_nodes(graph: GraphProto) -> list[NodeProto]:
     return [graph.node[index] for index in order]
 
 
+def with_nodes(proto: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
+    """Return a copy of the model with these nodes in place of its own."""
+    result = type(proto)()
+    result.CopyFrom(proto)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    return result
+
+
 def _makers(graph: GraphProto, available: set[str]) -> dict[str, int]:
     makers: dict[str, int] = {}
     for index, node in enumerate(graph.node):

@@ -6,20 +6,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from small_nets import conv, model, node, weights
+from small_nets import conv, ini_of_arrays, model, node, weights
 
 import sgsdump
 from sgsdump.cli import main
 
 HINT = "INT16 ranges fit these images exactly; --range-room widens them by half for unseen images"
-INI = """[INPUT_CONFIG]
-inputs = data;
-training_input_formats = RAWDATA_F32_NHWC;
-input_formats = RAWDATA_F32_NHWC;
-[OUTPUT_CONFIG]
-outputs = c;
-dequantizations = TRUE;
-"""
+INI = ini_of_arrays("c")
 GIVEN = ["-m", "net.onnx", "-i", "cal", "--quant-level", "L2"]
 
 

@@ -76,6 +76,7 @@ def test_identities_and_the_order_of_the_nodes_change_nothing(tmp_path: Path) ->
         assert (first.errors, first.expected, first.by_image) == (other.errors, other.expected, other.by_image)
         assert [(s.cure, s.taken, s.errors) for s in first.steps] == [(s.cure, s.taken, s.errors) for s in other.steps]
         assert {each.op_type for each in other.proto.graph.node} == {"Conv", "Add"}
+    assert [each.output[0] for each in saved(True, False).proto.graph.node] == ["c2", "c1", "s", "c3"], "as in the file"
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_room_in_8_bits_has_to_gain_unless_equalising_filled_the_ranges(equalise
 
 @pytest.mark.parametrize("won, expected", [(9, SHARE), (8, 0.0)])
 def test_room_in_8_bits_leaves_most_fitted_images_better_than_they_were(won, expected) -> None:
-    """On those nothing is clipped, so they show what coarser steps cost."""
+    """Nothing is clipped on the fitted images, so they show the cost of coarser steps."""
     made = search({"a": 0.9, "b": 0.9})
     made.taken = [EQUALISE]
     of_fitted = (0.9,) * won + (1.1,) * (IMAGES - won)

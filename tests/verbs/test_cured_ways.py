@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from small_nets import conv, model, node, weights
+from small_nets import conv, ini_of_arrays, model, node, weights
 
 import sgsdump
 from sgsdump.comparison.thresholds import DOCUMENTED
@@ -34,16 +34,7 @@ from sgsdump.verbs.cured_ways import (
 )
 from sgsdump.verbs.network import Network, OpenNetwork, named_network, open_network
 
-INI = """[INPUT_CONFIG]
-inputs = data;
-training_input_formats = RAWDATA_F32_NHWC;
-input_formats = RAWDATA_F32_NHWC;
-[OUTPUT_CONFIG]
-outputs = c3;
-dequantizations = TRUE;
-[CONV_CONFIG]
-input_format = ALL_INT16;
-"""
+INI = ini_of_arrays("c3", input_format="ALL_INT16")
 
 
 ARRAYS = [

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from small_nets import conv, model, node, weights
+from small_nets import conv, ini_of_arrays, model, node, weights
 
 import sgsdump
 from sgsdump.cli import main
@@ -23,16 +23,7 @@ from sgsdump.verbs import diagnose_unseen
 NOISE = "the images look like noise (neighbouring values are uncorrelated)"
 OTHERS = ": no figure here speaks for other images; give 12 or more real images"
 OF_CALIBRATION = "he figures are of the calibration images and say nothing of others; give 12 or more different images"
-ALL_16 = """[INPUT_CONFIG]
-inputs = data;
-training_input_formats = RAWDATA_F32_NHWC;
-input_formats = RAWDATA_F32_NHWC;
-[OUTPUT_CONFIG]
-outputs = c;
-dequantizations = TRUE;
-[CONV_CONFIG]
-input_format = ALL_INT16;
-"""
+ALL_16 = ini_of_arrays("c", input_format="ALL_INT16")
 GIVEN = ["-m", "net.onnx", "-i", "cal", "--quant-level", "L2"]
 
 

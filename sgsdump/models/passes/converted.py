@@ -26,6 +26,7 @@ from sgsdump.models.graph import (
     in_model_order,
     needs,
     opset_of,
+    with_nodes,
 )
 from sgsdump.tensors.stages import KEY
 
@@ -70,14 +71,10 @@ def without_identities(proto: ModelProto) -> ModelProto:
             sources[node.output[0]] = sources.get(node.input[0], node.input[0])
     if not sources or _is_caffe(proto):
         return proto
-    result = type(proto)()
-    result.CopyFrom(proto)
-    nodes = [node for node in result.graph.node if node.output[0] not in sources]
-    for node in nodes:
+    result = with_nodes(proto, [node for node in proto.graph.node if node.output[0] not in sources])
+    for node in result.graph.node:
         for place, name in enumerate(node.input):
             node.input[place] = sources.get(name, name)
-    del result.graph.node[:]
-    result.graph.node.extend(nodes)
     return result
 
 
