@@ -58,25 +58,34 @@ def test_names_and_order_change_nothing(tmp_path: Path) -> None:
 
 
 def test_identities_and_the_order_of_the_nodes_change_nothing(tmp_path: Path) -> None:
-    """Two branches, which draw random numbers one after the other while weights are rounded."""
+    """Two branches whose layers draw random numbers one after the other while equalising weighs their noise."""
     write_pictures(tmp_path, 13)
-    constants = {**weights("c1", (8, 3, 3, 3), 1), **weights("c2", (8, 3, 3, 3), 2), **weights("c3", (4, 8, 1, 1), 3)}
-    convs = [conv(name, "data", pads=[1, 1, 1, 1]) for name in ("c1", "c2")]
-    moves = [node("Identity", [name], f"{name}.i") for name in ("c1", "c2", "s")]
+    constants = {name: value for seed in range(4) for name, value in weights(f"c{seed}", (8, 3, 3, 3), seed).items()}
+    constants |= {f"c{seed}.w": weights("w", (8, 8, 1, 1), seed)["w.w"] for seed in (2, 3)}
+    for name in ("c0", "c1"):
+        constants[f"{name}.w"][0] *= 60
+        constants[f"{name}.b"][0] *= 60
 
-    def saved(turned: bool, moved: bool) -> Cured:
-        end = ".i" if moved else ""
-        add, last = node("Add", [f"c1{end}", f"c2{end}"], "s"), conv("c3", f"s{end}")
-        nodes = [*(convs[::-1] if turned else convs), *(moves[:2] if moved else []), add, *moves[2 : 2 + moved], last]
-        onnx.save(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["c3"]).proto, tmp_path / "net.onnx")
-        return cured(tmp_path, ("ranges", "equalise", "round"))
+    def saved(first: int, moved: bool) -> Cured:
+        end, nodes = ".i" if moved else "", []
+        for branch in (first, 1 - first):
+            nodes += [conv(f"c{branch}", "data", pads=[1, 1, 1, 1])]
+            nodes += [node("Identity", [f"c{branch}"], f"c{branch}.i")] if moved else []
+            nodes += [node("Relu", [f"c{branch}{end}"], f"r{branch}"), conv(f"c{branch + 2}", f"r{branch}")]
+        nodes.append(node("Add", ["c2", "c3"], "s"))
+        onnx.save(model(nodes, constants, {"data": (1, 3, 8, 8)}, ["s"]).proto, tmp_path / "net.onnx")
+        return cured(tmp_path, ("ranges", "equalise"))
 
-    first = saved(False, False)
-    for other in (saved(True, False), saved(False, True)):
-        assert (first.errors, first.expected, first.by_image) == (other.errors, other.expected, other.by_image)
-        assert [(s.cure, s.taken, s.errors) for s in first.steps] == [(s.cure, s.taken, s.errors) for s in other.steps]
-        assert {each.op_type for each in other.proto.graph.node} == {"Conv", "Add"}
-    assert [each.output[0] for each in saved(True, False).proto.graph.node] == ["c2", "c1", "s", "c3"], "as in the file"
+    plain, turned, moved = saved(0, False), saved(1, False), saved(0, True)
+    for other in (turned, moved):
+        assert (plain.errors, plain.expected, plain.by_image) == (other.errors, other.expected, other.by_image)
+        assert [(s.cure, s.taken, s.errors) for s in plain.steps] == [(s.cure, s.taken, s.errors) for s in other.steps]
+    for found, names in (
+        (plain, "c0 r0 c2 c1 r1 c3 s"),
+        (moved, "c0 r0 c2 c1 r1 c3 s"),
+        (turned, "c1 r1 c3 c0 r0 c2 s"),
+    ):
+        assert [each.output[0] for each in found.proto.graph.node] == names.split(), "as in the file"
 
 
 @pytest.mark.parametrize(

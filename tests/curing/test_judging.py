@@ -102,6 +102,8 @@ def test_of_a_few_images_only_int16_ranges_get_room(monkeypatch) -> None:
     [
         (1.04, False, False, True),
         (1.06, False, False, False),  # nothing was brought before that it could cost
+        ((1.2,) * 6 + (0.5,) * 4, False, False, False),  # the median image pays
+        ((1.2,) * 6 + (0.5,) * 4, True, False, True),
         ((0.9,) * 9 + (7.0,), False, False, True),  # one image decides nothing
         ((0.9,) * 9 + (9.0,), False, False, False),  # in all more than TOLERATED
         (1.55, True, False, True),
