@@ -33,7 +33,7 @@ def compiled(source: str, *more: str) -> Extension:
 KERNELS = (
     ("sgsdump/comparison/sums/kernel.c",),
     ("sgsdump/tensors/one_pass/kernel.c",),
-    ("sgsdump/programs/hook/sgsdump_kernel.c", "sgsdump/programs/hook/sgsdump_operators.c"),
+    ("sgsdump/capture/programs/hook/sgsdump_kernel.c", "sgsdump/capture/programs/hook/sgsdump_operators.c"),
 )
 
 setup(
@@ -48,9 +48,9 @@ setup(
             "comparison/sums/kernel.pyi",
             "tensors/one_pass/kernel.pyi",
             "samples/*",
-            "programs/hook/*.py",
-            "programs/hook/for_torch/*.py",
-            "programs/hook/sgsdump_kernel.pyi",
+            "capture/programs/hook/*.py",
+            "capture/programs/hook/for_torch/*.py",
+            "capture/programs/hook/sgsdump_kernel.pyi",
             "reports/html/page/*",
             "reports/*/*.css",
             "reports/schemas/*.json",

@@ -34,16 +34,16 @@ from rows import Row, show
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import Workers, in_threads
 from sgsdump.files.process import cores
+from sgsdump.fixedpoint.quantisation.calibration import LEVELS, calibrate
+from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, make_fixed
+from sgsdump.fixedpoint.quantisation.float_model import simplify
+from sgsdump.fixedpoint.quantisation.pictures import pictures_of, raw_bytes
+from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+from sgsdump.fixedpoint.quantisation.simulation import simulate
+from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.rewrites import mark_outputs
-from sgsdump.quantisation.calibration import LEVELS, calibrate
-from sgsdump.quantisation.fixed_model import check_that_it_runs, make_fixed
-from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.pictures import pictures_of, raw_bytes
-from sgsdump.quantisation.ranges.statistics import side_ranges
-from sgsdump.quantisation.simulation import simulate
-from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.sidecars.tensor_min_max import read_ranges

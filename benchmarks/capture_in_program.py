@@ -1,4 +1,4 @@
-"""What dumping from within a torch program costs: the backend of sgsdump.torchair, and register_hook of sgsdump.msit.
+"""What dumping from within a torch program costs: the backend of ``torchair``, ``register_hook`` of ``msit``.
 
     python benchmarks/capture_in_program.py            a ResNet-50-like net, a picture, ten forwards
     python benchmarks/capture_in_program.py --short    a picture of half the size, four forwards
@@ -30,7 +30,7 @@ AIMS = {"idle": 1.01, "statistics": 2.0}
 def compiled_ways(net: Any, folder: Path) -> dict[str, Forward]:
     import torch
 
-    from sgsdump import torchair
+    from sgsdump.capture import torchair
 
     def dumping(name: str, **options: Any) -> Forward:
         (folder / name).mkdir()
@@ -48,7 +48,7 @@ def compiled_ways(net: Any, folder: Path) -> dict[str, Forward]:
 
 
 def hooked_ways(net: Any, folder: Path) -> dict[str, Forward]:
-    from sgsdump.msit import DumpConfig, register_hook
+    from sgsdump.capture.msit import DumpConfig, register_hook
 
     def hooked(name: str, **options: Any) -> Forward:
         model = copy.deepcopy(net)

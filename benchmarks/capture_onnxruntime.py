@@ -25,8 +25,8 @@ from pathlib import Path
 
 from rows import Row, show
 
-from sgsdump.programs.control import DumpControl
-from sgsdump.programs.program import HOOK, run_program
+from sgsdump.capture.programs.control import DumpControl
+from sgsdump.capture.programs.program import HOOK, run_program
 
 TURNS = """
 import json, sys, time

@@ -27,8 +27,8 @@ from pathlib import Path
 
 from rows import Row, is_short_with_torch, show
 
-from sgsdump.programs.control import DumpControl, Steps
-from sgsdump.programs.program import run_program
+from sgsdump.capture.programs.control import DumpControl, Steps
+from sgsdump.capture.programs.program import run_program
 
 DUMPED = 3
 TURNS = 6  # of the idle hook, for each forward of the others

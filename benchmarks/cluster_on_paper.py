@@ -34,17 +34,17 @@ from sgsdump.commands.compare.cluster import TASK_VALUES, _Files, _measuring, _P
 from sgsdump.commands.options import Reading
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.executors.workers.cluster import on_cluster
+from sgsdump.fixedpoint.quantisation.calibration import calibrate
+from sgsdump.fixedpoint.quantisation.float_model import serialise, simplify
+from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import _see_feed
+from sgsdump.fixedpoint.quantisation.ranges.statistics import PLAIN
+from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial
+from sgsdump.fixedpoint.tuning.criteria import Criteria, Picture
+from sgsdump.fixedpoint.tuning.judge import Question, Subject, each_alone, make_answer
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.progress import SILENT
-from sgsdump.quantisation.calibration import calibrate
-from sgsdump.quantisation.float_model import serialise, simplify
-from sgsdump.quantisation.ranges.measured_ranges import _see_feed
-from sgsdump.quantisation.ranges.statistics import PLAIN
-from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.criteria import Criteria, Picture
-from sgsdump.tuning.judge import Question, Subject, each_alone, make_answer
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64)
 LINK = 117e6  # bytes a second: one gigabit
@@ -191,7 +191,7 @@ def measured(folder: Path, width: int, repeat: int, dispatch: float) -> list[Job
 
 
 def _first_run(trial: PlanTrial, raw: dict[str, np.ndarray]) -> tuple[frozenset[str], dict[str, np.ndarray]]:
-    from sgsdump.quantisation.trials.plan_walk import PlanWalk
+    from sgsdump.fixedpoint.quantisation.trials.plan_walk import PlanWalk
 
     walk = PlanWalk(trial, trial.outputs)
     ((plan, outputs),) = walk.run(walk.ordered([frozenset()]), raw)

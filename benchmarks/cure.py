@@ -23,17 +23,17 @@ import numpy as np
 import onnx
 import ultraface_boxes
 
-from sgsdump.curing.cure import cure
-from sgsdump.curing.steps import CURES, CureOptions
+from sgsdump.fixedpoint.curing.cure import cure
+from sgsdump.fixedpoint.curing.steps import CURES, CureOptions
+from sgsdump.fixedpoint.quantisation.calibration import calibrate
+from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
+from sgsdump.fixedpoint.quantisation.float_model import simplify
+from sgsdump.fixedpoint.quantisation.quant_file import import_params
+from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.lift import lift
-from sgsdump.quantisation.calibration import calibrate
-from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.quant_file import import_params
-from sgsdump.quantisation.ranges.statistics import side_ranges
-from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.sidecars import input_config
 
 INI = """[INPUT_CONFIG]

@@ -41,18 +41,18 @@ from trained_nets import (
     train,
 )
 
-from sgsdump.curing.cure import Cured
-from sgsdump.curing.fold import rewritten
-from sgsdump.curing.steps import CureOptions
+from sgsdump.fixedpoint.curing.cure import Cured
+from sgsdump.fixedpoint.curing.fold import rewritten
+from sgsdump.fixedpoint.curing.steps import CureOptions
+from sgsdump.fixedpoint.quantisation.calibration import calibrate
+from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
+from sgsdump.fixedpoint.quantisation.quant_file import import_params
+from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs
+from sgsdump.fixedpoint.verbs.cure import cured
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, named_network, open_network
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT
-from sgsdump.quantisation.calibration import calibrate
-from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.quant_file import import_params
-from sgsdump.quantisation.ranges.statistics import side_ranges
-from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
-from sgsdump.verbs.cure import cured
-from sgsdump.verbs.network import OpenNetwork, named_network, open_network
 
 SAMPLES, JUDGED, TRAINED, STEPS = 24, 1000, 2000, 250
 LOST_ERROR = 1.05

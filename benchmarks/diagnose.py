@@ -22,7 +22,7 @@ from pathlib import Path
 
 from rows import Row, show
 
-from sgsdump.commands import demo
+from sgsdump.fixedpoint.commands import demo
 
 MODEL = "ultraface/version-RFB-320_without_postprocessing.onnx"
 INI = """[INPUT_CONFIG]

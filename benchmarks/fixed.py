@@ -23,14 +23,14 @@ from pathlib import Path
 
 import numpy as np
 
+from sgsdump.fixedpoint.quantisation.calibration import Calibration, calibrate
+from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel, make_fixed
+from sgsdump.fixedpoint.quantisation.float_model import deployed, open_float_model, serialise
+from sgsdump.fixedpoint.quantisation.pictures import pictures_of
+from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+from sgsdump.fixedpoint.quantisation.trials.qdq_graph import quantise
 from sgsdump.models.feeds.feeds import PictureFeeds, feeds
 from sgsdump.models.model import Model, graph_inputs
-from sgsdump.quantisation.calibration import Calibration, calibrate
-from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
-from sgsdump.quantisation.float_model import deployed, open_float_model, serialise
-from sgsdump.quantisation.pictures import pictures_of
-from sgsdump.quantisation.ranges.statistics import side_ranges
-from sgsdump.quantisation.trials.qdq_graph import quantise
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
 MODEL = "ultraface/version-RFB-320_without_postprocessing.onnx"

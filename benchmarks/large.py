@@ -132,7 +132,8 @@ def rows(folder: Path, blocks: int, channels: int) -> list[Row]:
         Image.fromarray(pixels).save(pictures / f"{number}.png")
     (folder / "input_config.ini").write_text(INI)
     (folder / "DebugConfig.txt").write_text("dumpTensor\npath=.\n")
-    few = "import sgsdump.models.external_data as e; import sgsdump.quantisation.float_model as f; f.MANY_BYTES = 1; "
+    few = ("import sgsdump.models.external_data as e; import sgsdump.fixedpoint.quantisation.float_model as f; "
+           "f.MANY_BYTES = 1; ")  # fmt: skip
     start = [sys.executable, "-c", f"{few if folder.joinpath('net.weights').stat().st_size < MANY_BYTES else ''}"
              "import sys; from sgsdump.cli import main; sys.exit(main())"]  # fmt: skip
     floor, _ = measured([sys.executable, "-c", FLOAT_RUN, str(model), str(PICTURES), str(SIZE)], folder)

@@ -20,10 +20,10 @@ from rows import Row, show
 from tuned_net import DATA, MODEL, RATE, TunedNet
 
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.trials.plan_walk import PlanWalk
+from sgsdump.fixedpoint.tuning.search import search_rates
 from sgsdump.models.passes.rewrites import mark_outputs
-from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.trials.plan_walk import PlanWalk
-from sgsdump.tuning.search import search_rates
 
 FORMER = 4.4
 

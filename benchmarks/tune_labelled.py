@@ -22,7 +22,7 @@ import numpy as np
 from rows import Row, show
 
 import sgsdump
-from sgsdump.verbs.tune import Tuned
+from sgsdump.fixedpoint.verbs.tune import Tuned
 
 CALIBRATED, JUDGED = 32, 60
 POINTS = 0.5

@@ -27,15 +27,15 @@ from pathlib import Path
 import numpy as np
 from tuned_net import DATA, MODEL, RATE, TunedNet
 
+from sgsdump.fixedpoint.quantisation.objective import score, total
+from sgsdump.fixedpoint.quantisation.trials.plan_trial import Plan
+from sgsdump.fixedpoint.reports.pareto_reports import pareto_table as render
+from sgsdump.fixedpoint.tuning.criteria import Picture
+from sgsdump.fixedpoint.tuning.pareto import pareto
+from sgsdump.fixedpoint.tuning.plan_costs import Sizes
+from sgsdump.fixedpoint.tuning.search import SearchResult, search_rates
+from sgsdump.fixedpoint.tuning.setup import Setup
 from sgsdump.models.feeds.image_list import evenly
-from sgsdump.quantisation.objective import score, total
-from sgsdump.quantisation.trials.plan_trial import Plan
-from sgsdump.reports.pareto_reports import pareto_table as render
-from sgsdump.tuning.criteria import Picture
-from sgsdump.tuning.pareto import pareto
-from sgsdump.tuning.plan_costs import Sizes
-from sgsdump.tuning.search import SearchResult, search_rates
-from sgsdump.tuning.setup import Setup
 
 TIMES, TIMES_SHORT = 10, 2
 TABLE_RATES = (0.505, 0.51, 0.55, 0.6, 0.65, 0.7, 0.75, 0.85, 0.95)

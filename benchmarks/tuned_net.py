@@ -7,13 +7,13 @@ from pathlib import Path
 
 import ultraface_boxes
 
+from sgsdump.fixedpoint.quantisation.calibration import calibrate
+from sgsdump.fixedpoint.quantisation.float_model import simplify
+from sgsdump.fixedpoint.tuning.setup import Judging, Setup, set_up
 from sgsdump.models.feeds.feeds import PictureFeeds, feeds
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.model import graph_inputs, open_model
-from sgsdump.quantisation.calibration import calibrate
-from sgsdump.quantisation.float_model import simplify
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tuning.setup import Judging, Setup, set_up
 
 MODEL = "ultraface/version-RFB-320_without_postprocessing.onnx"
 CONFIG = InputConfig((ModelInput("input", "RGB", "RGB", (127.0,) * 3, (128.0,) * 3),))

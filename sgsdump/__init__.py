@@ -13,19 +13,12 @@
 
 Each function does what the command of its name does.
 
-The map of the package, top down: a room imports rooms below it in this list, never above (``tests/test_house.py``).
+The map of the package. The core, top down: a room imports rooms below it in this list, never above, and no plug-in
+(``tests/test_house.py`` checks it).
 
     __main__ cli    start, dispatch, one line and an exit status for an error
-    commands        a thin file or folder per subcommand; the only room that prints
-    verbs           what users call from Python, a function per command, and what the command calls
-    msit            msit's helpers under their own names
-    torchair        TorchAir's names for dumping a compiled torch program
+    commands        a thin file or folder per subcommand; only commands print
     reports         results -> sentences, text, csv, json, png, html
-    tuning          which convolutions deserve INT16: advice, repair, search
-    curing          a float model rewritten so that 8 bits lose less: one file per cure
-    quantisation    ranges -> fixed model -> simulation; levels, plans, fusion
-    pipeline        dump a model by any executor; bisection; test cases
-    programs        dump a program that runs: control, hooks, result trees
     executors       run a model: base.py is the contract; workers/ is where work runs
     models          a model file -> ONNX in memory: caffe/, atb/, passes/, feeds/
     comparison      pair, measure and judge two dumps: alignment, naming/, sums/, metrics
@@ -35,6 +28,24 @@ The map of the package, top down: a room imports rooms below it in this list, ne
     tensors         Tensor, dtypes, layouts, statistics: numpy only
     files           untrusted reading, atomic writing: standard library, numpy for mapped bytes
     notebook progress registry errors
+
+The plug-ins, each with its rooms, top down. A plug-in imports the core, never another plug-in.
+
+    fixedpoint      calibrate, simulate, diagnose, cure and tune a model in fixed point
+      commands      the subcommands
+      verbs         the functions that users call from Python, and what the commands call
+      reports       results of these commands -> sentences, text, csv, json, charts
+      tuning        which convolutions deserve INT16: advice, repair, search
+      curing        a float model rewritten so that 8 bits lose less: one file per cure
+      quantisation  ranges -> fixed model -> simulation; levels, plans, fusion
+      sdk           what the SDK's converter makes of operators
+    capture         dump a program that runs
+      commands      exec, check and msit
+      check_report  the report of check
+      msit          msit's helpers under their own names
+      torchair      TorchAir's names for dumping a compiled torch program
+      programs      control, hooks, result trees
+    pipeline        dump a model by any executor; bisection; test cases
 
 ``samples`` holds the demo's network and digits.
 """
@@ -46,28 +57,28 @@ from typing import TYPE_CHECKING, Any
 from sgsdump import notebook
 
 if TYPE_CHECKING:
+    from sgsdump.capture.programs.capture import capture
+    from sgsdump.capture.programs.control import DumpControl
     from sgsdump.comparison.compare import compare
     from sgsdump.comparison.comparison import Comparison
-    from sgsdump.curing.cure import Cured
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.dumps.io import open_dump, save_dump
     from sgsdump.dumps.trees import list_runs
     from sgsdump.errors import LossWarning, SgsdumpError
-    from sgsdump.programs.capture import capture
-    from sgsdump.programs.control import DumpControl
-    from sgsdump.quantisation.quant_file import quant_params
+    from sgsdump.executors.dump import dump
+    from sgsdump.fixedpoint.curing.cure import Cured
+    from sgsdump.fixedpoint.quantisation.quant_file import quant_params
+    from sgsdump.fixedpoint.verbs.advise import Advised, advise
+    from sgsdump.fixedpoint.verbs.calibrate import FixedModel, calibrate
+    from sgsdump.fixedpoint.verbs.cure import cure
+    from sgsdump.fixedpoint.verbs.diagnose import diagnose
+    from sgsdump.fixedpoint.verbs.diagnosed import Diagnosed
+    from sgsdump.fixedpoint.verbs.repair import Repaired, repair
+    from sgsdump.fixedpoint.verbs.simulate import simulate
+    from sgsdump.fixedpoint.verbs.tune import Tuned, tune
+    from sgsdump.reports.histogram import Histograms, histogram
     from sgsdump.tensors.statistics import Statistics
     from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
-    from sgsdump.verbs.advise import Advised, advise
-    from sgsdump.verbs.calibrate import FixedModel, calibrate
-    from sgsdump.verbs.cure import cure
-    from sgsdump.verbs.diagnose import diagnose
-    from sgsdump.verbs.diagnosed import Diagnosed
-    from sgsdump.verbs.dump import dump
-    from sgsdump.verbs.histogram import Histograms, histogram
-    from sgsdump.verbs.repair import Repaired, repair
-    from sgsdump.verbs.simulate import simulate
-    from sgsdump.verbs.tune import Tuned, tune
 
 __version__ = "0.2.0"
 
@@ -85,25 +96,25 @@ _PUBLIC = {
     "Comparison": "sgsdump.comparison.comparison",
     "SgsdumpError": "sgsdump.errors",
     "LossWarning": "sgsdump.errors",
-    "capture": "sgsdump.programs.capture",
-    "DumpControl": "sgsdump.programs.control",
-    "Cured": "sgsdump.curing.cure",
-    "cure": "sgsdump.verbs.cure",
-    "quant_params": "sgsdump.quantisation.quant_file",
-    "dump": "sgsdump.verbs.dump",
-    "calibrate": "sgsdump.verbs.calibrate",
-    "FixedModel": "sgsdump.verbs.calibrate",
-    "simulate": "sgsdump.verbs.simulate",
-    "advise": "sgsdump.verbs.advise",
-    "Advised": "sgsdump.verbs.advise",
-    "repair": "sgsdump.verbs.repair",
-    "Repaired": "sgsdump.verbs.repair",
-    "tune": "sgsdump.verbs.tune",
-    "Tuned": "sgsdump.verbs.tune",
-    "histogram": "sgsdump.verbs.histogram",
-    "Histograms": "sgsdump.verbs.histogram",
-    "diagnose": "sgsdump.verbs.diagnose",
-    "Diagnosed": "sgsdump.verbs.diagnosed",
+    "capture": "sgsdump.capture.programs.capture",
+    "DumpControl": "sgsdump.capture.programs.control",
+    "Cured": "sgsdump.fixedpoint.curing.cure",
+    "cure": "sgsdump.fixedpoint.verbs.cure",
+    "quant_params": "sgsdump.fixedpoint.quantisation.quant_file",
+    "dump": "sgsdump.executors.dump",
+    "calibrate": "sgsdump.fixedpoint.verbs.calibrate",
+    "FixedModel": "sgsdump.fixedpoint.verbs.calibrate",
+    "simulate": "sgsdump.fixedpoint.verbs.simulate",
+    "advise": "sgsdump.fixedpoint.verbs.advise",
+    "Advised": "sgsdump.fixedpoint.verbs.advise",
+    "repair": "sgsdump.fixedpoint.verbs.repair",
+    "Repaired": "sgsdump.fixedpoint.verbs.repair",
+    "tune": "sgsdump.fixedpoint.verbs.tune",
+    "Tuned": "sgsdump.fixedpoint.verbs.tune",
+    "histogram": "sgsdump.reports.histogram",
+    "Histograms": "sgsdump.reports.histogram",
+    "diagnose": "sgsdump.fixedpoint.verbs.diagnose",
+    "Diagnosed": "sgsdump.fixedpoint.verbs.diagnosed",
 }
 __all__ = [
     "Advised",
@@ -156,7 +167,7 @@ notebook.show_by(
         "distributions": "sgsdump.reports.notebook:show_distributions",
         "plot of a comparison": "sgsdump.reports.charts.axes:plot_comparison",
         "plot of a distribution": "sgsdump.reports.charts.axes:plot_distribution",
-        "text of a cure": "sgsdump.reports.cured:text",
+        "text of a cure": "sgsdump.fixedpoint.reports.cured:text",
         "file of a comparison": "sgsdump.reports.comparison.file:save",
     }
 )

@@ -123,7 +123,7 @@ def msit() -> int:
     """``sgsdump-msit``, and ``tools/msit``."""
 
     def run() -> int:
-        from sgsdump.commands import msit
+        from sgsdump.capture.commands import msit
 
         return msit.run(sys.argv[1:])
 

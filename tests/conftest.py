@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from sgsdump.programs import control
+from sgsdump.capture.programs import control
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 BESIDE = GOLDEN.parents[2] / "shared" / "data"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.pictures import pictures_of
+from sgsdump.fixedpoint.quantisation.quant_plan import Choice, plan
+from sgsdump.fixedpoint.quantisation.trials.qdq_graph import quantise
 from sgsdump.models.model import Model
-from sgsdump.quantisation.float_model import deployed
-from sgsdump.quantisation.pictures import pictures_of
-from sgsdump.quantisation.quant_plan import Choice, plan
-from sgsdump.quantisation.trials.qdq_graph import quantise
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 

@@ -14,7 +14,7 @@ from unittest import mock
 
 # As ``python -m sgsdump``, whatever room the disk has.
 SGSDUMP = (
-    "import sys; from sgsdump.cli import main; from sgsdump.programs import control; "
+    "import sys; from sgsdump.cli import main; from sgsdump.capture.programs import control; "
     "control.MIN_FREE = 0; sys.exit(main())"
 )
 Done = subprocess.CompletedProcess[str]

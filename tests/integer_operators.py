@@ -7,8 +7,8 @@ import numpy as np
 from integer_reference import Scale
 from vendor_probes import Probe
 
+from sgsdump.fixedpoint.quantisation.type_rules import Operator
 from sgsdump.models.graph import attribute
-from sgsdump.quantisation.type_rules import Operator
 
 CONVOLUTIONS = ("Conv", "ConvTranspose", "Gemm")
 

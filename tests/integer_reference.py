@@ -1,6 +1,6 @@
 """The hardware's integer arithmetic in plain numpy int64, written from docs/formats/fixed_arithmetic.md.
 
-An oracle: it knows no ONNX graph and shares no line with ``sgsdump.quantisation.integer``. Shifts of whole numbers
+An oracle: it knows no ONNX graph and shares no line with ``fixedpoint/quantisation/integer``. Shifts of whole numbers
 stand where the document divides by a power of two, loops where it takes a logarithm.
 """
 

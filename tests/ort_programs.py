@@ -12,9 +12,9 @@ from hooked_programs import environment
 from onnx import helper
 from small_nets import conv, model, weights
 
-from sgsdump.programs.control import DumpControl, dump_control
-from sgsdump.programs.program import Captured, run_program
-from sgsdump.programs.replay import Replayed, replay
+from sgsdump.capture.programs.control import DumpControl, dump_control
+from sgsdump.capture.programs.program import Captured, run_program
+from sgsdump.capture.programs.replay import Replayed, replay
 
 SMALL = dump_control(min_free=0)
 # Optimisation off, so that the program's own outputs are those of the replay, bit for bit.

@@ -17,22 +17,16 @@ from sgsdump.registry import Registry
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "sgsdump"
 ELSEWHERE = ("tests", "tools", "benchmarks", "docs")
-ROOMS = (  # top down, as the map in sgsdump/__init__.py has them
-    *("__main__", "cli", "commands", "verbs", "msit", "torchair", "reports", "tuning", "curing", "quantisation"),
-    *("pipeline", "programs"),
-    *("executors", "models"),
-    *("comparison", "replay", "dumps", "sidecars", "tensors", "files", "notebook", "progress", "registry", "errors"),
-)
 LIBRARIES_AT_HOME = {
-    "matplotlib": ("reports",),
-    "tqdm": ("verbs",),
+    "matplotlib": ("reports", "fixedpoint.reports"),
+    "tqdm": ("progress",),
     "onnxruntime": ("executors",),
     "distributed": ("executors",),
     "openvino": ("executors",),
     "ai_edge_litert": ("executors",),
     "tvm": ("executors",),
     "yaml": ("files",),
-    "torch": ("msit", "torchair", "programs", "replay"),
+    "torch": ("capture.msit", "capture.torchair", "capture.programs", "replay"),
     "jinja2": ("reports",),
 }
 # What a room may import besides the standard library and sgsdump: in files numpy stands for mapped bytes and for the
@@ -107,51 +101,95 @@ def own(module, **which):
     return {name for name in dotted if name in NAMES} - {name_of(module)}
 
 
+def drawn(section, indent):
+    """The names of a section of the map in sgsdump/__init__.py, top down."""
+    lines = re.findall(rf"^ {{{indent}}}(\w[\w ]*?)(?:  |$)", section, re.MULTILINE)
+    return " ".join(lines).split()
+
+
+_CORE, _, _PLUGINS = sgsdump.__doc__.partition("The map of the package")[2].partition("The plug-ins")
+CORE = drawn(_CORE, 4)
+# By plug-in its rooms; one without rooms is a room itself.
+PLUGINS = {
+    name: drawn(re.split(r"^    (?=\w)", _PLUGINS, flags=re.MULTILINE)[n], 6)
+    for n, name in enumerate(drawn(_PLUGINS, 4), 1)
+}
+
+
+def plugin_of(name):
+    """The plug-in in which a module stands; None for the core."""
+    first = name.split(".")[0]
+    return first if first in PLUGINS else None
+
+
 def room_of(name):
-    return name.split(".")[0]
+    """``dumps`` of the core, ``fixedpoint.tuning`` of a plug-in; ``fixedpoint`` for what stands beside its rooms."""
+    first, *below = name.split(".")
+    return f"{first}.{below[0]}" if below and below[0] in PLUGINS.get(first, ()) else first
 
 
 @of_every_module
 def test_imports_point_down(module):
-    room = room_of(name_of(module))
-    if module.name == "__init__.py" and len(module.parts) == 1:
+    """In the core and in each plug-in, by the order of the map; what stands beside a plug-in's rooms is above them."""
+    name = name_of(module)
+    plugin = plugin_of(name)
+    if name == "__init__":
         return None
-    return {name for name in own(module, typing=True) if ROOMS.index(room_of(name)) < ROOMS.index(room)}
+    rooms = CORE if plugin is None else [plugin, *(f"{plugin}.{room}" for room in PLUGINS[plugin])]
+    below = {imported for imported in own(module, typing=True) if plugin_of(imported) == plugin}
+    return {imported for imported in below if rooms.index(room_of(imported)) < rooms.index(room_of(name))}
+
+
+@pytest.mark.xfail(reason="the imports that house.md lists are not cut yet")
+@of_every_module
+def test_the_core_imports_no_plug_in_and_plug_ins_none_of_each_other(module):
+    """In functions and for type checkers neither."""
+    plugin = plugin_of(name_of(module))
+    if name_of(module) == "__init__":
+        return None
+    return {name for name in own(module, typing=True) if plugin_of(name) not in (None, plugin)}
 
 
 def test_the_map_is_the_tree():
-    rooms = {module.parts[0].removesuffix(".py") for module in modules()} - {"__init__"}
-    assert rooms == set(ROOMS)
-    drawn_map = sgsdump.__doc__.partition("The map of the package")[2]
-    drawn = re.findall(r"^    (\w[\w ]*?)(?:  |$)", drawn_map, re.MULTILINE)
-    assert " ".join(drawn).split() == list(ROOMS)
+    def modules_in(folder):
+        entries = (path for path in folder.iterdir() if path.suffix == ".py" or path.is_dir())
+        return {path.stem for path in entries if path.is_file() or any(path.rglob("*.py"))} - {
+            "__init__",
+            "__pycache__",
+        }
+
+    assert modules_in(PACKAGE) == {*CORE, *PLUGINS}
+    for plugin, rooms in PLUGINS.items():
+        assert not rooms or modules_in(PACKAGE / plugin) == set(rooms)
 
 
 def families():
     """The tables of members, wherever one stands: its module and kind -> the modules of its members."""
     tables = {}
     for name in sorted(NAMES):
-        if name.startswith("programs.hook") or "Registry" not in (PACKAGE / NAMES[name]).read_text(encoding="utf-8"):
+        if name.startswith("capture.programs.hook") or "Registry" not in (PACKAGE / NAMES[name]).read_text(
+            encoding="utf-8"
+        ):
             continue
         module = importlib.import_module(f"sgsdump.{name}")
         values = [value for value in vars(module).values() if isinstance(value, Registry)]
         for table in values:
-            tables[f"{name}, {table.kind}"] = _modules_of(table._members, name)
-    tables["executors"] = _modules_of(EXECUTORS, "executors")
+            tables[f"{name}, {table.kind}"] = _modules_of(table._members)
+    tables["executors"] = _modules_of(EXECUTORS)
     return tables
 
 
-def _modules_of(table, room):
-    """The members' modules; a function that stands outside the table's folder is nobody's sibling."""
-    modules = {target.partition(":")[0].removeprefix("sgsdump.") for target in table.values()}
-    return {module for module in modules if module.startswith(f"{room}.")}
+def _modules_of(table):
+    return {target.partition(":")[0].removeprefix("sgsdump.") for target in table.values()}
 
 
 def test_members_of_a_family_do_not_import_each_other():
     """Nor what stands in each other's folder, where a member has one: what two share lies outside both."""
     assert len(families()) >= 9
     wrong = []
-    for table, members in families().items():
+    for table, named in families().items():
+        # A member that stands outside the table's folder is nobody's sibling.
+        members = {member for member in named if member.startswith(f"{table.partition(',')[0]}.")}
         homes = {member: _home(member, members) for member in members}
         for name, module in NAMES.items():
             mine = {home for home in homes.values() if _within(name, home)}
@@ -190,10 +228,15 @@ def test_the_lowest_rooms_need_no_library(module):
     return {name.split(".")[0] for name in imports(module)} - {*sys.stdlib_module_names, "sgsdump"} - allowed
 
 
+def is_command(module):
+    """Also the one command of a plug-in without rooms."""
+    return room_of(name_of(module)).split(".")[-1] in ("commands", "cli", "__main__") or module.name == "command.py"
+
+
 @of_every_module
 def test_only_commands_print(module):
     """Or ask; what the user's words mean is never left to Python."""
-    if room_of(name_of(module)) in ("commands", "cli", "__main__"):
+    if is_command(module):
         return None
     calls = [node for node in nodes(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     return [node.lineno for node in calls if node.func.id in ("print", "input", "eval", "exec")]
@@ -204,7 +247,7 @@ def test_only_commands_know_argparse(module):
     """And of a command only ``run``: it makes one record of its options, and what it calls knows no Namespace."""
     if "argparse" not in imports(module) or module.as_posix() in OPTIONS_ARE_MADE:
         return None
-    if room_of(name_of(module)) not in ("commands", "cli"):
+    if not is_command(module):
         return ["argparse"]
     wrong = []
     for node in nodes(module):

@@ -36,7 +36,7 @@ def imported():
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 roots.add(node.module.split(".")[0])
     # The hooks import one another by their file's name: their folder is on the path.
-    hooks = {path.stem for path in (ROOT / "sgsdump" / "programs" / "hook").rglob("*.py*")}
+    hooks = {path.stem for path in (ROOT / "sgsdump" / "capture" / "programs" / "hook").rglob("*.py*")}
     return roots - set(sys.stdlib_module_names) - hooks - {"sgsdump", "pytest"}
 
 

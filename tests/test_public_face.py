@@ -105,12 +105,12 @@ DOCUMENTED = {
     "sgsdump.executors.table": "open_executor",
     "sgsdump.models.external_data": "in_one_piece",
     "sgsdump.models.model": "graph_inputs",
-    "sgsdump.msit": "DumpConfig atb_json_to_onnx register_hook",
+    "sgsdump.capture.msit": "DumpConfig atb_json_to_onnx register_hook",
     "sgsdump.progress": "Progress",
     "sgsdump.reports.comparison": "REPORTS",
     "sgsdump.reports.html.document": "render",
-    "sgsdump.torchair": "CompilerConfig get_npu_backend",
-    "sgsdump.tuning.advice": "to_pandas",
+    "sgsdump.capture.torchair": "CompilerConfig get_npu_backend",
+    "sgsdump.fixedpoint.tuning.advice": "to_pandas",
 }
 
 
@@ -126,5 +126,24 @@ def test_the_schema_stays_where_programs_look_for_it() -> None:
 def test_verbs_are_no_rooms() -> None:
     """A room or module of such a name would hide the public function."""
     verbs = "dump calibrate simulate diagnose advise tune repair histogram compare report convert show split merge cure"
-    for verb in [*verbs.split(), "check", "capture"]:
+    for verb in [*verbs.split(), "check"]:
         assert not (PACKAGE / verb).exists() and not (PACKAGE / f"{verb}.py").exists(), verb
+
+
+def test_capture_is_a_function_and_a_plug_in(tmp_path: Path) -> None:
+    """Importing the plug-in binds its name where the function's was."""
+    program = """
+import sgsdump
+from sgsdump import capture
+import sgsdump.capture.msit as msit
+assert msit.DumpConfig
+for function in (capture, sgsdump.capture):
+    try:
+        with function("folder", statistics=True):
+            pass
+    except sgsdump.SgsdumpError as error:
+        print(type(error).__name__)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True)
+    first, second = ran.stdout.split()
+    assert first == second

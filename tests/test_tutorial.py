@@ -92,7 +92,7 @@ def test_top1_of_the_page(metrics):
 
 
 def test_the_metrics_of_the_page_are_loaded_as_tune_loads_them(tmp_path):
-    from sgsdump.tuning.criteria import load_metric
+    from sgsdump.fixedpoint.tuning.criteria import load_metric
 
     (tmp_path / "accuracy.py").write_text("\n".join(blocks("metrics.md")), encoding="utf-8")
     one = {"prob": np.float32([[1, 3, 2]])}

@@ -12,9 +12,9 @@ import numpy as np
 from in_process import Done, script
 
 from sgsdump import open_dump
-from sgsdump.programs.control import dump_control
-from sgsdump.programs.process_index import Process, lines_of
-from sgsdump.programs.program import Captured, run_program
+from sgsdump.capture.programs.control import dump_control
+from sgsdump.capture.programs.process_index import Process, lines_of
+from sgsdump.capture.programs.program import Captured, run_program
 
 NETS = '''
 import torch

@@ -15,12 +15,12 @@ from integer_reference import Scale
 
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.io import open_dump
+from sgsdump.fixedpoint.quantisation.calibration_log import read_log
+from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel, make_fixed
+from sgsdump.fixedpoint.quantisation.float_model import deployed, open_float_model
+from sgsdump.fixedpoint.quantisation.quant_file import import_params, read_quant_file
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
-from sgsdump.quantisation.calibration_log import read_log
-from sgsdump.quantisation.fixed_model import FixedModel, make_fixed
-from sgsdump.quantisation.float_model import deployed, open_float_model
-from sgsdump.quantisation.quant_file import import_params, read_quant_file
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig
 

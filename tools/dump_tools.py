@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.pipeline import dump
+    from sgsdump.pipeline.command import dump
     from sgsdump.pipeline.job import job_of
 
     # The back-ends with a language of their own show it for a single tensor.

@@ -124,7 +124,8 @@ def prepare(start: Path) -> None:
     import onnxruntime  # noqa: F401
 
     from sgsdump import Tensor, save_dump
-    from sgsdump.commands import COMMANDS, demo
+    from sgsdump.commands import COMMANDS
+    from sgsdump.fixedpoint.commands import demo
 
     assert onnx and all(COMMANDS.values())
     start.mkdir()

@@ -149,11 +149,11 @@ def run(command: str, *statuses: int) -> str:
 
 def clipped_tensors(fixed: str) -> list[str]:
     """The tensors whose float values on the calibration pictures go beyond what the fixed model holds by a step."""
+    from sgsdump.fixedpoint.quantisation.float_model import open_float_model
+    from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
     from sgsdump.models.feeds.feeds import PictureFeeds
+    from sgsdump.models.fixed_facts import read_facts
     from sgsdump.models.model import graph_inputs, open_model
-    from sgsdump.quantisation.fixed_facts import read_facts
-    from sgsdump.quantisation.float_model import open_float_model
-    from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
     from sgsdump.sidecars import input_config
 
     config = input_config.read("input_config.ini")
@@ -179,7 +179,7 @@ def named(name: str, text: str) -> bool:
 def agreement(proto: onnx.ModelProto) -> str:
     """RMSE and COS of the worst output; a Softmax is judged by its input."""
     import sgsdump
-    from sgsdump.quantisation.objective import watched_tensors
+    from sgsdump.fixedpoint.quantisation.objective import watched_tensors
 
     names = set(watched_tensors(proto))
     rows = [row for row in sgsdump.compare("fixed.bin", "float.bin").rows if row.name in names]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[1]
 INDEX = TREE / "docs" / "modules.md"
+PLUGINS = ("fixedpoint", "capture", "pipeline")
 _HEAD = """# The modules
 
 Where to look for what: each file of `sgsdump`, the first sentence of its docstring, and what it defines. How the rooms
@@ -33,7 +34,8 @@ def page() -> str:
 
 def _room(path: Path) -> str:
     below = path.relative_to(TREE / "sgsdump").parts
-    return below[0] if len(below) > 1 else ""
+    folders = below[:-1]
+    return "/".join(folders[: 2 if folders and folders[0] in PLUGINS else 1])
 
 
 def _line(path: Path) -> str:

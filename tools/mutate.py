@@ -68,9 +68,9 @@ ROOMS = {
             "tests/test_frozen_records.py",
             "tests/sidecars",
             "tests/models/feeds",
-            "tests/commands/test_calibrate_sim",
+            "tests/fixedpoint/commands/test_calibrate_sim",
             "tests/commands/test_histogram",
-            "tests/quantisation/test_quant",
+            "tests/fixedpoint/quantisation/test_quant",
             "tests/dumps/formats/sigmastar",
         ),
     ),
@@ -91,8 +91,13 @@ ROOMS = {
         ("tests/test_frozen_records.py", "tests/comparison", "tests/commands/test_compare", "tests/reports/test_comp"),
     ),
     "quantisation": Room(
-        "sgsdump/quantisation",
-        ("tests/test_frozen_records.py", "tests/quantisation", "tests/tuning", "tests/commands/test_calibrate"),
+        "sgsdump/fixedpoint/quantisation",
+        (
+            "tests/test_frozen_records.py",
+            "tests/fixedpoint/quantisation",
+            "tests/fixedpoint/tuning",
+            "tests/fixedpoint/commands/test_calibrate",
+        ),
     ),
 }
 

@@ -36,8 +36,8 @@ import numpy as np  # noqa: E402
 from programs.table import PROGRAMS  # noqa: E402
 
 from sgsdump import Comparison, compare, open_dump  # noqa: E402
+from sgsdump.capture.programs.process_index import lines_of, processes_of  # noqa: E402
 from sgsdump.comparison.dataflow import first_difference  # noqa: E402
-from sgsdump.programs.process_index import lines_of, processes_of  # noqa: E402
 
 RUN = Path(__file__).parent / "programs" / "run.py"
 FACTOR = "1.01"

@@ -11,7 +11,7 @@ Of each quantised copy it is checked, and said in a line of a table, that
   advice    what is proposed, given to the same quantiser, takes effect (``compare`` names it) and lowers the outputs'
             error, which is told before and after.
 The exit status is 1 where one of them fails. A way whose tool is not installed is left out, and said. A short draw of
-it is in tests/quantisation/test_quantised_by_others.py and tests/commands/test_diagnose_quantised.py.
+it is in tests/fixedpoint, test_quantised_by_others.py and test_diagnose_quantised.py.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from small_nets import run_all
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.quantisation_change import change_findings
 from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.fixedpoint.quantisation.others.compared import ComparedNetworks, NetworkRunner, compared_networks
+from sgsdump.fixedpoint.quantisation.others.link import QuantisedPair, float_proto
+from sgsdump.fixedpoint.quantisation.others.quantisers import LeftFloat
+from sgsdump.fixedpoint.quantisation.others.trial import SwitchedNetwork
+from sgsdump.fixedpoint.tuning.exclusions import ExclusionTrial, MeasuredExclusions
 from sgsdump.models.model import Model, graph_inputs, open_model
-from sgsdump.quantisation.others.compared import ComparedNetworks, NetworkRunner, compared_networks
-from sgsdump.quantisation.others.link import QuantisedPair, float_proto
-from sgsdump.quantisation.others.quantisers import LeftFloat
-from sgsdump.quantisation.others.trial import SwitchedNetwork
-from sgsdump.tuning.exclusions import ExclusionTrial, MeasuredExclusions
 
 STRICT = Thresholds(0.99999, 0.001)  # so that something is always proposed
 FLOAT32 = 110.0  # decibels

@@ -32,11 +32,15 @@ from plants.small_quantised import NETS, healthy_net, pictures, scale_channel, w
 
 if TYPE_CHECKING:
     from sgsdump.comparison.metrics import Sums
+    from sgsdump.fixedpoint.quantisation.calibration import Calibration
+    from sgsdump.fixedpoint.quantisation.objective import Totals
+    from sgsdump.fixedpoint.quantisation.trials.plan_trial import Domain
+    from sgsdump.fixedpoint.tuning.sensitivity_analysis import (
+        LabelledPictureFeed,
+        LayerSensitivity,
+        SensitivityAnalysis,
+    )
     from sgsdump.models.model import Model
-    from sgsdump.quantisation.calibration import Calibration
-    from sgsdump.quantisation.objective import Totals
-    from sgsdump.quantisation.trials.plan_trial import Domain
-    from sgsdump.tuning.sensitivity_analysis import LabelledPictureFeed, LayerSensitivity, SensitivityAnalysis
 
 MEASURED, DRAWN = 16, 40
 SHORT_MEASURED, SHORT_DRAWN, SHORT_RUNS = 4, 10, 2
@@ -121,16 +125,16 @@ def main() -> int:
 
 def ranked(net: Net, level: str, draws: Draws) -> tuple[int, list[Run]]:
     """How many domains there are, and the run of each draw."""
+    from sgsdump.fixedpoint.quantisation.calibration import calibrate
+    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.fixedpoint.quantisation.float_model import open_float_model
+    from sgsdump.fixedpoint.quantisation.objective import total
+    from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+    from sgsdump.fixedpoint.tuning.measured_advice import labelled
+    from sgsdump.fixedpoint.tuning.sensitivity_analysis import SensitivityAnalysis
     from sgsdump.models.feeds.feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.calibration import calibrate
-    from sgsdump.quantisation.diagnosis.picture_pairs import PicturePairs
-    from sgsdump.quantisation.float_model import open_float_model
-    from sgsdump.quantisation.objective import total
-    from sgsdump.quantisation.ranges.statistics import side_ranges
     from sgsdump.sidecars import input_config
-    from sgsdump.tuning.measured_advice import labelled
-    from sgsdump.tuning.sensitivity_analysis import SensitivityAnalysis
 
     config = input_config.read(net.config)
     model = open_float_model(net.model, None, config)
@@ -170,10 +174,10 @@ def intervened(
 ) -> list[list[dict[str, Sums]]]:
     """By domain and picture the outputs' sums in integers with this domain alone at 8 bits, against all at 16."""
     from sgsdump.comparison.sums.summation import pair_sums
-    from sgsdump.quantisation.fixed_model import make_fixed
-    from sgsdump.quantisation.ranges.statistics import side_ranges
-    from sgsdump.quantisation.tensor_arrays import RaisedInputs
-    from sgsdump.quantisation.trials.integer_outputs import FixedOutputs
+    from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
+    from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+    from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
+    from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs
     from sgsdump.tensors.tensor import Values
 
     side, words = side_ranges(calibration.statistics), RaisedInputs(trial.trial.analysis).words
@@ -213,7 +217,7 @@ def _run(
 
 def _errors(truth: Sequence[Sequence[dict[str, Sums]]], chosen: Sequence[int]) -> np.ndarray:
     from sgsdump.comparison.metrics import merged_sums
-    from sgsdump.quantisation.objective import output_error
+    from sgsdump.fixedpoint.quantisation.objective import output_error
 
     names = list(truth[0][0])
     return np.array([output_error({n: merged_sums([of[i][n] for i in chosen]) for n in names}) for of in truth])
@@ -250,8 +254,8 @@ def _net(name: str, folder: Path, data: Path, rng: np.random.Generator, drawn: i
         model = data / "ultraface" / "version-RFB-320_without_postprocessing.onnx"
         return Net(model, folder / "input_config.ini", (str(data / "images"), str(data / "ultraface" / "images")))
     if name in TRAINED:
-        from sgsdump.commands import demo
         from sgsdump.files.process import working_in
+        from sgsdump.fixedpoint.commands import demo
 
         with working_in(folder):
             digits = demo._digits()

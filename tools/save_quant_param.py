@@ -24,8 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
+    from sgsdump.fixedpoint.quantisation.quant_file import quant_params
     from sgsdump.models.model import open_model
-    from sgsdump.quantisation.quant_file import quant_params
     from sgsdump.sidecars import quant_param
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

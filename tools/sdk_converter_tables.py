@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/sdk_converter.md: what SDK 1.1.5 refuses and changes, as sgsdump/models/sdk_converter_rows.py has it.
+"""Write docs/sdk_converter.md: what SDK 1.1.5 refuses and changes, as sgsdump/fixedpoint/sdk/converter_rows.py has it.
 
 python tools/sdk_converter_tables.py
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from sgsdump.models import sdk_converter_rows as facts
+from sgsdump.fixedpoint.sdk import converter_rows as facts
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sdk_converter.md"
 HEAD = """# What SDK 1.1.5 refuses, and what it changes

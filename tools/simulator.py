@@ -28,9 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(argv: Sequence[str]) -> int:
     from sgsdump.commands.sdk.files import write_outputs
     from sgsdump.commands.sdk.options import NoEffect, accept, no_effect_notes, with_presets
-    from sgsdump.commands.simulate import Running, open_as, simulate_all
+    from sgsdump.fixedpoint.commands.simulate import Running, open_as, simulate_all
+    from sgsdump.fixedpoint.verbs.network import Source
     from sgsdump.sidecars import input_config
-    from sgsdump.verbs.network import Source
 
     no_effect = [
         NoEffect(("--skip_garbage",), "outputs are never padded here", value=False),

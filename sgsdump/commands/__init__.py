@@ -43,5 +43,13 @@ GROUPS = {
 HELP = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 # judge stands in the folder of compare, whose options and output it shares.
-_MODULES = {"judge": "compare.judge"}
-COMMANDS = Registry("command", {name: f"sgsdump.commands.{_MODULES.get(name, name)}" for name in HELP})
+_MODULES = {
+    "judge": "commands.compare.judge",
+    "pipeline": "pipeline.command",
+    **{
+        name: f"fixedpoint.commands.{name}"
+        for name in ("advise", "calibrate", "cfg", "cure", "demo", "diagnose", "repair", "simulate", "tune")
+    },
+    **{name: f"capture.commands.{name}" for name in ("check", "exec")},
+}
+COMMANDS = Registry("command", {name: f"sgsdump.{_MODULES.get(name, f'commands.{name}')}" for name in HELP})

@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import add_feeds, add_model, add_provider, part_of, record
 from sgsdump.commands.terminal import print_branches, print_cut
+from sgsdump.executors.dump import ModelFacts, Summary, facts_of, records_of
 from sgsdump.files.names import named, output_paths
-from sgsdump.verbs.dump import ModelFacts, Summary, facts_of, records_of
-from sgsdump.verbs.network import Source
+from sgsdump.fixedpoint.verbs.network import Source
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
 def _print_note(model: Model, options: Options) -> None:
     """A fixed model's graph is dumped as ONNX has it, and its picture is fed as the preprocess file makes it."""
     from sgsdump.files.escaping import for_terminal
-    from sgsdump.quantisation.fixed_facts import is_fixed
+    from sgsdump.models.fixed_facts import is_fixed
 
     if is_fixed(model):
         simulate = f"sgsdump simulate -m {options.model} -i {options.image or 'PICTURE'} -t Fixed"

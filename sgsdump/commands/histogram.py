@@ -28,8 +28,8 @@ from sgsdump.commands.shared_files import absolute, in_tasks, on_this_worker, re
 if TYPE_CHECKING:
     from sgsdump.comparison.distribution import Distribution, Undrawn
     from sgsdump.dumps.dump import Dump
+    from sgsdump.reports.histogram import Matched
     from sgsdump.tensors.types import Range
-    from sgsdump.verbs.histogram import Matched
 
 # A task is closed when it has so many values, a tenth of a second of counting, or so many layers.
 TASK_VALUES = 16_000_000
@@ -78,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
         replacing_folder,
     )
     from sgsdump.progress import each
+    from sgsdump.reports.histogram import drawn_into
     from sgsdump.reports.histogram_lines import histogram_lines, histograms_json
-    from sgsdump.verbs.histogram import drawn_into
 
     options = record(Options, args, reading=Reading(args.step, args.rank, parse_net=args.parse_net))
     output = options.output
@@ -109,8 +109,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _opened_with_ranges(options: Options) -> tuple[Dump, Matched]:
     """Raises ConfigError for an empty file of ranges, or one of another network."""
+    from sgsdump.reports.histogram import matched_ranges, with_side_files
     from sgsdump.sidecars.tensor_min_max import read_ranges
-    from sgsdump.verbs.histogram import matched_ranges, with_side_files
 
     ranges = read_ranges(options.ranges) if options.ranges else None
     (dump,) = opened(options.reading, options.dump)
@@ -139,7 +139,7 @@ def _count_on_worker(
 ) -> Callable[[list[tuple[int, str]]], list[Distribution | Undrawn]]:
     """From layers' indexes and names to how their values lie; called once in each thread of a worker."""
     from sgsdump.comparison.distribution import distribution_of, layers
-    from sgsdump.verbs.histogram import with_side_files
+    from sgsdump.reports.histogram import with_side_files
 
     records = layers(on_this_worker(lambda: with_side_files(opened(reading, path)[0], ranges, reading.parse_net)))
     return lambda items: [distribution_of(record_at(records, *item, path), ranges) for item in items]

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.dumps.runs import Run
-    from sgsdump.quantisation.fixed_facts import FixedFacts
+    from sgsdump.models.fixed_facts import FixedFacts
 
 OPERATORS, PLAN, TENSORS, VALUES, WORST = "operators", "plan", "tensors", "values", "worst values"
 WORST_COUNT = 20
@@ -182,8 +182,8 @@ def _facts(path: Path) -> FixedFacts | None:
     """What a fixed model says of itself; None of any other file."""
     if path.suffix != ".onnx" or not path.is_file():
         return None
+    from sgsdump.models.fixed_facts import read_facts
     from sgsdump.models.model import open_model
-    from sgsdump.quantisation.fixed_facts import read_facts
 
     return read_facts(open_model(path))
 

@@ -18,16 +18,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
 from sgsdump.files.escaping import for_terminal
-from sgsdump.progress import Advance, Progress, unwatched
-from sgsdump.verbs.bars import late_bar
+from sgsdump.progress import Advance, Progress, late_bar, unwatched
 
 if TYPE_CHECKING:
+    from sgsdump.fixedpoint.verbs.network import OpenNetwork
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
     from sgsdump.reports.report import Report
     from sgsdump.reports.window import Window
     from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.verbs.network import OpenNetwork
 
 LOGGER = getLogger("sgsdump")  # -v shows it
 

@@ -30,9 +30,9 @@ from sgsdump.tensors.types import NCHW, Quant
 if TYPE_CHECKING:
     import onnx
 
+    from sgsdump.fixedpoint.quantisation.running_statistics import RunningStatistics
+    from sgsdump.fixedpoint.sdk.converter import ConverterFacts
     from sgsdump.models.passes.branches import Branches
-    from sgsdump.models.running_statistics import RunningStatistics
-    from sgsdump.models.sdk_converter import ConverterFacts
 
 
 HEAD_BYTES = 4096

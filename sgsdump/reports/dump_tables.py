@@ -20,7 +20,7 @@ from sgsdump.sidecars.ge_proto import Graph, GraphOperator
 from sgsdump.tensors.statistics import Statistics
 
 if TYPE_CHECKING:
-    from sgsdump.quantisation.fixed_facts import FixedFacts
+    from sgsdump.models.fixed_facts import FixedFacts
 
 CSV_COLUMNS = [
     *"number name io constant shape dtype layout origin quantised scale zero_point op_index op".split(),

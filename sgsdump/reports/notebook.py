@@ -21,23 +21,23 @@ from sgsdump.comparison.distribution import LEVELS, Distribution
 from sgsdump.dumps.tables import ShortTable
 from sgsdump.errors import SgsdumpError, listed
 from sgsdump.files.atomic_write import replace_text
-from sgsdump.reports.advice_reports import advice_cells
-from sgsdump.reports.cause_sentences import conv_config
+from sgsdump.fixedpoint.reports.advice_reports import advice_cells
+from sgsdump.fixedpoint.reports.cause_sentences import conv_config
+from sgsdump.fixedpoint.reports.pareto_reports import ending_lines, pareto_cells
+from sgsdump.fixedpoint.reports.worst_picture import WorstPicture
+from sgsdump.fixedpoint.tuning.advice import Advice
+from sgsdump.fixedpoint.tuning.pareto import Pareto
 from sgsdump.reports.charts.bins import joined
 from sgsdump.reports.charts.canvas import Panel, draw_counts, draw_limits, view
 from sgsdump.reports.charts.depth import COLOURS
 from sgsdump.reports.charts.layer_histogram import remark
 from sgsdump.reports.layers.table import Entry, Listing, bar_shares, figure_names, table_of, title_of
-from sgsdump.reports.pareto_reports import ending_lines, pareto_cells
 from sgsdump.reports.remarks import by_reason, left_out_title
 from sgsdump.reports.report import Report
 from sgsdump.reports.text import middle_cut, number, shown
-from sgsdump.reports.worst_picture import WorstPicture
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.statistics import Statistics, histogram, summarise
 from sgsdump.tensors.tensor import Tensor
-from sgsdump.tuning.advice import Advice
-from sgsdump.tuning.pareto import Pareto
 
 LONGEST, LONGEST_NAME, LONGEST_SENTENCE = 160, 64, 800
 WORST = 20  # rows of a comparison

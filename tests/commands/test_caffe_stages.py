@@ -12,12 +12,12 @@ from sgsdump.commands.sdk.files import find
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.distribution import distributions, layers, pair_ranges
 from sgsdump.dumps.io import open_dump
+from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
+from sgsdump.fixedpoint.quantisation.float_model import simplify
+from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
+from sgsdump.fixedpoint.quantisation.simulation import simulate
+from sgsdump.fixedpoint.reports.command_reports import attributes_of
 from sgsdump.models.model import open_model, read_stages
-from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation import simulate
-from sgsdump.reports.command_reports import attributes_of
 from sgsdump.reports.report import Context, report_of
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges

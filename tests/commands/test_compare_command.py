@@ -83,7 +83,7 @@ def test_progress_of_long_work_goes_to_standard_error_if_that_is_a_terminal(dump
     main(["compare", dumps["near"], dumps["same"]])
     plain = capsys.readouterr()
     assert not plain.err
-    monkeypatch.setattr("sgsdump.verbs.bars.DELAY_SECONDS", 0)
+    monkeypatch.setattr("sgsdump.progress.DELAY_SECONDS", 0)
     main(["compare", dumps["near"], dumps["same"]])
     assert not capsys.readouterr().err
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

@@ -11,7 +11,7 @@ from small_nets import residual_net
 import sgsdump
 from sgsdump.cli import main
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.quantisation.fixed_facts import FixedFacts, StoredTensor, write_facts
+from sgsdump.models.fixed_facts import FixedFacts, StoredTensor, write_facts
 from sgsdump.tensors.tensor import Tensor
 
 LAYERS = ("c1", "r1", "add")

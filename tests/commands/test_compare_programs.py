@@ -63,7 +63,7 @@ if "--frozen" in sys.argv:
 if "--trace" in sys.argv:
     model = torch.jit.trace(model, torch.zeros(1, 3, 8, 8))
 if "--torchair" in sys.argv:
-    import sgsdump.torchair as torchair
+    import sgsdump.capture.torchair as torchair
 
     config = torchair.CompilerConfig()
     config.dump_config.enable_dump = True

@@ -13,9 +13,9 @@ from PIL import Image
 
 from sgsdump import open_dump
 from sgsdump.cli import main
+from sgsdump.executors.dump import not_finite
 from sgsdump.files.names import output_paths
-from sgsdump.quantisation.fixed_facts import FixedFacts, Origin, write_facts
-from sgsdump.verbs.dump import not_finite
+from sgsdump.models.fixed_facts import FixedFacts, Origin, write_facts
 
 PREPROCESS = """
 import numpy as np

@@ -169,7 +169,7 @@ def refusals() -> Iterator[tuple[str, str, str]]:
 
 def test_every_mode_is_tried():
     """But a topology, a board's buffers and a fixed model's plan: what a file must hold to be one is not of interest
-    here (tests/commands/test_convert.py, tests/comparison/test_board.py, tests/commands/test_calibrate_simulate.py)."""
+    here (test_convert.py, test_board.py, test_calibrate_simulate.py)."""
     every = {(c, m) for c in WITH_MODES for honouring in COMMANDS[c].MODES.honoured.values() for m in honouring}
     assert every - set(LEAST) == {
         ("convert", "a topology"),

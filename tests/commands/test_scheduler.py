@@ -15,7 +15,6 @@ from small_nets import residual_net
 
 from sgsdump import open_dump, save_dump
 from sgsdump.cli import main
-from sgsdump.commands import demo
 from sgsdump.commands.compare.cluster import _Files, _measuring, _PairIndex
 from sgsdump.commands.options import Reading
 from sgsdump.commands.terminal import Terminal
@@ -23,6 +22,7 @@ from sgsdump.comparison.pair_result import Measures
 from sgsdump.dumps.conversion import save
 from sgsdump.dumps.targets import Target
 from sgsdump.errors import ValuesError, WorkerError
+from sgsdump.fixedpoint.commands import demo
 
 # What only the user's machine has: workers start elsewhere and find neither this file nor what it imports.
 PREPROCESS = """import numpy as np
@@ -80,7 +80,7 @@ def test_tune_writes_the_files_of_one_process(folder, dask_cluster, words):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 def test_tune_goes_on_when_a_worker_is_killed(folder, mortal_cluster, monkeypatch, capsys):
-    from sgsdump.tuning.plan_scores import PlanScores
+    from sgsdump.fixedpoint.tuning.plan_scores import PlanScores
 
     command = ["tune", *GIVEN, "--rates", "0.6,0.8"]
     assert main([*command, "-o", "one_process"]) == 0

@@ -10,7 +10,7 @@ from sgsdump.commands.terminal import Terminal
 @pytest.fixture
 def at_once(monkeypatch):
     """Bars from the beginning on, drawn anew at every step."""
-    monkeypatch.setattr("sgsdump.verbs.bars.DELAY_SECONDS", 0)
+    monkeypatch.setattr("sgsdump.progress.DELAY_SECONDS", 0)
     monkeypatch.setattr(tqdm.auto, "tqdm", partial(tqdm.auto.tqdm, mininterval=0, miniters=0))
 
 

@@ -11,15 +11,15 @@ from small_nets import conv, model, node, weights
 from sgsdump.cli import main
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime import segment_runner, shared_initializers
+from sgsdump.fixedpoint.quantisation import float_model
+from sgsdump.fixedpoint.quantisation.float_model import open_float_model
+from sgsdump.fixedpoint.quantisation.integer import emitter
+from sgsdump.fixedpoint.quantisation.ranges import measured_ranges
+from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import gather
 from sgsdump.models import external_data
+from sgsdump.models.fixed_facts import METADATA_KEY
 from sgsdump.models.graph import Graph, has_weights_outside, values_of
 from sgsdump.models.model import open_model
-from sgsdump.quantisation import float_model
-from sgsdump.quantisation.fixed_facts import METADATA_KEY
-from sgsdump.quantisation.float_model import open_float_model
-from sgsdump.quantisation.integer import emitter
-from sgsdump.quantisation.ranges import measured_ranges
-from sgsdump.quantisation.ranges.measured_ranges import gather
 from sgsdump.sidecars.input_config import InputConfig
 
 INI = """[INPUT_CONFIG]

@@ -18,8 +18,8 @@ from sgsdump.errors import ModelError
 from sgsdump.executors.reference import ReferenceExecutor
 from sgsdump.models.model import Model
 from sgsdump.pipeline.bisection import Missing, bisect, bisect_executors, worst_relative
+from sgsdump.pipeline.report_lines import bisection_lines
 from sgsdump.pipeline.steps import Engine
-from sgsdump.reports.pipeline_lines import bisection_lines
 
 
 @st.composite

@@ -20,11 +20,11 @@ from sgsdump.pipeline.bisection import bisect_executors, worst_relative
 from sgsdump.pipeline.inputs import table_lengths
 from sgsdump.pipeline.pipeline import Pipeline
 from sgsdump.pipeline.replay import judge
+from sgsdump.pipeline.report_lines import bisection_lines, whole_run_lines
 from sgsdump.pipeline.run import run
 from sgsdump.pipeline.run_job import at_dump
 from sgsdump.pipeline.steps import Engine
 from sgsdump.pipeline.whole_run import check_whole
-from sgsdump.reports.pipeline_lines import bisection_lines, whole_run_lines
 
 FEED = {"data": np.random.default_rng(0).normal(size=(1, 3, 8, 8)).astype(np.float32)}
 

@@ -9,10 +9,10 @@ torch = pytest.importorskip("torch")
 from recorded_operators import recorded  # noqa: E402
 
 from sgsdump import Dump, Record, Tensor  # noqa: E402
+from sgsdump.capture.check_report import _lines_of  # noqa: E402
 from sgsdump.comparison.replayed import check_findings  # noqa: E402
 from sgsdump.dumps.dump import Call, Operator  # noqa: E402
 from sgsdump.replay.check import check  # noqa: E402
-from sgsdump.reports.check_report import _lines_of  # noqa: E402
 
 X = torch.tensor([[0.0, 1.0], [2.0, 4.0]])
 MASK = torch.tensor([[False, True], [False, False]])

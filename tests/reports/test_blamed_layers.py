@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from sgsdump.comparison.finding import Finding
-from sgsdump.reports.command_reports import _with_measured
-from sgsdump.reports.diagnosis import Diagnosis
+from sgsdump.fixedpoint.reports.command_reports import _with_measured
+from sgsdump.fixedpoint.reports.diagnosis import Diagnosis
+from sgsdump.fixedpoint.tuning import reasons
 from sgsdump.reports.report import Figures, Layer
-from sgsdump.tuning import reasons
 
 BLAMES = {
     reasons.WEIGHTS: True,

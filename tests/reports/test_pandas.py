@@ -13,14 +13,14 @@ from sgsdump.comparison.golden import compare_golden
 from sgsdump.comparison.merge import merge
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import MissingExtra
-from sgsdump.reports.pareto_reports import pareto_csv
+from sgsdump.fixedpoint.reports.pareto_reports import pareto_csv
+from sgsdump.fixedpoint.tuning import advice
+from sgsdump.fixedpoint.tuning.advice import Advice, Measured
+from sgsdump.fixedpoint.tuning.pareto import Effort, OutputFigures, Pareto, Row
+from sgsdump.fixedpoint.tuning.rules_of_thumb import Convolution, Signs
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
-from sgsdump.tuning import advice
-from sgsdump.tuning.advice import Advice, Measured
-from sgsdump.tuning.pareto import Effort, OutputFigures, Pareto, Row
-from sgsdump.tuning.rules_of_thumb import Convolution, Signs
 
 CONVOLUTION = Convolution("conv1", "Conv", "data", "data", "conv1", False)
 

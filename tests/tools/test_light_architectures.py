@@ -13,7 +13,7 @@ import light_architectures
 from architectures.drawn import light
 from light_architectures import Finding, main, named
 
-from sgsdump.quantisation import calibration
+from sgsdump.fixedpoint.quantisation import calibration
 
 
 def test_a_small_network_goes_through_every_command(capsys):
@@ -27,7 +27,7 @@ def test_a_small_network_goes_through_every_command(capsys):
 @pytest.fixture
 def no_picture(monkeypatch):
     """pareto.png is half of a small search's time; the first test draws it of every network."""
-    monkeypatch.setattr("sgsdump.reports.charts.pareto.pareto_png", lambda result: b"png")
+    monkeypatch.setattr("sgsdump.fixedpoint.reports.pareto_chart.pareto_png", lambda result: b"png")
 
 
 @pytest.mark.usefixtures("no_picture")

@@ -209,11 +209,11 @@ def _read_array(path: Path) -> None:
 
 def _read_model(path: Path) -> None:
     """Open a model, take its inputs, lift it and infer its shapes, as every command does before it runs one."""
+    from sgsdump.fixedpoint.quantisation.float_model import simplify
+    from sgsdump.models.fixed_facts import read_facts
     from sgsdump.models.graph import infer_types
     from sgsdump.models.model import graph_inputs, open_model
     from sgsdump.models.passes.lift import lift
-    from sgsdump.quantisation.fixed_facts import read_facts
-    from sgsdump.quantisation.float_model import simplify
 
     model = open_model(path / "model.onnx" if path.is_dir() else path)
     graph_inputs(model.proto)
@@ -225,8 +225,8 @@ def _read_model(path: Path) -> None:
 def _read_facts(path: Path) -> None:
     import onnx
 
+    from sgsdump.models.fixed_facts import read_facts
     from sgsdump.models.model import Model
-    from sgsdump.quantisation.fixed_facts import read_facts
 
     fixed = _with_facts(commands.project()["fixed.onnx"], path.read_bytes())
     read_facts(Model(onnx.ModelProto.FromString(fixed), path))

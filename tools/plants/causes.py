@@ -331,13 +331,13 @@ def _good(found: _Found) -> bool:
 
 def _outputs(folder: Path, words: tuple[str, ...], level: str, raised: tuple[str, ...] = ()) -> _Found:
     """The worst output of a calibration with these words, all at 8 bits but for what is ``raised``."""
-    from sgsdump.quantisation.calibration import calibrate
-    from sgsdump.quantisation.fixed_model import make_fixed
-    from sgsdump.quantisation.ranges.statistics import side_ranges
-    from sgsdump.quantisation.trials.integer_outputs import outputs_of
-    from sgsdump.quantisation.trials.plan_trial import PlanTrial
+    from sgsdump.fixedpoint.quantisation.calibration import calibrate
+    from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
+    from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+    from sgsdump.fixedpoint.quantisation.trials.integer_outputs import outputs_of
+    from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial
+    from sgsdump.fixedpoint.verbs.network import named_network, open_network
     from sgsdump.sidecars.tensor_min_max import read_ranges
-    from sgsdump.verbs.network import named_network, open_network
 
     given = dict(zip(words[::2], words[1::2]))
     path = folder / given["-m"]
@@ -394,7 +394,7 @@ def healthy(rng: np.random.Generator, folder: Path) -> Outcome:
     done = sgsdump("diagnose", "-m", "net.onnx", *words, "--quant-level", level, "-o", "diagnosis", folder=place)
     told = [line for line in done.stdout.splitlines() if line.startswith("The cause: ")]
     document = json.loads((place / "diagnosis/layers.json").read_text())
-    from sgsdump.tuning.reasons import REASONS
+    from sgsdump.fixedpoint.tuning.reasons import REASONS
 
     named = [f["facts"]["reason"] for f in document["findings"] if f["kind"] == "cause" and told]
     return Outcome(frozenset(), tuple(name for name in named if name in REASONS), told[0] if told else "")

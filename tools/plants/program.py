@@ -268,11 +268,11 @@ def main(spec, tool, output):
     output.mkdir(exist_ok=True)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=spec.get("autocast", False)):
         if tool == "register_hook":
-            from sgsdump.msit import DumpConfig, register_hook
+            from sgsdump.capture.msit import DumpConfig, register_hook
 
             register_hook(net, DumpConfig(dump_path=str(output)))
         if tool == "torchair":
-            import sgsdump.torchair as torchair
+            import sgsdump.capture.torchair as torchair
 
             config = torchair.CompilerConfig()
             config.dump_config.enable_dump = True

@@ -256,13 +256,13 @@ def intervene(
 ) -> Interventions:
     """Every domain in turn, in the integer model. ``wrong``: ranges that the fixed model is made with; ``raised``: with
     what the level itself raises to 16 bits, else with all at 8."""
+    from sgsdump.fixedpoint.quantisation.calibration import calibrate
+    from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
+    from sgsdump.fixedpoint.quantisation.float_model import open_float_model
+    from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+    from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.models.feeds.feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
-    from sgsdump.quantisation.calibration import calibrate
-    from sgsdump.quantisation.fixed_model import make_fixed
-    from sgsdump.quantisation.float_model import open_float_model
-    from sgsdump.quantisation.ranges.statistics import side_ranges
-    from sgsdump.quantisation.trials.plan_trial import PlanTrial
     from sgsdump.sidecars import input_config
     from sgsdump.tensors.types import Range
 

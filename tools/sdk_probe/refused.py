@@ -28,9 +28,9 @@ def main(folder: Path) -> int:
 
 def refused(probe: Path) -> list[str]:
     """What sgsdump says that the SDK refuses of a probe."""
+    from sgsdump.fixedpoint.quantisation.float_model import simplify
+    from sgsdump.fixedpoint.sdk.converter import config_facts, facts_of
     from sgsdump.models.model import open_model
-    from sgsdump.models.sdk_converter import config_facts, facts_of
-    from sgsdump.quantisation.float_model import simplify
     from sgsdump.sidecars import input_config
 
     config = input_config.read(probe / "input_config.ini")

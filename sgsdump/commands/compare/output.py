@@ -86,9 +86,9 @@ def write_tables(output: Output, table: LayerTable) -> list[str]:
 
 
 def _annotated(model: Path, path: Path, table: LayerTable) -> Iterator[str]:
+    from sgsdump.models.fixed_facts import read_facts
     from sgsdump.models.model import open_model
     from sgsdump.models.node_notes import annotate
-    from sgsdump.quantisation.fixed_facts import read_facts
     from sgsdump.reports.layers.node_notes import notes_of
 
     facts = read_facts(open_model(model))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ConfigError, ModelError, hint
+from sgsdump.fixedpoint.sdk.converter import caffe_facts
 from sgsdump.models.caffe.layer_builder import INT_MAX, LayerBuilder, Names, Shape, Value
 from sgsdump.models.caffe.layers import LAYERS
 from sgsdump.models.caffe.net import Net, read_net, who_makes
@@ -23,7 +24,6 @@ from sgsdump.models.caffe.prototxt import Layer
 from sgsdump.models.caffe.stages import Step, steps
 from sgsdump.models.caffe.weights import Weights, read_weights
 from sgsdump.models.model import Model, write_stages
-from sgsdump.models.sdk_converter import caffe_facts
 from sgsdump.tensors.stages import Stage
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.distribution import Distribution
-    from sgsdump.tuning.advice import Advice
-    from sgsdump.tuning.pareto import Pareto
+    from sgsdump.fixedpoint.tuning.advice import Advice
+    from sgsdump.fixedpoint.tuning.pareto import Pareto
 
 SIZE = (9.0, 4.0)  # inches
 MOST_BARS, LONGEST_NAME = 30, 40
@@ -69,7 +69,7 @@ def plot_plans(result: Pareto, axes: Axes | None) -> Axes:
     """Error against bytes: every plan tried, the plans of the table, and the one to take."""
     from matplotlib import rc_context
 
-    from sgsdump.reports.charts.pareto import draw_by_bytes
+    from sgsdump.fixedpoint.reports.pareto_chart import draw_by_bytes
 
     with rc_context({"text.parse_math": False}):
         axes = axes or _new_axes()

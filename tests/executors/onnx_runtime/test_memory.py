@@ -12,9 +12,9 @@ import numpy as np
 from small_nets import conv, model, node, weights
 from sgsdump.executors.onnx_runtime import session
 from sgsdump.executors.onnx_runtime.repeated_graph import StagedGraph, WholeGraph
-from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
+from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
+from sgsdump.fixedpoint.quantisation.float_model import simplify
+from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 
 def memory(word):

@@ -19,8 +19,8 @@ from watched import Watched
 from sgsdump.errors import ConfigError, InputError, MissingExtra, WorkerError
 from sgsdump.executors.workers import cluster
 from sgsdump.executors.workers.task_pool import Workers, run_tasks, task_pool
-from sgsdump.quantisation.float_model import simplify
-from sgsdump.quantisation.ranges.measured_ranges import gather, plain_ranges
+from sgsdump.fixedpoint.quantisation.float_model import simplify
+from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import gather, plain_ranges
 
 needs_kill = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 

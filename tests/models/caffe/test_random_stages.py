@@ -14,11 +14,11 @@ from models.caffe.layer_list import Layer, random_weights, text_of
 from models.caffe.nets import save
 from small_nets import run_all
 
+from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, make_fixed
+from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
+from sgsdump.fixedpoint.quantisation.simulation import simulate
+from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.models.model import open_model, read_stages
-from sgsdump.quantisation.fixed_model import check_that_it_runs, make_fixed
-from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation import simulate
-from sgsdump.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.stages import last_of_table
 

@@ -18,13 +18,13 @@ from models.caffe.layer_list import Layer, net_of, random_weights, text_of
 from models.caffe.nets import save
 
 from sgsdump.dumps.io import open_dump
+from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
+from sgsdump.fixedpoint.quantisation.float_model import open_float_model
+from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
+from sgsdump.fixedpoint.quantisation.simulation import simulate
 from sgsdump.models.caffe.layers.normalisation import gain_and_offset
 from sgsdump.models.caffe.stages import steps
 from sgsdump.models.model import open_model, read_stages
-from sgsdump.quantisation.fixed_model import make_fixed
-from sgsdump.quantisation.float_model import open_float_model
-from sgsdump.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.quantisation.simulation import simulate
 from sgsdump.sidecars import input_config, tensor_chn
 from sgsdump.sidecars.tensor_min_max import read_ranges
 

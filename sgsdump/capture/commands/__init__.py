@@ -1,0 +1,1 @@
+"""The commands that dump a program, and that check its operators."""

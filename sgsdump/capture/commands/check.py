@@ -1,0 +1,148 @@
+"""Judge each operator of a program's run alone, without a second run to compare it with.
+
+TREE is what sgsdump exec dumped, with tensors. Every operator is computed again in float64 from its own recorded inputs
+and arguments, and its recorded output is compared with that, element by element, in units of the last place of its
+type. What the type of a sum, its length and rounding explain is within the operator's bound (docs/check.md has the
+table); what is further away is the operator's own error: a wrong kernel, a compiler's, an accelerator's. So a run in
+bfloat16, float16 or int8 is judged, in which every tensor differs from a float32 run by rounding.
+
+Named are the first operator outside its bound, the first NaN or infinity that was made of finite inputs, and the first
+overflow. Operators that cannot be judged are listed: random and collective ones, custom ones, those without a bound.
+
+Models that the program ran with onnxruntime are judged by onnx's reference evaluator, which needs nothing more. Needs
+torch for what torch ran (pip install 'sgsdump[torch]'). Exit status: 0 when every judged operator is within its bound,
+1 when one is outside or a compiled graph is wrong, 2 on trouble or where nothing can be judged (a dump of statistics).
+
+examples:
+  sgsdump check dumps/msit_dump_20261127_101500
+  sgsdump check msprobe_dump/step0/rank0
+  sgsdump check TREE@step=1
+  sgsdump check TREE --json check.json --junit check.xml
+
+compiled programs:
+  Of a program that torch.compile made each graph is judged as a whole, by what exec recorded: its outputs against the
+  same graph run operator by operator. One that computes something else is named, for the compiler is at fault there.
+
+dumps of other tools:
+  A dump that holds the operators' inputs (msprobe's, of statistics too; ATB's; the SDK's) does not say how an operator
+  is computed again. Of it one question is answered, that of msprobe overflow_check: which operator first made NaN or
+  Inf of finite inputs. Exit status: 1 where one did, 0 where none, 2 where no operator's inputs are known.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import Reading, add_json, add_run, record
+from sgsdump.commands.terminal import TERMINAL, print_lines
+from sgsdump.errors import ValuesError
+
+if TYPE_CHECKING:
+    from sgsdump.capture.check_report import CheckedRun
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.runs import Run
+    from sgsdump.replay.check import Check
+
+
+@dataclass(frozen=True)
+class Options:
+    tree: Path
+    reading: Reading
+    json: Path | None
+    junit: Path | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "tree", type=Path, metavar="TREE", help="what sgsdump exec dumped of a program, with tensors; or any dump"
+    )
+    add_run(parser)
+    add_json(parser, "write every operator's error and bound as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case for each operator as JUnit XML")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.capture.check_report import check_json, check_junit
+    from sgsdump.dumps.trees import tree_of
+    from sgsdump.files.atomic_write import check_outputs, replace_text, together
+
+    options = record(Options, args, reading=Reading(args.step, args.rank))
+    with together():
+        check_outputs([options.json, options.junit], [tree_of(options.tree)])
+        runs = list(_checked(options))
+        for path, render in ((options.json, check_json), (options.junit, check_junit)):
+            if path is not None:
+                replace_text(path, render(runs))
+    if not any(run.check.judged or (run.finiteness and run.finiteness.looked_at) for run in runs):
+        raise ValuesError(_nothing(options.tree, runs))
+    is_graph_wrong = _print_graphs(tree_of(options.tree))
+    is_outside = any(run.check.outside or (run.finiteness and run.finiteness.made) for run in runs)
+    return 1 if is_outside or is_graph_wrong else 0
+
+
+def _print_graphs(tree: Path) -> bool:
+    """Print what the program's compiled graphs differ by from torch operator by operator; whether one is wrong."""
+    from sgsdump.capture.programs.compiled_graphs import graph_notes
+    from sgsdump.capture.programs.process_index import processes_of
+
+    notes = list(graph_notes(processes_of(tree))) if (tree / "processes").is_dir() else []
+    print_lines(f"{note}." for _, note in notes)
+    return any(is_wrong for is_wrong, _ in notes)
+
+
+def _checked(options: Options) -> Iterator[CheckedRun]:
+    """Each run, judged and printed."""
+    from sgsdump.capture.check_report import CheckedRun, check_lines
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.runs import Run
+    from sgsdump.dumps.trees import list_runs, tree_of
+    from sgsdump.progress import each
+    from sgsdump.replay.check import check, is_of_another_tool
+    from sgsdump.replay.finiteness import finiteness
+
+    chosen = list_runs(options.tree, options.reading.step, options.reading.rank)
+    tree = tree_of(options.tree)
+    for run in each(TERMINAL, chosen or [Run()], "check", "run", len(chosen) or 1):
+        with open_dump(tree / run.place) as dump:
+            of_model = _of_model(tree, run, dump)
+            found = check(dump) if of_model is None else of_model
+            finite = finiteness(dump) if is_of_another_tool(found) else None
+            checked = CheckedRun(str(run) if len(chosen) > 1 else "", found, tuple(dump.notes), finite)
+        print_lines([f"== {checked.name}"] if checked.name else [])
+        print_lines(check_lines(checked))
+        print_lines(checked.notes, "note: ")
+        yield checked
+
+
+def _of_model(tree: Path, run: Run, dump: Dump) -> Check | None:
+    """A run of a model in onnxruntime, judged by the model and the feeds that were captured; None of any other run."""
+    from sgsdump.capture.programs.captured_models import captured_models, opened
+    from sgsdump.capture.programs.process_index import processes_of
+    from sgsdump.dumps.formats.replays.tree import FOLDER
+    from sgsdump.replay.onnx_operators import check_nodes
+
+    if not run.graph or FOLDER not in run.place.split("/"):
+        return None
+    for captured in captured_models(tree, processes_of(tree)):
+        own = f"{captured.device}_{captured.pid}/{captured.name}/"
+        if own in f"{run.place}/":
+            for step in captured.runs:
+                if step.step == run.step:
+                    feeds = {value.name: value.array() for value in step.feeds}
+                    return check_nodes(opened(captured).proto, feeds, dump.records)
+    return None
+
+
+def _nothing(tree: Path, runs: list[CheckedRun]) -> str:
+    from sgsdump.capture.check_report import WHY
+
+    why = next((WHY[unjudged.why] for run in runs for unjudged in run.check.unjudged), "it has no operators")
+    if all(run.finiteness is not None for run in runs):
+        why = "no operator of it has inputs and outputs of which values or statistics are known"
+    return (
+        f"nothing in {tree} can be judged: {why}; dump the program with sgsdump exec --type tensor, with its operators"
+    )

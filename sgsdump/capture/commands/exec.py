@@ -1,0 +1,399 @@
+"""Run a program unchanged and dump what its torch or onnxruntime computes, as msit llm dump does.
+
+Everything after -- is the command line; it runs without a shell. What it prints, returns and computes stays the same.
+The dump is a folder msit_dump_{time} in -o, which every other command opens. Without options the first step (round) is
+dumped: inputs before, outputs after each operator.
+
+Nothing can be dumped where PYTHONPATH does not reach the program (python -I, env -i), or where it uses neither library:
+that is reported, and the exit status is 2 where the program's own is 0. So it is where an operator that was asked for
+never ran.
+
+examples:
+  sgsdump exec -o dumps -- python infer.py --prompt hello
+  sgsdump exec --type model tensor stats -er 0,3 -- bash run.sh
+  sgsdump exec --exec "python infer.py" --type model tensor -ids 3_1
+  sgsdump exec --check-config acl.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import size_in_bytes
+from sgsdump.files.escaping import for_terminal
+
+if TYPE_CHECKING:
+    from sgsdump.capture.programs.control import DumpControl
+    from sgsdump.capture.programs.options import CaptureOptions
+    from sgsdump.capture.programs.program import Captured
+    from sgsdump.capture.programs.replay import Replayed
+
+NOT_AS_ASKED = 2
+LEVELS = ("debug", "info", "warning", "error", "fatal", "critical")
+TYPES = "model, layer, op, kernel, tensor, stats, cpu_profiling, onnx"
+DEFAULT_SEED = 2024
+# Each option, as argparse keeps it, and the field of the record that takes it.
+MSIT = {
+    "type": "types",
+    "only_save_desc": "description",
+    "save_operation_ids": "ids",
+    "execute_range": "ranges",
+    "save_operation_child": "child",
+    "save_time": "time",
+    "operation_name": "names",
+    "save_tiling": "tiling",
+    "save_tensor_part": "part",
+    "device_id": "device",
+    "enable_symlink": "symlink",
+    "seed": "seed",
+}
+TORCHAIR = {"dump_mode": "mode", "dump_step": "step", "dump_layer": "layer", "dump_data": "data"}
+FURTHER = {
+    **{"operation_regex": "regex", "rank": "ranks", "links": "links", "max_size": "max_size"},
+    **{"inside": "inside", "tree": "tree", "module": "module"},
+}
+
+
+@dataclass(frozen=True)
+class ExecOptions:
+    """program       the command line; command_line: the same as one string, None where that was not given.
+    output        None: the dump_path of acl.json, or the current folder.
+    config_path   of a vendor's configuration file.
+    feed          a tree whose recorded inputs the program is given, None for its own.
+    """
+
+    program: Sequence[str]
+    command_line: str | None
+    output: Path | None
+    config_path: Path | None
+    log_level: str
+    capture: CaptureOptions
+    feed: Path | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = f"{parser.prog} [options] -- PROGRAM ARGS"
+    program = parser.add_argument_group("the program and its dump")
+    add_program(program)
+    program.add_argument(
+        "--check-config",
+        type=Path,
+        metavar="JSON",
+        help="run nothing: report whether the vendor accepts this file, or why not",
+    )
+    add_msit_options(parser.add_argument_group("as msit llm dump has them"))
+    _add_torchair_options(parser.add_argument_group("as TorchAir has them"))
+    _add_own_options(parser.add_argument_group("further options"))
+
+
+def _add_torchair_options(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--dump-mode", choices=["input", "output", "all"], help="TorchAir's word for -stp")
+    parser.add_argument("--dump-step", metavar="STEPS", help="TorchAir's word for -er: 0|3-5|10")
+    parser.add_argument(
+        "--dump-layer", metavar="'A B'", help="exact operator names, separated by spaces, as in TorchAir"
+    )
+    parser.add_argument("--dump-data", choices=["tensor", "stats"], help="TorchAir's word for --type tensor [stats]")
+
+
+def _add_own_options(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--operation-regex",
+        action="append",
+        default=[],
+        metavar="RE",
+        help="only operators whose name matches; may be repeated",
+    )
+    parser.add_argument("--rank", metavar="N,N", help="only these ranks of a distributed program")
+    parser.add_argument(
+        "--links",
+        choices=["none", "symlink", "hardlink", "index"],
+        help="the vendor's tree, and how duplicate payloads are stored in it (index: as the earlier file's path in "
+        "index.jsonl)",
+    )
+    parser.add_argument(
+        "--tree", action="store_true", help="the vendor's tree, a file for each tensor (default: two for each round)"
+    )
+    parser.add_argument(
+        "--inside",
+        choices=["graph", "eager"],
+        default="graph",
+        help="of a program that torch.compile made: its compiled graphs as they ran, each beside the same graph run "
+        "operator by operator, or the operators as if it were not compiled (default: graph)",
+    )
+    parser.add_argument(
+        "--feed",
+        type=Path,
+        metavar="TREE",
+        help="give each round of the program the inputs that were recorded in this reference (teacher forcing); with "
+        "--module, that module alone",
+    )
+    parser.add_argument(
+        "--module",
+        metavar="NAME",
+        default="",
+        help="only this module and what is in it, by its path (layers.1), or only this network, by its class (Decoder)",
+    )
+    parser.add_argument(
+        "--max-size",
+        type=size_in_bytes,
+        metavar="SIZE",
+        help="dump at most this much: 500M, 20G; on Windows, each process",
+    )
+
+
+def add_program(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("program", nargs="*", metavar="-- PROGRAM ARGS", help="the command line of the program")
+    parser.add_argument(
+        "--exec", dest="command_line", metavar="CMD", help="the same as one string, without redirection"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="folder for msit_dump_{time} (default: acl.json's dump_path, else here)",
+    )
+    parser.add_argument(
+        "-opname",
+        "--operation-name",
+        action="append",
+        metavar="A,B",
+        help="only operators whose type begins like this, ignoring case (msit debug dump: exact names)",
+    )
+
+
+def add_msit_options(parser: argparse._ActionsContainer) -> None:
+    """The options of msit llm dump, with its defaults."""
+    parser.add_argument("--type", nargs="+", metavar="TYPE", help=f"any of {TYPES} (default: tensor model)")
+    parser.add_argument("-sd", "--only-save-desc", action="store_true", help="types and shapes without values")
+    parser.add_argument(
+        "-ids", "--save-operation-ids", nargs="+", metavar="ID", help="operators by number: 2,3_1 (default: all)"
+    )
+    parser.add_argument(
+        "-er", "--execute-range", metavar="A,B", help="steps in pairs of first and last: 3,5,7,7; or all (default: 0,0)"
+    )
+    parser.add_argument(
+        "-child", "--save-operation-child", metavar="BOOL", help="False: only the outermost operators (default: True)"
+    )
+    parser.add_argument(
+        "-time",
+        "--save-time",
+        metavar="N",
+        help="0 before, 1 after, 2 both, 3 inputs before and outputs after (default: 3)",
+    )
+    parser.add_argument("-tiling", "--save-tiling", action="store_true", help="accepted for compatibility; no effect")
+    parser.add_argument("-stp", "--save-tensor-part", metavar="N", help="0 inputs, 1 outputs, 2 both (default: 2)")
+    parser.add_argument("-device", "--device-id", metavar="N", help="only this device (default: all)")
+    parser.add_argument("-symlink", "--enable-symlink", action="store_true", help="store duplicate data as links")
+    parser.add_argument(
+        "-config",
+        "--config-path",
+        type=Path,
+        metavar="JSON",
+        help="msit's configuration or acl.json; read again when it changes while the program runs",
+    )
+    parser.add_argument(
+        "-l", "--log-level", choices=LEVELS, default="info", help="lowest level of the messages on standard error"
+    )
+    parser.add_argument(
+        "-seed",
+        type=int,
+        nargs="?",
+        const=DEFAULT_SEED,
+        metavar="N",
+        help=f"seed and deterministic algorithms (without a number {DEFAULT_SEED})",
+    )
+
+
+def exec_options(args: argparse.Namespace) -> ExecOptions:
+    """An option that a command does not have was not given."""
+    from sgsdump.capture.programs.options import CaptureOptions, MsitOptions, TorchAirOptions
+
+    def values_of(fields: dict[str, str]) -> dict[str, object]:
+        return {field: value for name, value in vars(args).items() if (field := fields.get(name))}
+
+    msit, torchair = MsitOptions(**values_of(MSIT)), TorchAirOptions(**values_of(TORCHAIR))  # type: ignore[arg-type]
+    capture = CaptureOptions(msit, torchair, **values_of(FURTHER))  # type: ignore[arg-type]
+    feed = getattr(args, "feed", None)
+    return ExecOptions(args.program, args.command_line, args.output, args.config_path, args.log_level, capture, feed)
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.capture.programs.options import exec_dump
+
+    return check(args.check_config) if args.check_config else dump(exec_options(args), exec_dump)
+
+
+def check(path: Path) -> int:
+    """Print what the vendor's own check says of a configuration. Raises Refused, ConfigError."""
+    from sgsdump.capture.programs import acl_json
+    from sgsdump.capture.programs.control import DumpControl
+    from sgsdump.capture.programs.options import is_msit_config, read_msit_config
+
+    if is_msit_config(path):
+        enabled = read_msit_config(path, DumpControl()).enabled
+        effect = "it dumps" if enabled else 'nothing is dumped: dump_enable is not "true"'
+        print(f"{path}: valid for msit llm dump; {effect}")
+        return 0
+    acl = acl_json.read(path)
+    print(f"{path}: valid; " + (f"it dumps {acl.dump_type}" if acl.need_dump else "nothing is dumped"))
+    for note in acl_json.control_of(acl)[1]:
+        print(note)
+    return 0
+
+
+def dump(options: ExecOptions, control_of: Callable[[CaptureOptions], DumpControl]) -> int:
+    """Run the program and dump it; ``control_of`` reads the options as one vendor's command does.
+
+    Raises ConfigError, OutputError before the program is started; where the disk has no room it runs undumped.
+    """
+    from sgsdump.capture.programs.feed import feed_of
+    from sgsdump.capture.programs.msit_tree import new_tree, write_beside
+    from sgsdump.capture.programs.operator_names import check_names, told_types
+    from sgsdump.capture.programs.options import folder_of, idle_options, types_of, with_config
+    from sgsdump.capture.programs.program import LiveConfig, disk_full, run_program, run_undumped
+    from sgsdump.capture.programs.replay import replay
+    from sgsdump.commands.terminal import Terminal
+    from sgsdump.errors import SgsdumpError
+
+    argv = _command(options)
+    say, config, capture = Say(options.log_level), options.config_path, options.capture
+
+    def control() -> DumpControl:
+        control = control_of(capture)
+        return control if config is None else with_config(control, capture, config)[0]
+
+    for note in idle_options(capture):
+        say("warning", note)
+    for note in with_config(control_of(capture), capture, config)[1] if config else ():
+        say("warning", note)
+    first = control()
+    output = options.output or folder_of(config) or Path()
+    check_names(first, output, argv)
+    for note in told_types(first.operators.prefixes, argv[0]):
+        say("warning", note)
+    live = None if config is None else LiveConfig(config, control, lambda text: say("warning", text))
+    feed = None if options.feed is None else feed_of(options.feed, capture.module)
+    root = new_tree(output)
+    full = disk_full(root, first)
+    if full:
+        say("error", full)
+        shutil.rmtree(root, ignore_errors=True)
+        return run_undumped(argv) or NOT_AS_ASKED
+    try:
+        captured = run_program(argv, first, root, live=live, feed=feed)
+    except SgsdumpError:
+        shutil.rmtree(root, ignore_errors=True)
+        raise
+    with Terminal(lines="stderr").bar("replay", "run") as advance:
+        if live is not None:
+            live()
+        in_force = (live and live.latest) or first
+        replayed = replay(root, captured.processes, in_force, advance=advance)
+    write_beside(root, captured.processes, types_of(capture), argv)
+    status = _report(captured, replayed, root, first, say, live is not None)
+    unfed = [] if feed is None else list(feed.unfed(captured.processes, first))
+    for note in unfed:
+        say("error", note)
+    return status or (NOT_AS_ASKED if unfed else 0)
+
+
+def _command(options: ExecOptions) -> Sequence[str]:
+    from sgsdump.capture.programs.program import check_command, split_command
+    from sgsdump.errors import ConfigError
+
+    if options.command_line is not None and options.program:
+        raise ConfigError("the program is given twice, by --exec and after --; give it once")
+    argv = options.program if options.command_line is None else split_command(options.command_line)
+    check_command(argv)
+    return argv
+
+
+def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpControl, say: Say, live: bool) -> int:
+    from sgsdump.capture.programs.compiled_graphs import graph_notes
+    from sgsdump.capture.programs.operator_names import names_in, unmatched
+
+    for note in (*captured.notes, *replayed.notes):
+        say("warning", note)
+    for is_wrong, note in graph_notes(captured.processes):
+        say("warning" if is_wrong else "info", note)
+    for note in replayed.differences:
+        say("info" if replayed.agrees else "warning", note)
+    lacking = list(unmatched(control, names_in(replayed.processes)))
+    for note in lacking:
+        say("error", note)
+    if not captured.caught:
+        say("error", f"nothing was dumped{_chosen(control)}{_ran(captured)}")
+        shutil.rmtree(root, ignore_errors=True)
+        return captured.status or NOT_AS_ASKED
+    for note in () if live else _never_reached(control, captured):
+        say("warning", note)
+    for note in () if live else _more_ran(captured):
+        say("info", note)
+    steps = sorted({step for process in captured.processes for step in process.steps} | replayed.steps)
+    tensors = sum(process.counts.tensors for process in captured.processes) + replayed.tensors
+    processes = len([process for process in captured.processes if process.caught])
+    of = f"{processes} process{'' if processes == 1 else 'es'}"
+    state = "" if captured.complete and replayed.complete else "; it is not complete"
+    say("info", f"{root}: {tensors} tensors of {of}, {_steps_in_words(steps)}{state}")
+    return captured.status or (NOT_AS_ASKED if lacking else 0)
+
+
+class Say:
+    """Prints messages of at least a level on standard error, for standard output is the program's."""
+
+    def __init__(self, level: str) -> None:
+        self._least = LEVELS.index(level)
+
+    def __call__(self, level: str, text: str) -> None:
+        if LEVELS.index(level) >= self._least:
+            sys.stdout.flush()
+            prefix = "" if level == "info" else f"{level}: "
+            print(for_terminal(f"sgsdump: {prefix}{text}"), file=sys.stderr)
+
+
+def _chosen(control: DumpControl) -> str:
+    """The likely reason for an empty dump: the steps and operators that were chosen, or a configuration that is off."""
+    if not control.enabled:
+        return ": the configuration switches the dump off"
+    steps = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in control.steps.ranges)
+    words = [f"steps {steps} (counted from 0; -er)"] if steps and steps != "0" else []
+    words += [f"operators {', '.join(control.operators.ids)} (-ids)"] if control.operators.ids else []
+    words += [f"devices {', '.join(map(str, control.devices))} (-device)"] if control.devices else []
+    words += [f"ranks {', '.join(map(str, control.ranks))} (--rank)"] if control.ranks else []
+    return f"; chosen were {', '.join(words)}" if words else ""
+
+
+def _ran(captured: Captured) -> str:
+    """How many steps there were to choose from."""
+    return f"; the program ran {_steps_in_words(range(captured.steps))}" if captured.steps else ""
+
+
+def _never_reached(control: DumpControl, captured: Captured) -> Iterator[str]:
+    """A sentence for each range of steps that was asked for and lies after the last that ran."""
+    for first, last in control.steps.ranges if captured.steps is not None else ():
+        if first >= (captured.steps or 0):
+            which = f"step {first}" if first == last else f"the steps {first} to {last}"
+            yield f"{which} never ran (-er){_ran(captured)}"
+
+
+def _more_ran(captured: Captured) -> Iterator[str]:
+    """That more steps ran than were dumped, where a process dumped some."""
+    more = [process for process in captured.processes if process.steps and (process.begun or 0) > len(process.steps)]
+    if more:
+        most = max(more, key=lambda process: process.begun or 0)
+        dumped = f"{len(most.steps)} {'was' if len(most.steps) == 1 else 'were'} dumped"
+        hint = "-er all dumps every one, -er A,B those from A to B"
+        yield f"the program ran {most.begun} steps, of which {dumped}; {hint}"
+
+
+def _steps_in_words(steps: Sequence[int]) -> str:
+    if len(steps) == 1:
+        return f"step {steps[0]}"
+    return f"{len(steps)} steps from {steps[0]} to {steps[-1]}" if steps else "no step"

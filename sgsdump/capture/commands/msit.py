@@ -1,0 +1,41 @@
+"""Dump a program that runs, as msit llm dump and msit debug dump do (``sgsdump-msit``). Apart: a command of its own.
+
+msit llm dump --exec "python infer.py" [--type model tensor] [-er 0,0] [-ids 2,3_1] [-o DIR] …
+msit debug dump --exec "python infer.py" [--output DIR] [-opname MatMulv2_1,trans_Cast_0]
+
+Both write msit_dump_{time}, which sgsdump show and compare open. Options and defaults are msit's: llm dump takes the
+first round and operators whose type begins as -opname says; debug dump takes every run and exact names.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from types import ModuleType
+
+
+def run(words: Sequence[str]) -> int:
+    from sgsdump.capture.commands import exec as command
+    from sgsdump.capture.programs.options import debug_dump, llm_dump
+    from sgsdump.errors import ConfigError
+
+    if list(words[1:2]) == ["compare"] and words[0] in ("llm", "debug"):
+        raise ConfigError(f"there is no msit {words[0]} compare here; sgsdump compare MINE GOLDEN does it")
+    args = arguments(command).parse_args(words)
+    return command.dump(command.exec_options(args), {"llm": llm_dump, "debug": debug_dump}[args.room])
+
+
+def arguments(command: ModuleType) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="msit", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    rooms = parser.add_subparsers(dest="room", metavar="llm|debug", required=True)
+    for room in ("llm", "debug"):
+        tools = rooms.add_parser(room).add_subparsers(dest="tool", metavar="dump", required=True)
+        dump = tools.add_parser("dump")
+        command.add_program(dump)
+        if room == "llm":
+            command.add_msit_options(dump)
+        else:
+            dump.set_defaults(config_path=None, log_level="info")
+    return parser

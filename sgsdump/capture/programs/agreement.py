@@ -1,0 +1,144 @@
+"""Outputs that were computed again compared with the program's. Apart: a formula with its own tests.
+
+Where they differ, the model runs once more as the program ran it, which shows whether that explains the difference.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgsdump.capture.programs.captured_models import CapturedModel, CapturedRun, Value
+from sgsdump.errors import InputError, ModelError
+from sgsdump.tensors.dtypes import is_integer, is_number, name_of
+
+if TYPE_CHECKING:
+    from sgsdump.executors.runner import Layer
+
+# Beyond it the difference is not explained by the order of float32 sums.
+LARGE = 1e-3
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """equal     bit for bit.
+    max_abs   the largest difference of finite values; None where there is none to take.
+    relative  that, by the largest absolute value of the program's.
+    why       what cannot be compared, or which values are not finite on one side only; or "".
+    """
+
+    name: str
+    equal: bool
+    max_abs: float | None = None
+    relative: float | None = None
+    why: str = ""
+
+    @property
+    def is_large(self) -> bool:
+        return not self.equal and (bool(self.why) or self.relative is None or self.relative > LARGE)
+
+    def as_json(self) -> Mapping[str, Any]:
+        return asdict(self)
+
+
+def agreement(name: str, replayed: np.ndarray, program: np.ndarray) -> Agreement:
+    """Of values of one shape; types of one size are taken for the replayed one (float8 comes as uint8 from run)."""
+    if replayed.shape != program.shape:
+        return Agreement(name, False, why=f"the program's has the shape {program.shape}, not {replayed.shape}")
+    if (
+        replayed.dtype != program.dtype
+        and replayed.dtype.itemsize == program.dtype.itemsize
+        and is_integer(program.dtype)
+    ):
+        program = program.view(replayed.dtype)
+    if replayed.dtype != program.dtype:
+        return Agreement(name, False, why=f"the program's is {name_of(program.dtype)}, not {name_of(replayed.dtype)}")
+    if np.ascontiguousarray(replayed).tobytes() == np.ascontiguousarray(program).tobytes():
+        return Agreement(name, True)
+    if not is_number(replayed.dtype) or replayed.dtype.kind == "c":
+        return Agreement(name, False, why=f"the {name_of(replayed.dtype)} values differ")
+    computed, expected = (array.astype(np.float64) for array in (replayed, program))
+    finite = np.isfinite(computed) & np.isfinite(expected)
+    unmatched = np.count_nonzero(~finite & ~((computed == expected) | (np.isnan(computed) & np.isnan(expected))))
+    with np.errstate(invalid="ignore"):
+        most = float(np.where(finite, np.abs(computed - expected), 0.0).max(initial=0.0))
+    scale = float(np.where(finite, np.abs(expected), 0.0).max(initial=0.0))
+    why = f"{unmatched} values are NaN or Inf on one side only" if unmatched else ""
+    return Agreement(name, False, most, most / scale if scale else None if most else 0.0, why)
+
+
+def compared(layers: Iterator[Layer], program: Mapping[str, Value], agreements: list[Agreement]) -> Iterator[Layer]:
+    """The layers as they come; ``agreements`` gets one for each that the program kept as an output."""
+    for layer in layers:
+        value = program.get(layer.name)
+        if value is not None and value.file is not None:
+            agreements.append(agreement(layer.name, layer.array, value.array()))
+        yield layer
+
+
+class Differences:
+    """Of all models; ``agrees`` as long as no output is further from the program's than rounding explains."""
+
+    def __init__(self) -> None:
+        self.agrees = True
+        self._unequal: defaultdict[str, list[Agreement]] = defaultdict(list)
+        self._reasons: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        """A sentence for each model whose outputs are not the program's."""
+        for model, outputs in self._unequal.items():
+            worst = _worst(outputs)
+            yield f"{model}: the outputs differ from the program's ({worst.name}): {_how(worst)}{self._reasons[model]}"
+
+    def add(
+        self,
+        captured: CapturedModel,
+        feed: Mapping[str, np.ndarray],
+        run: CapturedRun,
+        agreements: Sequence[Agreement],
+    ) -> list[str]:
+        """Take note of a run; returns a sentence on it, where rounding does not explain it, in a list.
+
+        A model's first difference has it run once more as the program ran it.
+        """
+        unequal = [output for output in agreements if not output.equal]
+        if not unequal:
+            return []
+        model = f"{captured.name} of process {captured.pid}"
+        if model not in self._reasons:
+            self._reasons[model] = _reason(captured, feed, run)
+        self._unequal[model] += unequal
+        if not any(output.is_large for output in unequal):
+            return []
+        self.agrees = False
+        worst = _worst(unequal)
+        return [f"output {worst.name} differs from the program's: {_how(worst)}{self._reasons[model]}"]
+
+
+def _worst(outputs: Sequence[Agreement]) -> Agreement:
+    return max(outputs, key=lambda output: (bool(output.why), output.relative or 0.0))
+
+
+def _how(output: Agreement) -> str:
+    return output.why or f"by at most {output.max_abs:.3g}, {output.relative or 0:.3g} of the largest value"
+
+
+def _reason(captured: CapturedModel, feed: Mapping[str, np.ndarray], run: CapturedRun) -> str:
+    """Whether the model gives the program's outputs when it runs as the program ran it; "" when it does not run."""
+    from sgsdump.executors.onnx_runtime.program_session import ProgramSession
+
+    assert captured.file is not None
+    kept = [value for value in run.outputs or () if value.file is not None]
+    try:
+        again = ProgramSession(captured.file, captured.options).run(feed, [value.name for value in kept])
+        same = all(agreement(v.name, again[v.name], v.array()).equal for v in kept if v.name in again)
+    except (ModelError, InputError):
+        return ""
+    level = captured.options.get("level", "")
+    if same:
+        return f"; run as the program did ({level}), the model gives the program's own outputs again"
+    return f"; run as the program did ({level}), the model does not give its outputs again either"

@@ -1,0 +1,149 @@
+"""The plan of a dump: from the options that were set and the JSON file that they name (``plan_of``), which may be
+edited while the program runs (``LivePlan``).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sgsdump.capture.programs import acl_json
+from sgsdump.capture.programs.acl_json import Entry, control_of
+from sgsdump.capture.programs.control import DumpControl, read_steps, with_fields
+from sgsdump.capture.torchair.operators import Names, idle_items, logger
+from sgsdump.capture.torchair.options import DumpOptions
+from sgsdump.capture.torchair.tree import Tree
+from sgsdump.dumps.formats.ascend.ascend_stats import DEFAULT
+from sgsdump.errors import ConfigError, SgsdumpError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """statistics  those of a CSV, by the names of ``dump_stats``.
+    ranges      graphs by name, each with the first and the last operator of a range that is dumped.
+    entries     of the file's dump_list, whose blacklists say what is left out.
+    """
+
+    control: DumpControl
+    path: Path
+    statistics: tuple[str, ...] = DEFAULT
+    ranges: tuple[tuple[str, str, str], ...] = ()
+    entries: tuple[Entry, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def plan_of(options: DumpOptions) -> Plan:
+    """Raises ConfigError for a file or folder that is not there or does not go, and for options at odds."""
+    explicit = options.explicit
+    if "dump_config_path" not in explicit:
+        control = with_fields(DumpControl(enabled=options.enable_dump, mode=options.dump_mode), **_changes(explicit))
+        return Plan(control, _checked_folder(options.dump_path, "dump_config.dump_path"))
+    file = Path(explicit["dump_config_path"])
+    acl = acl_json.read(file)
+    control, notes = control_of(acl)
+    if "dump_mode" in explicit and control.scene == "watcher" and explicit["dump_mode"] != "output":
+        raise ConfigError(
+            f"dump_config.dump_mode {explicit['dump_mode']}: {file} is a watcher's, which dumps outputs only"
+        )
+    if control.scene == "overflow" and any(entry.model_name or entry.layer for entry in acl.entries):
+        raise ConfigError(f"{file}: dump_debug on looks at every operator and takes no models as well; leave one out")
+    enabled = options.enable_dump and (control.enabled or "dump_layer" in explicit)
+    whole = tuple((entry.model_name, entry.layer) for entry in acl.entries if entry.layer or not entry.op_name_ranges)
+    models = whole if control.operators.models else ()
+    control = with_fields(control, **{"enabled": enabled, "models": models, **_changes(explicit)})
+    where = Path(explicit["dump_path"]) if "dump_path" in explicit else Path(acl.path)
+    ranges = () if acl.single_operators or "dump_layer" in explicit else tuple(_ranges(acl.entries))
+    plan = Plan(control, _checked_folder(where, "dump_path"), acl.statistics or DEFAULT, ranges, acl.entries, notes)
+    return _without_choices(plan) if control.scene else replace(plan, notes=(*notes, *idle_items(plan.entries)))
+
+
+def _ranges(entries: Iterable[Entry]) -> Iterator[tuple[str, str, str]]:
+    for entry in entries:
+        for first, last in entry.op_name_ranges:
+            yield entry.model_name, first, last
+
+
+def _without_choices(plan: Plan) -> Plan:
+    """Overflow and the watcher choose by themselves."""
+    named = any(entry.op_name_ranges or entry.op_type_blacklist or entry.op_name_blacklist for entry in plan.entries)
+    note = f"blacklists and opname_range have no effect on the scene {plan.control.scene}"
+    return replace(plan, ranges=(), entries=(), notes=(*plan.notes, note) if named else plan.notes)
+
+
+def _changes(explicit: Any) -> dict[str, Any]:
+    """The options that were set, as fields of a DumpControl."""
+    changes: dict[str, Any] = {}
+    if "dump_mode" in explicit:
+        changes["mode"] = explicit["dump_mode"]
+    if "dump_step" in explicit:
+        changes["steps"] = read_steps(explicit["dump_step"].rstrip("|"))
+    if "dump_data" in explicit:
+        changes["content"] = explicit["dump_data"]
+    if "dump_layer" in explicit:
+        changes |= {"names": tuple(explicit["dump_layer"].replace('"', " ").split()), "models": ()}
+    return changes
+
+
+def _checked_folder(path: str | Path, option: str) -> Path:
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ConfigError(f"{option} {str(path)!r} is not a folder; make it first")
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"{option} {str(path)!r} cannot be read and written; change its permissions or name another")
+    return folder.absolute()
+
+
+RELOAD_SECONDS = 1.0
+
+
+class LivePlan:
+    """``now()`` is the plan, its JSON file read again when that has changed, at most every second."""
+
+    def __init__(self, options: DumpOptions):
+        self._options = options
+        self._file = options.explicit.get("dump_config_path")
+        self._changed = self._time()
+        self._looked = time.monotonic()
+        self.plan = plan_of(options)
+        for note in self.plan.notes:
+            logger.warning("%s", note)
+        self.tree = Tree(self.plan.path)
+        self.names = Names()
+        atexit.register(self._at_exit)
+
+    def now(self) -> Plan:
+        if self._file and time.monotonic() - self._looked >= RELOAD_SECONDS:
+            self._looked = time.monotonic()
+            if (changed := self._time()) != self._changed:
+                self._changed = changed
+                self._reload()
+        return self.plan
+
+    def _at_exit(self) -> None:
+        self.names.tell()
+        if self.plan.control.enabled and not (self.tree.used or self.tree.stopped):
+            logger.warning(
+                "nothing was dumped to %s: no compiled graph ran, or none of its steps and operators was asked for",
+                self.plan.path,
+            )
+
+    def _reload(self) -> None:
+        try:
+            self.plan = plan_of(self._options)
+        except SgsdumpError as error:
+            logger.warning("%s; what was set before goes on", error)
+            return
+        if self.plan.path != self.tree.path:
+            self.tree = Tree(self.plan.path)
+        logger.info("%s was changed and is read again", self._file)
+
+    def _time(self) -> int | None:
+        try:
+            return Path(self._file).stat().st_mtime_ns if self._file else None
+        except OSError:
+            return None

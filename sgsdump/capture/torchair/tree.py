@@ -1,0 +1,127 @@
+"""The result tree: ``{path}/worldsizeN_global_rankR/{time}/{device}/{graph}/{graph's number}/{step}/``.
+
+Each step's folder has an index, ``index.jsonl``: first ``{"event": "begin"}``, a line for each tensor, ``{"complete":
+true}`` last. A step without that line was cut off. Files are written beside their place and renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sgsdump.capture.programs.control import DISK_FULL
+from sgsdump.capture.torchair.operators import logger
+from sgsdump.dumps.formats.ascend.ascend_dir import INDEX
+
+_IN_FOLDERS = re.compile(r"[./\\\s]")
+
+
+class Tree:
+    """The files of a process below a dump_path. ``used``: there is something; ``stopped``: nothing is written any more,
+    and the reason has been reported."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.used = self.stopped = False
+        self._lock = threading.Lock()
+        self._of_time: tuple[int, Path] | None = None
+        self._last = 0
+
+    def step(self, device: int, graph: str, number: int, index: int) -> Step:
+        """A new folder of a step. Raises OSError."""
+        folder = self._root() / str(device) / _IN_FOLDERS.sub("_", graph) / str(number) / str(index)
+        folder.mkdir(parents=True, exist_ok=True)
+        return Step(self, folder, graph, index, device)
+
+    def clock(self) -> int:
+        """Microseconds since 1970, no number twice."""
+        with self._lock:
+            self._last = max(self._last + 1, time.time_ns() // 1000)
+            return self._last
+
+    def room(self, least: int) -> bool:
+        """Whether so many bytes are free on the disk; where they are not, that is reported once and nothing is
+        written."""
+        if self.stopped:
+            return False
+        free = shutil.disk_usage(self.path).free
+        if free < least:
+            self.stop(f"{DISK_FULL} {free >> 20}")
+        return not self.stopped
+
+    def stop(self, why: str) -> None:
+        if not self.stopped:
+            logger.error("%s; nothing is dumped any more", why)
+        self.stopped = True
+
+    def _root(self) -> Path:
+        """The folder of this process: forked ones have their own."""
+        with self._lock:
+            if self._of_time is None or self._of_time[0] != os.getpid():
+                self._of_time = os.getpid(), _new_folder(self.path / _ranks())
+            return self._of_time[1]
+
+
+class Step:
+    """The folder of one step of one graph, and its index, each line of which is written at once. Raises OSError when it
+    cannot be begun."""
+
+    def __init__(self, tree: Tree, folder: Path, graph: str, number: int, device: int):
+        self.tree = tree
+        self.folder = folder
+        self._facts = {"step": number, "graph": graph, "device": device}
+        self._index = open(folder / INDEX, "ab", buffering=0)  # noqa: SIM115 - open over the step
+        self._index.write(_line({"event": "begin", **self._facts}))
+
+    def tensor(self, facts: Mapping[str, Any]) -> None:
+        self.tree.used = True
+        self.line({**self._facts, **facts})
+
+    def note(self, text: str) -> None:
+        self.line({"event": "note", "text": text})
+
+    def line(self, facts: Mapping[str, Any]) -> None:
+        try:
+            self._index.write(_line(facts))
+        except OSError as error:
+            self.tree.stop(f"cannot write {self._index.name}: {error.strerror or error}")
+
+    def finish(self, complete: bool) -> None:
+        """``complete`` is False where the program raised an error in the step, or the disk was full."""
+        if complete and not self.tree.stopped:
+            self.line({"complete": True})
+        self._index.close()
+
+
+def _line(facts: Mapping[str, Any]) -> bytes:
+    return json.dumps(facts).encode() + b"\n"
+
+
+def _ranks() -> str:
+    import torch.distributed as distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        return f"worldsize{distributed.get_world_size()}_global_rank{distributed.get_rank()}"
+    return "worldsize1_global_rank0"
+
+
+def _new_folder(parent: Path) -> Path:
+    """``YYYYMMDDHHMMSS`` of now, or of the next second that no other process has."""
+    parent.mkdir(parents=True, exist_ok=True)
+    moment = datetime.now()
+    while True:
+        folder = parent / f"{moment:%Y%m%d%H%M%S}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            moment += timedelta(seconds=1)
+            continue
+        return folder

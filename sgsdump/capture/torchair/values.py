@@ -1,0 +1,230 @@
+"""A torch tensor's bytes, statistics, overflow; unwritten tensors. Apart: torch alone, no graph, no files.
+
+What ``torch.empty`` gives is unwritten until an operator writes to it: by torch's own operators below the graph's,
+whatever these are called (``Watch``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from sgsdump.capture.programs.hook.for_torch.sgsdump_torch_tensors import plain
+from sgsdump.capture.programs.hook.for_torch.sgsdump_torch_unwritten import GIVING, RESIZING, SCRATCH, Unwritten
+from sgsdump.capture.programs.one_pass import sums_of
+from sgsdump.dumps.formats.ascend.operator_dump import Payload
+from sgsdump.tensors.statistics import Statistics, summarise
+
+_ALLOCATING = ("empty", "resize", "rnn")
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors of an operator's arguments or result, in order."""
+    return [leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def payload(tensor: torch.Tensor) -> Payload:
+    """The tensor as a dump file holds it; a quantised one as its integers. Raises RuntimeError,
+    NotImplementedError for one that has no plain values."""
+    plain = _plain(tensor)
+    data = memoryview(plain.reshape(-1).view(torch.uint8).numpy()) if plain.numel() else memoryview(b"")  # type: ignore[arg-type]
+    return Payload(dtype_name(plain), tuple(map(int, plain.shape)), data, _address(tensor))
+
+
+def facts(tensor: torch.Tensor) -> Payload:
+    """Type, shape and address, without values."""
+    return Payload(dtype_name(tensor), tuple(map(int, tensor.shape)), b"", _address(tensor))
+
+
+def statistics(tensor: torch.Tensor) -> Statistics | None:
+    """None for complex numbers and bool, which have no order."""
+    plain = _plain(tensor)
+    if plain.dtype.is_complex or plain.dtype == torch.bool:
+        return None
+    sums = sums_of(plain)
+    if sums is not None and math.isfinite(sums[3]):  # so all elements are
+        least, most, total, squares = sums
+        mean = min(max(total / plain.numel(), least), most)
+        return Statistics(least, most, mean, math.sqrt(squares), plain.numel(), 0, 0, 0)
+    try:
+        array = plain.numpy()
+    except TypeError:
+        array = plain.to(torch.float32).numpy()
+    return summarise(array)
+
+
+class KnownStatistics:
+    """``statistics`` of tensors, computed once as long as one does not change: what an operator gives, others take,
+    and weights stay."""
+
+    def __init__(self) -> None:
+        self._known: Any = WeakIdKeyDictionary()
+
+    def of(self, tensor: torch.Tensor) -> Statistics | None:
+        now = state(tensor)
+        before, summary = self._known.get(tensor, (None, None))
+        if now is None or before != now:
+            summary = statistics(tensor)
+            self._known[tensor] = now, summary
+        return summary  # type: ignore[no-any-return]
+
+    def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy, whose statistics are known where the tensor's are."""
+        copy = tensor.detach().clone()
+        before, summary = self._known.get(tensor, (None, None))
+        if before is not None and before == state(tensor):
+            self._known[copy] = state(copy), summary
+        return copy
+
+
+def state(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """Address and version, which change whenever the values may have; None where torch does not count."""
+    try:
+        return tensor.data_ptr(), tensor._version
+    except RuntimeError:
+        return None
+
+
+def overflows(tensor: torch.Tensor) -> bool:
+    """Whether a tensor of floats holds NaN, Inf, or the largest number of its type, which saturating units leave."""
+    plain = tensor.detach()
+    if plain.dtype.is_complex:
+        plain = torch.view_as_real(plain.resolve_conj())
+    if not plain.dtype.is_floating_point or not plain.numel():
+        return False
+    most = torch.finfo(plain.dtype).max
+    if plain.dtype.itemsize == 1:
+        plain = plain.to(torch.float32)
+    low, high = (float(end) for end in torch.aminmax(plain))
+    return not (low > -most and high < most)
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    plain = tensor.detach()
+    if plain.is_quantized:
+        plain = plain.int_repr()
+    if plain.layout != torch.strided:
+        plain = plain.to_dense()
+    return plain.resolve_conj().resolve_neg().cpu().contiguous()
+
+
+def _address(tensor: torch.Tensor) -> int:
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:  # a tensor without memory of its own
+        return 0
+
+
+@dataclass(frozen=True)
+class NotWritten:
+    """Stands for a tensor that has no values yet."""
+
+    tensor: torch.Tensor
+    _unwritten: Unwritten
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.tensor.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(map(int, self.tensor.shape))
+
+    def now(self) -> torch.Tensor | NotWritten:
+        """The tensor, once it has values."""
+        return self if self._unwritten.holds(self.tensor) else self.tensor
+
+
+class Watch:
+    """The unwritten tensors of a run; ``running`` is a context in which its operators run."""
+
+    def __init__(self, module: Any) -> None:
+        self._unwritten = Unwritten()
+        self._mode = _Mode(self._unwritten) if _may_give_memory(module) else None
+
+    def running(self) -> Any:
+        return self._mode or nullcontext()
+
+    def told(self, tensors: Sequence[Any]) -> list[Any]:
+        """The tensors, ``NotWritten`` for those to which nothing has been written."""
+        return [self._told(tensor) for tensor in tensors] if self._unwritten else list(tensors)
+
+    def _told(self, tensor: Any) -> Any:
+        if not _has_memory(tensor) or not self._unwritten.holds(tensor):
+            return tensor
+        return NotWritten(tensor, self._unwritten)
+
+
+class _Mode(TorchDispatchMode):
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __init__(self, unwritten: Unwritten) -> None:
+        super().__init__()
+        self._unwritten = unwritten
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not all(map(_has_memory, tensors_in((args, kwargs)))):
+            return NotImplemented if types else func(*args, **kwargs)
+        kind = _kind_of(func)
+        before = args[0].untyped_storage().nbytes() if kind in RESIZING else 0
+        result = func(*args, **kwargs)
+        outputs = tensors_in(result)
+        if not all(map(_has_memory, outputs)):
+            return result
+        if kind in RESIZING:
+            self._unwritten.grown(args[0], before)
+        elif kind in GIVING:
+            for tensor in outputs:
+                self._unwritten.allocated(tensor)
+        else:
+            self._unwritten.ran(kind, func, args, kwargs, result, _written(func, args, kwargs))
+        for slot in SCRATCH.get(kind, ()):
+            self._unwritten.allocated(result[slot])
+        return result
+
+
+def _may_give_memory(module: Any) -> bool:
+    """Whether a graph may hold an operator that gives memory; one that was not lowered to torch's own does not say."""
+    targets = [node.target for node in module.graph.nodes if node.op in ("call_function", "call_method", "call_module")]
+    lowered = all(
+        isinstance(target, torch._ops.OpOverload) or target.__class__.__name__ == "builtin_function_or_method"
+        for target in targets
+    )
+    return not lowered or any(word in str(target) for target in targets for word in _ALLOCATING)
+
+
+def _kind_of(func: Any) -> str:
+    schema = getattr(func, "_schema", None)
+    return "" if schema is None else schema.name.replace("::", ".")
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: Any) -> list[Any]:
+    schema = getattr(func, "_schema", None)
+    arguments = [] if schema is None else schema.arguments
+    values = [
+        args[index] if index < len(args) else kwargs.get(argument.name)
+        for index, argument in enumerate(arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    return tensors_in(values)
+
+
+def _has_memory(value: Any) -> bool:
+    return bool(plain(value))

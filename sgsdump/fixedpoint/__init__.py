@@ -1,0 +1,1 @@
+"""The plug-in for fixed point: calibrate, simulate, diagnose, cure and tune a model."""

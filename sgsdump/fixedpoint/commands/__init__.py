@@ -1,0 +1,1 @@
+"""The commands that make, run and diagnose a fixed model."""

@@ -1,0 +1,306 @@
+"""Make the fixed model and the range of every tensor from a float model, images and input_config.ini.
+
+Runs every image once through the float model and keeps each tensor's statistics in log/. From these, makes the fixed
+model: an ONNX file of standard operators that compute the hardware's own integers. `sgsdump simulate -t Fixed` runs the
+file, onnxruntime computes the same integers from it, and any ONNX viewer opens it. Operators without an integer rule
+are listed at the end, with their substitute (docs/exact_integers.md). Files of an older run in log/ are replaced.
+
+  --quant-level  weights per channel  activation ranges fitted  16 bits proposed
+  L1                                                            (plain minimum and maximum)
+  L2             x
+  L3             x                    x
+  L4             x                                              x
+  L5             x                    x                         x
+
+examples:
+  sgsdump calibrate -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net_fixed.onnx
+  sgsdump calibrate -m net.onnx -i list.txt --input-config input_config.ini --quant-level L2 --num-process 4
+  sgsdump calibrate -m net.onnx -i pictures/ --input-config input_config.ini --quant-file quant_info.json
+  sgsdump calibrate -m net.onnx -i cat.jpg --input-config input_config.ini --quant-file sdk_log/tensor_min_max.txt
+  sgsdump calibrate -m net.onnx -i pictures/ --input-config input_config.ini --scheduler tcp://host:8786
+  sgsdump calibrate -m net.prototxt --weight-file net.caffemodel -i pictures/ --input-config input_config.ini
+
+the levels:
+  Weight ranges are the minimum and maximum of each output channel, as in the SDK's own calibrator. At L1 and L2, all
+  ranges are the SDK's. Activation ranges narrower than minimum and maximum (percentile, entropy, least squares) are
+  tried if their own error is much smaller, and kept if the model's outputs improve on a few of the images. A
+  convolution is raised to INT16 if its 8 bits alone (all others at 16) change the outputs by more than the threshold
+  -sth. The change is sum((y - r)^2) / sum(r^2), averaged over the outputs; a softmax's input replaces its output. With
+  ALL_INT16, all levels above L1 are L2.
+
+--quant-file:
+  Without --quant-level, the level is that of the log: tensor_weight_calibration.txt beside the file shows it. With the
+  log/tensor_min_max.txt of the SDK's own calibrator, the fixed model is the SDK's. tensor_chn.txt,
+  softmax_lut_range.txt and, above L1, tensor_weight_calibration.txt are then read from the same folder. The level
+  determines the ranges that the file does not name. Only the file determines the bits, so L5 acts as L3, and L4 as L2.
+  Weight ranges of a tensor_min_max.txt are used at L1 only, because the file has one range per tensor. Higher levels
+  have one range per output channel, and use those of tensor_weight_calibration.txt.
+
+the folder log/:
+  tensor_min_max.txt (ranges), tensor_chn.txt (ranges of the convolutions' output channels), softmax_lut_range.txt
+  and, above L1, tensor_weight.txt and tensor_weight_calibration.txt (weights and their ranges; the weights themselves
+  up to four million of them). A newer run replaces these files; others in log/ stay.
+
+DebugConfig.txt:
+  A line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible, except a convolution directly before its
+  Relu, Clip, LeakyRelu or PRelu. The hardware computes these two as one, and the SDK hides the convolution too.
+
+a cluster (--scheduler):
+  The images run on a Dask cluster (pip install 'sgsdump[cluster]'). Images are read and preprocessed here and sent with
+  the model. The workers need none of your files, but the same versions of sgsdump, onnx, onnxruntime and numpy, as does
+  the scheduler. No results are lost if a worker dies. The result is the same as with one process on the same type of
+  processor; other processors may round the last bit of a value differently.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sgsdump.commands.options import (
+    add_feeds,
+    add_input_config,
+    add_model,
+    add_quant_level,
+    add_scheduler,
+    add_strict_sdk,
+    network_of,
+    not_negative,
+    record,
+    whole_number,
+)
+from sgsdump.commands.terminal import print_cut, print_warnings
+from sgsdump.errors import listed
+from sgsdump.fixedpoint.verbs.calibrate import BY_PARTS, THRESHOLD, How, calibrated, level_of, with_metric
+from sgsdump.fixedpoint.verbs.network import Network, open_network
+
+if TYPE_CHECKING:
+    from sgsdump.fixedpoint.quantisation.calibration import Calibration
+    from sgsdump.fixedpoint.verbs.calibrate import FixedModel
+
+
+_BARE = Path()  # --json without a file, which meant --ranges-format json before 0.2
+
+
+@dataclass(frozen=True)
+class Options:
+    network: Network
+    output: Path | None
+    quant_level: str
+    level_told: bool
+    sensitivity_threshold: float
+    quant_file: str | None
+    range_room: bool
+    num_process: int
+    scheduler: str | None
+    ranges_format: Literal["text", "json"]
+    json: Path | None
+    metric: str | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    network = parser.add_argument_group("model and images")
+    add_model(network)
+    add_feeds(network)
+    add_input_config(network)
+    add_strict_sdk(network)
+    quantising = parser.add_argument_group("quantising")
+    add_quant_level(quantising, "see below")
+    quantising.add_argument("-sth", "--sensitivity-threshold", type=not_negative, default=THRESHOLD, metavar="X",
+                            help="L4, L5: output change that raises a convolution (default: %(default)s)")  # fmt: skip
+    quantising.add_argument("--quant-file", metavar="FILE", help="your own ranges, bits and weights: JSON or pickle "
+                            "list of {name, min, max, bit, data}, or a tensor_min_max.txt; see below")  # fmt: skip
+    quantising.add_argument("--range-room", action="store_true", help="widen INT16 ranges by half or more, for unseen "
+                            "images; the SDK's calibrator needs its --quant_file for this (see tune)")  # fmt: skip
+    output = parser.add_argument_group("results")
+    output.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="fixed model to write (default: MODEL_fixed.onnx here)"
+    )
+    output.add_argument(
+        "--ranges-format",
+        choices=("text", "json"),
+        default="text",
+        help="write log/tensor_min_max.txt or .json (default: %(default)s)",
+    )
+    output.add_argument(
+        "--json",
+        nargs="?",
+        type=Path,
+        const=_BARE,
+        metavar="FILE",
+        help="write the result as JSON: ranges, bits, warnings; - prints only this",
+    )
+    output.add_argument(
+        "--metric", metavar="FILE.py:FUNCTION", help="your own accuracy, for the float model and the fixed model"
+    )
+    many = parser.add_argument_group("processes").add_mutually_exclusive_group()
+    many.add_argument("--num-process", type=whole_number, default=1, metavar="N",
+                      help="processes that run images; the result is the same (default: %(default)s)")  # fmt: skip
+    add_scheduler(many, "run images")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import Terminal
+    from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.files.atomic_write import check_outputs, replace_text, replacing, replacing_folder, together
+    from sgsdump.files.json_yaml import json_text
+    from sgsdump.fixedpoint.quantisation.calibration_log import FILES
+    from sgsdump.fixedpoint.quantisation.diagnosis.share import integer_share
+    from sgsdump.fixedpoint.quantisation.fixed_model import clipped_ranges
+    from sgsdump.fixedpoint.quantisation.float_model import deployed
+    from sgsdump.fixedpoint.quantisation.objective import left_out_outputs, watched_tensors
+    from sgsdump.fixedpoint.quantisation.pictures import disagreements
+    from sgsdump.fixedpoint.quantisation.quant_file import WIDE_TIMES, read_quant_file, too_wide
+    from sgsdump.fixedpoint.reports.integer_share import share_text
+    from sgsdump.fixedpoint.tuning.criteria import load_metric
+    from sgsdump.models.fixed_facts import read_facts
+    from sgsdump.sidecars import debug_config
+
+    if args.json == _BARE:
+        print("warning: --json without a file is --ranges-format json now; it will not be taken any more in 0.3")
+        args.ranges_format, args.json = "json", None
+    told = getattr(args, "quant_level_told", False)
+    options = record(Options, args, network=network_of(args), level_told=told)
+    network, quant_file = options.network, Path(options.quant_file) if options.quant_file else None
+    debug = debug_config.read(dumps_fixed=False) or debug_config.DebugConfig()
+    if quant_file is not None:
+        read_quant_file(quant_file)  # one that is none needs no model
+    target = options.output or Path(f"{network.model.stem}_fixed.onnx")
+    metric = load_metric(options.metric) if options.metric else None
+    fuse = not debug.disable_domain_fuse_ops
+    how = How(_level(options), quant_file, options.sensitivity_threshold, fuse, options.range_room)
+    check_outputs([target, options.json], [*network.files, quant_file])
+    by_parts = how.level in BY_PARTS and not options.scheduler and metric is None
+    opened = open_network(network, options.quant_level, outside=by_parts)
+    model, feeds = opened.model, opened.files()
+    _ = feeds[0]  # data that does not fit needs no warnings
+    print_warnings(opened)
+    if not by_parts:
+        _print_weights(network.model)
+    for sentence in disagreements(model, feeds):
+        print(f"warning: {sentence}", flush=True)
+    # Opened first: a long calibration must not end with "no such folder".
+    log = replacing_folder(Path("log"), keep=lambda name: name not in FILES)
+    with together(), replacing(target) as file, log as folder:
+        workers = Workers(options.num_process, options.scheduler)
+        progress = Terminal("stderr")
+        made = with_metric(calibrated(opened, feeds, how, workers, progress), feeds, metric, progress)
+        made.write(target, file)
+        ranges_file = made.write_log(folder, options.ranges_format)
+        if options.json is not None:
+            replace_text(options.json, json_text(_document(made, len(feeds))))
+    calibration, imported, fixed = made.calibration, made.imported, made.fixed
+    runs = "feeds" if network.data_loader_script else "pictures"
+    if quant_file is not None:
+        print(
+            f"{quant_file}: {len(imported.ranges) - len(imported.moved)} ranges taken; all else is of level {how.level}"
+        )
+        if made.measured:
+            print(f"{quant_file}: no range of {listed(made.measured)}, nor of what they move: measured on the {runs}")
+    if imported.unknown:
+        print(f"{quant_file}: not in this model: {listed(imported.unknown)}")
+    _print_choices(calibration, options.sensitivity_threshold)
+    if calibration.fits or calibration.sensitivities:
+        proto = deployed(imported.model)
+        for name, reason in left_out_outputs(proto, watched_tensors(proto)).items():
+            print(f"not judged by the output {name}, {reason}")
+    narrowed = {name for fit in calibration.fits if fit.after < fit.before for name in fit.tensors}
+    for clipped in clipped_ranges(fixed.plan, calibration.seen):
+        if clipped.name not in narrowed:
+            print(f"warning: {clipped}")
+    wide = too_wide(imported.ranges, calibration.seen)
+    if wide:
+        name, times = next(iter(wide.items()))
+        given, seen = imported.ranges[name], calibration.seen[name]
+        print(
+            f"warning: {quant_file}: {len(wide)} of {len(imported.ranges)} ranges are more than {WIDE_TIMES:g} times "
+            f"as wide as the values on these {runs}; {name} is {times:.3g} times as wide: {given.low:g} to "
+            f"{given.high:g}, values {seen.low:g} to {seen.high:g}. Check that the file was made for this model and "
+            f"for data like these"
+        )
+    print(f"log/{ranges_file.name}: the ranges of {len(calibration.ranges)} tensors over {len(feeds)} {runs}")
+    in_16 = sum(str(quant.dtype) == "int16" for quant in fixed.plan.weights.values())
+    print(f"{target}: {len(fixed.plan.weights)} convolutions, {in_16} of them INT16")
+    if made.has_tight_int16:
+        print("INT16 ranges fit these images exactly; --range-room widens them by half for unseen images")
+    for note in fixed.notes:
+        print(note)
+    if text := share_text(integer_share(imported.model, read_facts(made.model))):
+        print(text)
+    if made.metric is not None:
+        print(f"your metric over {len(feeds)} {runs}: float {made.metric[0]:.4g}, fixed {made.metric[1]:.4g}")
+    print_cut(model, opened.config)
+    return 0
+
+
+def _document(made: FixedModel, runs: int) -> dict[str, Any]:
+    """What ``--json`` writes; docs/formats/json.md."""
+    return {
+        "format": "sgsdump calibration",
+        "version": 1,
+        "level": made.how.level,
+        "runs": runs,
+        "convolutions": made.convolutions,
+        "ranges": {name: [float(one.low), float(one.high)] for name, one in made.ranges.items()},
+        "notes": list(made.notes),
+        "warnings": list(made.warnings),
+        "metric": None if made.metric is None else dict(zip(("float", "fixed"), made.metric)),
+    }
+
+
+def _print_weights(path: Path) -> None:
+    """That all weights are held in memory, of a model that has many in a file beside it."""
+    from sgsdump.models import external_data
+    from sgsdump.models.model import open_model
+
+    size = external_data.external_bytes(open_model(path).proto) if path.suffix.lower() == ".onnx" else 0
+    if size >= external_data.MANY_BYTES:
+        print(
+            f"note: all {size / 1e9:.1f} GB of weights are held in memory, several times over; with --quant-level L1 "
+            f"or L2, without --scheduler, one is read at a time",
+            flush=True,
+        )
+
+
+def _level(options: Options) -> str:
+    """The level that is wanted, with a word on that of the quant file's log."""
+    from sgsdump.fixedpoint.quantisation.calibration_log import has_weight_ranges
+
+    quant_file = Path(options.quant_file) if options.quant_file else None
+    level = level_of(options.quant_level if options.level_told else None, quant_file)
+    is_fine = has_weight_ranges(quant_file) if quant_file else None
+    if is_fine is None:
+        return level
+    if (level != "L1") == is_fine:
+        print(f"{quant_file}: of level {'above L1' if is_fine else 'L1'}, by the weights beside it")
+    else:
+        print(
+            f"warning: {quant_file} was made at level {'above L1' if is_fine else 'L1'}, by the weights beside it, but "
+            f"--quant-level is {options.quant_level}; leave that out, or integers differ from the SDK's"
+        )
+    return level
+
+
+def _print_choices(calibration: Calibration, threshold: float) -> None:
+    """Which ranges were narrowed and which convolutions raised, and why."""
+    for fit in calibration.fits:
+        if fit.after < fit.before:
+            low, high = fit.taken.low, fit.taken.high
+            print(
+                f"range of {', '.join(fit.tensors)}: {low:g} to {high:g} by {fit.taken.kind}; "
+                f"the outputs' error falls from {fit.before:.3g} to {fit.after:.3g}"
+            )
+    raised = [sensitivity for sensitivity in calibration.sensitivities if sensitivity.raised]
+    for sensitivity in raised:
+        print(
+            f"INT16 proposed for {listed(sensitivity.domain.convolutions)} (tensor_arrays {sensitivity.domain.name}): "
+            f"its 8 bits alone change the outputs by {sensitivity.effect:.2g}, more than {threshold:g}"
+        )
+    if calibration.sensitivities and not raised:
+        most = calibration.sensitivities[0]
+        which = f"the most sensitive, {listed(most.domain.convolutions)}, changes"
+        if most.together > 1:
+            which = f"{most.together} at 8 bits together change"
+        print(f"no INT16 proposed: {which} the outputs by {most.effect:.2g}, not more than {threshold:g}")

@@ -1,0 +1,126 @@
+"""Write a configuration file to start from, into the current folder or where -o says; without a name, list them.
+
+With -m input_config.ini is written for this model, as diagnose assumes it: what its inputs and outputs are and, from
+the preprocess file (-n), the order of the channels, mean and std_value: it is run on pictures of one colour, which show
+them. A picture of yours (-i) checks them. An existing file is never overwritten.
+
+examples:
+  sgsdump cfg
+  sgsdump cfg DebugConfig.txt        what `sgsdump simulate` dumps
+  sgsdump cfg input_config.ini       the model's inputs, their mean, std and colours, the outputs
+  sgsdump cfg input_config.ini -m net.onnx -n preprocess.py
+  sgsdump cfg input_config.ini -m net.onnx -o models/net.ini
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import add_model, add_pictures, part_of, record
+
+if TYPE_CHECKING:
+    from sgsdump.models.model import Part
+
+NAME = "input_config.ini"
+
+
+@dataclass(frozen=True)
+class Options:
+    name: str | None
+    output: Path | None
+    model: Path | None
+    weight_file: Path | None
+    part: Part
+    image: str | None
+    preprocess: str | None
+
+    @property
+    def target(self) -> Path:
+        """The file to write: in the folder, or as the file, that was named."""
+        name = str(self.name)
+        if self.output is None:
+            return Path(name)
+        return self.output / name if self.output.is_dir() else self.output
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="which file; without it their names are listed")
+    parser.add_argument_group("result").add_argument(
+        "-o", "--output", type=Path, metavar="PATH", help="the file to write, or a folder for it"
+    )
+    model = parser.add_argument_group("input_config.ini of a model")
+    add_model(model, required=False)
+    add_pictures(model, "a picture that checks what was found (default: one that is made up)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.errors import ConfigError
+
+    options = record(Options, args, part=part_of(args))
+    if options.model is not None:
+        return _write_input_config(options)
+    if options.preprocess or options.image or options.weight_file or options.part:
+        raise ConfigError("-n, -i, --weight-file and --model-outputs belong to a model; give it with -m")
+    files = {file.name: file for file in sorted(templates().iterdir()) if file.suffix in (".txt", ".ini")}
+    if options.name is None:
+        if options.output is not None:
+            raise ConfigError(f"name the file to write into {options.output}: {', '.join(files)}")
+        print("\n".join(files))
+        return 0
+    if options.name not in files:
+        raise ConfigError(f"there is no configuration file {options.name}; there are: {', '.join(files)}")
+    write_new(options.target, files[options.name].read_bytes())
+    print(f"{options.target} written")
+    return 0
+
+
+def _write_input_config(options: Options) -> int:
+    """input_config.ini of a model, and what of it is assumed."""
+    from sgsdump.errors import ConfigError
+    from sgsdump.fixedpoint.quantisation.assumed_config import assume_config, ini_text, made_up_run
+    from sgsdump.fixedpoint.quantisation.float_model import open_float_model
+    from sgsdump.models.feeds.feeds import expand
+    from sgsdump.models.model import graph_inputs
+    from sgsdump.sidecars.input_config import InputConfig
+
+    assert options.model is not None
+    if options.name != NAME:
+        raise ConfigError(f"of a model {NAME} is written; name it: sgsdump cfg {NAME} -m {options.model}")
+    model = open_float_model(options.model, options.weight_file, InputConfig(()), options.part)
+    specs = graph_inputs(model.proto)
+    outputs = [output.name for output in model.proto.graph.output]
+    with tempfile.TemporaryDirectory() as folder:
+        run = expand(options.image, len(specs))[0] if options.image else made_up_run(specs, Path(folder))
+        assumed = assume_config(specs, outputs, options.preprocess, run)
+    write_new(options.target, ini_text(assumed.config).encode())
+    print(f"{options.target} written")
+    for sentence in assumed.sentences[1:]:
+        print(f"assumed: {sentence}")
+    return 0
+
+
+def templates() -> Path:
+    """The folder of the files: ``sgsdump/cfg`` where the package is installed, ``cfg`` beside it in a checkout."""
+    package = Path(__file__).parents[2]
+    installed = package / "cfg"
+    return installed if installed.is_dir() else package.parent / "cfg"
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that is not there yet. Raises OutputError when it is, or cannot be written."""
+    from sgsdump.errors import OutputError
+    from sgsdump.files.atomic_write import check_file
+
+    if not path.exists():
+        check_file(path)
+    try:
+        with open(path, "xb") as file:
+            file.write(content)
+    except FileExistsError:
+        raise OutputError(f"{path} exists and is left as it is; move it away, or run this in another folder") from None
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error

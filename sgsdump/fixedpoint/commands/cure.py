@@ -1,0 +1,108 @@
+"""Rewrite a float model so that INT8 loses less accuracy, before any INT16 is spent.
+
+Writes an ONNX model to convert instead of yours, with the same inputs, outputs and tensors. Each cure is judged in the
+hardware's integers, against your float model, on held-out images: each fold of -i in turn, or the images of --validate.
+A cure that does not help is skipped. The change of the float model is printed. With fewer than 12 different images,
+none can be held out, and only INT16 ranges get room.
+
+  cure      what it does
+  ranges    adds room to ranges, for values that the calibration images do not reach; written to FILE.quant.json only
+  fold      folds BatchNormalization into the convolution before it; SDK 1.1.5 keeps it as two operators of 16 bits
+  equalise  scales channels so that one range suits all channels of a tensor
+  absorb    moves the constant part of a channel into the bias of the next layer
+  bias      subtracts the mean quantisation error of a channel from its bias
+  round     rounds weights so that the output of the layer is preserved, if both halves of the images improve
+
+examples:
+  sgsdump cure -m net.onnx -i pictures/ --input-config input_config.ini -o cured.onnx
+  sgsdump cure -m net.onnx -i pictures/ --input-config input_config.ini -o cured.onnx --validate faces/
+  sgsdump cure -m net.onnx -i pictures/ --input-config input_config.ini -o cured.onnx --cures fold,equalise
+  sgsdump calibrate -m cured.onnx -i pictures/ --input-config input_config.ini --quant-level L2 \\
+      --quant-file cured.quant.json
+
+output files:
+  cured.onnx        the model; calibrate it with the same images and level
+  cured.quant.json  its ranges, for calibrate's --quant-file; cured.quant.pkl is the same for the SDK's --quant_file
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgsdump.commands.options import (
+    INPUTS,
+    QUANT_LEVELS,
+    add_feeds,
+    add_input_config,
+    add_json,
+    add_model,
+    add_strict_sdk,
+    network_of,
+    record,
+)
+from sgsdump.fixedpoint.verbs.network import Network, open_network
+
+
+@dataclass(frozen=True)
+class Options:
+    network: Network
+    output: Path | None
+    quant_level: str
+    cures: str | None
+    validate: str | None
+    json: Path | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    network = parser.add_argument_group("model and images")
+    add_model(network)
+    add_feeds(network)
+    add_input_config(network)
+    add_strict_sdk(network)
+    curing = parser.add_argument_group("curing")
+    curing.add_argument("--quant-level", choices=QUANT_LEVELS, default="L2",
+                        help="level at which you calibrate, see calibrate (default: %(default)s)")  # fmt: skip
+    curing.add_argument("--cures", metavar="NAME,NAME...", help="cures to try (default: all)")
+    curing.add_argument("--validate", metavar="IMAGES", help=f"held-out images that judge the cures: {INPUTS}")
+    output = parser.add_argument_group("results")
+    output.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="model to write (default: MODEL_cured.onnx here)"
+    )
+    add_json(output, "write the effect of each cure as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.commands.terminal import Terminal, print_lines, print_warnings
+    from sgsdump.errors import ConfigError
+    from sgsdump.files.atomic_write import check_file, check_outputs, replace_text
+    from sgsdump.fixedpoint.curing.cure import ranges_beside
+    from sgsdump.fixedpoint.curing.steps import CURES, CureOptions
+    from sgsdump.fixedpoint.reports.cured import cure_json, lines, summary
+    from sgsdump.fixedpoint.verbs.cure import cured
+
+    options = record(Options, args, network=network_of(args))
+    network = options.network
+    target = options.output or Path(f"{network.model.stem}_cured.onnx")
+    if target.suffix != ".onnx":
+        raise ConfigError(f"-o {target}: the cured model is ONNX; give it a name that ends in .onnx")
+    how = CureOptions(options.quant_level, tuple(options.cures.split(",")) if options.cures else CURES)
+    validate_path = Path(options.validate) if options.validate else None
+    check_outputs([target, *ranges_beside(target), options.json], [*network.files, validate_path])
+    for path in filter(None, (target, options.json)):
+        check_file(path)  # a long cure must not end with "no such folder"
+    opened = open_network(network, options.quant_level)
+    feeds, judges = opened.feeds(), opened.feeds(options.validate) if options.validate else None
+    _ = feeds[0]  # data that does not fit needs no warnings
+    print_warnings(opened, judges or feeds)
+    found = cured(network, opened, how, (feeds, judges), Terminal("stderr"))
+    found.save(target)
+    if options.json:
+        replace_text(options.json, cure_json(found, options.quant_level))
+    print_lines(lines(found))
+    if found.params is not None:
+        beside = ranges_beside(target)
+        print(f"{beside[0]}: {len(found.params)} ranges, for --quant-file; {beside[1].name} for the SDK's --quant_file")
+    print(f"{target}: {summary(found)}")
+    return 0

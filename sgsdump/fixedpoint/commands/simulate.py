@@ -1,0 +1,240 @@
+"""Run one input through a float or fixed model and dump every layer as ./DebugConfig.txt says.
+
+The dump is `sigma_outtensor_dump.bin` in the folder of `path=` ($HOME when that is empty). Of several pictures each has
+one with the picture's name in it (`sigma_outtensor_dump_cat.bin`); the dumps of a data loader script (Python with
+load_data(), which yields a dictionary of arrays by input name for each run) are numbered.
+
+`sgsdump cfg DebugConfig.txt` writes that file into the current folder. Uncomment what you need: dumpTensor switches
+dumping on; eliminateGarbage and dequantFixed give comparable values of a fixed model. Without a dump only the outputs
+are summed up.
+
+examples:
+  sgsdump simulate -m net.onnx -t Float -i cat.jpg -n preprocess.py
+  sgsdump simulate -m net_fixed.onnx -t Fixed -i cat.jpg -n preprocess.py
+  sgsdump simulate -m net_fixed.onnx -t Fixed -i cat.jpg -n preprocess.py --dump-rawdata
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import add_feeds, add_model, add_provider, part_of, record
+from sgsdump.commands.terminal import print_branches, print_cut
+from sgsdump.fixedpoint.verbs.network import Source, feeds_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sgsdump.files.names import Taken
+    from sgsdump.fixedpoint.quantisation.simulation import Simulation
+    from sgsdump.models.model import Model, Part
+    from sgsdump.sidecars.debug_config import DebugConfig
+    from sgsdump.sidecars.input_config import InputConfig
+
+
+@dataclass(frozen=True)
+class Options:
+    model: Path
+    weight_file: Path | None
+    part: Part
+    type: str
+    image: str | None
+    data_loader_script: str | None
+    preprocess: str | None
+    provider: str
+    input_config: str | None
+    dump_rawdata: bool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_argument_group("model and inputs")
+    source.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="kind of the model")
+    add_model(source, "float model (ONNX, .prototxt) or the fixed one of calibrate")
+    add_feeds(source, "picture, folder, list file, .npy, Input_shape= text, or random[:SEED]")
+    add_provider(source)
+    source.add_argument(
+        "--input-config", metavar="INI", help="input_config.ini, for the built-in preprocess of a float model"
+    )
+
+    source.add_argument(
+        "--dump-rawdata",
+        action="store_true",
+        help="fixed model: write the bytes that the board reads into the input as PICTURE.bin here, as the SDK's "
+        "simulator.py --dump_rawdata does (docs/board_against_pc.md)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.sidecars import input_config
+
+    options = record(Options, args, part=part_of(args))
+    config = input_config.read(options.input_config) if options.input_config else None
+    model = open_as(options.type, options.model, options.weight_file, config, options.part)
+    source = Source(options.image, options.preprocess, config, options.data_loader_script)
+    how = Running(options.provider, each_named=True, dump_rawdata=options.dump_rawdata)
+    for _ in simulate_all(model, options.type, source, how=how):
+        pass
+    print_cut(model, config)
+    return 0
+
+
+@dataclass(frozen=True)
+class Running:
+    """How pictures are simulated.
+
+    provider    onnxruntime's execution provider.
+    each_named  the dumps of several pictures have the pictures' names in theirs; False refuses several.
+    dump_rawdata  write what the board reads of each picture too; for a fixed model.
+    """
+
+    provider: str = "CPU"
+    each_named: bool = False
+    dump_rawdata: bool = False
+
+
+def open_as(
+    kind: str,
+    path: str | Path,
+    weights: str | Path | None = None,
+    config: InputConfig | None = None,
+    part: Part | None = None,
+) -> Model:
+    """The model to simulate. Raises ModelError, for an ``Offline`` model before its file is looked at; ConfigError for
+    a part of a fixed one."""
+    from sgsdump.errors import ConfigError, ModelError
+    from sgsdump.models.model import WHOLE, open_model
+
+    if kind == "Offline":
+        raise ModelError("offline models cannot be dumped per layer: their layers are fused; use -t Fixed")
+    if kind == "Fixed" and part:
+        raise ConfigError("--model-inputs and --model-outputs cut a float model; give them to calibrate")
+    outputs = [output.name for output in config.outputs] if config else []
+    return open_model(path, weights, staged_outputs=outputs, part=part or WHOLE)
+
+
+def simulate_all(
+    model: Model,
+    kind: str,
+    source: Source,
+    folder: Path | str = ".",
+    how: Running = Running(),
+) -> Iterator[tuple[str, Simulation]]:
+    """Simulate every picture in turn, dump as the DebugConfig.txt of ``folder`` says, print and give the result.
+
+    kind        ``Float`` or ``Fixed``.
+    source      its config is for a float model's built-in preprocess; a fixed model remembers its own.
+
+    Raises ModelError when ``kind`` is not what the model is.
+    """
+    from sgsdump.commands.terminal import TERMINAL
+    from sgsdump.errors import ConfigError, ModelError
+    from sgsdump.files.names import Taken, named, output_paths
+    from sgsdump.fixedpoint.quantisation.simulation import fixed_config, simulate
+    from sgsdump.models.feeds.data_loader import loaded_feeds
+    from sgsdump.models.feeds.feeds import expand, feeds
+    from sgsdump.models.fixed_facts import is_fixed
+    from sgsdump.models.model import graph_inputs
+    from sgsdump.sidecars import debug_config
+
+    debug = debug_config.read(folder, dumps_fixed=kind == "Fixed") or debug_config.DebugConfig()
+    if kind == "Float":
+        from sgsdump.fixedpoint.quantisation.float_model import simplify
+
+        specs = graph_inputs(model.proto)
+        model = simplify(model, lambda: feeds_of(source, specs), outside=True)
+    if is_fixed(model) != (kind == "Fixed"):
+        made = "a fixed model made by calibrate" if is_fixed(model) else "a float model"
+        raise ModelError(f"{model.path} is {made}; simulate it with -t {'Fixed' if is_fixed(model) else 'Float'}")
+    if how.dump_rawdata and kind != "Fixed":
+        raise ConfigError("--dump-rawdata writes what the board reads, which is a fixed model's input; use -t Fixed")
+    specs, image = graph_inputs(model.proto), source.image
+    files = [] if image is None else [run[0] for run in expand(image, len(specs))]
+    count = len(files)
+    if count > 1 and debug.dump_tensor and not (debug.do_not_recover or how.each_named):
+        raise ConfigError(
+            f"{image} holds {count} pictures and each dump would overwrite the last; give one picture, or put "
+            f"dumpdonotrecovery into DebugConfig.txt to number the dumps"
+        )
+    config = fixed_config(model) if kind == "Fixed" else source.config
+    raw = kind == "Fixed" and config is not None
+    plain = Path(debug_config.DUMP_NAME)
+    if image is None:
+        loaded = loaded_feeds(source.script or "", specs, config, normalised=not raw)
+        runs = ((named(plain, number), f"feed {number}", feed) for number, feed in loaded)
+    else:
+        targets = [plain] * count if debug.do_not_recover else output_paths(plain, files)
+        fed = feeds(image, source.preprocess, specs, config, normalised=not raw)
+        runs = ((target, label, feed) for target, (label, feed) in zip(targets, fed))
+    taken = Taken()
+    for target, label, feed in runs:
+        if how.dump_rawdata:
+            _write_rawdata(model, feed, label, taken)
+        with TERMINAL.bar("simulate", "layer") as advance:
+            simulation = simulate(model, feed, debug.dequant_fixed, debug.eliminate_garbage, advance, how.provider)
+            _dump(simulation, debug, target.name, is_float=kind == "Float" or debug.dequant_fixed)
+        _sum_up(label, simulation)
+        yield label, simulation
+    if not debug.dump_tensor:
+        print("no dump: put DebugConfig.txt with the line dumpTensor into this folder to get one")
+    print_branches(model)
+
+
+def _write_rawdata(model: Model, feed: Mapping[str, np.ndarray], label: str, taken: Taken) -> None:
+    """A file for each input, named as its picture, in the current folder."""
+    from sgsdump.files.atomic_write import replacing
+    from sgsdump.files.names import file_stem
+    from sgsdump.fixedpoint.quantisation.raw_input import raw_inputs
+
+    buffers = list(raw_inputs(model, feed))
+    files = label.split(",") if label.count(",") == len(buffers) - 1 else [label] * len(buffers)
+    for (name, data), file in zip(buffers, files):
+        path = Path(taken.free(file_stem(Path(file).name), ".bin"))
+        with replacing(path) as out:
+            out.write(data)
+        print(f"{path}: {len(data):,} bytes, what the board reads into {name}")
+
+
+def _dump(simulation: Simulation, debug: DebugConfig, name: str, is_float: bool) -> None:
+    """Write the dump DebugConfig.txt asks for; without one just run to the end."""
+    from dataclasses import replace
+
+    from sgsdump.dumps.formats.sigmastar import binary
+    from sgsdump.dumps.formats.sigmastar import text_dump as sigmastar_text
+    from sgsdump.dumps.formats.sigmastar.text_dump import SIM
+    from sgsdump.files.atomic_write import replace_text
+    from sgsdump.sidecars import parse_net
+    from sgsdump.sidecars.debug_config import dump_path
+
+    if not debug.dump_tensor:
+        for _ in simulation.records:
+            pass
+        return
+    path = dump_path(debug, name)
+    if debug.dump_as_string:
+        text = replace(SIM, is_float=is_float, blank=is_float or not debug.eliminate_garbage)
+        sigmastar_text.write(simulation.records, path, text)
+    else:
+        binary.write(simulation.records, path, replace(binary.SIM_SHAPED, is_float=is_float))
+    if simulation.net:
+        net = path.with_name(f"{path.stem}_parse_net.txt")
+        replace_text(net, parse_net.text_of(simulation.net.values()))
+        print(f"{net}: the buffers' shapes and orders; compare takes it with --parse-net")
+    for word in debug.ignored:
+        print(f"DebugConfig.txt: {word} has no effect on a layer dump")
+    print(f"{path}: {path.stat().st_size:,} bytes")
+
+
+def _sum_up(label: str, simulation: Simulation) -> None:
+    import numpy as np
+
+    for name, array in simulation.outputs.items():
+        finite = array[np.isfinite(array)]
+        span = f"min {finite.min():g}, max {finite.max():g}" if finite.size else "no finite value"
+        odd = array.size - finite.size
+        print(f"{label}: output {name} {list(array.shape)}: {span}" + (f", {odd} NaN or Inf" if odd else ""))
+    for name, reason in simulation.skipped.items():
+        print(f"not dumped: {name}: {reason}")

@@ -1,0 +1,253 @@
+"""One fold of a cure: the model, its ranges and its fixed model, fitted to some of the images. Apart: ``search.py``
+decides which cures are kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.executors.onnx_runtime.session import release_unused
+from sgsdump.fixedpoint.curing.absorption import absorbed, absorbing
+from sgsdump.fixedpoint.curing.channel_axes import channel_axes
+from sgsdump.fixedpoint.curing.channels import channel_figures
+from sgsdump.fixedpoint.curing.equalisation import equalising_factors
+from sgsdump.fixedpoint.curing.folding import folded
+from sgsdump.fixedpoint.curing.noise import Layer, Noise, full_steps, layers_of, weighted
+from sgsdump.fixedpoint.curing.ranges import headrooms, margins, params_of, weight_room, widened
+from sgsdump.fixedpoint.curing.reconstruction import Wanted, reconstructed
+from sgsdump.fixedpoint.curing.scaling import Scaling, scaled, scaling_of, without_clips
+from sgsdump.fixedpoint.curing.sensitivity import Sensitivity, of_rounding
+from sgsdump.fixedpoint.curing.steps import ABSORB, BIAS, EQUALISE, FOLD, RANGES, ROUND, CureOptions
+from sgsdump.fixedpoint.quantisation.calibration import Calibration, calibrate
+from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel, make_fixed
+from sgsdump.fixedpoint.quantisation.float_model import deployed, simplify
+from sgsdump.fixedpoint.quantisation.objective import watched_by_output
+from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+from sgsdump.models.feeds.image_list import evenly
+from sgsdump.models.graph import Graph
+from sgsdump.models.passes.lift import lift
+from sgsdump.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.models.model import Model
+    from sgsdump.sidecars.input_config import InputConfig
+    from sgsdump.sidecars.quant_param_entries import QuantParam
+    from sgsdump.tensors.types import Range
+
+# Weights and biases are rebuilt on so many images; on fewer where each wave of layers runs the network once more.
+REBUILT, INHERITED = 24, 12
+SENSED = 2
+# The order in which the taken cures are repeated on all images.
+ORDER = (FOLD, EQUALISE, ABSORB, RANGES, BIAS, ROUND)
+# So many models' calibrations are kept: rooms of several sizes, and what is rebuilt, start from the same.
+CALIBRATED = 4
+# So many models are kept opened: the one that is tried and the one before it.
+OPENED = 2
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How cures are made, which the search decides once for all folds.
+
+    room       the share of noise that room in UINT8 ranges may add, 0 for room in INT16 alone, None without any.
+    clips      whether channels that a Clip bounds are scaled.
+    inherited  whether rebuilt weights and biases make up for what the layers before add.
+    folded     whether BatchNormalizations are folded.
+    """
+
+    room: float | None = None
+    clips: bool = False
+    inherited: bool = False
+    folded: bool = False
+
+
+AS_IT_IS = Settings()
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A model on the way. ``factors``: of the basis' classes, None where it is not equalised; ``plain``: the model
+    before its weights and biases were rebuilt, where they were."""
+
+    proto: ModelProto
+    factors: np.ndarray | None = None
+    plain: ModelProto | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """What equalising starts from: the folded model, where folding is tried, and the noise of its layers."""
+
+    proto: ModelProto
+    folded: tuple[str, ...]
+    scaling: Scaling
+    layers: list[Layer]
+    noise: Noise
+
+
+def rewritten(source: Model, proto: ModelProto) -> Model:
+    """A rewritten model as quantisation works on it."""
+    simple = simplify(replace(source, proto=proto))
+    return replace(simple, proto=lift(simple.proto))
+
+
+class Fold:
+    """Cures fitted to ``pairs``."""
+
+    def __init__(
+        self,
+        source: Model,
+        config: InputConfig,
+        options: CureOptions,
+        pairs: PicturePairs,
+        progress: Progress = SILENT,
+    ):
+        self.source, self.config, self.options = source, config, options
+        self.pairs, self.progress = pairs, progress
+        self._bases: dict[bool, Basis] = {}
+        self._calibrated: deque[tuple[ModelProto, Calibration]] = deque(maxlen=CALIBRATED)
+        self._models: deque[tuple[ModelProto, Model]] = deque(maxlen=OPENED)
+
+    @property
+    def wide(self) -> bool:
+        """Whether every convolution is at 16 bits already."""
+        return self.config.conv_format == "ALL_INT16"
+
+    def opened(self, proto: ModelProto) -> Model:
+        """Return a model that nobody edits any more; opened once."""
+        for known, model in self._models:
+            if known is proto:
+                return model
+        self._models.append((proto, rewritten(self.source, proto)))
+        return self._models[-1][1]
+
+    def again(self, taken: Sequence[str], settings: Settings) -> Made:
+        """The cures that were taken, made once more with the settings that were decided."""
+        made = Made(self.source.proto)
+        for name in sorted(taken, key=ORDER.index):
+            if not (name == BIAS and ROUND in taken):
+                made, _ = self.with_cure(name, made, settings)
+        return made
+
+    def with_cure(self, name: str, made: Made, settings: Settings) -> tuple[Made, int]:
+        """The model with a cure, and how much it changed."""
+        if name == RANGES:
+            return made, max(len(self._wider(made, settings)), 1)
+        if name == FOLD:
+            basis = self.basis(True)
+            return replace(made, proto=basis.proto), len(basis.folded)
+        if name == EQUALISE:
+            basis = self.basis(settings.folded)
+            scaling = basis.scaling if settings.clips else without_clips(basis.scaling)
+            factors = equalising_factors(scaling, basis.layers, basis.noise)
+            proto = scaled(basis.proto, scaling, factors)
+            return replace(made, proto=proto, factors=factors), int((factors != 1).sum())
+        if name == ABSORB:
+            return self._absorbed(made)
+        most = INHERITED if settings.inherited else REBUILT
+        pictures = replace(self.pairs, chosen=tuple(evenly(self.pairs.indices, most)))
+        plain = made.plain or made.proto
+        calibration = self._calibration(plain)
+        rebuilt = reconstructed(
+            plain,
+            lambda edited: rewritten(self.source, edited),  # never cached: it is edited layer by layer
+            lambda model: self._fixed(model, made, settings, calibration),
+            [pictures.make(i) for i in range(len(pictures))],
+            Wanted(name == ROUND, name == BIAS or BIAS in self.options.cures, settings.inherited),
+        )
+        count = len(rebuilt.rounded if name == ROUND else rebuilt.corrected)
+        return replace(made, proto=rebuilt.proto, plain=plain), count
+
+    def _absorbed(self, made: Made) -> tuple[Made, int]:
+        names = absorbing(made.proto)
+        if not names:
+            return made, 0
+        figures = channel_figures(self.opened(made.proto), Fed(self.pairs), dict.fromkeys(names, 1))
+        proto, count = absorbed(made.proto, {name: each.low for name, each in figures.items()})
+        return replace(made, proto=proto), count
+
+    def basis(self, fold: bool) -> Basis:
+        if fold not in self._bases:
+            self._bases[fold] = self._basis(fold)
+        return self._bases[fold]
+
+    def _basis(self, fold: bool) -> Basis:
+        source = self.source.proto
+        proto, names = folded(source) if fold else (source, ())
+        model, feeds = self.opened(proto), Fed(self.pairs)
+        graph = Graph(proto)
+        axes = channel_axes(graph)
+        figures = channel_figures(model, feeds, axes)
+        scaling = scaling_of(proto, {name: each.top for name, each in figures.items()})
+        layers = layers_of(proto, scaling, figures)
+        noise = Noise(figures, self.options.level != "L1", BIAS in self.options.cures, frozenset(graph.inputs))
+        watched = list(dict.fromkeys(watched_by_output(deployed(model)).values()))
+        some = [feeds[i][1] for i in evenly(range(len(feeds)), SENSED)]
+        if layers and watched:
+            read = {layer.node.input[0] for layer in layers} & set(graph.producer)
+            steps = {name: full_steps(figures[name]) for name in graph.producer if name in read}
+            alone = Sensitivity(deployed(model), some, watched).of_layers()
+            layers = weighted(layers, noise, alone, of_rounding(deployed(model), some, watched, steps, axes))
+        release_unused()
+        return Basis(proto, names, scaling, layers, noise)
+
+    def _wider(self, made: Made, settings: Settings) -> Mapping[str, float]:
+        if self.wide or not settings.room:
+            return {}
+        basis = self.basis(settings.folded)
+        factors = np.ones(basis.scaling.size) if made.factors is None else made.factors
+        return margins(basis.layers, basis.noise, factors, settings.room)
+
+    def fixed(self, made: Made, settings: Settings) -> FixedModel:
+        return self._fixed(self.opened(made.proto), made, settings, self._calibration(made.proto))
+
+    def params(self, made: Made, settings: Settings) -> list[QuantParam]:
+        """The entries of a model's quant file."""
+        model, calibration = self.opened(made.proto), self._calibration(made.proto)
+        fixed = replace(model, proto=self._fixed(model, made, settings, calibration).proto)
+        return params_of(fixed, model, self._ranges(model, made, settings, calibration))
+
+    def _calibration(self, proto: ModelProto) -> Calibration:
+        for known, calibration in self._calibrated:
+            if known is proto:
+                return calibration
+        feeds, level = Fed(self.pairs), self.options.level
+        calibration = calibrate(self.opened(proto), feeds, self.config, level, progress=self.progress)
+        self._calibrated.append((proto, calibration))
+        return calibration
+
+    def _fixed(self, model: Model, made: Made, settings: Settings, calibration: Calibration) -> FixedModel:
+        ranges = self._ranges(model, made, settings, calibration)
+        return make_fixed(model, ranges, calibration.config, side=side_ranges(calibration.statistics))
+
+    def _ranges(self, model: Model, made: Made, settings: Settings, calibration: Calibration) -> Mapping[str, Range]:
+        if settings.room is None:
+            return calibration.ranges
+        sums, ranges = side_ranges(calibration.statistics).channels, dict(calibration.ranges)
+        if self.options.level != "L1":
+            ranges |= weight_room(model, ranges, sums)
+        headroom = headrooms(model, ranges, sums, self.options.level != "L1")
+        return widened(model, ranges, self._wider(made, settings), headroom)
+
+
+class Fed(Sequence):
+    """The float model's feeds of some images."""
+
+    def __init__(self, pairs: PicturePairs):
+        self._pairs, self.indices = pairs, pairs.indices
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        picture = self._pairs.make(range(len(self))[index])
+        return picture.label, picture.feed

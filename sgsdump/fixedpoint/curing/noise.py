@@ -1,0 +1,194 @@
+"""The noise that 8 bits add to a network's convolutions, as a function of its channels' factors.
+
+A convolution reads a tensor of one step for all channels, and its weights have a step for each output channel (at L1
+one for all). With factors a of its input channels and b of its output channels the noise that it adds, in units of the
+unscaled output channel o (W its weights, summed over the taps where a channel has several):
+
+    inputs    (Δ² / 12) Σ_i W²_oi / a_i²          Δ   = (max a_i h_i - min a_i l_i) / 255
+    weights   (δ_o² / 12) Σ_i taps a_i² P_i        δ_o = max_i |W_oi| / a_i / 127, at L1 max_o (b_o ·) / b_o
+    sums      (2^K Δ δ_o)² / 12                    2^K ≥ max_o R_o / (Δ δ_o) / 2^13, where K > 0
+
+l, h the ends of channel i on the pictures and 0, P its power, or its variance where biases are corrected afterwards
+(``biases.py``), which takes off what the weights' rounding adds in the mean; R_o the largest of the bias and of what is
+added to it: sums of products lose K bits, as many as the channel of the finest weights needs
+(``integer/convolution.py``). Each channel's noise is counted by what it does to the network's outputs
+(``sensitivity.py``). The noise is that of uniform rounding, step² / 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.fixedpoint.curing.channels import ChannelFigures
+from sgsdump.fixedpoint.curing.editing import Editing
+from sgsdump.fixedpoint.curing.scaling import Scaled, Scaling
+from sgsdump.fixedpoint.quantisation.analysis import output_axis
+from sgsdump.fixedpoint.quantisation.integer.convolution import BIAS_BITS
+from sgsdump.fixedpoint.quantisation.integer.emitter import log2_ceiling
+from sgsdump.fixedpoint.quantisation.quant_plan import EMPTY_TOP, WIDEST_RATIO
+from sgsdump.models.graph import Graph, attribute
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+UINT8_STEPS, INT8_STEPS = 255.0, 127.0
+EMPTY, TINIEST = 1.5e-6, 1e-300
+# A step so far below its tensor's would be 0 in float32.
+NOTHING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A convolution as its noise sees it. squares  [O, I] sum of squared weights over the taps, ``largest`` [O, I] the
+    largest magnitude among them, 0 where a group does not read a channel; ``taps`` their number.
+    reach    [O] of the bias, and of what the channel's values are away from it.
+    counts   [O] what a channel's squared noise counts, at first 1 over the power of the layer's output.
+    apart    what noise that differs from place to place counts, beside noise of weights, which does not.
+    """
+
+    node: NodeProto
+    before: np.ndarray
+    after: np.ndarray
+    squares: np.ndarray
+    largest: np.ndarray
+    taps: int
+    reach: np.ndarray
+    counts: np.ndarray
+    apart: float = 1.0
+
+
+def layers_of(proto: ModelProto, scaling: Scaling, figures: Mapping[str, ChannelFigures]) -> list[Layer]:
+    """The convolutions whose input and output were seen."""
+    editing = Editing(proto)
+    graph, found = editing.graph, []
+    for each in scaling.nodes:
+        source, output = each.node.input[0], each.node.output[0]
+        if source in figures and output in figures and figures[source].low.size == each.before.size:
+            squares, largest, taps = by_channel(graph, each)
+            bias, seen = editing.bias(each.node, each.after.size), figures[output]
+            reach = np.max(np.abs([bias, seen.low - bias, seen.high - bias]), axis=0)
+            energy = float(seen.power.sum())
+            counts = np.full(bias.size, 1 / energy if energy > 0 else 0.0)
+            found.append(Layer(each.node, each.before, each.after, squares, largest, taps, reach, counts))
+    return [layer for layer in found if layer.counts.any()]
+
+
+def weighted(
+    layers: Sequence[Layer], noise: Noise, sensitivity: Mapping[str, np.ndarray], rounding: Mapping[str, np.ndarray]
+) -> list[Layer]:
+    """The layers with noise that counts by what it does to the network's outputs, each output the same: as parts of
+    its error without any factors.
+
+    sensitivity  by layer [outputs] of noise in it; ``rounding`` by tensor [outputs] of rounding its channels to
+                 ``full_steps`` (``sensitivity.py``).
+    """
+    ones = np.ones(1 + max(int(max(layer.before.max(), layer.after.max())) for layer in layers))
+    moved = [sensitivity[layer.node.output[0]] / max(noise.added(layer).sum(), TINIEST) for layer in layers]
+    shares = [np.repeat(each[:, None], layer.counts.size, axis=1) for layer, each in zip(layers, moved)]
+    own = [noise.by_channel(layer, ones).sum(axis=0) for layer in layers]
+    whole = np.sum([share @ each for share, each in zip(shares, own)], axis=0)
+    some = whole > 0
+    found = [
+        replace(layer, counts=(share[some] / whole[some, None]).sum(axis=0)) for layer, share in zip(layers, shares)
+    ]
+    expected: dict[str, float] = {}
+    for layer in found:
+        name = layer.node.input[0]
+        steps = full_steps(noise.figures[name])
+        expected[name] = expected.get(name, 0.0) + float(layer.squares @ steps**2 @ layer.counts) / 12
+    measured = {name: float((moved[some] / whole[some]).sum()) for name, moved in rounding.items()}
+    apart = {name: measured[name] / expected[name] for name in measured if expected.get(name, 0.0) > 0}
+    return [replace(layer, apart=apart.get(layer.node.input[0], 1.0)) for layer in found]
+
+
+def full_steps(figures: ChannelFigures) -> np.ndarray:
+    """[C] the step of each channel where it has a range of its own; a channel of zeros, or of nothing beside the
+    others, has its tensor's."""
+    tops = figures.top
+    return np.where(tops > NOTHING * tops.max(), tops, max(tops.max(), TINIEST)) / UINT8_STEPS
+
+
+def by_channel(graph: Graph, each: Scaled) -> tuple[np.ndarray, np.ndarray, int]:
+    """[O, I] of a convolution: sum of squared weights over the taps and the largest magnitude, and the taps."""
+    node, weight = each.node, graph.value(each.node.input[1]).astype(np.float64)
+    groups = attribute(node, "group", 1) if node.op_type in ("Conv", "ConvTranspose") else 1
+    if node.op_type == "ConvTranspose":
+        parts = np.split(weight, groups, axis=0)
+        parts = [np.moveaxis(part, 1, 0) for part in parts]
+    else:
+        rows = np.moveaxis(weight, output_axis(graph, node), 0)
+        parts = np.split(rows, groups, axis=0)
+    parts = [part.reshape(part.shape[0], part.shape[1], -1) for part in parts]
+    squares = np.zeros((each.after.size, each.before.size))
+    largest = np.zeros_like(squares)
+    row = column = 0
+    for part in parts:
+        place = slice(row, row + part.shape[0]), slice(column, column + part.shape[1])
+        squares[place], largest[place] = (part**2).sum(axis=2), np.abs(part).max(axis=2)
+        row, column = row + part.shape[0], column + part.shape[1]
+    return squares, largest, parts[0].shape[2]
+
+
+class Noise:
+    """The noise of convolutions as a function of the factors, an array of them by class. ``per_channel``: a weight
+    scale for each output channel (above L1). ``corrected``: biases take off what it is in the mean. ``exact``: tensors
+    that are not rounded, such as pictures."""
+
+    def __init__(
+        self,
+        figures: Mapping[str, ChannelFigures],
+        per_channel: bool = True,
+        corrected: bool = False,
+        exact: frozenset[str] = frozenset(),
+    ):
+        self.figures, self.per_channel, self.corrected, self.exact = figures, per_channel, corrected, exact
+
+    def of(self, layer: Layer, factors: np.ndarray) -> float:
+        return float(self.by_channel(layer, factors).sum(axis=0) @ layer.counts)
+
+    def parts(self, layer: Layer, factors: np.ndarray) -> tuple[float, ...]:
+        """What rounding a layer's input, its weights, and its sums counts."""
+        return tuple(float(part @ layer.counts) for part in self.by_channel(layer, factors))
+
+    def added(self, layer: Layer) -> np.ndarray:
+        """[O] the noise that noise in the weights, of each channel's own size, adds to the channel."""
+        size = layer.squares.sum(axis=1) / ((layer.largest > 0).sum(axis=1) * layer.taps).clip(1)
+        return size * ((layer.largest > 0) @ self.figures[layer.node.input[0]].power) * layer.taps
+
+    def power(self, layer: Layer) -> np.ndarray:
+        """[I] of what a layer reads, as the rounding of its weights meets it."""
+        read = self.figures[layer.node.input[0]]
+        return np.maximum(read.power - read.mean**2, 0) if self.corrected else read.power
+
+    def by_channel(self, layer: Layer, factors: np.ndarray) -> np.ndarray:
+        """[3, O] the noise of the input, the weights and the sums in each output channel, in its unscaled units."""
+        a, b = factors[layer.before], factors[layer.after]
+        read = self.figures[layer.node.input[0]]
+        step = (max((a * read.high).max(), 0.0) - min((a * read.low).min(), 0.0)) / UINT8_STEPS
+        reads = (layer.largest > 0) @ (a**2 * self.power(layer)) * layer.taps
+        scales = weight_scales((layer.largest / a).max(axis=1) * b, self.per_channel) / b
+        rounded = sums_step(scales * step, layer.reach) * scales * step
+        inputs = 0.0 if layer.node.input[0] in self.exact else step**2 * layer.apart
+        return np.stack([inputs * (layer.squares @ a**-2.0), scales**2 * reads, rounded**2 * layer.apart]) / 12
+
+
+def weight_scales(tops: np.ndarray, per_channel: bool) -> np.ndarray:
+    """The steps of the weights of each output channel by its largest magnitude (``quant_plan.weight_quant``)."""
+    tops = tops if per_channel else np.full_like(tops, tops.max())
+    empty = tops <= EMPTY
+    tops = np.where(empty, EMPTY_TOP, tops)
+    if tops.max() > WIDEST_RATIO * tops.min():
+        tops = np.full_like(tops, tops.max())
+    return tops / INT8_STEPS
+
+
+def sums_step(steps: np.ndarray, reach: np.ndarray) -> float:
+    """What a layer's sums are rounded to, in units of the product of both steps: 0 where they are exact."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        largest = np.nanmax(np.where(reach > 0, reach / steps, 0.0))
+    bits = log2_ceiling(float(largest)) - BIAS_BITS if largest > 0 else 0
+    return 2.0**bits if bits > 0 else 0.0

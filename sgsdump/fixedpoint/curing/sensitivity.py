@@ -1,0 +1,168 @@
+"""How much noise in a convolution's output moves the network's outputs. Apart: it runs the float model many times.
+
+The weights of a convolution get noise of EPSILON of their own size (root mean square of each output channel); what that
+does to an output, as a share of its energy and over EPSILON², is how sensitive the output is.
+Layers next to one another go in groups where there are many, so that the runs do not grow with their number.
+
+Noise of weights is the same at every place of a picture. What rounding a tensor's values adds differs from place to
+place, and later layers that look at many places take its mean, so it counts for less, in an early layer for a tenth:
+it is measured by itself (``of_rounding``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.fixedpoint.quantisation.analysis import is_convolution, output_axis
+from sgsdump.models.graph import Graph
+from sgsdump.models.passes.rewrites import mark_outputs
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+EPSILON = 0.03
+MOST_GROUPS = 48
+# Several take twice the processor's time, for they wait for one another.
+THREADS = 1
+SWITCH = " rounded"
+
+
+class Sensitivity:
+    """Of ``outputs`` on a few feeds of a deployed float model (``float_model.deployed``)."""
+
+    def __init__(self, proto: ModelProto, feeds: Sequence[Mapping[str, np.ndarray]], outputs: Sequence[str]):
+        graph = Graph(proto)
+        self._nodes = {node.output[0]: node for node in graph.nodes if is_convolution(graph, node)}
+        self._axes = {name: output_axis(graph, node) for name, node in self._nodes.items()}
+        self._values = {node.input[1]: graph.value(node.input[1]) for node in self._nodes.values()}
+        self._feeds, self._outputs = feeds, list(outputs)
+        self._session = WholeGraph(mark_outputs(_weights_fed(proto, self._values), outputs), THREADS)
+        self._held = {name: self._session.hold(array) for name, array in self._values.items()}
+        self._random = np.random.default_rng(0)
+        self._exact = [self._run(feed, {}) for feed in feeds]
+
+    def of_layers(self) -> dict[str, np.ndarray]:
+        """By convolution (the tensor that it puts out) one number for each output."""
+        names = list(self._nodes)
+        found: dict[str, np.ndarray] = {}
+        for group in np.array_split(np.arange(len(names)), min(len(names), MOST_GROUPS)):
+            members = [names[i] for i in group]
+            moved = self._moved(dict.fromkeys(members))
+            found |= {name: moved / len(members) for name in members}
+        return found
+
+    def _moved(self, layers: Iterable[str]) -> np.ndarray:
+        """What noise in these layers does."""
+        total = np.zeros(len(self._outputs))
+        for feed, exact in zip(self._feeds, self._exact):
+            noisy = {self._nodes[name].input[1]: self._noisy(name) for name in layers}
+            total += [_share(run, reference) for run, reference in zip(self._run(feed, noisy), exact)]
+        return total / EPSILON**2 / len(self._feeds)
+
+    def _run(self, feed: Mapping[str, np.ndarray], noisy: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        run = self._session.run({**feed, **self._held, **noisy}, self._outputs)
+        return [run[name] for name in self._outputs]
+
+    def _noisy(self, layer: str) -> np.ndarray:
+        weight, axis = self._values[self._nodes[layer].input[1]], self._axes[layer]
+        rest = tuple(i for i in range(weight.ndim) if i != axis)
+        size = np.sqrt(np.mean(weight.astype(np.float64) ** 2, axis=rest, keepdims=True))
+        return (weight + EPSILON * size * self._random.standard_normal(weight.shape)).astype(weight.dtype)
+
+
+def of_rounding(
+    proto: ModelProto,
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    outputs: Sequence[str],
+    steps: Mapping[str, np.ndarray],
+    axes: Mapping[str, int] = {},
+) -> dict[str, np.ndarray]:
+    """By tensor of ``steps`` what rounding its channels to these steps does to each output, as a share of its energy.
+
+    proto  a deployed float model; ``steps`` [C] of each tensor's channels, above 0.
+    axes   by tensor the axis of its channels, where that is not the second.
+    """
+    session = WholeGraph(mark_outputs(_with_switches(proto, steps, axes), outputs), THREADS)
+    off = {f"{name}{SWITCH}": session.hold(np.zeros(1, bool)) for name in steps}
+    on = session.hold(np.ones(1, bool))
+    found = {name: np.zeros(len(outputs)) for name in steps}
+    for feed in feeds:
+        exact = session.run({**feed, **off}, outputs)
+        for group in np.array_split(np.arange(len(steps)), min(len(steps), MOST_GROUPS)) if steps else ():
+            members = [list(steps)[i] for i in group]
+            run = session.run({**feed, **off, **{f"{name}{SWITCH}": on for name in members}}, outputs)
+            moved = np.array([_share(run[name], exact[name]) for name in outputs]) / len(members) / len(feeds)
+            for name in members:
+                found[name] = found[name] + moved
+    return found
+
+
+def _with_switches(proto: ModelProto, steps: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> ModelProto:
+    """The model with an input for each tensor that has its values rounded where it is true, x + (step · round(x / step)
+    - x), and left where it is not."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    result = type(proto)()
+    result.CopyFrom(proto)
+    graph = Graph(result)
+    nodes: list[NodeProto] = []
+    for node in graph.nodes:
+        nodes.append(node)
+        for name in node.output:
+            if name not in steps:
+                continue
+            a, b, c, d, e, f, step = (f"{name}{SWITCH}{part}" for part in "abcdefs")
+            shape = (-1, *[1] * (len(graph.shapes[name]) - 1 - axes.get(name, 1)))
+            result.graph.initializer.append(
+                numpy_helper.from_array(steps[name].astype(np.float32).reshape(shape), step)
+            )
+            result.graph.input.append(helper.make_tensor_value_info(f"{name}{SWITCH}", TensorProto.BOOL, [1]))
+            rounds = [
+                helper.make_node("Div", [name, step], [a]),
+                helper.make_node("Round", [a], [b]),
+                helper.make_node("Mul", [b, step], [c]),
+                helper.make_node("Sub", [c, name], [d]),
+                helper.make_node("Add", [name, d], [e]),
+            ]
+            leaves = [helper.make_node("Identity", [name], [f])]
+            branches = {
+                f"{way}_branch": helper.make_graph(inner, way, [], [helper.make_tensor_value_info(out, 1, None)])
+                for way, inner, out in (("then", rounds, e), ("else", leaves, f))
+            }
+            nodes.append(helper.make_node("If", [f"{name}{SWITCH}"], [f"{name}{SWITCH}r"], **branches))
+    made = {id(node) for node in nodes} - {id(node) for node in graph.nodes}
+    copies = []
+    for node in nodes:
+        copy = type(node)()
+        copy.CopyFrom(node)
+        if id(node) not in made and is_convolution(graph, node) and node.input[0] in steps:
+            copy.input[0] = f"{node.input[0]}{SWITCH}r"
+        copies.append(copy)
+    del result.graph.node[:]
+    result.graph.node.extend(copies)
+    return result
+
+
+def _weights_fed(proto: ModelProto, values: Mapping[str, np.ndarray]) -> ModelProto:
+    """The model with these constants as inputs."""
+    from onnx import helper
+
+    result = type(proto)()
+    result.CopyFrom(proto)
+    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in values]
+    del result.graph.initializer[:]
+    result.graph.initializer.extend(kept)
+    for name, array in values.items():
+        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+        result.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+    return result
+
+
+def _share(values: np.ndarray, exact: np.ndarray) -> float:
+    difference, reference = values.astype(np.float64) - exact, exact.astype(np.float64)
+    energy = float((reference**2).sum())
+    return float((difference**2).sum()) / energy if energy else 0.0

@@ -1,0 +1,364 @@
+"""Operators of the fixed model, and quantisation domains: what a float model's graph alone says. ``quant_plan`` decides
+on it many times.
+
+Operators: which ONNX nodes the hardware computes as one, with one requantisation at the end. What works element by
+element joins a convolution, a pool or its like before it, so the tensors between them are never stored, unless it is
+laid over a larger tensor. A fully connected operator takes none:
+the SDK makes it a convolution between two reshapes; nor does a convolution with groups, which it makes as many
+convolutions between a Split and a Concat. With ``fuse=False`` (disableDomainFuseOps) only the activation stays inside
+its convolution, as in the SDK, and every other tensor stays visible. Source: docs/formats/sigmastar.md#the-fixed-model,
+checked against the SDK's own dumps.
+
+Domains: tensors that share one type and one range, because operators only move values between them. What convolutions
+read has a type of its own where ``tensor_arrays`` raises it: neighbours that are not raised stay UINT8, and the SDK's
+converter requantises between the two (cct_a, mxp_p).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.fixedpoint.quantisation.type_rules import (
+    AVERAGE_POOLS,
+    RAW_INPUT,
+    Operator,
+    always_int16,
+    ends_threshold,
+    fits_uint8,
+    is_threshold,
+    keeps_scale,
+)
+from sgsdump.models.graph import REARRANGING, Graph, attribute, dtype_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+CONVOLUTIONS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "PRelu")
+FUNCTIONS = ("Sigmoid", "Tanh")
+ARITHMETIC = ("Add", "Sub", "Mul", "Max")
+# What joins the operator before it, element by element.
+ELEMENTWISE = frozenset((*ACTIVATIONS, *FUNCTIONS, *ARITHMETIC, "Exp", "Abs"))
+SDK_NAMES = {
+    "Conv": "CONV_2D",
+    "ConvTranspose": "TRANSPOSE_CONV",
+    "Gemm": "FULLY_CONNECTED",
+    "MatMul": "FULLY_CONNECTED",
+    "MaxPool": "MAX_POOL_2D",
+    "AveragePool": "AVERAGE_POOL_2D",
+    "GlobalAveragePool": "AVERAGE_POOL_2D",
+    "Concat": "CONCATENATION",
+    "Sigmoid": "LOGISTIC",
+    "Flatten": "RESHAPE",
+    "Unsqueeze": "RESHAPE",
+    "BatchNormalization": "BATCH_NORM",
+    "ReduceMean": "MEAN",
+    "LeakyRelu": "LEAKY_RELU",
+    "Clip": "RELU6",
+}
+# What these read beyond their first input says how large or where, and is no value of theirs.
+SIZED = ("Resize", "Upsample", "Reshape", "Expand", "Tile", "Slice", "Pad", "Clip")
+GROUP_INPUT, GROUP_WEIGHTS, GROUP_OUTPUT = "{}_split_output#{}", "{0}_conv#{1}_filter#{1}", "{0}_conv#{1}_output#{1}"
+# The SDK's name for what its converter requantises a tensor to, without the number that it appends.
+REQUANTISED = "{}#/Mul0Output"
+# What others join: see ``operators``.
+HEADS = ELEMENTWISE | {"Conv", "ConvTranspose", "MaxPool", "GlobalMaxPool", *AVERAGE_POOLS}
+
+
+def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
+    """The model's operators in execution order; the nodes must be in topological order.
+
+    fuse None: every node is its own operator (the float model). False, True: see above.
+    """
+    order = {id(node): index for index, node in enumerate(graph.nodes)}
+    taken: set[int] = set()
+    operators = []
+    for node in graph.nodes:
+        if id(node) in taken:
+            continue
+        chain = [node]
+        while fuse is not None and (following := _follower(graph, chain, order, fuse)) is not None:
+            chain.append(following)
+        taken.update(id(member) for member in chain)
+        operators.append(_operator(graph, chain))
+    return sorted(operators, key=lambda operator: order[id(operator.last)])
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """The part of a plan that depends on the graph alone: analysed once, decided on many times.
+
+    domain        tensor name -> its domain's representative, with what ``raising`` raised, at first nothing.
+    first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
+    pictures      graph inputs that are pictures (always UINT8).
+    forced        tensors that are INT16 whatever reads them, each with the rule that says so.
+    raised        first inputs that ``raising`` made INT16.
+    """
+
+    graph: Graph
+    operators: tuple[Operator, ...]
+    domain: Mapping[str, str]
+    first_inputs: Mapping[str, tuple[NodeProto, ...]]
+    pictures: frozenset[str]
+    forced: Mapping[str, str] = field(default_factory=dict)
+    raised: frozenset[str] = frozenset()
+    _raising: dict[frozenset[str], Analysis] = field(default_factory=dict, repr=False)
+
+    @property
+    def stored(self) -> list[str]:
+        """Tensors the hardware keeps: the graph's inputs and every operator's outputs."""
+        return [*self.graph.inputs, *(name for op in self.operators for name in op.outputs)]
+
+    @cached_property
+    def sizes(self) -> frozenset[str]:
+        """Tensors that follow from shapes alone and are of no use but for sizes, or for what follows from sizes in
+        turn: they stay as they are. With values they are operands as constants are."""
+        graph = self.graph
+        operands = {
+            name
+            for node in graph.nodes
+            if not graph.from_shapes.issuperset(filter(None, node.output))
+            for name in (node.input[:1] if node.op_type in SIZED else node.input)
+        }
+        return graph.from_shapes - operands
+
+    @cached_property
+    def whole(self) -> frozenset[str]:
+        """Inputs of floats that are read as integers alone, token ids for instance, and those in another shape: they
+        stay as they are, for after rounding a Cast would give other integers."""
+        graph, whole = self.graph, set[str]()
+        for name in graph.inputs:
+            reached = [name]
+            for moved in reached:
+                readers = [] if moved in graph.outputs else graph.consumers.get(moved, [])
+                moving = [node for node in readers if node.op_type in REARRANGING and node.input[0] == moved]
+                if not readers or not all(_to_integer(node) or node in moving for node in readers):
+                    break
+                reached.extend(node.output[0] for node in moving)
+            else:
+                whole.update(reached)
+        return frozenset(whole)
+
+    @cached_property
+    def picture_domains(self) -> set[str]:
+        return {self.domain[name] for name in self.pictures}
+
+    @cached_property
+    def forced_domains(self) -> set[str]:
+        """Of tensors that are INT16 whatever reads them, but for what shares a picture's domain."""
+        return {self.domain[name] for name in self.forced} - self.picture_domains
+
+    def switch(self, name: str) -> str:
+        """What stands for a convolution's first input in a plan: the input, which is raised to INT16 by itself; of a
+        picture, and of one that is INT16 anyway, its domain."""
+        root = self.domain[name]
+        settled = name in self.pictures or root in self.forced_domains
+        return name if name in self.first_inputs and not settled else root
+
+    def raising(self, names: Iterable[str]) -> Analysis:
+        """With the domains as they are where these first inputs are INT16, and no other is; call it on a plain one."""
+        raised = frozenset(name for name in names if self.switch(name) == name and name not in self.forced)
+        if raised not in self._raising:
+            types = {**self._types, **dict.fromkeys(raised, True)}
+            domain = _domains(self.graph, self._joining, types, self.forced, raised)
+            self._raising[raised] = replace(self, domain=domain, raised=raised) if raised else self
+        return self._raising[raised]
+
+    @cached_property
+    def together(self) -> Mapping[str, str]:
+        """Tensor name -> what represents those that share its type whatever is raised."""
+        apart = {name: name for name in self.first_inputs if self.switch(name) == name and name not in self.forced}
+        return _domains(self.graph, self._joining, {**self._types, **apart}, self.forced, apart.keys())
+
+    @cached_property
+    def _joining(self) -> list[Operator]:
+        """The operators that may join domains."""
+        single = (op for op in self.operators if len(op.nodes) == 1)
+        return [
+            op for op in single if op.head.op_type == "Concat" or op.moves_values or keeps_scale(self.graph, op.head)
+        ]
+
+    @property
+    def _types(self) -> dict[str, Hashable]:
+        """The types that are settled before any is passed on, True for INT16."""
+        narrow = dict.fromkeys((*self.pictures, *self.first_inputs), False)
+        return {**narrow, **dict.fromkeys(self.forced, True)}
+
+
+def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool = True) -> Analysis:
+    """Operators and domains of a float model whose nodes are in topological order.
+
+    pictures  inputs that are UINT8; all others are INT16, but where None is given as if it were not known.
+    """
+    graph = Graph(proto)
+    ops = tuple(operators(graph, fuse))
+    first_inputs: dict[str, tuple[NodeProto, ...]] = {}
+    for node in graph.nodes:
+        if is_convolution(graph, node):
+            first_inputs[node.input[0]] = (*first_inputs.get(node.input[0], ()), node)
+    raw, pictures = pictures is not None, frozenset(pictures or ())
+    forced = dict(always_int16(graph, ops, first_inputs))
+    if raw:
+        forced |= dict.fromkeys(graph.inputs, RAW_INPUT)
+    forced = {name: rule for name, rule in forced.items() if name not in pictures}
+    plain = Analysis(graph, ops, {}, first_inputs, pictures, forced)
+    return replace(plain, domain=_domains(graph, plain._joining, plain._types, forced))
+
+
+def _to_integer(node: NodeProto) -> bool:
+    dtype = dtype_of(attribute(node, "to", 0)) if node.op_type == "Cast" else None
+    return dtype is not None and dtype.kind in "iu"
+
+
+def is_convolution(graph: Graph, node: NodeProto) -> bool:
+    """A convolution or fully connected operator with constant weights: what 8 or 16 bits are chosen for."""
+    if node.op_type not in CONVOLUTIONS or len(node.input) < 2:
+        return False
+    return node.input[0] not in graph.constants and node.input[1] in graph.constants
+
+
+def is_depthwise(graph: Graph, node: NodeProto) -> bool:
+    """A Conv whose groups are its input channels and its output channels; with several outputs for each input it is one
+    with groups, as any other."""
+    if node.op_type != "Conv" or not is_convolution(graph, node):
+        return False
+    outputs, inputs, *_ = graph.constants[node.input[1]].dims
+    return 1 < attribute(node, "group", 1) == outputs and inputs == 1
+
+
+def is_grouped(graph: Graph, node: NodeProto) -> bool:
+    """A Conv with groups that is not depthwise."""
+    return node.op_type == "Conv" and attribute(node, "group", 1) > 1 and not is_depthwise(graph, node)
+
+
+def of_groups(part: str, node: NodeProto) -> list[str]:
+    """The SDK's names for what its converter makes of a convolution with groups: a Split, as many convolutions, and a
+    Concat. ``part``: GROUP_INPUT, GROUP_WEIGHTS or GROUP_OUTPUT."""
+    return [part.format(node.output[0], index) for index in range(attribute(node, "group", 1))]
+
+
+def output_axis(graph: Graph, node: NodeProto) -> int:
+    """Where a weight's output channels lie: axis 0 for Conv and Gemm transB=1, 1 for ConvTranspose, last for MatMul."""
+    if node.op_type == "Conv" or (node.op_type == "Gemm" and attribute(node, "transB", 0)):
+        return 0
+    return 1 if node.op_type == "ConvTranspose" else len(graph.constants[node.input[1]].dims) - 1
+
+
+def output_rows(graph: Graph, node: NodeProto) -> np.ndarray:
+    """A convolution's weights as float64 [output channels, weights of each]."""
+    weight = graph.value(node.input[1]).astype(np.float64)
+    axis = output_axis(graph, node)
+    return np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)
+
+
+def sdk_name(graph: Graph, node: NodeProto) -> str:
+    """The operator type as the SDK prints it, e.g. CONV_2D; other ONNX names in upper case."""
+    if is_depthwise(graph, node):
+        return "DEPTHWISE_CONV_2D"
+    if ends_threshold(graph, node):
+        return "GREATER_EQUAL"
+    return SDK_NAMES.get(node.op_type, node.op_type.upper())
+
+
+def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse: bool) -> NodeProto | None:
+    """The node that joins a chain: the only reader of what it puts out, when all else that it reads is there."""
+    head, last = chain[0].op_type, chain[-1]
+    following = graph.sole_consumer(last.output[0]) if len(last.output) == 1 and not is_grouped(graph, last) else None
+    if is_threshold(graph, last):
+        return following
+    if graph.from_shapes.issuperset(last.output):
+        return None
+    joins = following is not None and (following.op_type in ELEMENTWISE or is_threshold(graph, following))
+    if following is None or not joins or len(following.output) != 1:
+        return None
+    others = [name for name in graph.variables(following) if name != last.output[0]]
+    if not fuse:
+        spatial = last.op_type in ("Conv", "ConvTranspose")
+        return following if following.op_type in ACTIVATIONS and spatial and not others else None
+    ready = all(name not in graph.producer or order[id(graph.producer[name])] < order[id(last)] for name in others)
+    spread = _spreads(graph, last.output[0], following.output[0])
+    return following if (head in HEADS or is_threshold(graph, chain[0])) and ready and not spread else None
+
+
+def _spreads(graph: Graph, source: str, output: str) -> bool:
+    """Whether a tensor is laid over a larger one."""
+    before, after = graph.shapes.get(source), graph.shapes.get(output)
+    return before is not None and after is not None and None not in (*before, *after) and before != after
+
+
+def _operator(graph: Graph, chain: list[NodeProto]) -> Operator:
+    inner = {name for node in chain[:-1] for name in node.output}
+    inputs = [name for node in chain for name in graph.variables(node) if name not in inner]
+    outputs = [name for name in chain[-1].output if name]
+    return Operator(tuple(chain), tuple(dict.fromkeys(inputs)), tuple(outputs))
+
+
+class _Domains(dict):
+    """Union-find over tensor names; ``self[name]`` is the domain's representative. ``types``: of the tensors whose type
+    is settled."""
+
+    def __init__(self, types: Mapping[str, Hashable]) -> None:
+        super().__init__()
+        self._types = dict(types)
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+    def agree(self, a: str, b: str) -> bool:
+        """Whether two tensors can share a type: they have the same, or one of them has none yet."""
+        types = {self._types.get(self[name]) for name in (a, b)} - {None}
+        return len(types) < 2
+
+    def join(self, names: Iterable[str]) -> None:
+        """One domain of the first name's and of those that agree with it."""
+        first, *others = names
+        for name in others:
+            if self[name] == self[first] or not self.agree(first, name):
+                continue
+            root, gone = self[first], self[name]
+            settled = self._types.get(root, self._types.get(gone))
+            for member in [*self, first, name]:
+                if self[member] in (root, gone):
+                    self[member] = root
+            if settled is not None:
+                self._types[root] = settled
+
+
+def _domains(
+    graph: Graph,
+    ops: Iterable[Operator],
+    types: Mapping[str, Hashable],
+    forced: Container[str],
+    raised: Container[str] = (),
+) -> dict[str, str]:
+    """Operators in the order in which they run join what they read to what they put out, where neither has the other
+    type already; where they differ, values are requantised in between (the SDK's converter inserts a MUL there).
+
+    ops     those that may join (``Analysis._joining``).
+    types   of the tensors whose type is settled: pictures, what convolutions read, what is INT16 whatever reads it.
+    forced  those of them that are INT16 whatever reads them; ``raised`` those that tensor_arrays names.
+    """
+    domain = _Domains(types)
+    for op in ops:
+        if op.head.op_type == "Concat":
+            names = [*op.outputs, *op.inputs]
+            if op.outputs[0] in raised and not all(domain.agree(op.outputs[0], name) for name in op.inputs):
+                # Put together as UINT8, and requantised after that.
+                names = sorted(op.inputs, key=lambda name: domain.agree(op.outputs[0], name))
+            elif op.outputs[0] in forced and fits_uint8(graph, op, aligned=True):
+                # It can be put together as its inputs are, and be requantised after that.
+                names = [*op.inputs, *op.outputs]
+            domain.join(names)
+        else:
+            # Second outputs are indices or masks, but a Split's are further pieces, and one that is UINT8 decides.
+            pieces = [name for name in op.outputs if name] if op.head.op_type == "Split" else op.outputs[:1]
+            narrow = [name for name in pieces if name not in forced and name not in raised]
+            domain.join([op.inputs[0], *narrow, *(name for name in pieces if name not in narrow)])
+            if narrow:  # requantised once, before the Split; INT16 pieces each after it, over their own range
+                domain.join(narrow)
+    return domain

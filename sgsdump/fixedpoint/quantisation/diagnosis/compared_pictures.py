@@ -1,0 +1,134 @@
+"""The float and the fixed model on several pictures, compared layer by layer over all of them, here or on a cluster.
+
+Each picture's values live in two files without names until they are compared; only sums, counts and histograms stay.
+For a cluster pictures are made here and sent, so that its machines need no files of the user's. Workers are sent both
+models once; a picture's comparison comes back with records that have lost their values.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto
+
+from sgsdump.comparison.compare import compare
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.merge import Compared, merge_each
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.spooled import spooled
+from sgsdump.errors import ValuesError
+from sgsdump.executors.onnx_runtime.session import release_unused
+from sgsdump.executors.workers.task_pool import Workers, run_tasks
+from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePair, PicturePairs
+from sgsdump.fixedpoint.quantisation.float_model import serialise
+from sgsdump.fixedpoint.quantisation.simulation import Simulation, Simulator
+from sgsdump.models.fixed_facts import read_facts
+from sgsdump.models.model import Model
+from sgsdump.progress import SILENT, Progress, each
+from sgsdump.tensors.tensor import Tensor
+from sgsdump.tensors.types import NCHW, NHWC
+
+# Of a fixed model's file. Making its sessions takes three times as long as running them, and they take some 15 times as
+# much memory as the file, or what its weights take.
+KEPT_BYTES = 4 << 20
+# A comparison, and the records of the sample and the benchmark.
+_Sent = tuple[Comparison, list[Record], list[Record]]
+
+
+class PictureComparer:
+    """Compares the fixed with the float model on one picture after another.
+
+    folder  for the values of the picture at work.
+    details  with histograms and the like, for the page.
+
+    The sessions of a fixed model of more than KEPT_BYTES are made for each picture: kept, they would be the largest
+    part of the memory.
+    """
+
+    def __init__(self, float_model: Model, fixed_model: Model, folder: Path, details: bool = True):
+        facts = read_facts(fixed_model)
+        self._pictures = {name for name, tensor in facts.tensors.items() if tensor.picture} if facts else set()
+        self._float = Simulator(float_model, keep_sessions=True)
+        self._fixed = Simulator(fixed_model, keep_sessions=fixed_model.proto.ByteSize() <= KEPT_BYTES)
+        self._folder, self._details = folder, details
+
+    def compare(self, picture: PicturePair) -> Compared:
+        """The comparison on one picture."""
+        benchmark = _dump(self._float.run(picture.feed), self._folder)
+        sample = _dump(self._fixed.run(picture.fixed_feed(self._pictures)), self._folder)
+        release_unused()
+        with sample, benchmark:
+            return Compared(compare(sample, benchmark, details=self._details), sample, benchmark)
+
+
+def each_compared(comparer: PictureComparer, pairs: PicturePairs) -> Iterator[Compared]:
+    """The comparison on each picture, one after another. Raises what making feeds and running the models raise."""
+    return (comparer.compare(pairs.make(index)) for index in range(len(pairs)))
+
+
+def over_all(results: Iterable[Compared], labels: Sequence[str], progress: Progress = SILENT) -> Compared:
+    """The comparison over all pictures, from those on each of them, which are as they are needed."""
+    dumps: list[Dump] = []
+
+    def compared() -> Iterator[tuple[str, Comparison]]:
+        for label, result in zip(labels, each(progress, results, "compare", "picture", len(labels))):
+            dumps[:] = [result.sample, result.benchmark]
+            yield label, result.comparison
+
+    return Compared(merge_each(compared()), *dumps)
+
+
+def _dump(simulation: Simulation, folder: Path) -> Dump:
+    """All tensors in the model's own order of axes."""
+    return spooled(map(_as_computed, simulation.records), folder)
+
+
+def _as_computed(record: Record) -> Record:
+    tensor = record.tensor
+    if record.constant or tensor.layout != NHWC or tensor.ndim != 4:
+        return record
+    return replace(record, tensor=tensor.in_layout(NCHW))
+
+
+def compared_on_cluster(
+    float_model: Model, fixed_model: Model, pairs: PicturePairs, scheduler: str, progress: Progress = SILENT
+) -> Iterator[Compared]:
+    """The comparison on each picture, in their order. Raises what ``each_compared`` and ``run_tasks`` raise, and
+    ModelError for a model over 2 GB."""
+    files = tuple((serialise(model.proto), model.path) for model in (float_model, fixed_model))
+    pictures = (pairs.make(index) for index in range(len(pairs)))
+    for comparison, *records in run_tasks(_comparing, files, pictures, Workers(scheduler=scheduler), progress):
+        yield Compared(comparison, *map(Dump, records))
+
+
+def _comparing(float_file: tuple[bytes, Path], fixed_file: tuple[bytes, Path]) -> Callable[[PicturePair], _Sent]:
+    float_model, fixed_model = (Model(ModelProto.FromString(data), path) for data, path in (float_file, fixed_file))
+    comparer = PictureComparer(float_model, fixed_model, Path(tempfile.gettempdir()))
+    return lambda picture: _without_values(comparer.compare(picture))
+
+
+def _without_values(compared: Compared) -> _Sent:
+    comparison = compared.comparison
+    failed = [
+        replace(one, pair=replace(one.pair, sample=_bare(one.pair.sample), benchmark=_bare(one.pair.benchmark)))
+        for one in comparison.failed
+    ]
+    only = [
+        tuple(replace(one, record=_bare(one.record)) for one in side)
+        for side in (comparison.only_in_sample, comparison.only_in_benchmark)
+    ]
+    bare = replace(comparison, failed=tuple(failed), only_in_sample=only[0], only_in_benchmark=only[1])
+    sample, benchmark = ([_bare(record) for record in dump.records] for dump in (compared.sample, compared.benchmark))
+    return bare, sample, benchmark
+
+
+def _bare(record: Record) -> Record:
+    return replace(record, tensor=Tensor(record.tensor.info, _gone, record.tensor.statistics))
+
+
+def _gone() -> np.ndarray:
+    raise ValuesError("the values of a picture that another machine ran are not kept")

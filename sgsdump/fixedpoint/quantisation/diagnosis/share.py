@@ -1,0 +1,187 @@
+"""The share of a network that became integers: of its weights, and of its multiplications where shapes are known; and
+the bits of each convolution that did.
+
+What stays in float32 in the fixed model (an LSTM, the branches of an If, attention's products of two tensors) is as
+good there as in the float model, which says nothing of the chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.quant_plan import RULE
+from sgsdump.models.fixed_facts import FixedFacts
+from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.scales import INT16
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+    from sgsdump.models.model import Model
+
+RECURRENT = ("LSTM", "GRU", "RNN")
+PRODUCT = "MatMul of two tensors"
+_FLOATS = (1, 10, 11, 16)  # of TensorProto: float32, float16, float64, bfloat16
+
+
+@dataclass(frozen=True)
+class IntegerShare:
+    """weights  the part of all weights that became integers, and ``macs`` that of multiplications; None where it is
+             not known.
+    floats   operators with weights, and products of two tensors, that stayed in float32, by type, with how many there
+             are of each.
+    convolutions, wide  how many of them became integers, and how many of these have 16 bits.
+    """
+
+    weights: float | None
+    macs: float | None
+    floats: dict[str, int]
+    convolutions: int
+    wide: int
+
+    @property
+    def whole(self) -> bool:
+        return not self.floats
+
+
+@dataclass(frozen=True)
+class ConvolutionBits:
+    """Of a convolution by what its operator stores.
+
+    input      what the bits go with: they are those of the weights too.
+    bits       8 or 16.
+    raised_by  who raised it: RULE, CONFIG, QUANT_FILE or LEVEL of ``quant_plan``; "" for 8 bits, and in fixed models of
+               earlier versions.
+    rule       which rule it was.
+    """
+
+    input: str
+    bits: int
+    raised_by: str = ""
+    rule: str = ""
+
+
+def bits_by_layer(facts: FixedFacts | None) -> dict[str, ConvolutionBits]:
+    """The convolutions of a fixed model, by the tensor that the operator with it stores."""
+    found = {}
+    for operator in facts.operators if facts is not None else ():
+        types = [facts.weights[name].dtype for name in operator.constants if name in facts.weights] if facts else []
+        if not types or not operator.inputs or not operator.outputs:
+            continue
+        name, origin = operator.inputs[0], facts.origin if facts else None
+        raised_by = origin.raised_by.get(name, "") if origin is not None and types[0] == INT16 else ""
+        rule = origin.decided.get(name, "") if origin is not None and raised_by == RULE else ""
+        found[operator.outputs[0]] = ConvolutionBits(name, 16 if types[0] == INT16 else 8, raised_by, rule)
+    return found
+
+
+def float_layers(model: Model, facts: FixedFacts | None) -> dict[str, str]:
+    """By the tensor that it makes, what each operator reads that stayed in float32 and has weights or multiplies two
+    tensors."""
+    graph, done = Graph(deployed(model)), facts.convolutions if facts else {}
+    stayed = (node for node in graph.nodes if node.output and node.output[0] not in done)
+    return {
+        n.output[0]: n.input[0] if n.input else "" for n in stayed if any(_weights(graph, n)) or _is_product(graph, n)
+    }
+
+
+def integer_share(model: Model, facts: FixedFacts | None) -> IntegerShare:
+    graph = Graph(deployed(model))
+    done = facts.convolutions if facts else {}
+    shapes = _shapes(graph)
+    sizes, macs = {True: 0, False: 0}, {True: 0, False: 0}
+    known, floats = True, dict[str, int]()
+    for node in graph.nodes:
+        weights = sum(_weights(graph, node))
+        if not weights and _is_product(graph, node):
+            floats[PRODUCT] = floats.get(PRODUCT, 0) + 1
+            count = _product_macs(node, shapes)
+            known = known and count is not None
+            macs[False] += count or 0
+        if not weights:
+            continue
+        became = bool(node.output) and node.output[0] in done
+        sizes[became] += weights
+        if not became:
+            floats[node.op_type] = floats.get(node.op_type, 0) + 1
+        count = _macs(graph, node, weights, shapes)
+        known = known and count is not None
+        macs[became] += count or 0
+    wide = sum(weights.dtype == INT16 for weights in facts.weights.values()) if facts else 0
+    return IntegerShare(
+        _part(sizes), _part(macs) if known else None, floats, len(facts.weights) if facts else 0, int(wide)
+    )
+
+
+def _is_product(graph: Graph, node: NodeProto) -> bool:
+    """Whether a node multiplies two tensors that are computed."""
+    return node.op_type in ("MatMul", "Gemm") and not any(name in graph.constants for name in node.input[:2])
+
+
+def _product_macs(node: NodeProto, shapes: dict[str, list[int]]) -> int | None:
+    first, made = shapes.get(node.input[0]), shapes.get(node.output[0])
+    if not first or not made:
+        return None
+    turned = node.op_type == "Gemm" and bool(attribute(node, "transA", 0))
+    return int(np.prod(made)) * first[0 if turned else -1]
+
+
+def _part(sums: dict[bool, int]) -> float | None:
+    whole = sums[True] + sums[False]
+    return sums[True] / whole if whole else None
+
+
+def _weights(graph: Graph, node: NodeProto) -> Iterator[int]:
+    """The sizes of a node's constants of two and more axes, those of its branches too; what only moves, adds or scales
+    has none."""
+    subgraphs = [each.g for each in node.attribute if each.HasField("g")]
+    if node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", *RECURRENT):
+        for name in node.input:
+            tensor = graph.constants.get(name)
+            if tensor is not None and tensor.data_type in _FLOATS and len(tensor.dims) >= 2:
+                yield int(np.prod(tensor.dims))
+    for subgraph in subgraphs:
+        yield from _inside(subgraph)
+
+
+def _inside(graph: GraphProto) -> Iterator[int]:
+    constants = [*graph.initializer]
+    constants += [a.t for node in graph.node if node.op_type == "Constant" for a in node.attribute if a.HasField("t")]
+    yield from (int(np.prod(t.dims)) for t in constants if t.data_type in _FLOATS and len(t.dims) >= 2)
+    for node in graph.node:
+        for each in node.attribute:
+            if each.HasField("g"):
+                yield from _inside(each.g)
+
+
+def _macs(graph: Graph, node: NodeProto, weights: int, shapes: dict[str, list[int]]) -> int | None:
+    if node.op_type in RECURRENT:
+        shape = shapes.get(node.input[0])
+        return weights * shape[0] * shape[1] if shape else None
+    if any(each.HasField("g") for each in node.attribute):
+        return None
+    shape = shapes.get(node.input[0] if node.op_type == "ConvTranspose" else node.output[0])
+    if not shape:
+        return None
+    channels = shape[1] if node.op_type in ("Conv", "ConvTranspose") else shape[-1]
+    return weights * int(np.prod(shape)) // max(channels, 1)
+
+
+def _shapes(graph: Graph) -> dict[str, list[int]]:
+    import onnx
+
+    try:
+        inferred = onnx.shape_inference.infer_shapes(graph.proto).graph
+    except Exception:  # shapes only serve one figure
+        return {}
+    shapes = {}
+    for info in (*inferred.input, *inferred.value_info, *inferred.output):
+        dims = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
+        if dims and all(size > 0 for size in dims[1:]):
+            shapes[info.name] = [dims[0] or 1, *dims[1:]]
+    return shapes

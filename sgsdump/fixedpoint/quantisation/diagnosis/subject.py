@@ -1,0 +1,118 @@
+"""The subject of a diagnosis: a float and a fixed model, the ranges between them, and how pictures are normalised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sgsdump.errors import ConfigError, ModelError
+from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard
+from sgsdump.executors.workers.task_pool import ALONE, Workers
+from sgsdump.fixedpoint.quantisation.calibration import Calibration, calibrate
+from sgsdump.fixedpoint.quantisation.calibration_log import read_log
+from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed, mask_notes
+from sgsdump.fixedpoint.quantisation.quant_file import import_params, read_quant_file
+from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
+from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import Feed
+from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, side_ranges
+from sgsdump.models.fixed_facts import read_facts
+from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.models.passes.branches import Choice
+from sgsdump.models.quantised_model import QuantisedModel
+from sgsdump.progress import SILENT, Progress
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.types import Range
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """config  how pictures are normalised; its [CONV_CONFIG] is the user's.
+    ranges  of the float model's tensors, {} where they are not known.
+    made    what calibration found and what was decided, where it was made here.
+    notes   of the fixed model, where it was made here.
+    side    what it is made of besides the ranges, with ``weights_per_channel`` where these name no weights.
+    misread as of ``FixedModel``, where it was made here.
+    """
+
+    float_model: Model
+    fixed_model: Model
+    config: InputConfig
+    ranges: Mapping[str, Range]
+    per_channel: bool
+    made: tuple[Calibration, QuantPlan] | None = None
+    notes: tuple[str, ...] = ()
+    side: SideRanges = NOTHING_BESIDE
+    weights_per_channel: bool = False
+    misread: Mapping[str, float] = field(default_factory=dict)
+
+
+def calibrated(
+    model: Model,
+    feeds: Sequence[Feed],
+    config: InputConfig,
+    level: str,
+    progress: Progress = SILENT,
+    workers: Workers = ALONE,
+) -> Subject:
+    """As ``sgsdump calibrate`` makes the fixed model; call ``rehearse`` first."""
+    calibration = calibrate(model, feeds, config, level, workers=workers, progress=progress)
+    side = side_ranges(calibration.statistics)
+    fixed = make_fixed(model, calibration.ranges, calibration.config, side=side)
+    fixed_model = replace(model, proto=fixed.proto)
+    made = calibration, fixed.plan
+    per_channel, ranges = level != "L1", calibration.ranges
+    return Subject(model, fixed_model, config, ranges, per_channel, made, fixed.notes, side, misread=fixed.misread)
+
+
+def of_ranges(model: Model, path: Path, config: InputConfig) -> Subject:
+    """The fixed model of ranges that exist already: a log's tensor_min_max.txt, with what lies beside it, or a quant
+    file. Raises what reading these and ``make_fixed`` raise."""
+    beside, side = read_log(path, model, weights=True)
+    params = [*read_quant_file(path), *beside]
+    given = import_params(model, params, config, where=str(path), one_per_tensor=not beside)
+    fixed = make_fixed(given.model, given.ranges, given.config, per_channel=bool(beside), side=side)
+    fixed_model = replace(model, proto=fixed.proto)
+    per_channel = bool(beside)
+    subject = Subject(given.model, fixed_model, config, given.ranges, per_channel, None, fixed.notes, side, per_channel)
+    return replace(subject, misread=fixed.misread)
+
+
+def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject:
+    """A fixed model that exists already; it remembers its own configuration. Raises ModelError, ConfigError."""
+    fixed = open_model(path)
+    facts = read_facts(fixed)
+    if facts is None and QuantisedModel(fixed.proto).is_quantised:
+        raise ModelError(f"{path} was quantised by others: only sgsdump diagnose takes such a model as --fixed")
+    if facts is None:
+        raise ModelError(f"{path} is not a fixed model made by sgsdump calibrate; leave --fixed out to make one")
+    if facts.origin is None or not facts.origin.inputs:
+        if config is None:
+            raise ConfigError(f"{path} does not say how its pictures are normalised; give --input-config too")
+    else:
+        own = InputConfig(facts.origin.inputs)
+        config = own if config is None else replace(config, inputs=own.inputs)
+    _check_inputs(model, fixed, path)
+    ranges = facts.origin.ranges if facts.origin else {}
+    per_channel = any(isinstance(weights.scale, tuple) for weights in facts.weights.values())
+    side = SideRanges(facts.origin.channels) if facts.origin else NOTHING_BESIDE
+    return Subject(model, fixed, config, ranges, per_channel, notes=mask_notes(ranges), side=side)
+
+
+def _check_inputs(model: Model, fixed: Model, path: Path) -> None:
+    own, others = ({spec.name for spec in graph_inputs(each.proto)} for each in (model, fixed))
+    if own != others:
+        raise ModelError(
+            f"{path} is the fixed model of another net: its inputs are {', '.join(sorted(others))}, those of "
+            f"{model.path} {', '.join(sorted(own))}"
+        )
+    ours, theirs = (BranchGuard(each).taken for each in (model, fixed))
+    if theirs and ours != theirs:
+        raise ModelError(
+            f"{path} was made with other branches of the model's Ifs than these inputs take "
+            f"({_branches(theirs)}; here {_branches(ours)}); give inputs that take the same"
+        )
+
+
+def _branches(taken: Mapping[Choice, str]) -> str:
+    return ", ".join(f"{choice.node} {branch}" for choice, branch in taken.items()) or "none"

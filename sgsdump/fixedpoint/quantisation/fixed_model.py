@@ -1,0 +1,253 @@
+"""The fixed model of a float model: decide the quant plan from ranges and input_config.ini, then write it as
+the hardware's integer arithmetic.
+
+model = open_float_model("float.onnx", None, config)
+ranges = measure_ranges(model, feeds)
+fixed = make_fixed(model, ranges, config)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.errors import ConfigError, ModelError, listed
+from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.fixedpoint.quantisation.analysis import analyse
+from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.integer.walk import Substitute, write_integers
+from sgsdump.fixedpoint.quantisation.pictures import pictures_of, raw_bytes
+from sgsdump.fixedpoint.quantisation.quant_plan import Choice, QuantPlan, as_read, decide
+from sgsdump.fixedpoint.quantisation.ranges.masks import EXP_IS_ZERO, softmax_inputs
+from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import Feed, measure_ranges
+from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, with_softmax
+from sgsdump.models.external_data import WeightFile
+from sgsdump.models.fixed_facts import Origin, read_facts
+from sgsdump.models.graph import Graph, has_weights_outside
+from sgsdump.models.model import Model
+from sgsdump.models.scales import INT16, SOFTMAX_QUANT
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+VISIBLE = 0.05
+
+
+@dataclass(frozen=True)
+class ClippedRange:
+    """A tensor whose calibrated values ``low`` to ``high`` go beyond what its type and scale hold."""
+
+    name: str
+    low: float
+    high: float
+    held_low: float
+    held_high: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: calibrated values {self.low:g} to {self.high:g} are clipped to {self.held_low:g} to "
+            f"{self.held_high:g}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FixedModel:
+    """``proto`` is ONNX; ``plan`` says what was decided for each tensor and convolution, ``clipped`` which of the
+    given ranges it does not hold, ``approximate`` which outputs no rule of the hardware computes, and what does,
+    ``misread`` by which factor what reads a Softmax takes its values for another, ``masks`` the ranges that were cut,
+    ``coarse`` the steps of a Softmax's input that are too large to tell its values apart. ``outside`` holds
+    the weights of ``proto`` where they are not in it."""
+
+    proto: ModelProto
+    plan: QuantPlan
+    clipped: tuple[ClippedRange, ...] = ()
+    approximate: Mapping[str, Substitute] = field(default_factory=dict)
+    misread: Mapping[str, float] = field(default_factory=dict)
+    masks: Mapping[str, Range] = field(default_factory=dict)
+    coarse: Mapping[str, float] = field(default_factory=dict)
+    outside: WeightFile | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence for what is done in place of a rule of the hardware, with the kinds of operators that it is done
+        for, one for each Softmax whose readers take its values for others, and for masks."""
+        outputs: dict[str, dict[str, list[str]]] = {}
+        for name, substitute in self.approximate.items():
+            outputs.setdefault(substitute.done, {}).setdefault(substitute.op_type, []).append(name)
+        told = {
+            done: ", ".join(f"{kind} ({listed(names, 1)})" for kind, names in kinds.items())
+            for done, kinds in outputs.items()
+        }
+        return (
+            *(f"no exact integer rule for {kinds}: {done}" for done, kinds in told.items()),
+            *(
+                f"what reads the Softmax {name} takes its values for {factor:.2g} times what they are, as in the SDK's "
+                f"fixed model: it puts out steps of 1/32768, and they are read as steps of its range"
+                for name, factor in self.misread.items()
+            ),
+            *mask_notes(self.masks),
+            *(
+                f"the range of {name}, which a Softmax reads, gives it steps of {step:.3g}, in which values become "
+                f"equal that differ by less; leave it out of the ranges that you give, and calibration finds one"
+                for name, step in self.coarse.items()
+            ),
+        )
+
+
+def mask_notes(ranges: Mapping[str, Range]) -> tuple[str, ...]:
+    """A sentence on the ranges that were cut for a mask, if there are any."""
+    cut = {name: measured for name, measured in ranges.items() if measured.uncut is not None}
+    sides = (
+        ("down", [(name, r.low, r.uncut[0]) for name, r in cut.items() if r.uncut and r.uncut[0] < r.low], min),
+        ("up", [(name, r.high, r.uncut[1]) for name, r in cut.items() if r.uncut and r.uncut[1] > r.high], max),
+    )
+    return tuple(
+        f"the values of {listed([name for name, *_ in ends], 3)} go {where} to "
+        f"{furthest(seen for *_, seen in ends):.3g}, as a mask does; their ranges end at "
+        f"{furthest(end for _, end, _ in ends):.3g} at the furthest: "
+        f"what lies {EXP_IS_ZERO:g} below the largest value of its row is 0 after the Softmax"
+        for where, ends, furthest in sides
+        if ends
+    )
+
+
+def make_fixed(
+    model: Model,
+    ranges: Mapping[str, Range],
+    config: InputConfig | None = None,
+    fuse: bool = True,
+    per_channel: bool = False,
+    side: SideRanges = NOTHING_BESIDE,
+) -> FixedModel:
+    """The fixed model of a simplified float model.
+
+    config       input_config.ini: which inputs are pictures, which convolutions are INT16, which outputs stay integer.
+    fuse         False with disableDomainFuseOps: every layer stays visible but a convolution before its activation.
+    per_channel  one weight scale per output channel (levels above L1).
+    side         ranges of channels and of softmaxes' inputs; without them the tensors' own ranges stand in.
+    Raises ConfigError when the config or the ranges name nothing of this model.
+    """
+    config = config or InputConfig(())
+    _check_names(model, config)
+    float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
+    ranges = {name: measured for name, measured in ranges.items() if name not in float_inputs}
+    ranges = with_softmax(ranges, side.softmax)
+    pictures = pictures_of(model, config, ranges)
+    analysis = analyse(deployed(model), pictures if config.inputs else None, fuse)
+    graph = analysis.graph
+    if not ranges.keys() & graph.producer.keys():
+        raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
+    by = config.by_level, config.by_quant_file
+    choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel, *by)
+    decided = decide(analysis, ranges, choice)
+    integer = frozenset(output.name for output in config.outputs if not output.dequantised)
+    origin = Origin(config.inputs, _used(decided, ranges, graph), side.channels, decided.decided, decided.raised_by)
+    written = write_integers(graph, decided, ranges, pictures, integer, origin)
+    return FixedModel(
+        written.proto,
+        decided,
+        clipped_ranges(decided, ranges),
+        written.approximate,
+        _misread(graph, decided, written.in_float),
+        {name: measured for name, measured in ranges.items() if measured.uncut is not None},
+        _coarse(graph, decided),
+        written.outside,
+    )
+
+
+def _coarse(graph: Graph, decided: QuantPlan) -> dict[str, float]:
+    """By Softmax's input its step, where neighbouring values are visibly different after the exponential."""
+    steps = {name: decided.tensors[name].scale for name in softmax_inputs(graph) if name in decided.tensors}
+    return {name: float(step) for name, step in steps.items() if float(step) > VISIBLE}
+
+
+def _misread(graph: Graph, decided: QuantPlan, in_float: Collection[str]) -> dict[str, float]:
+    """By Softmax that others read as integers: the scale that they take it for, over its own, where they differ
+    visibly. ``in_float``: outputs that are computed of real values."""
+    ratios = {
+        name: float(as_read(decided, name).scale) / float(quant.scale)
+        for name, quant in decided.tensors.items()
+        if quant == SOFTMAX_QUANT
+        and any(
+            reader.output[0] in decided.tensors and reader.output[0] not in in_float
+            for reader in graph.consumers.get(name, ())
+        )
+    }
+    return {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > VISIBLE}
+
+
+def rehearse(model: Model, feed: Feed, config: InputConfig, fuse: bool = True) -> None:
+    """Make and run the fixed model on one picture alone: before a long calibration, refuse in seconds a model that
+    cannot be quantised; not one whose weights are outside. Raises what ``gather``, ``make_fixed`` and
+    ``check_that_it_runs`` raise."""
+    if has_weights_outside(model.proto):
+        return  # its weights alone take as long as a picture: calibrating is not so long beside them
+    fixed = make_fixed(model, measure_ranges(model, [feed], fuse), config, fuse)
+    check_that_it_runs(model, fixed.proto, config, feed[1])
+
+
+def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, feed: Mapping[str, np.ndarray]) -> None:
+    """Run the fixed model of a float model once, on one feed of the float model (normalised pictures).
+
+    Raises ModelError when onnxruntime will not load or run it.
+    """
+    from sgsdump.executors.onnx_runtime.session import REFUSALS, message_of
+
+    facts = read_facts(replace(model, proto=fixed))
+    stored = facts.tensors if facts else {}
+    pictures = pictures_of(model, config, {name for name, tensor in stored.items() if tensor.picture})
+    raw = {name: raw_bytes(array, pictures[name]) if name in pictures else array for name, array in feed.items()}
+    outputs = [output.name for output in fixed.graph.output]
+    try:
+        if has_weights_outside(fixed):
+            for _ in SegmentRunner(replace(model, proto=fixed)).run(raw, only=outputs):
+                pass
+        else:
+            WholeGraph(fixed, once=True).values(raw, outputs)
+    except (ModelError, *REFUSALS) as error:
+        raise ModelError(
+            f"{model.path}: its fixed model does not run ({message_of(error)}); this is a fault of sgsdump: please "
+            f"report this line; meanwhile a model cut before that operator can be quantised"
+        ) from None
+
+
+def clipped_ranges(plan: QuantPlan, ranges: Mapping[str, Range]) -> tuple[ClippedRange, ...]:
+    """The stored tensors whose range goes beyond what the plan holds by more than one step, in the plan's order.
+
+    A range that a level narrowed for UINT8 counts as it was seen (``Range.wide``).
+    """
+    clipped = []
+    for name, quant in plan.tensors.items():
+        if name not in ranges or quant.dtype is None:
+            continue
+        calibrated, limits, step = ranges[name].at(INT16), np.iinfo(quant.dtype), float(quant.scale)
+        low, high = (limits.min - quant.zero_point) * step, (limits.max - quant.zero_point) * step
+        if calibrated.low < low - step or calibrated.high > high + step:
+            clipped.append(ClippedRange(name, calibrated.low, calibrated.high, low, high))
+    return tuple(clipped)
+
+
+def _used(decided: QuantPlan, ranges: Mapping[str, Range], graph: Graph) -> dict[str, Range]:
+    """The ranges that the plan was made from, so that it can be made again."""
+    weights = {graph.producer[name].input[1]: quant for name, quant in decided.weights.items()}
+    quants = {**weights, **decided.tensors}
+    used = {name: ranges[name].at(quant.dtype) for name, quant in quants.items() if name in ranges and quant.dtype}
+    inner = [name for op in decided.operators for node in op.nodes for name in (*node.input, *node.output)]
+    return {**{name: ranges[name].at(INT16) for name in inner if name in ranges}, **used}
+
+
+def _check_names(model: Model, config: InputConfig) -> None:
+    graph = Graph(model.proto)
+    for kind, named, existing in (
+        ("inputs", [e.name for e in config.inputs], graph.inputs),
+        ("outputs", [e.name for e in config.outputs], graph.outputs),
+    ):
+        for name in named:
+            if name not in existing:
+                raise ConfigError(f"input_config: {kind} names {name!r}, the model has {', '.join(existing)}")

@@ -1,0 +1,574 @@
+"""Write a quant plan as the hardware computes it, in ONNX. Apart: ``fixed_model`` decides what is written.
+
+Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), made by the rule of its operator; a graph output ``X`` is
+the float32 its integers mean. A picture input takes the raw bytes of the picture, as the SDK's fixed model does:
+
+    q = byte / (std * scale) + zero point - mean / (std * scale), in 1/1024 steps, the offset rounded half up
+
+The SDK's colour matrix works in 1/1024. parse_net prints it as as16ConvertMartix: 1024 * gain on the diagonal,
+256 + offset in the last three columns. Exact on the probe c_dw_L5, whose picture's range level L5 has narrowed (1034
+and 255), and on ten networks whose pictures lack the darkest or brightest bytes: from 1 to 255 the offset is -1.5, and
+becomes -1. It is the identity in all others.
+
+Operators that only move values (Reshape, Concat, Split, nearest upsampling, Pad ...) copy integers as they are.
+Source: docs/formats/fixed_arithmetic.md#moving-data. Exact.
+
+Inside a fused chain the first operator is brought to INT16 over its own range, and so is every further one but the
+last. A ReLU or Clip directly after a convolution is not an operator of its own but limits of the convolution's output.
+
+What has no rule of the hardware is listed in ``Walk.approximate``: a function of one tensor other than Sigmoid and TanH
+is a table with ideal rounding; any other operator is computed in float32 between dequantised inputs and a requantised
+output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.errors import ConfigError
+from sgsdump.fixedpoint.quantisation.analysis import is_convolution, sdk_name
+from sgsdump.fixedpoint.quantisation.integer import nv12, rule_of
+from sgsdump.fixedpoint.quantisation.integer.emitter import (
+    DOUBLE,
+    S16_MAX,
+    Call,
+    Emitter,
+    Integers,
+    Rule,
+    StoredConvolution,
+    Unrounded,
+    Weighting,
+    at_scale,
+    half_away,
+    half_up,
+    reach,
+    requantise,
+    step,
+)
+from sgsdump.fixedpoint.quantisation.integer.moving import first_sliced, padding
+from sgsdump.fixedpoint.quantisation.quant_plan import as_read
+from sgsdump.fixedpoint.quantisation.type_rules import POOLED, Operator, is_average, is_threshold
+from sgsdump.fixedpoint.sdk.semantics import slices_first_axis
+from sgsdump.models.external_data import WeightFile
+from sgsdump.models.fixed_facts import DumpedOperator, FixedFacts, Origin, StoredTensor, write_facts
+from sgsdump.models.graph import (
+    REARRANGING,
+    Graph,
+    dtype_of,
+    has_weights_outside,
+    in_model_order,
+    mark_of,
+    needs,
+    reading,
+)
+from sgsdump.models.passes.lift import opset_of
+from sgsdump.models.scales import INT16, SOFTMAX_QUANT, UINT8, int16_quant
+from sgsdump.tensors.tensor import Quant
+from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+    from sgsdump.fixedpoint.quantisation.pictures import Picture
+    from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
+
+# onnxruntime moves integers of any type with these; with the others it moves float32, which holds them as well.
+ANY_TYPE = REARRANGING | {"Concat", "Slice", "Gather"}
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """What is ``done`` for an operator of this type in place of a rule of the hardware."""
+
+    op_type: str
+    done: str
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """``approximate``: an operator's output -> what is done in place of a rule of the hardware; ``in_float``: the
+    outputs that are computed of real values; ``outside`` holds the weights of ``proto`` where those of the float model
+    were left outside."""
+
+    proto: ModelProto
+    approximate: Mapping[str, Substitute]
+    in_float: frozenset[str]
+    outside: WeightFile | None = None
+
+
+def write_integers(
+    graph: Graph,
+    plan: QuantPlan,
+    ranges: Mapping[str, Range],
+    pictures: Mapping[str, Picture],
+    keep_integer: frozenset[str],
+    origin: Origin,
+) -> Written:
+    """The fixed model of a float model (whose nodes ``plan.operators`` are).
+
+    ranges        calibrated range of every float tensor, those inside fused chains too.
+    keep_integer  graph outputs that leave as integers (dequantizations=FALSE).
+    origin        what the plan was made from, to keep beside it in the model's metadata; its ``channels`` are a
+                  convolution's output -> the range of each of its channels, else its whole range counts.
+    """
+    proto = graph.proto
+    outside = WeightFile() if has_weights_outside(proto) else None
+    walk = Walk(graph, plan, ranges, origin.channels, Emitter(opset_of(proto), mark_of(proto), outside))
+    for name in graph.inputs:
+        if name in plan.tensors:
+            walk.input(name, pictures.get(name))
+    for operator in plan.operators:
+        walk.operator(operator)
+    walk.outputs(keep_integer)
+    result = walk.emit.assemble(proto, plan.tensors, keep_integer)
+    write_facts(walk.facts(pictures, origin, {tensor.name for tensor in result.graph.initializer}), result)
+    return Written(result, walk.approximate, frozenset(walk.in_float), outside)
+
+
+@dataclass(eq=False)
+class Walk:
+    """The model as far as it is written. ``values``: every stored tensor as it stands in the graph, and those inside a
+    chain of operators; ``reals``: tensors that are there as float32, and the names they have as such;
+    ``convolutions``: what each stores, by its output."""
+
+    graph: Graph
+    plan: QuantPlan
+    ranges: Mapping[str, Range]
+    channels: Mapping[str, Range]
+    emit: Emitter
+    values: dict[str, Integers] = field(default_factory=dict)
+    reals: dict[str, str] = field(default_factory=dict)
+    approximate: dict[str, Substitute] = field(default_factory=dict)
+    in_float: set[str] = field(default_factory=set)
+    convolutions: dict[str, StoredConvolution] = field(default_factory=dict)
+
+    def input(self, name: str, picture: Picture | None) -> None:
+        """A picture's bytes as they are, when that is what its mean, std and range mean; any other input divided by the
+        float32 scale in double precision and cut to whole steps, toward zero."""
+        quant, self.emit.scope = self.plan.tensors[name], name
+        if picture is None:
+            self.values[name] = self._cut(name, quant)
+        else:
+            shape = self.graph.shapes.get(name, ())
+            sizes = [shape[axis] for axis in picture.plane] if len(shape) == 4 else []
+            lengths = [size for size in sizes if size is not None]
+            if picture.nv12 and len(lengths) == 2:
+                source = nv12.steps(self.emit, name, picture, quant, lengths)
+            else:
+                source = steps_of_bytes(self.emit, name, picture, quant)
+            self.values[name] = self.emit.store(source, quant, self.emit.stored(name))
+
+    def _cut(self, name: str, quant: Quant) -> Integers:
+        """The one tensor that -32768 may stand in: the simulators convert it, not the chip."""
+        emit, lowest = self.emit, self.emit.constant(np.float64(np.iinfo(quant.dtype).min))
+        highest = emit.constant(np.float64(np.iinfo(quant.dtype).max))
+        steps = emit.add("Div", [emit.cast(name, DOUBLE), emit.constant(np.float64(step(quant)))])
+        if quant.zero_point:
+            steps = emit.add("Add", [steps, emit.constant(np.float64(quant.zero_point))])
+        clipped = emit.add("Clip", [steps, lowest, highest])
+        return emit.stored_as(clipped, quant, emit.stored(name))
+
+    def operator(self, operator: Operator) -> None:
+        self.emit.scope = operator.outputs[0] if operator.outputs else ""
+        if not operator.outputs or operator.outputs[0] not in self.plan.tensors:
+            for node in operator.nodes:
+                self._plain(node)
+        elif operator.moves_values or operator.head.op_type == "Concat":
+            self._move(operator)
+        else:
+            self._chain(operator)
+
+    def outputs(self, keep_integer: frozenset[str]) -> None:
+        for name in self.graph.outputs:
+            if name not in keep_integer:
+                self._real(name)
+
+    def facts(self, pictures: Mapping[str, Picture], origin: Origin, constants: Container[str]) -> FixedFacts:
+        """``constants``: those that are in the fixed model."""
+        turned = in_model_order(self.graph)
+        tensors = {
+            name: StoredTensor(
+                quant.dtype,
+                float(quant.scale),
+                quant.zero_point,
+                self.emit.stored(name),
+                None,
+                name in pictures,
+                name in turned,
+            )
+            for name, quant in self.plan.tensors.items()
+            if name in self.values and quant.dtype is not None
+        }
+        return FixedFacts(
+            tensors,
+            {
+                stored_convolution.kernel: stored_convolution.weights
+                for stored_convolution in self.convolutions.values()
+            },
+            {name: stored_convolution.kernel for name, stored_convolution in self.convolutions.items()},
+            tuple(self._dumped(operator, constants) for operator in self.plan.operators),
+            origin,
+            {stored_convolution.rows: stored_convolution.bias for stored_convolution in self.convolutions.values()},
+        )
+
+    def _dumped(self, operator: Operator, constants: Container[str]) -> DumpedOperator:
+        """An operator as the simulators dump it: under the type of its last part, or a convolution's own where only its
+        limits follow. The constants of a fused chain's further operators stand in no dump of the SDK's."""
+        head, last = operator.head, operator.last
+        if len(operator.nodes) == 2 and is_convolution(self.graph, head) and last.op_type in ("Relu", "Clip"):
+            last = head
+        stored = self.convolutions.get(head.output[0])
+        kept = (name for name in head.input if name in self.graph.constants and name in constants)
+        names = (stored.kernel, stored.rows) if stored else tuple(kept)
+        types = sdk_name(self.graph, head), sdk_name(self.graph, last)
+        return DumpedOperator(*types, operator.inputs, names, operator.outputs)
+
+    def _move(self, operator: Operator) -> None:
+        """Inputs of another scale are requantised first: the MUL by 1.0 that the SDK's converter inserts."""
+        node, name, quant = operator.head, operator.outputs[0], self.plan.tensors[operator.outputs[0]]
+        names = node.input if node.op_type == "Concat" else node.input[:1]
+        if any(name not in self.values for name in names):
+            self._keep(self._in_float(node, quant, name), quant, name)
+            return
+        if node.op_type == "Split":
+            self._split(node)
+            return
+        together = self.plan.assembled.get(name, quant)
+        values = tuple(
+            at_scale(self.emit, at_scale(self.emit, self._read(source), together), quant) for source in names
+        )
+        rule = rule_of(node.op_type) if node.op_type in POOLED else None
+        if rule is not None:
+            outcome = rule.compute(Call(self.emit, self.graph, node, name, values, quant, self._bounds(name, quant)))
+            assert outcome is not None, "a pool of maxima has a rule"
+            self._keep(outcome, quant, name)
+            return
+        if node.op_type == "Pad":
+            node = padding(self.emit, self.graph, node, values[0].quant)
+        if slices_first_axis(self.graph, node):
+            self.values[name] = first_sliced(self.emit, self.graph, node, values[0])
+            return
+        stored = {name for name in operator.outputs if name in self.plan.tensors}
+        self._copy(node, values, [self.emit.stored(name) if name in stored else "" for name in node.output])
+        for name in stored:
+            assert quant.dtype is not None, "a plan knows every type"
+            self.values[name] = Integers(self.emit.stored(name), quant.dtype, quant)
+
+    def _split(self, node: NodeProto) -> None:
+        """Its pieces have the input's scale, and are requantised after it where they are of another domain."""
+        names, quants = [name for name in node.output if name], self.plan.tensors
+        value = self._read(node.input[0])
+        if all(quants[name] == quants[names[0]] for name in names if name in quants):
+            value = at_scale(self.emit, value, quants[names[0]])
+        assert value.quant.dtype is not None, "what is stored has a type"
+        same = {name: name in quants and quants[name] == value.quant for name in names}
+        pieces = {name: self.emit.stored(name) if same[name] else self.emit.fresh("piece") for name in names}
+        self._copy(node, (value,), [pieces.get(name, "") for name in node.output])
+        for name in names:
+            piece = Integers(pieces[name], value.quant.dtype, value.quant)
+            if name in quants:
+                self._keep(piece if same[name] else requantise(self.emit, piece, quants[name]), quants[name], name)
+
+    def _copy(self, node: NodeProto, values: tuple[Integers, ...], outputs: list[str]) -> None:
+        """The node on stored integers: its inputs that are ``values``, in order, replaced by them.
+
+        ``outputs``: the names of the stored outputs, "" for one that nothing reads.
+        """
+        copy = type(node)()
+        copy.CopyFrom(node)
+        direct = node.op_type in ANY_TYPE
+        copy.input[: len(values)] = [value.name if direct else self.emit.floats(value) for value in values]
+        names = [name if direct or not name else self.emit.fresh("moved") for name in outputs]
+        del copy.output[:]
+        copy.output.extend(names)
+        self.emit.nodes.append(copy)
+        if not direct:
+            for name, output in zip(names, outputs, strict=True):
+                if output:
+                    self.emit.stored_as(name, values[0].quant, output)
+
+    def _chain(self, operator: Operator) -> None:
+        *inner, last = _steps(self.graph, operator)
+        for link, following in pairwise([*inner, last]):
+            # The scale between two operators is INT16 over the tensor's own range, or what the following one needs.
+            bounds, rule = self._inner_range(link.name), rule_of(following.node.op_type)
+            bounds = Range.of(bounds.low, max(bounds.high, rule.reach if rule else 0.0))
+            quant = int16_quant(bounds.low, bounds.high)
+            outcome = link.limited(self._compute(link.node, quant, link.name, bounds=bounds), quant)
+            # What a pool puts out keeps the scale of its input.
+            self.values[link.name] = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
+        name = operator.outputs[0]
+        quant = self.plan.tensors[name]
+        if not inner and self._limits_an_output(last.node):
+            self._keep(self._convolved_again(last, quant), quant, name)
+            return
+        low, high = last.limits(quant)
+        whole = quant.dtype == UINT8 and low <= 0 and high == np.inf
+        outcome = self._compute(last.node, quant, name, self.emit.stored(name) if whole else "")
+        self._keep(last.limited(outcome, quant), quant, name)
+
+    def _limits_an_output(self, node: NodeProto) -> bool:
+        """Whether a node is the Relu of a convolution that no other reads, and that is an output of the network."""
+        source = node.input[0] if node.op_type in ("Relu", "Clip") and _ends(self.graph, node, True) else ""
+        made = self.graph.producer.get(source)
+        alone = source in self.graph.outputs and len(self.graph.consumers[source]) == 1
+        return alone and made is not None and made.op_type == "Conv" and source in self.convolutions
+
+    def _convolved_again(self, step: _Step, quant: Quant) -> Integers | Unrounded:
+        """The Relu of a convolution that is an output: made of the accumulator, not of what the output stores."""
+        source, ends = step.node.input[0], _ends(self.graph, step.node, True)
+        conv = self.graph.producer[source]
+        node = type(conv)()
+        node.CopyFrom(conv)
+        node.output[0] = step.name
+        channels = {step.name: self.channels[source]} if source in self.channels else {}
+        whole = self.ranges.get(source) or reach(quant)
+        weighting = Weighting(self.plan.weights[source], channels, whole, "", lambda stored: None)
+        rule = rule_of(node.op_type)
+        assert rule is not None and ends is not None, "a convolution has a rule, and a Relu ends"
+        operands = (self._read(node.input[0]),)
+        call = Call(
+            self.emit, self.graph, node, step.name, operands, quant, self._bounds(step.name, quant), None, weighting
+        )
+        outcome = rule.compute(call)
+        assert outcome is not None, "it was computed once already"
+        return replace(step, low=ends[0], high=ends[1]).limited(outcome, quant)
+
+    def _inner_range(self, name: str) -> Range:
+        if name in self.plan.bounds:
+            return self.plan.bounds[name]
+        if name not in self.ranges:
+            scaled = self._scaled_range(name)
+            if scaled is not None:
+                return scaled
+            raise ConfigError(
+                f"there is no range of {name!r}, which lies inside an operator; calibrate the model again"
+            )
+        return self.ranges[name].at(INT16)
+
+    def _scaled_range(self, name: str) -> Range | None:
+        """Of a tensor times a number, where the ranges have only the tensor: the SDK leaves the coefficients of a Caffe
+        Eltwise out, so its files have no range of such a product."""
+        node = self.graph.producer[name]
+        constants = [each for each in node.input if each in self.graph.constants and node.op_type == "Mul"]
+        sources = [each for each in node.input if each in self.ranges]
+        if len(constants) != 1 or len(sources) != 1 or self.graph.value(constants[0]).size != 1:
+            return None
+        factor, measured = float(self.graph.value(constants[0]).reshape(-1)[0]), self.ranges[sources[0]].at(INT16)
+        ends = (measured.low * factor, measured.high * factor)
+        return Range.of(min(ends), max(ends))
+
+    def _compute(
+        self, node: NodeProto, quant: Quant, name: str, stored: str = "", bounds: Range | None = None
+    ) -> Integers | Unrounded:
+        """One node by its rule, or in float32.
+
+        stored  see ``Weighting``; ``bounds``: of what it puts out, where they are not the calibrated ones.
+        """
+        rule = rule_of(node.op_type)
+        constant = self._spread(node, rule.constants) if rule else None
+        operands = self._operands(node, rule, constant)
+        if rule is None or operands is None:
+            return self._in_float(node, quant, name)
+        if is_average(self.graph, node) and quant.dtype == UINT8:
+            operands = tuple(at_scale(self.emit, operand, quant) for operand in operands)
+        outcome = rule.compute(
+            Call(
+                self.emit,
+                self.graph,
+                node,
+                name,
+                operands,
+                quant,
+                bounds or self._bounds(name, quant),
+                None if constant is None else self.graph.value(constant),
+                self._weighting(node, quant, stored),
+                self.plan.bounds.get(node.input[0]) or self.ranges.get(node.input[0]),
+            )
+        )
+        if outcome is None:
+            return self._in_float(node, quant, name)
+        if instead := rule.instead(node):
+            self.approximate[name] = Substitute(node.op_type, instead)
+        return outcome
+
+    def _weighting(self, node: NodeProto, quant: Quant, stored: str) -> Weighting | None:
+        name = node.output[0]
+        if name not in self.plan.weights or node.input[0] not in self.values:
+            return None
+        whole = self.ranges.get(name) or reach(quant)
+
+        def keep(stored_convolution: StoredConvolution) -> None:
+            self.convolutions[name] = stored_convolution
+
+        return Weighting(self.plan.weights[name], self.channels, whole, stored, keep)
+
+    def _bounds(self, name: str, quant: Quant) -> Range:
+        """The range that a tensor is computed for: of a stored one its domain's, of one inside a chain its own."""
+        return self.plan.bounds.get(name) or self.ranges.get(name) or reach(quant)
+
+    def _spread(self, node: NodeProto, slots: tuple[int, ...]) -> str | None:
+        """The constant among these inputs that a node multiplies by or adds, where it is spread over the tensor; one as
+        large as the tensor (Caffe's BatchNorm and Scale after a fully connected operator, or on maps of one pixel) is
+        an operand."""
+        names = [node.input[slot] for slot in slots]
+        constants = [name for name in names if name in self.graph.constants and self._is_float(name)]
+        if len(constants) != 1:
+            return None
+        shape = self.graph.shapes.get(next(name for name in node.input if name != constants[0]), ())
+        size = math.prod(self.graph.constants[constants[0]].dims)
+        sizes = [length for length in shape[1:] if length is not None]
+        whole = size > 1 and len(sizes) == len(shape) - 1 and math.prod(sizes) == size
+        return None if whole else constants[0]
+
+    def _operands(self, node: NodeProto, rule: Rule | None, constant: str | None) -> tuple[Integers, ...] | None:
+        """A node's inputs as integers, without the ``constant`` that is spread over them; None when one cannot be had.
+        Other constants get the scale of their own range."""
+        names = [name for name in node.input if name and name != constant][: rule.operands if rule else 1]
+        if rule and any(self._is_infinite(node, name) for name in (*names, constant or "")):
+            return None
+        operands = []
+        for name in names:
+            if name in self.values:
+                operands.append(self._read(name))
+            elif name in self.graph.constants and self._is_float(name):
+                operands.append(self._constant(name))
+            else:
+                return None
+        return tuple(operands)
+
+    def _read(self, name: str) -> Integers:
+        """A tensor as the operators that read it take it."""
+        value = self.values[name]
+        return replace(value, quant=as_read(self.plan, name)) if value.quant == SOFTMAX_QUANT else value
+
+    def _is_float(self, constant: str) -> bool:
+        dtype = dtype_of(self.graph.constants[constant].data_type)
+        return dtype is not None and dtype.kind == "f"
+
+    def _is_infinite(self, node: NodeProto, name: str) -> bool:
+        """Whether a constant holds infinity and no sum saturates: the mask of a Softmax, which has a range, may."""
+        constant = name in self.graph.constants and self._is_float(name)
+        if not constant or (name in self.ranges and node.op_type in ("Add", "Sub")):
+            return False
+        return not np.isfinite(self.graph.value(name)).all()
+
+    def _constant(self, name: str) -> Integers:
+        values = self.graph.value(name).astype(np.float64)
+        # Without a calibrated range its own, in the six decimals that the SDK's file of ranges has.
+        low, high = (float(f"{end:.6f}") for end in (values.min(), values.max()))
+        bounds = self.ranges.get(name) or Range.of(low, high)
+        quant = int16_quant(bounds.low, bounds.high)
+        stored = np.clip(half_away(values / quant.scale), -S16_MAX, S16_MAX)
+        return Integers(self.emit.constant(stored), DOUBLE, quant)
+
+    def _keep(self, outcome: Integers | Unrounded, quant: Quant, name: str) -> None:
+        stored = self.emit.stored(name)
+        if isinstance(outcome, Unrounded):
+            self.values[name] = self.emit.store(outcome, quant, stored)
+        elif outcome.name == stored:
+            self.values[name] = outcome
+        elif outcome.quant == quant:
+            self.values[name] = self.emit.stored_as(outcome.name, quant, stored)
+        else:
+            self.values[name] = self.emit.store(requantise(self.emit, outcome, quant), quant, stored)
+
+    def _in_float(self, node: NodeProto, quant: Quant, name: str) -> Unrounded:
+        """The node computed from the real values, in steps of its output."""
+        is_same = node.op_type == "Cast" and node.input[0] in self.values  # floats of another width
+        if name not in self.graph.from_shapes and not is_same:  # from shapes: the hardware has a constant
+            self.approximate[name] = Substitute(node.op_type, "computed in float32")
+            self.in_float.add(name)
+        computed = self.emit.fresh("float")
+        made = name if name in node.output else next(filter(None, node.output))
+        self._plain(node, {made: computed})
+        return self._nearest(computed, quant)
+
+    def _nearest(self, source: str, quant: Quant) -> Unrounded:
+        wide = self.emit.cast(source, DOUBLE)
+        return Unrounded(self.emit.add("Div", [wide, self.emit.constant(np.float64(step(quant)))]), quant.zero_point)
+
+    def _plain(self, node: NodeProto, renamed: Mapping[str, str] | None = None) -> None:
+        """The node as it is, on real values."""
+        copy = reading(node, {name: self._real(name) for name in sorted(needs(node))})
+        for index, name in enumerate(copy.output):
+            copy.output[index] = (renamed or {}).get(name, name)
+        self.reals.update((name, name) for name in copy.output)
+        self.emit.nodes.append(copy)
+
+    def _real(self, name: str) -> str:
+        """The name under which a tensor is there as float32: the tensor's, but for the inputs of the model, which have
+        theirs already."""
+        if name in self.values and name not in self.reals:
+            real = self.emit.named(name, "real") if name in self.graph.inputs else name
+            self.reals[name] = self.emit.real(self.values[name], real)
+        return self.reals.get(name, name)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One node that computes, the name of what it puts out (an activation's where that is only its limits), and these
+    limits of the real values."""
+
+    node: NodeProto
+    name: str
+    low: float = -np.inf
+    high: float = np.inf
+
+    def limits(self, quant: Quant) -> tuple[float, float]:
+        """The lowest and the highest stored value."""
+        low, high = (end / step(quant) + quant.zero_point for end in (self.low, self.high))
+        return float(np.ceil(low - 0.5)), float(np.floor(high + 0.5))
+
+    def limited(self, outcome: Integers | Unrounded, quant: Quant) -> Integers | Unrounded:
+        if not isinstance(outcome, Unrounded):
+            return outcome
+        low, high = self.limits(quant)
+        return replace(outcome, lowest=max(outcome.lowest, low), highest=min(outcome.highest, high))
+
+
+def _steps(graph: Graph, operator: Operator) -> list[_Step]:
+    """The nodes of a chain that compute."""
+    compared = {node.output[0]: node for node in operator.nodes if is_threshold(graph, node)}
+    steps = [
+        _Step(compared.get(next(iter(node.input), ""), node), node.output[0])
+        for node in operator.nodes
+        if node.output[0] not in compared
+    ]
+    if len(steps) < 2 or not is_convolution(graph, operator.head):
+        return steps
+    activation = operator.nodes[1]
+    # What makes an output of the graph stays an operator of its own.
+    ends = None if activation.output[0] in graph.outputs else _ends(graph, activation, len(steps) == 2)
+    return steps if ends is None else [_Step(operator.head, activation.output[0], *ends), *steps[2:]]
+
+
+def _ends(graph: Graph, node: NodeProto, last: bool) -> tuple[float, float] | None:
+    if node.op_type == "Relu":
+        return 0.0, np.inf
+    if node.op_type != "Clip" or not last:
+        return None
+    ends = []
+    for name, otherwise in zip((*node.input[1:3], "", "")[:2], (-np.inf, np.inf), strict=True):
+        if name and name not in graph.constants:
+            return None
+        ends.append(float(graph.value(name).reshape(-1)[0]) if name else otherwise)
+    return ends[0], ends[1]
+
+
+def steps_of_bytes(emit: Emitter, name: str, picture: Picture, quant: Quant) -> Unrounded:
+    """Input ``name`` (bytes) in steps of ``quant``, before the rounding."""
+    mean, std = np.asarray(picture.mean, np.float64), np.asarray(picture.std, np.float64)
+    gain = np.round(1024 / (std * quant.scale)) / 1024
+    offset = half_up(quant.zero_point - mean / (std * quant.scale))
+    source = emit.cast(name, DOUBLE)
+    if (gain != 1).any() or (offset != 0).any():
+        source = emit.add("Mul", [source, emit.constant(picture.along(gain))])
+        source = emit.add("Add", [source, emit.constant(picture.along(offset))])
+    return Unrounded(source)

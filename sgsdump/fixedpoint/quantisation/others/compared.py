@@ -1,0 +1,182 @@
+"""A float network and its quantised copy run on the same inputs, layer by layer, and what quantising each tensor loses.
+
+The figures of onnxruntime's qdq_loss_debug come of it too, as it defines them: over all inputs laid end to end the
+signal to noise, in decibels, of a tensor against itself before it was quantised (``before_after``) and against the
+float network's (the rows' SQNR), and of each weight against its original (``QuantisedWeight.sqnr``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.comparison.compare import compare
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.merge import Compared, merge_each
+from sgsdump.comparison.metrics import Sums, merged_sums, rmse
+from sgsdump.comparison.sums.summation import pair_sums
+from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.onnx_network import of_nodes
+from sgsdump.dumps.spooled import spooled
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.runner import with_found_scales
+from sgsdump.fixedpoint.quantisation.others.link import QuantisedPair, decibels
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FEWEST_FOR_MEAN, HELD_BYTES, OutputFigures
+from sgsdump.models.quantised_model import QuantisedModel, nodes_of
+from sgsdump.progress import SILENT, Progress, each
+from sgsdump.tensors.tensor import Tensor, Values
+
+if TYPE_CHECKING:
+    from sgsdump.models.model import Model
+
+LabelledFeed = tuple[str, Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedNetworks:
+    """compared      layer by layer over all inputs, with dumps of one of them for facts.
+    outputs       the quantised network's outputs of floats against the float one's.
+    before_after  by float tensor, in decibels, what its own quantising loses.
+    errors        the outputs' mean error on each input, in their order.
+    worst         of the input with the largest error its place among them, and the outputs by name: the quantised
+                  network's, and the float one's; None where there is no error.
+    """
+
+    compared: Compared
+    outputs: Mapping[str, OutputFigures]
+    before_after: Mapping[str, float]
+    errors: tuple[float, ...]
+    worst: tuple[int, Mapping[str, tuple[np.ndarray, np.ndarray]]] | None
+
+
+class NetworkRunner:
+    """A model whose runs are dumps: integers as the floats that they mean, and the network that it is."""
+
+    def __init__(self, model: Model):
+        self._model = model
+        self._runner = SegmentRunner(model, keep_sessions=True)
+        self._quantised = QuantisedModel(model.proto)
+        self._nodes = list(nodes_of(model.proto))
+
+    def dump(self, feed: Mapping[str, np.ndarray], folder: Path) -> Dump:
+        """Every tensor, the values in a file in ``folder``. Raises what running the model raises."""
+        dump = spooled(self._records(feed), folder)
+        network = cache(partial(of_nodes, dump.records, self._nodes, self._quantised.quants))
+        return Dump(dump.records, network=network)
+
+    def _records(self, feed: Mapping[str, np.ndarray]) -> Iterator[Record]:
+        for index, layer in enumerate(with_found_scales(self._runner.run(feed), self._quantised.groups.dynamic)):
+            quant = self._quantised.quants.get(layer.name)
+            tensor = Tensor.of(layer.name, layer.array, quant=quant, op_type=layer.op_type)
+            yield Record("out", 0, index, layer.node or layer.op_type, tensor)
+
+
+def compared_networks(
+    pair: QuantisedPair,
+    models: tuple[Model, Model],
+    feeds: Sequence[LabelledFeed],
+    folder: Path,
+    progress: Progress = SILENT,
+) -> ComparedNetworks:
+    """``models``: the float one and the quantised one; ``folder`` takes the values of one input at a time."""
+    runners = [NetworkRunner(model) for model in models]
+    names = [info.name for info in models[0].proto.graph.output]
+    sums: dict[str, list[Sums]] = {}
+    outputs = _Outputs(pair, names)
+    dumps: list[Dump] = []
+
+    def each_compared() -> Iterator[tuple[str, Comparison]]:
+        for label, feed in each(progress, feeds, "compare", "input", len(feeds)):
+            benchmark, sample = (runner.dump(feed, folder) for runner in runners)
+            dumps[:] = [sample, benchmark]
+            for tensor in pair.tensors:
+                before = feed.get(tensor.root)
+                if before is None and tensor.root in sample and tensor.root != tensor.holder:
+                    before = sample[tensor.root].real()
+                if before is not None and tensor.holder in sample:
+                    after = sample[tensor.holder].real()
+                    sums.setdefault(tensor.name, []).append(pair_sums(Values(after), Values(before)))
+            outputs.add(sample, benchmark)
+            comparison = compare(sample, benchmark, details=True)
+            yield label, comparison
+            sample.close()
+            benchmark.close()
+
+    comparison = merge_each(each_compared())
+    before_after = {name: decibels(*_norms(merged_sums(of_each))) for name, of_each in sums.items()}
+    return ComparedNetworks(
+        Compared(comparison, *dumps), outputs.figures(), before_after, tuple(outputs.errors), outputs.worst()
+    )
+
+
+def _norms(sums: Sums) -> tuple[float, float]:
+    return float(np.sqrt(sums.bb)), float(np.sqrt(sums.dd))
+
+
+class _Outputs:
+    """The network's outputs over all inputs."""
+
+    def __init__(self, pair: QuantisedPair, names: Iterable[str]):
+        roots = pair.twins.roots
+        groups = pair.quantised.groups.groups
+        self._holders = {name: groups[roots[name]].holder if name in roots else name for name in names}
+        self._steps = {
+            name: float(np.max(quant.scale))
+            for name, holder in self._holders.items()
+            if (quant := pair.quantised.quants.get(holder)) is not None
+        }
+        self._sums: dict[str, list[Sums]] = {}
+        self._largest: dict[str, float] = {}
+        self._reach: dict[str, list[float]] = {}
+        self._held: list[dict[str, tuple[np.ndarray, np.ndarray]]] = []
+        self._room = HELD_BYTES
+        self.errors: list[float] = []
+
+    def add(self, sample: Dump, benchmark: Dump) -> None:
+        held, errors = {}, []
+        for name, holder in self._holders.items():
+            if name not in benchmark or holder not in sample or benchmark[name].dtype.kind != "f":
+                continue
+            real, values = np.array(benchmark[name].real()), np.array(sample[holder].real())
+            if real.shape != values.shape or not real.size:
+                continue
+            held[name] = values, real
+            pair = pair_sums(Values(values), Values(real))
+            self._sums.setdefault(name, []).append(pair)
+            errors.append(rmse(pair) if pair.b1 and pair.d1 else 0.0)
+            largest = float(np.abs(values.astype(np.float64) - real).max())
+            self._largest[name] = max(self._largest.get(name, 0.0), largest)
+            self._reach.setdefault(name, []).extend((float(real.min()), float(real.max())))
+        self._room -= sum(2 * real.nbytes for _, real in held.values())
+        self._held.append(held)
+        self.errors.append(float(np.mean(errors)) if errors else 0.0)
+
+    def figures(self) -> dict[str, OutputFigures]:
+        found = {}
+        for name, sums in self._sums.items():
+            ends = self._reach[name]
+            span = max(ends) - min(ends)
+            step, largest = self._steps.get(name, 0.0), self._largest[name]
+            found[name] = OutputFigures(merged_sums(sums), self._centred(name), step, span, largest)
+        return found
+
+    def worst(self) -> tuple[int, dict[str, tuple[np.ndarray, np.ndarray]]] | None:
+        """The input with the largest error and the values there."""
+        errors = [np.inf if np.isnan(error) else error for error in self.errors]
+        place = int(np.argmax(errors)) if errors else 0
+        return (place, self._held[place]) if errors and errors[place] > 0 else None
+
+    def _centred(self, name: str) -> Sums | None:
+        """Sums about the float network's mean over the inputs, where there are enough and they were kept."""
+        both = [held[name] for held in self._held if name in held]
+        same = len({real.shape for _, real in both}) == 1
+        if self._room < 0 or len(both) < FEWEST_FOR_MEAN or not same:
+            return None
+        mean = np.mean([real for _, real in both], axis=0, dtype=np.float64)
+        merged = merged_sums([pair_sums(Values(values - mean), Values(real - mean)) for values, real in both])
+        return merged if merged.bb > 0 else None

@@ -1,0 +1,317 @@
+"""Quant parameters in a file: those of a fixed model, and a user's on top of what calibration finds.
+
+A range (one value, or one per channel; for weights, per output channel) replaces the calibrated one. Bit 16 of a
+convolution's first input or of its weights raises the convolution and what shares its domain; where the file and
+input_config.ini differ, or two tensors of a domain, the wider one wins. ``data`` replaces a convolution's weights, in
+the model's own layout, BatchNormalization folded in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.errors import ConfigError, ModelError, hint
+from sgsdump.files.bounded_read import read_bytes
+from sgsdump.files.escaping import quoted
+from sgsdump.fixedpoint.quantisation.analysis import (
+    GROUP_INPUT,
+    GROUP_OUTPUT,
+    GROUP_WEIGHTS,
+    REQUANTISED,
+    Analysis,
+    analyse,
+    is_grouped,
+    of_groups,
+    output_axis,
+)
+from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.tensor_arrays import check_names
+from sgsdump.fixedpoint.quantisation.type_rules import keeps_scale
+from sgsdump.models.fixed_facts import read_facts
+from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model
+from sgsdump.sidecars import quant_param
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.quant_param_entries import PICKLE_LIMIT, QuantParam, with_model_names
+from sgsdump.sidecars.tensor_min_max import read_ranges
+from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
+    from sgsdump.models.model import Model
+
+BITS = (8, 16)
+# A range of this many times the width of the values loses two bits.
+WIDE_TIMES = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """The entries of a quant file, checked against a model.
+
+    ``model`` and ``config`` are what to calibrate with. ``ranges`` replace the calibrated ones; ``moved`` names those
+    of them that are not in the file, but follow from the range of a tensor whose values an operator moves. ``unknown``
+    are names of the file that the model does not have, ``changed`` the weights that the file replaces.
+    """
+
+    model: Model
+    config: InputConfig
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    moved: frozenset[str] = frozenset()
+    unknown: tuple[str, ...] = ()
+    changed: frozenset[str] = frozenset()
+
+
+def read_quant_file(path: Path | str) -> list[QuantParam]:
+    """The entries of a quant file, or the ranges of a tensor_min_max.txt as entries without bits.
+
+    Raises what ``quant_param.read`` and ``read_ranges`` raise.
+    """
+    if is_log(path):
+        return [QuantParam(name, measured) for name, measured in read_ranges(path).items()]
+    return quant_param.read(path)
+
+
+def is_log(path: Path | str) -> bool:
+    """Return whether a quant file is the tensor_min_max.txt of a calibration, not a list of quant parameters."""
+    return read_bytes(Path(path), PICKLE_LIMIT).startswith(b"Name:")
+
+
+def import_params(
+    model: Model,
+    params: Sequence[QuantParam],
+    config: InputConfig,
+    fuse: bool = True,
+    where: str = "quant file",
+    one_per_tensor: bool = True,
+) -> Imported:
+    """Check a file's entries against a simplified float model; ``where`` begins the messages.
+
+    one_per_tensor  False: leave out a range for the whole of a convolution's weights that comes without a bit, as
+                    tensor_min_max.txt has it, where the level finds one per output channel.
+
+    Raises ConfigError for a file of an earlier version, one that names no tensor of the model, a bit other than 8 or
+    16, 16 bits for a picture or 8 for a tensor that no convolution reads, another number of values than the tensor has
+    channels, ``data`` of another shape or for a tensor that is not a convolution's weights, and two different entries
+    of one name.
+    """
+    graph_of_model = Graph(model.proto)
+    check_names((param.name for param in params), model.proto, where)
+    own = {*graph_of_model.inputs, *graph_of_model.producer, *graph_of_model.constants}
+    requantised = {REQUANTISED.format(name) for name in own}
+    params = with_model_names(params, own | requantised)
+    model = _with_data(model, params, fuse, where)
+    graph = Graph(deployed(model))
+    pictures = {entry.name for entry in config.inputs if entry.is_picture and entry.quantised} & set(graph.inputs)
+    analysis = analyse(graph.proto, pictures if config.inputs else None, fuse)
+    graph_of_model = Graph(model.proto)
+    convolutions = [node for nodes in analysis.first_inputs.values() for node in nodes]
+    grouped = [node for node in convolutions if is_grouped(analysis.graph, node)]
+    existing = {
+        *graph_of_model.inputs,
+        *graph_of_model.producer,
+        *graph_of_model.constants,
+        *graph.constants,
+        *requantised,
+        *(
+            name
+            for node in grouped
+            for part in (GROUP_INPUT, GROUP_WEIGHTS, GROUP_OUTPUT)
+            for name in of_groups(part, node)
+        ),
+    }
+    unknown = tuple(dict.fromkeys(param.name for param in params if param.name not in existing))
+    if params and len(unknown) == len({param.name for param in params}):
+        raise ConfigError(
+            f"{where} names no tensor of the model; its first name is {quoted(unknown[0])}"
+            f"{hint(unknown[0], list(existing))}; was it made for another model?"
+        )
+    if not params:
+        raise ConfigError(f"{where} holds no quant parameters")
+    channels = _channels(graph_of_model, analysis)
+    weights = {node.input[1] for node in convolutions} | {
+        name for node in grouped for name in of_groups(GROUP_WEIGHTS, node)
+    }
+    ranges: dict[str, Range] = {}
+    raised: dict[str, None] = dict.fromkeys(config.tensor_arrays)
+    for param in params:
+        if param.name in unknown:
+            continue
+        subject = f"{where}: {quoted(param.name)}"
+        alone = channels.get(param.name) == 1
+        coarse = param.range is not None and param.range.min.size == 1 and param.bit is None and not alone
+        if param.range is not None and not (coarse and not one_per_tensor and param.name in weights):
+            _check_channels(param, channels, subject)
+            if param.name in requantised and param.name in ranges:
+                # Requantised for several operators, under a number each.
+                low, high = param.range.low, param.range.high
+                ranges[param.name] = Range.of(min(low, ranges[param.name].low), max(high, ranges[param.name].high))
+                continue
+            if param.name in ranges and not ranges[param.name].same(param.range):
+                raise ConfigError(f"{subject} stands in the file twice, with different ranges")
+            ranges[param.name] = param.range
+        raised.update(dict.fromkeys(_raised(analysis, param, subject)))
+    changed = frozenset(param.name for param in params if param.data is not None and param.name not in unknown)
+    by_file = tuple(name for name in raised if name not in config.tensor_arrays)
+    config = replace(config, tensor_arrays=tuple(raised), by_quant_file=(*config.by_quant_file, *by_file))
+    moved = moved_ranges(analysis, ranges)
+    return Imported(model, config, {**ranges, **moved}, frozenset(moved), unknown, changed)
+
+
+def moved_ranges(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Return the ranges of tensors without one that operators only move or average from tensors with a range.
+
+    The SDK's files leave such tensors out: what a Transpose or Reshape puts out, and what a fully connected operator
+    reads of it.
+    """
+    known, moved = dict(ranges), dict[str, Range]()
+    for op in analysis.operators:
+        concatenates = op.head.op_type == "Concat"
+        alike = op.moves_values or concatenates or keeps_scale(analysis.graph, op.head)
+        sources = op.inputs if concatenates else op.inputs[:1]
+        if len(op.nodes) > 1 or not alike or not all(name in known for name in sources):
+            continue
+        # What the SDK requantises before it moves has a range of its own.
+        taken = [known.get(REQUANTISED.format(name), known[name]) for name in sources]
+        whole = Range.of(min(each.low for each in taken), max(each.high for each in taken))
+        new = {name: whole for name in op.outputs if name not in known}
+        known |= new
+        moved |= new
+    return moved
+
+
+def measured_beside(imported: Imported, plan: QuantPlan, measured: Container[str]) -> list[str]:
+    """Return the tensors of a plan whose ranges are ``measured`` on images, as the file does not tell them."""
+    counted = {name for name, quant in plan.tensors.items() if quant.scale == 1}  # an ArgMax's places
+    names = [name for op in plan.operators for node in op.nodes for name in (*node.input, *node.output)]
+    return [n for n in dict.fromkeys(names) if n in measured and n not in imported.ranges and n not in counted]
+
+
+def too_wide(given: Mapping[str, Range], seen: Mapping[str, Range]) -> dict[str, float]:
+    """How many times as wide as the values seen each given range is, of those that are more than ``WIDE_TIMES`` as
+    wide; the widest first."""
+    times = {name: _width(given[name]) / _width(seen[name]) for name in given if name in seen and _width(seen[name])}
+    return {name: times[name] for name in sorted(times, key=lambda name: -times[name]) if times[name] > WIDE_TIMES}
+
+
+def _width(bounds: Range) -> float:
+    """Of the range that a scale is made of, which has 0 in it."""
+    return max(bounds.high, 0.0) - min(bounds.low, 0.0)
+
+
+def quant_params(model: Model) -> list[QuantParam]:
+    """Every stored tensor and convolution's weights of a fixed model, per operator inputs, weights, outputs.
+
+    Ranges are those it was made from; a fixed model that does not remember them gives what its scales span.
+    Raises ModelError for a float model.
+    """
+    facts = read_facts(model)
+    if facts is None:
+        raise ModelError(f"{model.path} is a float model; only a fixed one (made by calibrate) has quant parameters")
+    ranges = facts.origin.ranges if facts.origin else {}
+    params: dict[str, QuantParam] = {}
+    for operator in facts.operators:
+        for name in (*operator.inputs, *operator.constants, *operator.outputs):
+            if name in facts.tensors:
+                tensor = facts.tensors[name]
+                params.setdefault(name, _param(name, tensor.dtype, tensor.scale, tensor.zero_point, ranges))
+            elif name in facts.weights:
+                weights = facts.weights[name]
+                params.setdefault(weights.name, _param(weights.name, weights.dtype, weights.scale, 0, ranges))
+    return list(params.values())
+
+
+def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
+    """The convolutions' first inputs that an entry raises."""
+    if param.bit is not None and param.bit not in BITS:
+        raise ConfigError(f"{subject} has bit {param.bit}; a tensor has 8 or 16")
+    inputs = [
+        name
+        for name, nodes in analysis.first_inputs.items()
+        if name == param.name or any(param.name in (node.input[1], *of_groups(GROUP_WEIGHTS, node)) for node in nodes)
+    ]
+    domain = analysis.domain
+    if param.bit == 8:
+        stored = param.name in analysis.stored
+        if stored and domain[param.name] not in {domain[name] for name in (*analysis.first_inputs, *analysis.pictures)}:
+            raise ConfigError(
+                f"{subject} has bit 8, but no convolution reads it, so it is always INT16; give it bit 16"
+            )
+        return []
+    if param.bit == 16 and analysis.pictures.intersection((param.name, *inputs)):
+        raise ConfigError(
+            f"{subject} has bit 16, but the picture input and its convolution's weights are always 8 bits"
+        )
+    return inputs if param.bit == 16 else []
+
+
+def _channels(graph: Graph, analysis: Analysis) -> dict[str, int]:
+    """Channels of tensors whose shape is known: axis 1, output channels of convolutions' weights."""
+    import onnx
+
+    try:
+        inferred = onnx.shape_inference.infer_shapes(graph.proto).graph
+    except Exception:  # a model over 2 GB, or an operator it does not know: fewer tensors can be checked
+        inferred = graph.proto.graph
+    channels: dict[str, int] = {}
+    for info in (*inferred.input, *inferred.value_info, *inferred.output):
+        dims = info.type.tensor_type.shape.dim
+        if len(dims) >= 2 and dims[1].HasField("dim_value"):
+            channels[info.name] = dims[1].dim_value
+    for name, tensor in {**graph.constants, **analysis.graph.constants}.items():
+        channels[name] = int(np.prod(tensor.dims))
+    for nodes in analysis.first_inputs.values():
+        for node in nodes:
+            channels[node.input[1]] = analysis.graph.constants[node.input[1]].dims[output_axis(analysis.graph, node)]
+    return channels
+
+
+def _check_channels(param: QuantParam, channels: Mapping[str, int], subject: str) -> None:
+    assert param.range is not None
+    count = param.range.min.size
+    if count > 1 and channels.get(param.name, count) != count:
+        raise ConfigError(
+            f"{subject} has {count} values of min and max, the tensor has {channels[param.name]} channels"
+        )
+
+
+def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: str) -> Model:
+    """The model with new weights, BatchNormalization folded in when there are any."""
+    new_weights = {param.name: param.data for param in params if param.data is not None}
+    if not new_weights:
+        return model
+    from onnx import ModelProto, numpy_helper
+
+    proto = ModelProto()
+    proto.CopyFrom(deployed(model))
+    graph = Graph(proto)
+    weights = {node.input[1] for nodes in analyse(proto, None, fuse).first_inputs.values() for node in nodes}
+    for name, data in new_weights.items():
+        if name not in graph.constants:
+            continue
+        tensor = graph.constants[name]
+        subject = f"{where}: {quoted(name)}"
+        if name not in weights:
+            raise ConfigError(f"{subject} has data, but it is not a convolution's weights")
+        if data.shape != tuple(tensor.dims):
+            raise ConfigError(f"{subject} has data of shape {list(data.shape)}, the model's is {list(tensor.dims)}")
+        if not np.isfinite(data).all():
+            raise ConfigError(f"{subject} has data with NaN or infinity")
+        tensor.CopyFrom(numpy_helper.from_array(data.astype(graph.value(name).dtype), name))
+    return replace(model, proto=proto)
+
+
+def _param(
+    name: str, dtype: np.dtype, scale: float | tuple[float, ...], zero_point: int, ranges: Mapping[str, Range]
+) -> QuantParam:
+    bit = 8 * dtype.itemsize
+    if name in ranges:
+        return QuantParam(name, Range(ranges[name].min, ranges[name].max, bit), bit)
+    limits, steps = np.iinfo(dtype), np.atleast_1d(np.asarray(scale, np.float64))
+    low, high = max(limits.min, -limits.max) - zero_point, limits.max - zero_point
+    return QuantParam(name, Range(low * steps, high * steps, bit), bit)

@@ -1,0 +1,343 @@
+"""Simulate: run one input through a float or fixed model and give its tensors as the SDK's simulators dump them.
+
+Per operator, in execution order, first all inputs (constants included), then all outputs; 4-D tensors as NHWC, but for
+what a Transpose or Reshape puts out, until the next convolution (``in_model_order``). A
+tensor stands once as an output and again as the input of each consumer. A view says what a model's operators are, and
+in which form each of their tensors is dumped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sgsdump.dumps.dump import Record
+from sgsdump.errors import ModelError
+from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.runner import Layer
+from sgsdump.fixedpoint.quantisation.analysis import operators, sdk_name
+from sgsdump.models.external_data import left_outside
+from sgsdump.models.fixed_facts import DumpedOperator, FixedFacts, read_facts
+from sgsdump.models.graph import Graph, in_model_order
+from sgsdump.models.model import Model
+from sgsdump.progress import Advance, unwatched
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.parse_net import NetTensor
+from sgsdump.tensors.sdk_buffers import (
+    pad_bias,
+    pad_blocks,
+    pad_channels,
+    pad_depthwise,
+    pad_parameter,
+    pad_picture,
+    pad_weights,
+)
+from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
+from sgsdump.tensors.types import NHWC, to_nhwc
+
+# Between these the hardware keeps a tensor in blocks of channels (NHWX); at any other operator, and at the network's
+# ends, pixel by pixel (NHWC). Seen in every parse_net text of the SDK at hand.
+BLOCKED = frozenset(
+    "CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV MAX_POOL_2D AVERAGE_POOL_2D ADD SUB MUL RELU RELU6 LEAKY_RELU PRELU "
+    "LOGISTIC TANH BATCH_NORM".split()
+)
+DEPTHWISE = "DEPTHWISE_CONV_2D"
+_PADDED_CONSTANTS = {"bias": pad_bias, "parameter": pad_parameter, DEPTHWISE: pad_depthwise}
+_PADDED = {"RGB": pad_picture, "NHWC": pad_channels, "NHWX": pad_blocks}
+
+
+@dataclass
+class Simulation:
+    """``records`` streams while the model runs; ``outputs``, ``skipped`` and, of padded buffers, ``net`` (what
+    parse_net prints of them) are filled by the time it ends."""
+
+    records: Iterator[Record]
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    net: dict[str, NetTensor] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def simulate(
+    model: Model,
+    feed: Mapping[str, np.ndarray],
+    dequantise: bool = True,
+    strip: bool = True,
+    advance: Advance = unwatched,
+    provider: str = "CPU",
+) -> Simulation:
+    """Run a simplified float model or a fixed model on one feed (NCHW; raw bytes for a fixed model's picture).
+
+    dequantise  fixed model: variables as float32 (dequantFixed); False: the stored integers.
+    strip       fixed model: no padding (eliminateGarbage); False pads stored integers as the hardware's buffers.
+    advance     called with (nodes done, nodes in all) while the records are read.
+    provider    onnxruntime's execution provider.
+    """
+    return Simulator(model, dequantise, strip, provider).run(feed, advance)
+
+
+class Simulator:
+    """``simulate`` for one feed after another.
+
+    keep_sessions  see ``SegmentRunner``: fast for several feeds.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        dequantise: bool = True,
+        strip: bool = True,
+        provider: str = "CPU",
+        keep_sessions: bool = False,
+    ):
+        model = in_parts(model)
+        facts = read_facts(model)
+        self._view = FixedView(model, facts, dequantise, strip) if facts else FloatView(model)
+        self._runner = SegmentRunner(model, keep_sessions, provider=provider)
+        self._guard = BranchGuard(model)
+        self._orders = buffer_orders(facts) if facts and not dequantise and not strip else None
+
+    def run(self, feed: Mapping[str, np.ndarray], advance: Advance = unwatched) -> Simulation:
+        """Raises InputError for a feed that takes other branches than those that the model was made with."""
+        self._guard.check(feed)
+        simulation = Simulation(iter(()))
+        simulation.records = _records(self._runner, self._view, feed, simulation, advance)
+        if self._orders is not None:
+            simulation.records = _described(simulation.records, self._orders, simulation)
+        return simulation
+
+
+def in_parts(model: Model) -> Model:
+    """The model with all external data in reach: large weights stay outside, of which one is read at a time. Raises
+    ModelError."""
+    if model.folder is None:
+        return model
+    proto = type(model.proto)()
+    proto.CopyFrom(model.proto)
+    try:
+        left_outside(proto, model.folder)
+    except ModelError as error:
+        raise ModelError(f"{model.path}: {error}") from None
+    return replace(model, proto=proto, folder=None)
+
+
+def fixed_config(model: Model) -> InputConfig | None:
+    """The inputs of input_config.ini that the fixed model was made with; None when it has no such inputs."""
+    facts = read_facts(model)
+    return InputConfig(facts.origin.inputs) if facts and facts.origin and facts.origin.inputs else None
+
+
+def buffer_orders(facts: FixedFacts) -> dict[str, str]:
+    """The order in memory of every stored tensor that has four dimensions: RGB (a picture), NHWC or NHWX."""
+    makers = {name: op.out_type for op in facts.operators for name in op.outputs}
+    readers: dict[str, set[str]] = {}
+    for op in facts.operators:
+        for name in op.inputs:
+            readers.setdefault(name, set()).add(op.in_type)
+    orders = {}
+    for name, tensor in facts.tensors.items():
+        blocked = makers.get(name) in BLOCKED and name in readers and readers[name] <= BLOCKED
+        orders[name] = "RGB" if tensor.picture else "NHWX" if blocked else "NHWC"
+    return orders
+
+
+def net_tensor(record: Record, order: str) -> NetTensor | None:
+    """The line that parse_net prints of a stored tensor of a dump; None for a constant and for floats."""
+    info = record.tensor.info
+    if record.constant or info.quant is None or info.quant.dtype is None or info.shape is None:
+        return None
+    dtype, scale, zero = info.quant.dtype, float(info.quant.scale), info.quant.zero_point
+    limits = np.iinfo(dtype)
+    low, high = (max(limits.min, -limits.max) - zero) * scale, (limits.max - zero) * scale
+    word = f"{'U' if dtype.kind == 'u' else ''}INT{8 * dtype.itemsize}"
+    order = order if len(info.shape) == 4 else "NHWC"
+    ddr_type = order if order == "RGB" else f"IPU_{'U' if dtype.kind == 'u' else 'S'}{8 * dtype.itemsize}_{order}"
+    return NetTensor(record.name, word, dtype, info.shape, ddr_type, low, high, scale, zero)
+
+
+class FloatView:
+    """The records that a float model dumps: every node its own operator, every tensor as float32."""
+
+    def __init__(self, model: Model):
+        self.graph = Graph(model.proto)
+        self.turned = in_model_order(self.graph)
+        self.operators = [
+            DumpedOperator(
+                sdk_name(self.graph, op.head),
+                sdk_name(self.graph, op.head),
+                op.inputs,
+                tuple(name for name in op.head.input if name in self.graph.constants),
+                op.outputs,
+            )
+            for op in operators(self.graph, fuse=None)
+        ]
+
+    def source(self, name: str) -> str:
+        return name
+
+    def variable(self, name: str, op_type: str, array: np.ndarray) -> Tensor:
+        turned = name in self.turned
+        values = array if turned else to_nhwc(array)
+        return _tensor(name, op_type, values.astype(np.float32, copy=False), turned=turned)
+
+    def constant(self, name: str, op_type: str) -> Tensor:
+        quant = None if self.graph.value(name).dtype.kind == "f" else Quant(np.dtype(np.int32))
+        return _lazy(self.graph, name, name, op_type, np.dtype(np.float32), quant)
+
+
+class FixedView:
+    """The records that a fixed model dumps: fused operators, stored integers or the float32 they mean."""
+
+    def __init__(self, model: Model, facts: FixedFacts, dequantise: bool, strip: bool):
+        self.graph = Graph(model.proto)
+        self.operators = facts.operators
+        self.tensors = facts.tensors
+        self.weights = facts.weights
+        self.biases = facts.biases
+        self.dequantise = dequantise
+        self.strip = strip
+        self.orders = buffer_orders(facts)
+
+    def source(self, name: str) -> str:
+        tensor = self.tensors.get(name)
+        if tensor is None or (tensor.picture and not self.dequantise):
+            return name
+        return tensor.real if self.dequantise and tensor.real is not None else tensor.stored
+
+    def variable(self, name: str, op_type: str, array: np.ndarray) -> Tensor:
+        stored = self.tensors.get(name)
+        turned = stored is not None and stored.model_order
+        array = array if turned else to_nhwc(array)
+        if stored is None:
+            return _tensor(name, op_type, array.astype(np.float32, copy=False))
+        if self.dequantise:
+            info = replace(_info(name, op_type, array, stored.quant, turned), dtype=_real_type(array))
+            return Tensor(info, lambda: _real(array, stored.quant))
+        if stored.picture:
+            # The SDK dumps the picture's bytes, also where what is computed with is rescaled (level L5 may do that).
+            array = np.clip(np.floor(array + 0.5), 0, 255).astype(stored.dtype)
+        if self.strip:
+            return _tensor(name, op_type, array, stored.quant, turned)
+        padded = _PADDED[self.orders[name] if array.ndim == 4 else "NHWC"](array)
+        return Tensor(_info(name, op_type, array, stored.quant, turned), lambda: padded)
+
+    def constant(self, name: str, op_type: str) -> Tensor:
+        constant = self._plain_constant(name, op_type)
+        if self.dequantise or self.strip or constant.dtype.kind != "i":
+            return constant
+        kind = "bias" if name in self.biases else "parameter" if name not in self.weights else op_type
+        pad = _PADDED_CONSTANTS.get(kind, pad_weights)
+        return Tensor(constant.info, lambda: pad(constant.stored()))
+
+    def _plain_constant(self, name: str, op_type: str) -> Tensor:
+        if name in self.biases:
+            return _lazy(self.graph, name, self.biases[name], op_type, np.dtype(np.int16), Quant(np.dtype(np.int16)))
+        weights = self.weights.get(name)
+        if weights is None:
+            return _lazy(self.graph, name, name, op_type, np.dtype(np.float32), None)
+        return _lazy(self.graph, name, weights.name, op_type, weights.dtype, weights.quant)
+
+
+def _real(array: np.ndarray, quant: Quant) -> np.ndarray:
+    """The float32 values of stored integers; what is float already is that."""
+    if array.dtype.kind == "f":
+        return array
+    return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
+
+
+def _real_type(array: np.ndarray) -> np.dtype:
+    return array.dtype if array.dtype.kind == "f" else np.dtype(np.float32)
+
+
+def _info(name: str, op_type: str, array: np.ndarray, quant: Quant | None, turned: bool = False) -> TensorInfo:
+    """``turned``: in the model's own order of axes."""
+    return TensorInfo(name, array.shape, array.dtype, NHWC if array.ndim == 4 and not turned else None, quant, op_type)
+
+
+def _tensor(name: str, op_type: str, array: np.ndarray, quant: Quant | None = None, turned: bool = False) -> Tensor:
+    return Tensor(_info(name, op_type, array, quant, turned), lambda: array)
+
+
+def _lazy(graph: Graph, initializer: str, name: str, op_type: str, dtype: np.dtype, quant: Quant | None) -> Tensor:
+    """A constant of the model: 4-D weights as O, H, W, I, depthwise ones as 1, H, W, O."""
+    dims = tuple(graph.constants[initializer].dims)
+    depthwise = op_type == DEPTHWISE and len(dims) == 4 and dims[1] == 1
+    order = (1, 2, 3, 0) if depthwise else (0, 2, 3, 1) if len(dims) == 4 else tuple(range(len(dims)))
+    shape = tuple(dims[axis] for axis in order)
+    if quant is not None and quant.axis is not None:
+        quant = replace(quant, axis=order.index(quant.axis))
+    info = TensorInfo(name, shape, dtype, NHWC if len(dims) == 4 else None, quant, op_type)
+    return Tensor(info, lambda: graph.value(initializer).transpose(order).astype(dtype, copy=False))
+
+
+def _described(records: Iterator[Record], orders: Mapping[str, str], simulation: Simulation) -> Iterator[Record]:
+    """The records as they are; ``simulation.net`` is filled beside."""
+    for record in records:
+        tensor = net_tensor(record, orders.get(record.name, "NHWC"))
+        if tensor is not None:
+            simulation.net.setdefault(record.name, tensor)
+        yield record
+
+
+def _records(
+    runner: SegmentRunner,
+    view: FloatView | FixedView,
+    feed: Mapping[str, np.ndarray],
+    simulation: Simulation,
+    advance: Advance,
+) -> Iterator[Record]:
+    variables = {name for op in view.operators for name in (*op.inputs, *op.outputs)}
+    sources = {view.source(name): name for name in variables}
+    readers = Counter(name for op in view.operators for name in dict.fromkeys(op.inputs))
+    live = {name: feed[name] for name in variables if name in feed and view.source(name) == name}
+    selected = {*sources, *view.graph.outputs}
+    layers = runner.run(feed, only=selected, advance=advance)
+    for index, op in enumerate(view.operators):
+        _advance(layers, sources, live, {*op.inputs, *op.outputs}, view.graph.outputs, simulation)
+        tensors = [(n, view.variable(n, op.in_type, live[n])) for n in op.inputs if n in live]
+        tensors += [(n, view.constant(n, op.in_type)) for n in op.constants if not _is_text(view.graph, n)]
+        constants = set(op.constants)
+        for slot, (name, tensor) in enumerate(tensors):
+            yield Record("in", slot, index, op.in_type, tensor, name in constants)
+        for slot, name in enumerate(op.outputs):
+            if name in live:
+                yield Record("out", slot, index, op.out_type, view.variable(name, op.out_type, live[name]))
+            else:
+                simulation.skipped[name] = runner.skipped[name].reason if name in runner.skipped else "not computed"
+        for name in dict.fromkeys([*op.inputs, *op.outputs]):
+            readers[name] -= name in op.inputs
+            if readers[name] <= 0:
+                live.pop(name, None)
+    _advance(layers, sources, live, None, view.graph.outputs, simulation)
+
+
+def _advance(
+    layers: Iterator[Layer],
+    sources: Mapping[str, str],
+    live: dict[str, np.ndarray],
+    needed: set[str] | None,
+    outputs: list[str],
+    simulation: Simulation,
+) -> None:
+    """Run on until every needed tensor is live; to the end for None, or when a needed tensor cannot be computed."""
+    missing = None if needed is None else needed - set(live)
+    while missing is None or missing:
+        layer = next(layers, None)
+        if layer is None:
+            return
+        if layer.name in outputs:
+            simulation.outputs[layer.name] = layer.array
+        name = sources.get(layer.name)
+        if name is not None:
+            live[name] = layer.array
+            if missing is not None:
+                missing.discard(name)
+
+
+def _is_text(graph: Graph, constant: str) -> bool:
+    from onnx import TensorProto
+
+    return constant in graph.constants and graph.constants[constant].data_type == TensorProto.STRING

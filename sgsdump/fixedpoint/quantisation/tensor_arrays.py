@@ -1,0 +1,180 @@
+"""The words of ``tensor_arrays`` in input_config.ini, and the convolutions that they raise to INT16.
+
+SDK 1.1.5 raises every convolution whose first input's name *begins* with the word: ``c1``
+raises c1_xx and c10 alike. So a Caffe blob stands for all its stages that a convolution reads, as long as no other name
+begins with it. The input of a Caffe InnerProduct is the converter's own ``LAYER_reshape#1_output``, so the word is the
+layer's name; the blob that it reads raises nothing. Of several InnerProducts that read one tensor each is raised by
+itself. One that reads a Flatten, or a Concat of such, is raised by that blob's name. Every input is raised by itself:
+what shares values with it stays at 8 bits unless it is named too. Source: small networks through the SDK, see
+docs/caffe.md and docs/formats/fixed_arithmetic.md#types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from sgsdump.errors import ConfigError, hint, listed
+from sgsdump.fixedpoint.quantisation.analysis import (
+    Analysis,
+    analyse,
+)
+from sgsdump.models.graph import BROUGHT_BACK, FLAT, Graph, is_reshape_of_converter
+from sgsdump.models.model import read_stages
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.stages import last_of_table, of_layers
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+
+_RESHAPED = "_reshape#1_output"
+
+
+@dataclass(frozen=True, eq=False)
+class RaisedInputs:
+    """The words of ``tensor_arrays`` for one network."""
+
+    analysis: Analysis
+
+    @cached_property
+    def blobs(self) -> dict[str, str]:
+        """For each stage of a Caffe blob the blob."""
+        return {stage.name: stage.blob for stage in read_stages(self.analysis.graph.proto)}
+
+    @cached_property
+    def sdk_names(self) -> dict[str, tuple[str, ...]]:
+        """For each first input the names that the SDK has for it: its own, and one for each InnerProduct reading it."""
+        producer = self.analysis.graph.producer
+        # What the converter moves for a convolution is raised by the name of what it is moved from, too.
+        moved = {
+            name: (producer[name].input[0],)
+            for name in self.analysis.first_inputs
+            if name.endswith(BROUGHT_BACK) and name in producer and producer[name].op_type == "Identity"
+        }
+        return {
+            name: tuple(
+                dict.fromkeys(
+                    [
+                        *(self._known_as(name, node) for node in nodes),
+                        *moved.get(name, ()),
+                    ]
+                )
+            )
+            for name, nodes in self.analysis.first_inputs.items()
+        }
+
+    def _known_as(self, name: str, node: NodeProto) -> str:
+        """The SDK's name for what a convolution reads: of an InnerProduct the layer's, but for one that reads a Flatten
+        or Concat; what the converter reshapes for a fully connected operator has the name of what it is made from."""
+        producer = self.analysis.graph.producer
+        copied = name in producer and is_reshape_of_converter(producer[name])
+        source = producer[name].input[0] if copied else name
+        flat = source in self.blobs and source in producer and producer[source].op_type in FLAT
+        if self.blobs and node.op_type in ("Gemm", "MatMul") and not flat:
+            return f"{node.name}{_RESHAPED}"
+        return source
+
+    @cached_property
+    def words(self) -> dict[str, tuple[str, ...]]:
+        """For each first input the words to write, one for each name that the SDK has for it: the first of a blob (or
+        layer) and the SDK's name that raises nothing else, or the SDK's name where each would."""
+        return {
+            name: tuple(dict.fromkeys(self._word(alias, name) for alias in aliases))
+            for name, aliases in self.sdk_names.items()
+        }
+
+    def _word(self, alias: str, name: str) -> str:
+        """The word for one of the SDK's names of a first input."""
+        short = alias.removesuffix(_RESHAPED) if alias.endswith(_RESHAPED) else self.blobs.get(alias, alias)
+        switch = self.analysis.switch
+        raised = ((word, {switch(each) for each in self.raised_by(word)}) for word in (short, alias))
+        return next((word for word, switches in raised if switches == {switch(name)}), alias)
+
+    def raised_by(self, word: str) -> tuple[str, ...]:
+        """The first inputs that the SDK raises for a word, in execution order; the graph's own only by its name."""
+        pictures = self.analysis.graph.inputs
+        return tuple(
+            name
+            for name, aliases in self.sdk_names.items()
+            if word in aliases or (name not in pictures and any(alias.startswith(word) for alias in aliases))
+        )
+
+    def inputs_of(self, chosen: Iterable[str]) -> tuple[str, ...]:
+        """The first inputs that words raise. Raises ConfigError for a word that raises none."""
+        inputs: dict[str, None] = {}
+        for word in chosen:
+            raised = self.raised_by(word)
+            if not raised:
+                raise ConfigError(self._raises_none(word))
+            inputs.update(dict.fromkeys(raised))
+        return tuple(inputs)
+
+    def beside(self, chosen: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """For each word of a list what it raises without naming it: inputs that no word names."""
+        chosen, switch = tuple(chosen), self.analysis.switch
+        named = {switch(name) for word in chosen for name in self.sdk_names if self._names(word, name)}
+        raised = {word: tuple(n for n in self.raised_by(word) if switch(n) not in named) for word in chosen}
+        return {word: names for word, names in raised.items() if names}
+
+    def _names(self, word: str, name: str) -> bool:
+        """Whether a word is an input's own name, its blob or another stage of it, or the InnerProduct that reads it."""
+        blob = self.blobs.get(name, name)
+        aliases = (name, blob, *(alias.removesuffix(_RESHAPED) for alias in self.sdk_names[name]))
+        return word in aliases or self.blobs.get(word) == blob
+
+    def _raises_none(self, word: str) -> str:
+        """Why a word raises nothing; for the blob that an InnerProduct alone reads, what to write."""
+        for name, aliases in self.sdk_names.items():
+            node = self.analysis.graph.producer.get(name)
+            source = node.input[0] if node is not None and name not in self.blobs else name
+            if name not in aliases and word in (source, self.blobs.get(source)):
+                layer = aliases[0].removesuffix(_RESHAPED)
+                return (
+                    f"tensor_arrays names {word!r}, which the InnerProduct {layer!r} reads: the SDK knows that input "
+                    f"by the layer's name, write {layer}"
+                )
+        words = chain.from_iterable(self.words.values())
+        near = hint(word, list(dict.fromkeys([*words, *self.sdk_names])))
+        return f"tensor_arrays names {word!r}, which is not a convolution's first input{near}"
+
+
+def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputConfig, list[str]]:
+    """The config with the inputs themselves in ``tensor_arrays``, and sentences on what the SDK raises besides. Raises
+    ConfigError for a word that raises nothing."""
+    if not config.tensor_arrays:
+        return config, []
+    inputs = RaisedInputs(analyse(proto))
+    words = config.tensor_arrays
+    exact = replace(config, tensor_arrays=inputs.inputs_of(words))
+    return exact, [wider(word, names) for word, names in inputs.beside(words).items()]
+
+
+def wider(word: str, names: Iterable[str]) -> str:
+    """A note on a word that raises more than it names."""
+    return (
+        f"tensor_arrays {word!r} raises {listed(tuple(names))} too: the SDK takes every convolution whose first "
+        f"input's name begins so"
+    )
+
+
+def check_names(names: Iterable[str], proto: ModelProto, source: str) -> None:
+    """Raise ConfigError for a file that an earlier version of sgsdump wrote of a Caffe net with layers in place. That
+    called a blob's last value by the blob's name, and those before by their layer's name or ``BLOB@LAYER``."""
+    table = read_stages(proto)
+    if not table:
+        return
+    graph = Graph(proto)
+    model_names = {*graph.inputs, *graph.producer, *graph.constants}
+    last = set(last_of_table(table).values())
+    older = {*last_of_table(table), *of_layers(stage for stage in table if stage.name not in last)}
+    older |= {f"{name}#bias" for name in model_names}  # of a convolution with its BatchNorm folded
+    outdated = sorted(older.intersection(names) - model_names)
+    if outdated:
+        raise ConfigError(
+            f"{source} has names of an earlier version of sgsdump ({listed(outdated, 3)}), which called the stages of "
+            f"a Caffe blob otherwise than the SDK does; calibrate again to make it anew"
+        )

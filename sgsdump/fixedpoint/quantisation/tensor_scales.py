@@ -1,0 +1,310 @@
+"""Types and scales of a plan's stored tensors, by ``quant_plan``'s rules. Apart: kept for many plans of one graph.
+
+One graph is asked about many plans, twice as many as it has convolutions and more. What the graph alone says, which
+operators share ranges or inherit scales, is looked up once; what is left for each plan is a few steps a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sgsdump.fixedpoint.quantisation.analysis import (
+    FUNCTIONS,
+    GROUP_INPUT,
+    GROUP_OUTPUT,
+    REQUANTISED,
+    Analysis,
+    is_grouped,
+    of_groups,
+)
+from sgsdump.fixedpoint.quantisation.type_rules import POOLED, Operator, ends_threshold, is_interpolation, keeps_scale
+from sgsdump.models.graph import REARRANGING, Graph, is_taken_apart
+from sgsdump.models.scales import INT16, SOFTMAX_QUANT, UINT8, int16_quant, uint8_quant
+from sgsdump.tensors.tensor import Quant
+from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+SOFTMAX_INPUT_MIN = -10.0
+CURVE_INPUT_MAX = 6.0
+# What has one range with its operands.
+SHARING = ("Max", "Abs")
+Bounds = dict[str, tuple[float, float]]
+"""(min, max) by domain."""
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """An operator whose scale may not come from its own range, by what the graph says of it.
+
+    apart     whether it puts a Softmax that is taken apart back into shape.
+    index     whether it puts out whole numbers; ``compared``: the comparison that it makes a Threshold of, or None.
+    averages  whether it has its input's scale, as an average.
+    """
+
+    operator: Operator
+    apart: bool
+    index: bool
+    compared: NodeProto | None
+    averages: bool
+
+    @classmethod
+    def of(cls, graph: Graph, operator: Operator) -> _Fixed | None:
+        """None where its scale comes from its range in every plan."""
+        if not operator.outputs:
+            return None
+        apart = any(is_taken_apart(graph, name) for name in operator.inputs[:1])
+        index, compared = _is_index(graph, operator.outputs[0]), ends_threshold(graph, operator.last)
+        averages = keeps_scale(graph, operator.last)
+        softmax = operator.last.op_type == "Softmax"
+        any_of_these = softmax or apart or index or compared is not None or averages or operator.moves_values
+        return cls(operator, apart, index, compared, averages) if any_of_these else None
+
+
+class TensorScales:
+    """Of a graph's stored tensors under any plan; ``analysis``: with nothing raised, or anything."""
+
+    def __init__(self, analysis: Analysis):
+        graph, operators = analysis.graph, analysis.operators
+        exact = analysis.sizes | analysis.whole
+        self._graph = graph
+        self._stored = list(dict.fromkeys(analysis.stored))
+        self._kept = [name for name in self._stored if name not in exact]
+        self._every = list(dict.fromkeys(name for op in operators for name in (*op.inputs, *op.outputs)))
+        self._settled = [*analysis.first_inputs, *analysis.pictures]
+        self._grouped = [op for op in operators if is_grouped(graph, op.head)]
+        self._moving = [op for op in operators if op.moves_values]
+        self._sharing = [op for op in operators if op.moves_values or _shares_range(op)]
+        self._reaching = [(op, least) for op in operators if (least := _least_reach(op)) is not None]
+        self._fixed = [fixed for op in operators if (fixed := _Fixed.of(graph, op)) is not None]
+        self._ends: tuple[Mapping[str, Range], dict[tuple[str, bool], tuple[float, float]]] = {}, {}
+        self._quants: dict[tuple[tuple[float, float], bool], Quant] = {}
+        self._known: dict[tuple[object, ...], Quant] = {}
+
+    def of(self, analysis: Analysis, ranges: Mapping[str, Range]) -> tuple[Bounds, dict[str, Quant]]:
+        """Every domain's bounds, and every stored tensor's quant, one object for equal bounds and types; ``analysis``:
+        the same with what a plan raises. A mapping of ranges does not change after the first call with it."""
+        domain, wide = analysis.domain, self._int16_domains(analysis)
+        bounds = self._domain_bounds(analysis, ranges, wide)
+        tensors = {
+            name: self._quant(bounds[root], root in wide) for name in self._kept if (root := domain[name]) in bounds
+        }
+        self._apply_fixed_scales(analysis, ranges, tensors)
+        return bounds, tensors
+
+    def parts(self, analysis: Analysis) -> dict[str, str]:
+        """Tensor -> what represents those whose quants depend on one another's, whatever is raised."""
+        root = {name: name for name in self._every} | {name: name for name in self._stored}
+
+        def root_of(name: str) -> str:
+            while root[name] != name:
+                name = root[name]
+            return name
+
+        fixed = [each.operator for each in self._fixed]
+        for op in (*self._sharing, *fixed, *(op for op in analysis.operators if op.head.op_type == "Concat")):
+            roots = [root_of(name) for name in (*op.inputs, *op.outputs)]
+            root.update(dict.fromkeys(roots, roots[0]))
+        return {name: root_of(name) for name in root}
+
+    def _int16_domains(self, analysis: Analysis) -> set[str]:
+        """Domains of type INT16: those no convolution reads, and the raised ones."""
+        root_of = analysis.domain.__getitem__
+        raised = set(map(root_of, analysis.raised)) | analysis.forced_domains
+        return set(map(root_of, self._every)) - (set(map(root_of, self._settled)) - raised)
+
+    def _ends_of(self, ranges: Mapping[str, Range]) -> dict[tuple[str, bool], tuple[float, float]]:
+        """(low, high) of those ranges that were asked for, by name and whether it is for 16 bits."""
+        of, known = self._ends
+        if of is not ranges:
+            known = {}
+            self._ends = ranges, known
+        return known
+
+    def _domain_bounds(self, analysis: Analysis, ranges: Mapping[str, Range], wide: set[str]) -> Bounds:
+        """The union of each domain's tensors' ranges, for the type it has."""
+        domain, known = analysis.domain, self._ends_of(ranges)
+        bounds: Bounds = {}
+        for name in self._stored:
+            if name not in ranges:
+                continue
+            root = domain[name]
+            key = name, root in wide
+            ends = known.get(key)
+            if ends is None:
+                ends = known[key] = _ends(ranges[name], root in wide)
+            own = bounds.get(root)
+            bounds[root] = ends if own is None else (min(ends[0], own[0]), max(ends[1], own[1]))
+        self._extend_by_groups(analysis, ranges, wide, bounds)
+        for op in self._sharing:
+            if op.moves_values and domain[op.outputs[0]] not in bounds and op.inputs[0] in ranges:
+                moved = ranges[op.inputs[0]]
+                bounds[domain[op.outputs[0]]] = moved.low, moved.high
+            _share_range(analysis, op, ranges, bounds)
+        for op in raised_concats(analysis):
+            read = [ranges[name].at(UINT8) for name in op.inputs if name in ranges]
+            for root in {domain[name] for name in op.inputs} - wide:
+                bounds[root] = min(measured.low for measured in read), max(measured.high for measured in read)
+        for op, least in self._reaching:
+            if domain[op.inputs[0]] in bounds:
+                low, high = bounds[domain[op.inputs[0]]]
+                bounds[domain[op.inputs[0]]] = (min(low, least[0]), max(high, least[1]))
+        return bounds
+
+    def _extend_by_groups(
+        self, analysis: Analysis, ranges: Mapping[str, Range], wide: set[str], bounds: Bounds
+    ) -> None:
+        """The parts that the SDK makes of a convolution with groups share the ranges of what it reads and puts out."""
+        for op in self._grouped:
+            for name, part in ((op.inputs[0], GROUP_INPUT), (op.outputs[0], GROUP_OUTPUT)):
+                root = analysis.domain[name]
+                if root not in bounds:
+                    continue
+                parts = [ranges[each] for each in of_groups(part, op.head) if each in ranges]
+                measured = [_ends(each, root in wide) for each in parts]
+                low, high = bounds[root]
+                bounds[root] = min([low, *(each[0] for each in measured)]), max([high, *(each[1] for each in measured)])
+
+    def _quant(self, bounds: tuple[float, float], wide: bool) -> Quant:
+        key = bounds, wide
+        if key not in self._quants:
+            self._quants[key] = _quant(bounds, wide)
+        return self._quants[key]
+
+    def _apply_fixed_scales(self, analysis: Analysis, ranges: Mapping[str, Range], tensors: dict[str, Quant]) -> None:
+        """Operators whose scale does not come from their own range, in execution order (average pools inherit)."""
+        domain, graph = analysis.domain, self._graph
+        softmaxes: dict[str, Quant] = {}  # as the operators that read them take them
+
+        def give(names: Iterable[str], quant: Quant) -> None:
+            quant = self._known.setdefault((quant.dtype, quant.scale, quant.zero_point), quant)
+            tensors.update((name, quant) for name in names if name in tensors)
+
+        for fixed in self._fixed:
+            op = fixed.operator
+            name = op.outputs[0]
+            if name not in tensors:
+                continue
+            if op.last.op_type == "Softmax" and tensors[name].dtype == INT16:
+                if not is_taken_apart(graph, name):
+                    softmaxes[name] = tensors[name]
+                give([name], SOFTMAX_QUANT)
+            elif fixed.apart and tensors.get(op.inputs[0]) == SOFTMAX_QUANT:
+                softmaxes[name] = tensors[name]
+                give([name], SOFTMAX_QUANT)
+            elif fixed.index:
+                give([name], Quant(tensors[name].dtype, 1.0, 0, exact=True))
+            elif fixed.compared is not None:
+                source = fixed.compared.input[0]
+                if source in ranges:
+                    wide = tensors[name].dtype == INT16
+                    give(self._moved_from(analysis, name), self._quant(_ends(ranges[source], wide), wide))
+            elif fixed.averages or (op.moves_values and domain[name] != domain[op.inputs[0]]):
+                source = op.inputs[0]
+                inherited = _inherited(op, softmaxes.get(source, tensors.get(source)), tensors[name], ranges)
+                if inherited is not None:
+                    give(self._moved_from(analysis, name), inherited)
+
+    def _moved_from(self, analysis: Analysis, name: str) -> list[str]:
+        """A tensor and what operators move from it alone, within its domain: all values that its scale is sure to
+        hold."""
+        names = {name: None}
+        for op in self._moving:
+            if op.head.op_type != "Concat" and op.inputs[0] in names:
+                pieces = op.outputs if op.head.op_type == "Split" else op.outputs[:1]
+                names.update((piece, None) for piece in pieces if analysis.domain[piece] == analysis.domain[name])
+        return list(names)
+
+
+def raised_concats(analysis: Analysis) -> list[Operator]:
+    """The SDK puts them together as UINT8 where one of their inputs is that, and requantises the whole (cct2_x)."""
+    if not analysis.raised:
+        return []
+    return [op for op in analysis.operators if op.head.op_type == "Concat" and op.outputs[0] in analysis.raised]
+
+
+def _ends(measured: Range, wide: bool) -> tuple[float, float]:
+    measured = measured.at(INT16 if wide else UINT8)
+    return measured.low, measured.high
+
+
+def _quant(bounds: tuple[float, float], wide: bool) -> Quant:
+    return int16_quant(*bounds) if wide else uint8_quant(*bounds)
+
+
+def _shares_range(op: Operator) -> bool:
+    return any(node.op_type in SHARING for node in op.nodes)
+
+
+def _share_range(analysis: Analysis, op: Operator, ranges: Mapping[str, Range], bounds: Bounds) -> None:
+    """One range for all operands of a Max or Abs and for what it puts out, whatever their types are."""
+    domain = analysis.domain
+    if not _shares_range(op):
+        return
+    inner = inner_of_max(op)
+    names = [name for name in op.inputs if _meets_max(op, name)]
+    names += op.outputs if op.last.op_type in SHARING else ()
+    shared = [bounds[domain[name]] for name in names if domain[name] in bounds]
+    shared += [_ends(ranges[name], True) for name in inner if name in ranges]
+    if not shared:
+        return
+    whole = min(low for low, _ in shared), max(high for _, high in shared)
+    bounds.update((domain[name], whole) for name in names if domain[name] in bounds)
+    bounds.update((name, whole) for name in inner)
+
+
+def _meets_max(op: Operator, name: str) -> bool:
+    """Whether an operator's input is an operand of its Max or Abs, perhaps after the pool that begins it."""
+    pooled = op.head.output[0] if op.head.op_type in POOLED and name == op.inputs[0] else name
+    return any(node.op_type in SHARING and pooled in node.input for node in op.nodes)
+
+
+def inner_of_max(op: Operator) -> list[str]:
+    """The tensors inside a chain of nodes that a Max or Abs reads or puts out."""
+    inner = {node.output[0] for node in op.nodes[:-1]}
+    sharing = [node for node in op.nodes if node.op_type in SHARING]
+    return [name for node in sharing for name in (*node.input, *node.output) if name in inner]
+
+
+def _least_reach(op: Operator) -> tuple[float, float] | None:
+    """What the range of an operator's stored input holds at least, for the table that is looked up."""
+    head = op.nodes[1] if op.head.op_type in POOLED and len(op.nodes) > 1 else op.head
+    if head.op_type in ("Softmax", "LogSoftmax"):
+        return SOFTMAX_INPUT_MIN, 0.0
+    return (0.0, CURVE_INPUT_MAX) if head.op_type in FUNCTIONS else None
+
+
+def _is_index(graph: Graph, name: str) -> bool:
+    """Whether a tensor of floats holds whole numbers, an ArgMax's places: stored as they are."""
+    node, cast = graph.producer.get(name), False
+    while node is not None and node.op_type in (*REARRANGING, "Cast", "Sub"):
+        cast = cast or node.op_type == "Cast"
+        name = next(iter(graph.variables(node)), "")
+        node = graph.producer.get(name)
+    return (
+        cast and node is not None and (node.op_type == "ArgMax" or (node.op_type == "TopK" and name in node.output[1:]))
+    )
+
+
+def _inherited(op: Operator, source: Quant | None, quant: Quant, ranges: Mapping[str, Range]) -> Quant | None:
+    """The scale of what an operator only averages or moves: its input's, or of its input's range where that is INT16
+    and goes on as UINT8 (of the requantised one's where the SDK's files have it)."""
+    if source is None:
+        return None
+    if source.dtype == quant.dtype:
+        return source
+    if op.inputs[0] not in ranges:
+        return None
+    if source.dtype != INT16:
+        if not is_interpolation(op.last):
+            return None
+        return int16_quant(ranges[op.inputs[0]].low, ranges[op.inputs[0]].high)
+    measured = [ranges[op.inputs[0]]]
+    if REQUANTISED.format(op.inputs[0]) in ranges:
+        # Above level L2 the SDK fits what it requantises, and what is moved of that, one by one.
+        measured = [ranges[n] for n in (REQUANTISED.format(op.inputs[0]), op.outputs[0]) if n in ranges]
+    measured = [each.at(UINT8) for each in measured]
+    return uint8_quant(min(each.low for each in measured), max(each.high for each in measured))

@@ -1,0 +1,1 @@
+"""Results of the fixed-point commands as sentences, text, csv, json and charts."""

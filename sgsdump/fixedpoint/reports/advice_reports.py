@@ -1,0 +1,204 @@
+"""Which convolutions to raise: table, verdict and JSON. Apart: sentences of its own, tested alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.metrics import cos, rmse
+from sgsdump.comparison.row import Row
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.errors import listed
+from sgsdump.files.escaping import shown
+from sgsdump.files.json_yaml import json_text
+from sgsdump.fixedpoint.quantisation.objective import error_of, output_error
+from sgsdump.fixedpoint.reports.cause_sentences import conv_config, int16_is_not_enough
+from sgsdump.fixedpoint.tuning.advice import MAYBE, Advice, Measured
+from sgsdump.fixedpoint.tuning.causes import Exact
+from sgsdump.fixedpoint.tuning.sensitivity_analysis import Measurement
+from sgsdump.reports.tables import aligned
+from sgsdump.reports.text import counted
+
+MOST_NAMES = 8
+# input_config.ini separates by commas, ends a value with a semicolon and strips quotes and blanks.
+_WRITABLE = re.compile(r"[^\s,;'\"]([^,;'\"\r\n]*[^\s,;'\"])?")
+_LEGEND = """\
+own, inherited: error of what the convolution puts out (sum |a-b| / sum |b|), from its own 8 bits and from the 8 bits
+of the layers before it. brings: output error when it alone has 8 bits. removes: part of the output error that goes
+away when it alone has 16.
+"""
+
+
+def advice_table(advice: Sequence[Advice]) -> str:
+    """One line for every convolution, worst first; the measured columns only where something was measured."""
+    if not advice:
+        return ""
+    head, *rows = advice_cells(advice)
+    lines = aligned([head, *rows], range(4, len(head) - 1))
+    return "".join(f"{line}\n" for line in lines) + (_LEGEND if "own" in head else "")
+
+
+def advice_cells(advice: Sequence[Advice]) -> list[list[str]]:
+    """The head of the table and its lines."""
+    measured = any(entry.measured for entry in advice)
+    head = ["INT16", "convolution", "type", "input", "range"]
+    head += ["own", "inherited", "brings", "removes", "why"] if measured else ["why"]
+    return [head, *(_cells(entry, measured) for entry in advice)]
+
+
+def advice_verdict(
+    advice: Sequence[Advice],
+    names: Sequence[str],
+    limits: Thresholds,
+    measurement: Measurement | None = None,
+    exact: Exact | None = None,
+    rows: Sequence[Row] = (),
+) -> str:
+    """The outputs' loss, the inputs to raise and the gain, or that nothing is to be raised.
+
+    names  the words of tensor_arrays to write.
+    exact  the outputs in the hardware's integers.
+    rows   the comparison of the fixed model's dump with the float model's, where there is one.
+    """
+    lines = list(_measured_lines(measurement, exact, limits)) if measurement and exact else []
+    unknown = list(dict.fromkeys(a.convolution.shown_input for a in advice if not a.signs.limits))
+    if unknown:
+        lines.append(f"Not judged, as the ranges file has no range for them: {listed(unknown, MOST_NAMES)}.")
+    if names:
+        if exact and exact.raised:
+            state = "the outputs are within limits"
+            if not exact.raised.good(limits):
+                more = ": raise the maybes too" if maybes(advice) else ""
+                state = f"the outputs are still past the limits ({limits}){more}"
+            lines.append(f"With {listed(names, MOST_NAMES)} raised {state}.")
+        lines.append(f"Raise {len(names)}: put this into input_config.ini and calibrate again.")
+        lines.append(conv_config(names))
+        unwritable = (name for name in names if not _WRITABLE.fullmatch(name))
+        lines += [f"{name!r} cannot stand in tensor_arrays: rename the tensor in the model." for name in unwritable]
+    else:
+        maybe = maybes(advice)
+        rules_alone = not measurement and not all(entry.convolution.reads_picture for entry in advice)
+        if not maybe and rules_alone:
+            lines += _rules_alone(rows)
+        elif not maybe:
+            all_judged = "Nothing to raise: no convolution needs INT16 inputs."
+            lines.append("Nothing to raise among the rest." if unknown else all_judged)
+        else:
+            lines.append(_on_the_maybes(listed(maybe, MOST_NAMES), exact, limits))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def advice_json(
+    advice: Sequence[Advice],
+    tensor_arrays: Sequence[str],
+    measurement: Measurement | None,
+    exact: Exact | None,
+    findings: Sequence[Finding] = (),
+) -> str:
+    """Every convolution with its verdict, its reason and the numbers of both, in full precision.
+
+    exact  the outputs in the hardware's integers, with ``tensor_arrays`` raised among them.
+    """
+    plans = {"all_8": exact.all_8.sums, "all_16": exact.all_16.sums} if exact else {}
+    plans |= {"tensor_arrays": exact.raised.sums} if exact and exact.raised else {}
+    document = {
+        "format": "sgsdump advice",
+        "version": 1,
+        "tensor_arrays": list(tensor_arrays),
+        "pictures": measurement.pictures if measurement else 0,
+        "outputs": {
+            plan: {name: {"cos": cos(sums), "rmse": rmse(sums)} for name, sums in totals.items()}
+            for plan, totals in plans.items()
+        },
+        "findings": [asdict(finding) for finding in findings],
+        "convolutions": [_entry(entry) for entry in advice],
+    }
+    return json_text(document)
+
+
+def maybes(advice: Iterable[Advice]) -> list[str]:
+    """The inputs that would help most, where none has to be raised."""
+    return list(dict.fromkeys(entry.convolution.shown_input for entry in advice if entry.verdict == MAYBE))
+
+
+def _cells(entry: Advice, measured: bool) -> list[str]:
+    conv = entry.convolution
+    width = f"{entry.signs.width:.4g}" if entry.signs.limits else "-"
+    cells = [entry.verdict, shown(conv.name), conv.op_type, shown(conv.shown_input), width]
+    return [*cells, *(_numbers(entry.measured) if measured else ()), shown(entry.reason)]
+
+
+def _numbers(measured: Measured | None) -> list[str]:
+    if measured is None:
+        return ["-"] * 4
+    errors = (measured.own, measured.inherited, measured.brings)
+    return [*(f"{error:.4f}" for error in errors), f"{round(100 * measured.removes_share)} %"]
+
+
+def _measured_lines(measurement: Measurement, exact: Exact, limits: Thresholds) -> Iterator[str]:
+    """A line for each judged tensor, and the mean where there are several."""
+    pictures = counted(measurement.pictures, "picture")
+    yield (
+        f"Output error against float (RMSE) in the hardware's integers, {pictures}, {measurement.runs} runs; past "
+        f"limits is {limits}:"
+    )
+    plans = [("all 8 bits", exact.all_8), ("these raised", exact.raised), ("all 16 bits", exact.all_16)]
+    columns = [(title, plan.sums) for title, plan in plans if plan is not None]
+    labels = {name: f"{name} (logits)" if name in measurement.logits else name for name in exact.all_8.outputs}
+    width = max(map(len, [*labels.values(), "mean"]))
+    yield f"  {'':{width}}" + "".join(f"  {title:>12}" for title, _ in columns)
+    for name, label in labels.items():
+        cells = "".join(f"  {error_of(totals[name]):12.4f}" for _, totals in columns)
+        yield f"  {label:<{width}}{cells}"
+    if len(labels) > 1:
+        yield f"  {'mean':<{width}}" + "".join(f"  {output_error(totals):12.4f}" for _, totals in columns)
+    if exact.raised is not None and exact.foreseen is not None:
+        yield (
+            f"The float approximation that ranks the convolutions foresaw {output_error(exact.foreseen):.4f} for these "
+            f"raised, {output_error(measurement.all_8):.4f} for all 8 bits."
+        )
+    if not exact.all_16.good(limits):
+        yield int16_is_not_enough(limits)
+
+
+def _on_the_maybes(names: str, exact: Exact | None, limits: Thresholds) -> str:
+    if exact is None:
+        return f"Nothing is sure. Measure on pictures (-i) to know whether to raise {names}."
+    if not exact.all_8.good(limits):
+        return f"No convolution stands out: the error adds up from many. What would help most: {names}."
+    return f"Nothing to raise. What would help most, if you want less error still: {names}."
+
+
+def _rules_alone(rows: Sequence[Row]) -> Iterator[str]:
+    """Where no rule fires the model may still be bad: the layers past the limits are counted."""
+    past = [row.name for row in rows if not (row.finite and DOCUMENTED.hold(row.cos, row.rmse, row.mse))]
+    if past:
+        yield (
+            f"{len(past)} of {len(rows)} layers have {DOCUMENTED}, and no rule of thumb says which convolution to "
+            f"raise for them: {listed(past, MOST_NAMES)}."
+        )
+    else:
+        yield "No rule of thumb asks for INT16 inputs; that does not say that 8 bits are enough."
+    yield "Measure on pictures (-i) to know."
+
+
+def _entry(entry: Advice) -> dict[str, Any]:
+    signs = entry.signs
+    return {
+        "verdict": entry.verdict,
+        "reason": entry.reason,
+        **asdict(entry.convolution),
+        "range": list(signs.limits) if signs.limits else None,
+        "levels": signs.levels,
+        "rules": {"range": signs.wide, "narrow": signs.narrow, "rmse": signs.spoilt if signs.after else None},
+        "row": _row(signs.row),
+        "worst_row_after": _row(signs.after),
+        "measured": asdict(entry.measured) if entry.measured else None,
+    }
+
+
+def _row(row: Row | None) -> dict[str, Any] | None:
+    return None if row is None else {"name": row.name, "cos": row.cos, "rmse": row.rmse, "rise": row.rise}

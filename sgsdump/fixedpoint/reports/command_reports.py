@@ -1,0 +1,368 @@
+"""The reports of ``diagnose``, ``repair`` and ``tune``: a comparison's report with what the command found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgsdump.comparison.compare import compare
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.merge import Compared
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.fixedpoint.quantisation import quant_plan
+from sgsdump.fixedpoint.quantisation.diagnosis.share import ConvolutionBits, bits_by_layer, float_layers, integer_share
+from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
+from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.objective import left_out_outputs, watched_by_output
+from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs, within_a_step
+from sgsdump.fixedpoint.reports.cause_sentences import conv_config
+from sgsdump.fixedpoint.reports.diagnosis import (
+    FIXED,
+    LEVEL,
+    QUANT_FILE,
+    RULE,
+    YOU,
+    Diagnosis,
+    LayerReach,
+    PastLayers,
+    steps,
+    verdict,
+)
+from sgsdump.fixedpoint.reports.pareto_reports import limits_line
+from sgsdump.fixedpoint.reports.root_causes import Righted
+from sgsdump.fixedpoint.tuning.pareto import Pareto, Row
+from sgsdump.models.fixed_facts import read_facts
+from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model, read_stages
+from sgsdump.models.scales import INT16
+from sgsdump.reports.report import (
+    BLOB,
+    IN_FLOAT,
+    PLAIN,
+    Bits,
+    Context,
+    Layer,
+    OtherRun,
+    Plan,
+    Report,
+    Tradeoff,
+    layers_of,
+    other_run,
+    report_of,
+)
+from sgsdump.reports.text import counted
+from sgsdump.reports.verdict import Step
+
+if TYPE_CHECKING:
+    from sgsdump.fixedpoint.quantisation.analysis import Analysis
+    from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
+    from sgsdump.fixedpoint.tuning.repair import Repair, Round
+    from sgsdump.models.fixed_facts import FixedFacts
+
+LONGEST_ATTRIBUTE = 60
+WITHIN = "the error is what 8 bits leave of what it reaches"
+
+
+def report_of_diagnosis(
+    subject: Subject,
+    compared: Compared,
+    diagnosis: Diagnosis,
+    context: Context = PLAIN,
+) -> Report:
+    """The outputs first, then where, what to do, and every layer with what was measured of it."""
+    context = replace(context, ranges=subject.ranges, bits=diagnosis.bits)
+    context = _with_model(context, subject.float_model, compared)
+    comparison = compared.comparison
+    report = report_of(comparison, diagnosis.limits, context, steps(diagnosis))
+    layers = _with_measured(report.layers, diagnosis)
+    good = diagnosis.good and bool(diagnosis.share.convolutions)
+    other = None if diagnosis.with_advice is None else other_run(_with_what(diagnosis), diagnosis.with_advice)
+    view = replace(report.view, first="", other=other)
+    return replace(report, verdict=verdict(diagnosis, comparison), layers=layers, good=good, view=view)
+
+
+def _with_what(diagnosis: Diagnosis) -> str:
+    """What is other in the run that is drawn beside."""
+    root = diagnosis.root
+    if root is None:
+        return "with what is advised"
+    advised = root.advice is not None and root.advice.promise is not None
+    return "with the cause put right" + (" and what is advised" if advised else "")
+
+
+def diagnosed(
+    subject: Subject,
+    outputs: PlanOutputs,
+    advice: MeasuredAdvice | None,
+    compared: Compared,
+    limits: Thresholds,
+    root: Righted | None = None,
+) -> Diagnosis:
+    """The facts of a diagnosis."""
+    facts = read_facts(subject.fixed_model)
+    proto = deployed(subject.float_model)
+    stored = facts.tensors if facts else {}
+    comparison, layers = compared.comparison, {}
+    for row in comparison.rows:
+        tensor, reach = stored.get(row.name), subject.ranges.get(row.name)
+        if tensor is not None and row.sums is not None and row.details is not None and reach is not None:
+            wide = reach.at(INT16)
+            span = max(wide.high - wide.low, *(float(end) for end in np.diff(row.details.edges)))
+            largest = row.details.largest_error
+            within = within_a_step(row.sums, largest, float(tensor.quant.scale), span)
+            layers[row.name] = LayerReach(span, largest, within)
+    left_out = left_out_outputs(proto, outputs.outputs)
+    masks = {name for name, measured in subject.ranges.items() if measured.uncut is not None}
+    # What a Softmax makes of these is what counts, and it is good.
+    masks |= {name for name, judged in outputs.outputs.items() if judged.probabilities and judged.good(limits)}
+    past = tuple(
+        row.name
+        for row in comparison.past(limits)
+        if row.name not in {*left_out, *masks} and (row.name not in layers or not layers[row.name].resolution)
+    )
+    found = advice.causes if advice is not None else ()
+    labels = {name: f"{name} (for {output})" for output, name in watched_by_output(proto).items() if name != output}
+    return Diagnosis(
+        outputs,
+        advice,
+        limits,
+        integer_share(subject.float_model, facts),
+        _bits(subject, advice, advice if root is None else root.advice),
+        labels,
+        left_out,
+        layers,
+        PastLayers(
+            past,
+            sum(row.name not in {*left_out, *masks} for row in comparison.rows),
+            _fed_by(Graph(proto), found[0].facts["input"]) if found else frozenset(),
+        ),
+        tuple(_misread(subject, Graph(proto), [*outputs.outputs])),
+        root,
+    )
+
+
+def _misread(subject: Subject, graph: Graph, outputs: Sequence[str]) -> Iterator[Finding]:
+    """The Softmaxes whose readers take their values for others, of those that outputs come of."""
+    for name, factor in subject.misread.items():
+        fed = _fed_by(graph, name) - {name}
+        names = tuple(output for output in outputs if output in fed)
+        if names:
+            facts = {"input": graph.producer[name].input[0], "reason": "misread"}
+            yield Finding("cause", name, "SOFTMAX", {"factor": factor}, names=names, facts=facts)
+
+
+def _fed_by(graph: Graph, name: str) -> frozenset[str]:
+    """The tensors that are made of this one, itself among them."""
+    fed = {name}
+    for node in graph.nodes:
+        if fed & set(node.input):
+            fed.update(node.output)
+    return frozenset(fed)
+
+
+def _bits(subject: Subject, advice: MeasuredAdvice | None, advised: MeasuredAdvice | None) -> dict[str, Bits]:
+    """Of every convolution, by layer: its bits, by whom it was raised, and whether what is advised raises it."""
+    own = subject.config.tensor_arrays
+    by_file, analysis = {*subject.config.by_quant_file}, advice.measured.analysis if advice is not None else None
+    words = RaisedInputs(analysis).inputs_of(own) if analysis is not None and own else own
+    users = {_switch(analysis, name) for name in words}
+    everything = (subject.config.conv_format or "") not in ("", "ALL_UINT8")
+    names = advised.promise.names if advised is not None and advised.promise is not None else ()
+    raised = {_switch(analysis, name) for name in names}
+
+    def who(of: ConvolutionBits) -> str:
+        of_user = (everything or _switch(analysis, of.input) in users) and of.input not in by_file
+        words = {quant_plan.RULE: RULE, quant_plan.LEVEL: LEVEL, quant_plan.QUANT_FILE: QUANT_FILE}
+        return words.get(of.raised_by) or (YOU if of_user else FIXED)
+
+    facts = read_facts(subject.fixed_model)
+    return _float_bits(subject.float_model, facts) | {
+        layer: Bits(
+            of.input,
+            of.bits,
+            who(of) if of.bits == 16 else "",
+            of.rule,
+            of.bits == 8 and _switch(analysis, of.input) in raised,
+        )
+        for layer, of in bits_by_layer(facts).items()
+    }
+
+
+def _float_bits(model: Model, facts: FixedFacts | None) -> dict[str, Bits]:
+    return {layer: Bits(read, IN_FLOAT) for layer, read in float_layers(model, facts).items()}
+
+
+def bits_by(model: Model, fixed: Model, who: str, yours: Sequence[str] = ()) -> dict[str, Bits]:
+    """Of every convolution of a fixed model, made of this float one, by layer: its bits, and by whom it was raised:
+    ``who`` chose the plan, but for the inputs that are ``yours``."""
+    words = {quant_plan.RULE: RULE, quant_plan.LEVEL: LEVEL, quant_plan.QUANT_FILE: QUANT_FILE}
+
+    def raised_by(of: ConvolutionBits) -> str:
+        return words.get(of.raised_by) or (YOU if of.input in yours else who)
+
+    facts = read_facts(fixed)
+    return _float_bits(model, facts) | {
+        layer: Bits(of.input, of.bits, raised_by(of) if of.bits == 16 else "", of.rule)
+        for layer, of in bits_by_layer(facts).items()
+    }
+
+
+def _switch(analysis: Analysis | None, name: str) -> str:
+    return name if analysis is None else analysis.switch(name)
+
+
+def report_of_repair(
+    repair: Repair,
+    rounds: Sequence[Round],
+    model: Model,
+    limits: Thresholds = DOCUMENTED,
+    context: Context = PLAIN,
+) -> Report:
+    """How it ended, what to write into input_config.ini, and every layer as it is now.
+
+    context  its sample is the dump of the repaired fixed model, its benchmark the float one's, ``model``.
+    """
+    if context.sample is None or context.benchmark is None:
+        raise ValueError("the report of a repair compares two dumps")
+    comparison = compare(context.sample, context.benchmark, details=True)
+    context = replace(context, ranges=repair.ranges, attributes=attributes_of(model))
+    report = report_of(comparison, limits, context, [_repair_step(repair)])
+    view = replace(report.view, other=_first_round(rounds) if len(rounds) > 1 else None)
+    return replace(report, verdict=(_repair_verdict(repair, rounds), *report.verdict), view=view)
+
+
+def _first_round(rounds: Sequence[Round]) -> OtherRun:
+    """Every layer as it was before anything was raised."""
+    layers = layers_of(rounds[0].run.layers, DOCUMENTED, PLAIN)
+    return OtherRun("before any repair", {layer.name: layer.figures for layer in layers})
+
+
+def report_of_tuning(result: Pareto, compared: Compared, model: Model, context: Context = PLAIN) -> Report:
+    """The trade-off of the plans, and the plan to take, layer by layer.
+
+    compared  the fixed model of the plan to take against the float one, ``model``.
+    """
+    context = _with_model(context, model, compared)
+    report = report_of(compared.comparison, context=context, steps=[_tuning_step(result.taken)])
+    return replace(report, verdict=(*_tuning_verdict(result), *report.verdict), tradeoff=tradeoff_of(result))
+
+
+def tradeoff_of(result: Pareto) -> Tradeoff:
+    """Every plan tried, those of the table, and the one to take, with its [CONV_CONFIG] to copy."""
+    plans = tuple(
+        Plan(row.label, row.rate, row.error, row.asked, conv_config(row.tensors) if row.tensors else "")
+        for row in result.rows
+    )
+    taken = next(plan for plan, row in zip(plans, result.rows) if row is result.taken)
+    return Tradeoff(tuple(tried[:2] for tried in result.cloud), plans, taken, f"error, {result.objective}")
+
+
+def attributes_of(model: Model) -> dict[str, dict[str, str]]:
+    """By each output's name: the operator's attributes, the node's name and its weights' shapes, as text; of a Caffe
+    network the blob that the tensor is a stage of, and the layer that made it."""
+    graph = Graph(model.proto)
+    stages = {stage.name: {BLOB: stage.blob, "layer": stage.layer} for stage in read_stages(model.proto)}
+    attributes: dict[str, dict[str, str]] = {}
+    for node in graph.nodes:
+        texts = {"node": node.name} if node.name else {}
+        texts |= {
+            f"constant {name}": _shape(graph.constants[name].dims) for name in node.input if name in graph.constants
+        }
+        texts |= {attribute.name: _attribute_text(attribute) for attribute in node.attribute}
+        attributes |= {name: stages.get(name, {}) | texts for name in node.output if name}
+    return attributes
+
+
+def _with_model(context: Context, model: Model, compared: Compared) -> Context:
+    return replace(context, sample=compared.sample, benchmark=compared.benchmark, attributes=attributes_of(model))
+
+
+def _with_measured(layers: Sequence[Layer], diagnosis: Diagnosis) -> tuple[Layer, ...]:
+    """The layers, with what was measured where a convolution ends in them; what the causes name is marked in place of
+    where a figure rises."""
+    columns = diagnosis.measured
+    if diagnosis.advice is None:
+        return tuple(replace(layer, rises=layer.rises and diagnosis.blames_layers) for layer in layers)
+    stored = diagnosis.advice.measured.layers
+    named = {stored[name] for finding in diagnosis.causes for name in finding.names if name in stored}
+
+    def measured(layer: Layer) -> Layer:
+        own = columns.get(layer.name, {})
+        figures = replace(
+            layer.figures,
+            own_error=own.get("own"),
+            inherited=own.get("inherited"),
+            in_all=own.get("in_all"),
+            brings=own.get("brings"),
+            gives_back=own.get("gives_back"),
+        )
+        within = layer.name in diagnosis.resolution and layer.verdict == "fail"
+        return replace(
+            layer,
+            figures=figures,
+            rises=layer.name in named,
+            verdict="pass" if within else layer.verdict,
+            note="; ".join(filter(None, [layer.note, WITHIN if within else ""])),
+        )
+
+    return tuple(map(measured, layers))
+
+
+def _repair_verdict(repair: Repair, rounds: Sequence[Round]) -> str:
+    first, best = rounds[0], repair.best
+    if best is first:
+        return f"Nothing was raised: {repair.ended}; the outputs' error is {best.error:.4f}."
+    return (
+        f"With {len(best.tensor_arrays)} of the convolutions' inputs at INT16 the outputs' error is {best.error:.4f}, "
+        f"{first.error:.4f} before; {repair.ended}."
+    )
+
+
+def _repair_step(repair: Repair) -> Step:
+    if not repair.best.tensor_arrays:
+        return Step("input_config.ini stays as it is.")
+    text = "The input_config.ini beside this report has it; this is to put into your own."
+    return Step(text, conv_config(repair.config_names(repair.best.tensor_arrays)))
+
+
+def _tuning_verdict(result: Pareto) -> Iterator[str]:
+    taken, low, high = result.taken, result.rows[0], result.rows[-1]
+    if result.limits is not None:
+        yield f"{limits_line(result.limits)}."
+    yield (
+        f"With {counted(len(taken.raised), 'convolution')} at INT16 the weights take {100 * taken.rate:.0f} % of "
+        f"their bytes at 16 bits, and the outputs' error is {taken.error:.3g}: {low.error:.3g} with all at INT8, "
+        f"{high.error:.3g} with all at INT16 ({result.effort.plans_tried} plans tried)."
+    )
+    if result.effort.off:
+        yield f"All figures are the hardware's integers'; the search saw {taken.searched:.3g} of this plan."
+
+
+def _tuning_step(taken: Row) -> Step:
+    if not taken.tensors:
+        return Step("Nothing has to be raised to INT16.")
+    text = (
+        "Put this into input_config.ini, and calibrate with --quant-file optimized_quant_info.json, which is here too."
+    )
+    return Step(text, conv_config(taken.tensors))
+
+
+def _shape(dims: Any) -> str:
+    return "×".join(map(str, dims)) or "one number"
+
+
+def _attribute_text(attribute: Any) -> str:
+    from onnx import AttributeProto, helper
+
+    if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+        return "a graph"
+    if attribute.type in (AttributeProto.TENSOR, AttributeProto.SPARSE_TENSOR):
+        return f"a tensor {_shape(attribute.t.dims)}"
+    value = helper.get_attribute_value(attribute)
+    values = value if isinstance(value, list) else [value]
+    text = ", ".join(item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in values)
+    return text if len(text) <= LONGEST_ATTRIBUTE else f"{text[:LONGEST_ATTRIBUTE]}…"

@@ -1,0 +1,147 @@
+"""Sentences and JSON of a cure, for ``cure`` and ``diagnose --cure``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from sgsdump.files.json_yaml import json_text
+from sgsdump.fixedpoint.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN
+from sgsdump.models.feeds.folds import FEWEST_HELD_OUT
+from sgsdump.reports.text import counted
+from sgsdump.reports.verdict import Step
+
+if TYPE_CHECKING:
+    from sgsdump.fixedpoint.curing.cure import Cured
+    from sgsdump.fixedpoint.curing.steps import Step as CureStep
+    from sgsdump.fixedpoint.curing.steps import Way
+
+# What the count of a step counts.
+COUNTED = {
+    "ranges": "ranges",
+    "fold": "BatchNormalizations",
+    "equalise": "channels",
+    "absorb": "channels",
+    "bias": "layers' biases",
+    "round": "layers",
+}
+# Below this share of its energy a float model is called the same.
+SAME = 1e-10
+
+
+def lines(cured: Cured) -> Iterator[str]:
+    """Yield the errors, step by step, and the change of the float model."""
+    yield f"output error relative to the float model, on {_judged(cured)}:"
+    yield f"  as it is: {errors(cured.as_it_is)}"
+    for step in cured.steps:
+        yield f"  {step.cure} ({step.count} {COUNTED[step.cure]}): {errors(step.errors)}{_verdict(step)}"
+    for name, share in cured.changed.items():
+        if share > SAME:
+            yield f"output {name} of the float model changed by {share:.2g} (relative squared error)"
+
+
+def summary(cured: Cured) -> str:
+    """Return the verdict: what to expect on other images."""
+    if not cured.helps:
+        return "no improvement found; the model is unchanged"
+    taken = ", ".join(step.cure for step in cured.steps if step.taken)
+    if cured.expected_gain is None:
+        return f"cured ({taken}); the gain on other images is unknown: give {FEWEST_HELD_OUT} different images or more"
+    return (
+        f"cured ({taken}); expected error on other images: {errors(cured.expected)}, {cured.expected_gain:.3g} of the "
+        f"original's ({_spread(cured.by_image)})"
+    )
+
+
+def _spread(by_image: Sequence[float]) -> str:
+    """Return the median and the worst of the held-out images."""
+    return f"median image {median(by_image):.3g}, worst image {max(by_image):.3g}"
+
+
+def text(cured: Cured) -> str:
+    return "\n".join([*lines(cured), summary(cured)])
+
+
+def cure_json(cured: Cured, level: str) -> str:
+    """The errors of the model as it is and of the cured one, each step, and the ranges with room."""
+    document = {
+        "format": "sgsdump cure",
+        "version": 1,
+        "level": level,
+        "as_it_is": dict(cured.as_it_is),
+        "errors": dict(cured.errors),
+        "gain": cured.gain,
+        "expected": dict(cured.expected),
+        "expected_gain": cured.expected_gain,
+        "by_image": list(cured.by_image),
+        "steps": [
+            {
+                "cure": step.cure,
+                "taken": step.taken,
+                "count": step.count,
+                "before": dict(step.before),
+                "errors": dict(step.errors),
+                "kept": step.kept,
+                "spoiled": step.spoiled,
+            }
+            for step in cured.steps
+        ],
+        "changed": dict(cured.changed),
+        "judged": cured.judged,
+        "held_out": cured.held_out,
+        "ranges": None if cured.params is None else [param.name for param in cured.params],
+    }
+    return json_text(document)
+
+
+def cured_steps(cured: Cured, ways: Sequence[Way], planned: bool, level: str, folder: str) -> tuple[Step, ...]:
+    """What there is to do with a cured model in a folder, before anything is raised, and the ways there are.
+    ``planned``: whether one of them is a plan."""
+    if not cured.helps:
+        return (Step(f"sgsdump cure finds no improvement at level {level}."),)
+    taken = ", ".join(step.cure for step in cured.steps if step.taken)
+    before, after = errors(cured.as_it_is), errors(cured.errors)
+    first = Step(
+        f"Before raising anything take the cured model. Output errors at level {level} on {_judged(cured)}: {before} "
+        f"-> {after} ({taken}). Convert {folder}/cured.onnx in place of yours, and diagnose it for what is left. The "
+        "calibrator takes its ranges:",
+        f"--quant-level {level} --quant-file {folder}/cured.quant.json",
+    )
+    told = "; ".join(f"{_way(way)}: {errors(way.errors)}" for way in ways)
+    text = f"The ways at level {level}, with the output errors on the same images: {told}."
+    if not planned:
+        return first, Step(f"{text} A plan of INT16 convolutions on top of the cures is not needed, or does not help.")
+    return first, Step(
+        f"{text} For the plan convert {folder}/planned.onnx. Its quant file raises its convolutions:",
+        f"--quant-level {level} --quant-file {folder}/planned.quant.json",
+    )
+
+
+def _way(way: Way) -> str:
+    return {
+        AS_IT_IS: "as it is",
+        CURED_8: "cured",
+        PLAN: f"cured with {way.raised} of {counted(way.convolutions, 'convolution')} at 16 bits",
+        ALL_16: "as it is with all at 16 bits",
+    }[way.kind]
+
+
+def _judged(cured: Cured) -> str:
+    images = counted(cured.judged, "image")
+    if cured.held_out:
+        return f"{images} that the cures were not fitted to"
+    few = f"fewer than {FEWEST_HELD_OUT} different images: none is held out, only ranges is tried"
+    return f"the {images} of calibration ({few})"
+
+
+def _verdict(step: CureStep) -> str:
+    if step.taken:
+        return ""
+    if step.spoiled and step.kept is not None:
+        return f"; skipped: changes the float model by {step.kept:.2g}"
+    return "; skipped: no improvement"
+
+
+def errors(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {share:.3g}" for name, share in shares.items())

@@ -1,0 +1,202 @@
+"""The plans that ``tune`` found: a table, CSV, JSON, and sentences. Apart: commands print, reports render."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from sgsdump.errors import listed
+from sgsdump.files.escaping import csv_lines
+from sgsdump.files.json_yaml import json_text
+from sgsdump.fixedpoint.reports.unseen import OF_CALIBRATION, unseen_text
+from sgsdump.fixedpoint.tuning.pareto import Limits, Pareto, Row, as_document, plan_lines, worsened
+from sgsdump.fixedpoint.tuning.plan_costs import BYTES
+from sgsdump.reports.tables import aligned
+from sgsdump.reports.text import counted
+
+# A part of an error that need not be told.
+WITHIN = 0.01
+
+
+def pareto_table(result: Pareto) -> str:
+    """One line a plan, from all-INT8 to all-INT16; the marked one is the smallest that is good enough
+    (``tuning.ENOUGH``, or the target)."""
+    head, *rows = pareto_cells(result)
+    return "\n".join(aligned([head, *rows], range(len(head)))) + "\n"
+
+
+def pareto_cells(result: Pareto) -> list[list[str]]:
+    """The head of the table and its lines."""
+    outputs = result.outputs
+    metric = any(row.outputs.metric is not None for row in result.rows)
+    head = ["", "plan", "rate", "INT16 convs", "bytes", "MACs at 16", "predicted", "searched", "error", "of the way"]
+    head += [f"error {name}" for name in _judged(result)]
+    head += [f"COS {name}" for name in outputs] + [f"RMSE {name}" for name in outputs] + ["metric"] * metric
+    if result.held_out is not None:
+        head += ["held-out error", "of the way"] + ["held-out metric"] * metric
+    if result.tells_unseen:
+        head += ["expected"]
+    return [head, *(_cells(row, result) for row in result.rows)]
+
+
+def pareto_csv(result: Pareto) -> str:
+    """Numbers in full precision; ``tensor_arrays`` holds names separated by blanks and commas."""
+    columns, lines = plan_lines(result)
+    return csv_lines([columns, *lines])
+
+
+def pareto_json(result: Pareto) -> str:
+    """``rows`` from INT8 to INT16, the ``cloud`` of all plans tried, how the search went."""
+    return json_text(as_document(result))
+
+
+def _judged(result: Pareto) -> list[str]:
+    """The outputs whose own error is shown; a single output's is the error."""
+    return list(result.taken.outputs.errors) if len(result.taken.outputs.errors) > 1 else []
+
+
+def _cells(row: Row, result: Pareto) -> list[str]:
+    out = row.outputs
+    cells = [
+        "*" if row is result.taken else "",
+        row.label,
+        f"{row.rate:.4f}",
+        str(len(row.raised)),
+        str(row.bytes),
+        "?" if row.macs16 is None else f"{row.macs16:.1%}",
+        f"{row.predicted:.3g}",
+        "-" if math.isnan(row.searched) else f"{row.searched:.3g}",
+        f"{row.error:.3g}",
+        "-" if math.isnan(row.way) else f"{row.way:.1%}",
+        *(f"{row.outputs.errors[name]:.3g}" for name in _judged(result)),
+        *(f"{row.outputs.cos[name]:.6f}" for name in result.outputs),
+        *(f"{row.outputs.rmse[name]:.4f}" for name in result.outputs),
+    ]
+    cells += [] if row.outputs.metric is None else [f"{row.outputs.metric:.4g}"]
+    unseen = [] if not result.tells_unseen else ["-" if out.unseen is None else f"{out.unseen.expected:.3g}"]
+    if result.held_out is None:
+        return [*cells, *unseen]
+    held = [(row.outputs.held_error, ".3g"), (row.outputs.held_way, ".1%")]
+    held += [] if row.outputs.metric is None else [(row.outputs.held_metric, ".4g")]
+    shown = ("-" if value is None or math.isnan(value) else f"{value:{form}}" for value, form in held)
+    return [*cells, *shown, *unseen]
+
+
+def limits_line(limits: Limits) -> str:
+    """Return whether INT8 is within the limits."""
+    held = ", which were held out too" if limits.held_out else ""
+    if not limits.past:
+        return f"INT8 is within the limits ({_allowed(limits)}) on all {limits.pictures} images{held}: no INT16 needed"
+    return f"INT8 is past the limits ({_allowed(limits)}) on {limits.pictures} images{held}: {listed(limits.past)}"
+
+
+def _allowed(limits: Limits) -> str:
+    ends = (("COS >=", limits.allowed.min_cos), ("RMSE <=", limits.allowed.max_rmse))
+    return ", ".join(f"{name} {limit:g}" for name, limit in ends if limit is not None)
+
+
+def ending_lines(result: Pareto) -> Iterator[str]:
+    """How the search went, and the plan to take."""
+    how = "every plan there is was tried" if result.effort.exhaustive else f"{result.effort.plans_tried} plans tried"
+    rest = "" if result.effort.complete else "; the time ran out before the search ended; rerun the command to resume"
+    yield f"{how}, {result.effort.runs} runs of the network{rest}"
+    if result.effort.unsearched:
+        yield f"not looked at: {'; '.join(result.effort.unsearched)}"
+    for name in result.left_out:
+        yield f"not counted: {name}, whose error at INT16 is infinite; is it zero in the float model?"
+    if result.limits is not None and not result.limits.taken:
+        yield (
+            f"warning: no plan that was run is within the limits ({_allowed(result.limits)}); * is chosen by its error"
+        )
+    for name, (error, low) in worsened(result).items():
+        yield (
+            f"warning: * leaves {name} worse than INT8 does (error {error:.3g}, INT8 {low:.3g}); "
+            f"--objective worst or --objective {name} heeds it"
+        )
+    taken = result.taken
+    names = ", ".join(taken.raised[:6]) + (" …" if len(taken.raised) > 6 else "")
+    yield f"*: {len(taken.raised)} convolutions at INT16{': ' + names if names else ''}"
+    macs = "" if taken.macs16 is None else f"; {taken.macs16:.0%} of the multiplications at 16 bits"
+    yield f"*: {taken.bytes} bytes of weights, {taken.rate:.3f} of all at 16 bits{macs}"
+    if result.enough is not None and result.enough is not taken:
+        small, large, of_what = _costs_of(result.cost, result.enough, taken)
+        yield (
+            f"*: {small:.3f} of the {of_what} would go 95 % of the way; {large - small:.3f} more take the error from "
+            f"{result.enough.error:.3g} to {taken.error:.3g}"
+        )
+    yield from _expected_lines(result)
+    yield from _metric_lines(result)
+    if result.effort.off:
+        yield (
+            f"*: chosen in the hardware's integers, where its error is {taken.error:.3g} (the approximation's "
+            f"{taken.searched:.3g}); {how_far(result)}"
+        )
+    yield from _held_lines(result)
+
+
+def _expected_lines(result: Pareto) -> Iterator[str]:
+    """The error to expect on images that nothing was fitted to, or that the figures say nothing of them."""
+    int8, taken = result.rows[0].outputs.unseen, result.taken.outputs.unseen
+    if int8 is None or taken is None:
+        yield OF_CALIBRATION
+        return
+    before = "" if result.taken is result.rows[0] else f"INT8 {int8.expected:.3g} -> "
+    yield f"expected error on unseen images: {before}* {taken.expected:.3g} ({unseen_text(taken, result.folds)})"
+
+
+def _metric_lines(result: Pareto) -> Iterator[str]:
+    """That a smaller plan is as good by the user's metric, which does not see every error."""
+    known = [(row.outputs.metric, row) for row in result.rows if row.outputs.metric is not None]
+    if not known:
+        return
+    best = max(metric for metric, _ in known)
+    smallest = next(row for metric, row in known if metric == best)
+    taken = result.taken.outputs.metric
+    if smallest.rate < result.taken.rate or (taken is not None and taken < best):
+        count, reached = counted(len(smallest.raised), "convolution"), math.floor(best * 1e4) / 1e4
+        than = "is as good as any" if smallest.rate < result.taken.rate else f"is better than * ({taken:.4g})"
+        yield (
+            f"by the metric {smallest.label} with {count} at INT16 {than}: {best:.4g}; "
+            f'--target "metric>={reached:g}" takes the smallest plan that has it'
+        )
+
+
+def _held_lines(result: Pareto) -> Iterator[str]:
+    """What the pictures that the search did not see say of the plan to take."""
+    held, taken = result.held_out, result.taken
+    if held is None or taken.outputs.held_error is None:
+        return
+    which = "pictures held out of the calibration" if held.folds else "pictures that the search did not see"
+    yield (
+        f"held out: on {held.pictures} {which} its error is {taken.outputs.held_error:.3g} ({taken.error:.3g} on the "
+        f"search's {result.effort.pictures})"
+    )
+    if held.float_metric is not None and taken.outputs.held_metric is not None:
+        yield (
+            f"held out: its metric is {taken.outputs.held_metric:.4g} there, the float model's "
+            f"{held.float_metric[1]:.4g} ({taken.outputs.metric:.4g} and {held.float_metric[0]:.4g} on the search's)"
+        )
+    if not held.confirmed:
+        yield (
+            "warning: * is not recommended: its error there lies beyond the search's, and so does that of every larger "
+            "plan that was run; give more pictures to judge by (--evaluate), or pictures more like these (-i)"
+        )
+    elif held.beyond:
+        rates = ", ".join(f"{rate:.3f}" for rate in held.beyond)
+        yield f"*: taken in place of the plan of {rates} of the bytes, whose error lies beyond the search's there"
+
+
+def how_far(result: Pareto) -> str:
+    """How far the approximation that the search used is from the integers, on the plans that were run in both."""
+    low, high = min(result.effort.off), max(result.effort.off)
+    plans = f"on the {len(result.effort.off)} plans run in both"
+    if max(-low, high) < WITHIN:
+        return f"the approximation was within {100 * WITHIN:.0f} % of them {plans}"
+    below = f"{100 * -low:.0f} % below to " if low < 0 else ""
+    return f"{plans} their error is {below}{100 * max(high, 0):.0f} % above the approximation's"
+
+
+def _costs_of(cost: str, smaller: Row, larger: Row) -> tuple[float, float, str]:
+    if cost == BYTES:
+        return smaller.rate, larger.rate, "bytes"
+    return smaller.macs16 or 0.0, larger.macs16 or 0.0, "multiplications at 16 bits"

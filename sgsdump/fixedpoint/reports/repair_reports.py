@@ -1,0 +1,158 @@
+"""A repair as a log and, in full precision, as JSON. Apart: commands print, reports render."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.metrics import cos
+from sgsdump.comparison.row import Row
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.dumps.tables import data_frame
+from sgsdump.files.escaping import shown
+from sgsdump.files.json_yaml import json_text
+from sgsdump.fixedpoint.quantisation.objective import Totals, error_of
+from sgsdump.fixedpoint.reports.worth import worth_document
+from sgsdump.fixedpoint.tuning.advice import holds
+from sgsdump.fixedpoint.tuning.worth import Worths
+from sgsdump.reports.remarks import error_before
+
+if TYPE_CHECKING:
+    from sgsdump.fixedpoint.tuning.repair import Change, Repair, Round
+
+MOST_JUMPS = 3
+
+
+def repair_log(head: Sequence[str], rounds: Sequence[str], tail: Sequence[str]) -> str:
+    """The whole log: what was done on what, every round (``render_round``), and how it ended."""
+    return "\n".join(["".join(f"{line}\n" for line in head), *rounds, "".join(f"{line}\n" for line in tail)])
+
+
+def render_round(turn: Round, limits: Thresholds, repair: Repair) -> str:
+    return "".join(f"{line}\n" for line in _round_lines(turn, limits, repair))
+
+
+def end_lines(repair: Repair, limits: Thresholds) -> Iterator[str]:
+    """Why it ended, the final round, and what every convolution at INT16 would give."""
+    yield f"Ended: {repair.ended}."
+    yield f"Final: round {repair.best.number}."
+    before = repair.before_lowering
+    if before is not None:
+        yield (
+            f"Round {before.number} had {before.run.rate:.3f} of the bytes at 16 bits and an output error of "
+            f"{before.error:.6f}; lowering leaves {repair.best.run.rate:.3f} and {repair.best.error:.6f}, within what "
+            f"is wanted."
+        )
+    yield from _plan_lines(repair.best, repair)
+    yield from _outputs(repair.best.run.outputs, limits, repair.logits)
+    if repair.measured:
+        yield "For comparison, every convolution at INT16:"
+        yield from (f"  {line}" for line in _outputs(repair.measured.all_16, limits, repair.logits))
+
+
+def repair_json(
+    facts: Mapping[str, Any], rounds: Sequence[Round], repair: Repair, limits: Thresholds, worths: Worths | None = None
+) -> str:
+    """``facts`` come first: what was done on what."""
+    document = {
+        "format": "sgsdump repair",
+        "version": 1,
+        **facts,
+        "min_cos": limits.min_cos,
+        "max_rmse": limits.max_rmse,
+        "rounds": [_round(turn, limits) for turn in rounds],
+        "final_round": repair.best.number,
+        "thresholds_hold": repair.best.holds,
+        "tensor_arrays": list(repair.config_names(repair.best.tensor_arrays)),
+        "ended": repair.ended,
+    }
+    return json_text(document if worths is None else {**document, "worth": worth_document(worths)})
+
+
+def rounds_frame(rounds: Sequence[Round], limits: Thresholds) -> Any:
+    """A pandas DataFrame, a line for each round. Raises MissingExtra without pandas."""
+    columns = "round raised lowered int16_convolutions weight_bytes rate output_error layers_past thresholds_hold kept"
+    lines = [[_round(turn, limits)[name] for name in columns.split()] for turn in rounds]
+    counted = [[len(cell) if isinstance(cell, list) else cell for cell in line] for line in lines]
+    return data_frame(counted, columns.split())
+
+
+def _round_lines(turn: Round, limits: Thresholds, repair: Repair) -> Iterator[str]:
+    yield f"Round {turn.number}: {_title(turn)}"
+    for word, changes in (("raised", turn.raised), ("lowered", turn.lowered)):
+        yield from (f"  {word} {_change(change, repair)}" for change in changes)
+    yield from (f"  {line}" for line in _plan_lines(turn, repair))
+    yield from (f"  {line}" for line in _outputs(turn.run.outputs, limits, repair.logits))
+    yield from (f"  {line}" for line in _layers(turn.run.layers, limits))
+    yield f"  {'kept' if turn.kept else 'undone'}: {turn.verdict}"
+
+
+def _plan_lines(turn: Round, repair: Repair) -> Iterator[str]:
+    names = (shown(repair.shown(name)) for name in turn.tensor_arrays)
+    yield f"INT16: {', '.join(names) or 'nothing in tensor_arrays'}"
+    yield (
+        f"{len(turn.wide)} of {len(turn.run.plan.weights)} convolutions at INT16; weights {turn.run.weight_bytes:,} "
+        f"bytes, {turn.run.rate:.3f} of all at 16 bits"
+    )
+
+
+def _outputs(outputs: Totals, limits: Thresholds, logits: Collection[str]) -> Iterator[str]:
+    for name, sums in outputs.items():
+        state = "" if holds({name: sums}, limits) else f"   past {limits}"
+        into = " (into Softmax)" if name in logits else ""
+        yield f"output {shown(name)}{into}: COS {cos(sums):f}, RMSE {error_of(sums):f}{state}"
+
+
+def _title(turn: Round) -> str:
+    if turn.raised:
+        return f"raise {len(turn.raised)} to INT16"
+    return f"lower {len(turn.lowered)} again" if turn.lowered else "as input_config.ini says"
+
+
+def _change(change: Change, repair: Repair) -> str:
+    readers = ", ".join(map(shown, change.convolutions))
+    return f"{shown(repair.shown(change.tensor))} (read by {readers}): {change.why}"
+
+
+def _layers(layers: Comparison, limits: Thresholds) -> Iterator[str]:
+    worst = layers.worst
+    if worst is None:
+        return
+    yield (
+        f"{len(layers.past(limits))} of {len(layers.rows)} layers have {limits}; the worst is {_label(worst)}: "
+        f"COS {worst.cos:f}, RMSE {worst.rmse:f}"
+    )
+    for row in layers.jumps[:MOST_JUMPS]:
+        yield f"RMSE rises at {_label(row)}: from {error_before(row, layers):f} to {row.error:f}"
+
+
+def _label(row: Row) -> str:
+    return f"{row.op_index}.{shown(row.name)}" + (f" ({row.op_type})" if row.op_type else "")
+
+
+def _round(turn: Round, limits: Thresholds) -> dict[str, Any]:
+    layers = turn.run.layers
+    return {
+        "round": turn.number,
+        "raised": [asdict(change) for change in turn.raised],
+        "lowered": [asdict(change) for change in turn.lowered],
+        "tensor_arrays": list(turn.tensor_arrays),
+        "int16_convolutions": list(turn.wide),
+        "weight_bytes": turn.run.weight_bytes,
+        "rate": turn.run.rate,
+        "outputs": {name: {"cos": cos(sums), "rmse": error_of(sums)} for name, sums in turn.run.outputs.items()},
+        "output_error": turn.error,
+        "layers": len(layers.rows),
+        "layers_past": len(layers.past(limits)),
+        "worst_layer": _row(layers.worst) if layers.worst else None,
+        "rmse_rises_at": [_row(row) for row in layers.jumps],
+        "thresholds_hold": turn.holds,
+        "kept": turn.kept,
+        "verdict": turn.verdict,
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {"name": row.name, "op_type": row.op_type, "cos": row.cos, "rmse": row.rmse, "rise": row.rise}

@@ -1,0 +1,91 @@
+"""What fixed models are worth, in sentences: by the user's metric, and on pictures held out. Apart: ``diagnose`` and
+``repair`` say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.errors import listed
+from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN, Worth, Worths
+from sgsdump.reports.text import counted
+
+MOST_NAMED = 4
+ADVISED = "with what is advised"
+
+
+def worth_lines(worths: Worths, plan: str = ADVISED) -> Iterator[str]:
+    """The metric on the pictures that judge, then all figures on those held out; ``plan``: what the plan is called."""
+    judged, held = worths.judged, worths.held
+    called = {AS_IT_IS: "as it is", PLAN: plan, ALL_16: "with every convolution at 16 bits"}
+    of_float, of_float_there = worths.float_metric
+    count, count_there = (counted(number, "picture") for number in worths.pictures)
+    if of_float is not None:
+        ways = "; ".join(f"{called[kind]} {_number(worth.metric)}" for kind, worth in judged.items())
+        yield f"By your metric, on {count}: float {of_float:.4g}; {ways}."
+    if not held:
+        return
+    if of_float_there is not None:
+        ways = "; ".join(f"{called[kind]} {_number(worth.metric)}" for kind, worth in held.items())
+        yield f"By your metric, on {count_there} held out: float {of_float_there:.4g}; {ways}."
+    ways = "; ".join(f"{called[kind]} {worth.error:.3g} ({judged[kind].error:.3g})" for kind, worth in held.items())
+    yield f"Squared error on {count_there} held out (on the {count} that judge): {ways}."
+    if judged[AS_IT_IS].good and not worths.holds:
+        yield "As it is an output is past the limits on the pictures held out, though not on those that judge."
+
+
+def not_recommended(worths: Worths) -> str:
+    """Why the plan is not; "" where it is."""
+    if not worths.beyond:
+        return ""
+    what = listed(worths.names, MOST_NAMED) if worths.names else "what is advised"
+    before, after = (_part(side) for side in (worths.judged, worths.held))
+    return (
+        f"Not recommended: {what} at INT16. On {counted(worths.pictures[1], 'picture')} held out {after} of the "
+        f"squared error stays, on those it was chosen by {before}. Judge by more pictures (--evaluate), and calibrate "
+        f"on pictures more like these (-i)."
+    )
+
+
+def worth_document(worths: Worths) -> dict[str, Any]:
+    """For JSON: by way the figures on the pictures that judge, and on those held out."""
+    ways = {each.facts["way"]: {**each.figures, "within": each.facts["within"]} for each in worth_findings(worths)}
+    for finding in worth_findings(worths):
+        held = finding.facts.get("held_within")
+        ways[finding.facts["way"]] |= {} if held is None else {"held_within": held}
+    pictures = {"pictures": worths.pictures[0], "held_out": worths.pictures[1]}
+    return {**pictures, "recommended": not worths.beyond, "ways": ways}
+
+
+def worth_findings(worths: Worths) -> Iterator[Finding]:
+    """One for each way."""
+    for kind, worth in worths.judged.items():
+        figures = _figures("", worth, worths.float_metric[0])
+        facts = {"way": kind, "within": "yes" if worth.good else "no"}
+        if kind in worths.held:
+            figures |= _figures("held_", worths.held[kind], worths.float_metric[1])
+            facts["held_within"] = "yes" if worths.held[kind].good else "no"
+        if kind == PLAN and worths.held:
+            facts["recommended"] = "no" if worths.beyond else "yes"
+        yield Finding("worth", figures=figures, evidence="measured", names=_names(kind, worths), facts=facts)
+
+
+def _names(kind: str, worths: Worths) -> tuple[str, ...]:
+    return worths.names if kind == PLAN else ()
+
+
+def _figures(where: str, worth: Worth, of_float: float | None) -> dict[str, float]:
+    figures = {f"{where}squared_error": worth.error}
+    if worth.metric is not None and of_float is not None:
+        figures |= {f"{where}metric": worth.metric, f"{where}float_metric": of_float}
+    return figures
+
+
+def _part(side: Mapping[str, Worth]) -> str:
+    before = side[AS_IT_IS].error
+    return f"{100 * side[PLAN].error / before:.3g} %" if before > 0 else "all"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -1,0 +1,283 @@
+"""Causes in what a network was calibrated on: how pictures are normalised, ranges that are given, and the pictures.
+Apart: each runs the float model on pictures again, and changes no model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.range_change import apart
+from sgsdump.fixedpoint.quantisation.diagnosis.reach import Reach, share_outside, with_swapped_channels
+from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject, calibrated
+from sgsdump.fixedpoint.quantisation.objective import output_error
+from sgsdump.fixedpoint.quantisation.pictures import MOST_LEVELS, Picture, difference_of, pictures_of, renormalised
+from sgsdump.fixedpoint.quantisation.quant_file import WIDE_TIMES
+from sgsdump.fixedpoint.tuning.advice import holds
+from sgsdump.fixedpoint.tuning.examined import (
+    EXPLAINS,
+    FEWEST_PICTURES,
+    FLAT_PART,
+    GREYS,
+    LEFT,
+    MANY,
+    MEANS,
+    MOST_ODD,
+    ODD_TIMES,
+    STDS,
+    Examined,
+    RootCause,
+    float_feeds,
+    normalised_as,
+)
+from sgsdump.fixedpoint.tuning.reasons import (
+    BY_FIXED,
+    BY_PREPROCESS,
+    CLIPPED,
+    FLAT,
+    NORMALISATION,
+    ODD,
+    ORDER,
+    STILL,
+    UNLIKE,
+    WIDE,
+)
+from sgsdump.models.feeds.feeds import ChosenFeeds
+from sgsdump.models.fixed_facts import read_facts
+from sgsdump.models.scales import INT16
+from sgsdump.progress import Progress
+from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.models.feeds.feeds import LabelledFeed
+
+
+def normalisation(examined: Examined) -> RootCause | None:
+    """input_config says another normalisation, or another order of channels, than the fixed model was made with, or
+    than the preprocess file does."""
+    model, stored = examined.subject.float_model, examined.stored
+    pairs = [
+        (examined.told, examined.subject.config, BY_FIXED),
+        (examined.subject.config, examined.preprocessed, BY_PREPROCESS),
+    ]
+    for told, done, by in pairs:
+        if told is None or done is None:
+            continue
+        if by == BY_PREPROCESS and examined.good:  # it is warned about, and the cause of nothing
+            continue
+        entries = {entry.name: entry for entry in done.inputs}
+        pictures = pictures_of(model, told, stored), pictures_of(model, done, stored)
+        for entry in told.inputs:
+            name = entry.name
+            if not all(name in side for side in pictures):
+                continue
+            says, does = (side[name] for side in pictures)
+            pair = examined.pairs.make(0)
+            real, raw = pair.feed[name], pair.raw[name]
+            if {entry.training_format, entries[name].training_format} == {"RGB", "BGR"}:
+                # pixels found by measuring the preprocess file are in the order of input_config already
+                far = difference_of(name, real, raw, says), difference_of(name, real, np.flip(raw, does.axis), does)
+                levels, reason = max(each.levels for each in far), ORDER
+            else:
+                levels, reason = difference_of(name, real, raw, says).levels, NORMALISATION
+                if _same(says, does) and (by == BY_FIXED or levels <= MOST_LEVELS):
+                    continue
+            figures = {"levels": levels, **normalised_as("told", says), **normalised_as("done", does)}
+            facts = {"reason": reason, "input": name, "by": by}
+            return RootCause(Finding("cause", name, "", figures, "measured", (name,), facts))
+    return None
+
+
+def _same(one: Picture, other: Picture) -> bool:
+    return np.allclose(one.mean, other.mean, atol=0.5) and np.allclose(one.std, other.std, rtol=0.01)
+
+
+def of_given_ranges(examined: Examined, reach: Reach, progress: Progress) -> RootCause | None:
+    """Beside what these pictures need, ranges that clip or that are too wide."""
+    subject = examined.subject
+    given = {name: bounds for name, bounds in examined.given.items() if name in reach.names}
+    if not given or holds(examined.outputs.sums, examined.limits):  # not by what given ranges reach
+        return None
+    beyond = reach.beyond(given)
+    wide = [
+        name
+        for name, bounds in given.items()
+        if _width(bounds) > WIDE_TIMES * _width(reach.ranges[name]) > 0 and name not in beyond
+    ]
+    if not beyond and not wide:
+        return None
+    cured = calibrated(subject.float_model, examined.feeds, subject.config, examined.level, progress)
+    after = output_error(examined.judged(cured, examined.pairs).sums)
+    if not after <= LEFT * examined.error:
+        return None
+    figures = {"error": examined.error, "error_after": after, "of": float(len(given))}
+    pictures = pictures_of(subject.float_model, subject.config, given)
+    many = [name for name in (beyond, wide) if len(name) >= max(2, MANY * len(given))]
+    if many or any(name in pictures for name in (*beyond, *wide)):
+        explained = _explained(examined, given, pictures, figures)
+        if explained is not None:
+            return replace(explained, cured=cured, pairs=examined.pairs)
+    names = tuple(beyond or wide)
+    figures["layers"] = float(len(names))
+    if beyond:
+        figures["outside"] = share_outside(subject.float_model, float_feeds(examined.few), given, beyond)
+        reason = UNLIKE if beyond in many or any(name in pictures for name in beyond) else CLIPPED
+        worst = max(beyond, key=lambda name: apart(_ends(given[name]), _ends(reach.ranges[name])))
+    else:
+        ratios = {name: _width(given[name]) / _width(reach.ranges[name]) for name in wide}
+        figures["times"] = float(np.median(list(ratios.values())))
+        reason, worst = WIDE, max(wide, key=lambda name: ratios[name])
+    if reason is not UNLIKE:
+        need, has = reach.ranges[worst], given[worst]
+        figures |= {"low": has.low, "high": has.high, "needed_low": need.low, "needed_high": need.high}
+    facts = {"reason": reason, "input": worst}
+    finding = Finding("cause", worst, examined.operator_of(worst), figures, "measured", names, facts)
+    return RootCause(finding, cured, examined.pairs)
+
+
+def _explained(
+    examined: Examined, given: Mapping[str, Range], pictures: Mapping[str, Picture], figures: Mapping[str, float]
+) -> RootCause | None:
+    """Whether other normalisations of these pictures give the ranges that were calibrated: channels in the opposite
+    order, or the mean and std that the picture's own range tells."""
+    if not pictures:
+        return None
+    feeds = float_feeds(examined.pairs)
+    as_is = _distance(examined, feeds, given)
+    axes = {name: picture.axis for name, picture in pictures.items() if len(picture.mean) == 3}
+    if axes:
+        turned = [(label, with_swapped_channels(feed, axes)) for label, feed in feeds]
+        if _distance(examined, turned, given) <= EXPLAINS * as_is:
+            name = next(iter(axes))
+            facts = {"reason": ORDER, "input": name, "by": "ranges"}
+            return RootCause(Finding("cause", name, "", figures, "measured", (name,), facts))
+    for name, told in pictures.items():
+        other = _normalised_as(told, given[name])
+        if other is None:
+            continue
+        changed = [(label, {**feed, name: renormalised(feed[name], told, other)}) for label, feed in feeds]
+        if _distance(examined, changed, given) <= EXPLAINS * as_is:
+            numbers = {**figures, **normalised_as("told", told), **normalised_as("done", other)}
+            facts = {"reason": NORMALISATION, "input": name, "by": "ranges"}
+            return RootCause(Finding("cause", name, "", numbers, "measured", (name,), facts))
+    return None
+
+
+def _distance(examined: Examined, feeds: Sequence[LabelledFeed], given: Mapping[str, Range]) -> float:
+    """How far the ranges of these feeds are from the given ones: the mean logarithm of how many times."""
+    reach = examined.reach(feeds)
+    needed = reach.ranges if reach is not None else {}
+    far = [
+        apart(_ends(given[name]), _ends(need)) for name, need in needed.items() if name in given and _width(need) > 0
+    ]
+    return float(np.mean(np.log(np.minimum(far, 1e6)))) if far else 0.0
+
+
+def _normalised_as(told: Picture, bounds: Range) -> Picture | None:
+    """The mean and std by which bytes from 0 to 255 fill this range, where networks are trained with such; a range that
+    was calibrated holds 0 besides."""
+    width = _width(bounds)
+    if not width:
+        return None
+    std = GREYS / width
+    mean = -bounds.low * std
+    same = abs(std / float(np.mean(told.std)) - 1) < 0.05 and abs(mean - float(np.mean(told.mean))) < 5
+    if same or not (MEANS[0] <= mean <= MEANS[1] and STDS[0] <= std <= STDS[1]):
+        return None
+    count = len(told.mean)
+    return replace(told, mean=(mean,) * count, std=(std,) * count)
+
+
+def _ends(bounds: Range) -> tuple[float, float]:
+    return bounds.low, bounds.high
+
+
+def _width(bounds: Range) -> float:
+    return bounds.high - bounds.low
+
+
+def flat_pictures(examined: Examined, reach: Reach) -> RootCause | None:
+    """Pictures that use few of the grey levels: what others need lies outside."""
+    subject = examined.subject
+    pictures = pictures_of(subject.float_model, subject.config, reach.names)
+    for name, picture in pictures.items():
+        lows, highs = _levels(examined.pairs, name)
+        low, high = min(lows), max(highs)
+        if high - low > FLAT_PART * GREYS:
+            continue
+        changed = [
+            (label, {**feed, name: _stretched(feed[name], picture, low, high)})
+            for label, feed in float_feeds(examined.few)
+        ]
+        full, given = examined.reach(changed), examined.given
+        beyond = full.beyond(given) if full is not None else []
+        if not beyond:
+            continue
+        outside = share_outside(subject.float_model, changed, given, beyond)
+        figures = {"low": low, "high": high, "layers": float(len(beyond)), "of": float(len(given)), "outside": outside}
+        facts = {"reason": FLAT, "input": name}
+        return RootCause(Finding("cause", name, "", figures, "measured", tuple(beyond), facts))
+    return None
+
+
+def _levels(pairs: PicturePairs, name: str) -> tuple[list[float], list[float]]:
+    """The darkest and the brightest grey level of each picture."""
+    raw = [pairs.make(index).raw[name] for index in range(len(pairs))]
+    return [float(array.min()) for array in raw], [float(array.max()) for array in raw]
+
+
+def _stretched(array: np.ndarray, picture: Picture, low: float, high: float) -> np.ndarray:
+    """The picture with its grey levels spread from 0 to 255; of one that is all alike, a ramp of them."""
+    levels = picture.levels(array)
+    if high > low:
+        levels = (levels - low) * (GREYS / (high - low))
+    else:
+        ramp = np.linspace(0, GREYS, levels.shape[picture.plane[1]])
+        levels = np.broadcast_to(ramp if picture.axis == 1 else ramp[:, None], levels.shape)
+    return ((levels - picture.along(picture.mean)) / picture.along(picture.std)).astype(array.dtype)
+
+
+def odd_picture(examined: Examined, reach: Reach, progress: Progress) -> RootCause | None:
+    """Few pictures that make the ranges of most tensors several times as wide as all others need."""
+    widths = reach.high - reach.low
+    if len(widths) < FEWEST_PICTURES:
+        return None
+    usual = np.median(widths, axis=0)
+    times = np.median(widths[:, usual > 0] / usual[usual > 0], axis=1) if (usual > 0).any() else np.ones(len(widths))
+    odd = [index for index in range(len(widths)) if times[index] >= ODD_TIMES]
+    if not odd or len(odd) > max(1, MOST_ODD * len(widths)):
+        return None
+    subject = examined.subject
+    others = [index for index in range(len(widths)) if index not in odd]
+    rest = replace(examined.pairs, chosen=tuple(others))
+    kept = ChosenFeeds(examined.feeds, others)
+    cured = calibrated(subject.float_model, kept, subject.config, examined.level, progress)
+    outputs = examined.judged(cured, rest)
+    before, after = output_error(examined.outputs.sums_on(rest.labels)), output_error(outputs.sums)
+    wide = [_count_16(each) for each in (subject, cured)]
+    helps = after <= LEFT * before or (wide[1] < wide[0] and outputs.good(examined.limits))
+    if not helps:
+        return None
+    figures = {"error": before, "error_after": after, "times": float(max(times[odd])), "of": float(len(widths))}
+    figures |= {"wide": float(wide[0]), "wide_after": float(wide[1])}
+    names = tuple(reach.labels[index] for index in sorted(odd, key=lambda index: -times[index]))
+    facts = {"reason": ODD, "input": names[0]}
+    return RootCause(Finding("cause", names[0], "", figures, "measured", names, facts), cured, rest)
+
+
+def _count_16(subject: Subject) -> int:
+    facts = read_facts(subject.fixed_model)
+    return sum(weights.dtype == INT16 for weights in facts.weights.values()) if facts else 0
+
+
+def hardly_moved(examined: Examined) -> RootCause:
+    """Every output that is past the limits is one that these pictures hardly move."""
+    past = {name: f for name, f in examined.outputs.outputs.items() if not f.good(examined.limits)}
+    first = max(past, key=lambda name: past[name].rmse)
+    figures = {"seen": past[first].seen or 0.0, "reaches": past[first].span, "largest_error": past[first].largest}
+    facts = {"reason": STILL, "input": first}
+    return RootCause(Finding("cause", first, examined.operator_of(first), figures, "measured", tuple(past), facts))

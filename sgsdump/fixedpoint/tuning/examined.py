@@ -1,0 +1,144 @@
+"""A network that was judged, as the causes of its error look at it: what it reaches, how it is judged anew, and the
+thresholds of all causes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.fixedpoint.quantisation.analysis import SDK_NAMES, Analysis
+from sgsdump.fixedpoint.quantisation.calibration import selection
+from sgsdump.fixedpoint.quantisation.diagnosis.reach import Reach, measure_reach
+from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.levels import LEVELS
+from sgsdump.fixedpoint.quantisation.objective import output_error, watched_tensors
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs, outputs_of
+from sgsdump.models.fixed_facts import read_facts
+from sgsdump.models.graph import Graph
+from sgsdump.models.scales import INT16
+from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
+    from sgsdump.fixedpoint.quantisation.pictures import Picture
+    from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
+    from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
+    from sgsdump.sidecars.input_config import InputConfig
+
+# Putting the cause right leaves at most this part of the outputs' error.
+LEFT = 0.5
+# Of a level with a scale for each output channel, which costs no bits.
+LEFT_AT_NO_COST = 0.75
+# An odd picture's tensors are so many times as wide as the others' in the median, and at most this part is odd.
+ODD_TIMES, MOST_ODD = 3.0, 0.1
+FEWEST_PICTURES = 4
+# Calibration pictures that use at most this part of the grey levels of a byte.
+FLAT_PART = 0.25
+# Ranges are of other pictures where this part of the tensors goes beyond them, or is WIDE_TIMES narrower.
+MANY = 0.25
+# Of one explanation of given ranges, beside the pictures as they are: it leaves this part of the distance.
+EXPLAINS = 0.5
+# Data unlike those of training: of so many first BatchNormalizations, as logarithms of how many times. From FAR on, of
+# pictures of another brightness or contrast than most from FARTHER on, a normalisation is looked for that is at most
+# NEAR; from VERY_FAR on it is said without one.
+FIRST_FEW, FAR, FARTHER, NEAR, VERY_FAR = 3, 0.7, 2.0, 1.5, 4.0
+# Of most pictures, in grey levels: the mean, and the standard deviation.
+BRIGHTNESS, CONTRAST = (70.0, 180.0), (35.0, 90.0)
+# An INT16 tensor of fewer steps to the spread of its values than UINT8 has to a range of its own is looked at.
+FEW_STEPS = 40.0
+MOST_OPERATORS = 8
+GREYS = 255.0
+# What networks are trained with, in grey levels; ranges of dark or dull pictures look like others.
+MEANS, STDS = (-1.0, 160.0), (0.5, 280.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Examined:
+    """A subject that was judged.
+
+    level   a calibration of it has, or would have.
+    told    the input_config.ini that the user gave; ``preprocessed``: as the preprocess file has it, where that is
+            known.
+    others  whether the pictures are others than those it was calibrated on.
+    """
+
+    subject: Subject
+    feeds: Feeds
+    pairs: PicturePairs
+    few: PicturePairs
+    outputs: PlanOutputs
+    advice: MeasuredAdvice | None
+    limits: Thresholds
+    level: str
+    preprocessed: InputConfig | None
+    told: InputConfig | None = None
+    others: bool = False
+
+    @property
+    def good(self) -> bool:
+        return self.outputs.good(self.limits)
+
+    @property
+    def error(self) -> float:
+        return output_error(self.outputs.sums)
+
+    @property
+    def stored(self) -> set[str]:
+        """The tensors that the fixed model keeps as integers."""
+        facts = read_facts(self.subject.fixed_model)
+        return set(facts.tensors) if facts else set()
+
+    @property
+    def analysis(self) -> Analysis | None:
+        return None if self.advice is None else self.advice.measured.analysis
+
+    @property
+    def given(self) -> dict[str, Range]:
+        """The ranges of what is stored, as wide as they were seen."""
+        ranges = self.subject.ranges
+        return {name: ranges[name].at(INT16) for name in self.stored if name in ranges}
+
+    def reach(self, feeds: Sequence[LabelledFeed] | None = None) -> Reach | None:
+        """How far the stored tensors reach on these feeds, on all pictures without; None where nothing was measured."""
+        if self.analysis is None:
+            return None
+        selected = selection(self.analysis, LEVELS["L1"])
+        names = self.stored - set(selected.masks)
+        every = (self.feeds[index] for index in self.pairs.indices) if feeds is None else feeds
+        reach = measure_reach(self.subject.float_model, every, names, selected)
+        return reach if reach.names else None
+
+    def judged(self, other: Subject, pairs: PicturePairs) -> PlanOutputs:
+        """The outputs of another fixed model of this network."""
+        model = self.subject.float_model
+        pictures = ((p.label, p.feed, p.raw) for p in (pairs.make(index) for index in range(len(pairs))))
+        return outputs_of(model, [other.fixed_model.proto], pictures, watched_tensors(deployed(model)))[0]
+
+    def operator_of(self, name: str) -> str:
+        """What makes a tensor, as the SDK calls it; "" for an input."""
+        node = Graph(self.subject.float_model.proto).producer.get(name)
+        return "" if node is None else SDK_NAMES.get(node.op_type, node.op_type.upper())
+
+
+@dataclass(frozen=True, eq=False)
+class RootCause:
+    """cured  the subject with it put right, to be judged on ``pairs``; None where that is not done here."""
+
+    finding: Finding
+    cured: Subject | None = None
+    pairs: PicturePairs | None = None
+
+
+def float_feeds(pairs: PicturePairs) -> list[LabelledFeed]:
+    pictures = (pairs.make(index) for index in range(len(pairs)))
+    return [(picture.label, dict(picture.feed)) for picture in pictures]
+
+
+def normalised_as(word: str, picture: Picture) -> dict[str, float]:
+    """Figures of a finding: mean and std of each channel; ``word`` says whose."""
+    means = {f"mean_{word}_{index}": float(value) for index, value in enumerate(picture.mean)}
+    return means | {f"std_{word}_{index}": float(value) for index, value in enumerate(picture.std)}

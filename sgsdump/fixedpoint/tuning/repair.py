@@ -1,0 +1,323 @@
+"""Repair: raise convolution inputs to INT16, round by round, until the model's outputs hold their thresholds.
+
+Round 0 is the model as its input_config.ini says. Each further round raises what ``advise`` says on the error that is
+left, the worst first, makes the fixed model, dumps it and compares; what does not improve the outputs is undone. When
+the thresholds hold, raised tensors that turn out unneeded are lowered again, and that is verified like any round.
+
+A convolution's sensitivity (``sensitivity_analysis``) is measured once: the error with it alone at 8 bits, which no
+other choice changes. Its share of the error that is left is what grows from round to round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import rmtree
+
+from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.dumps.io import open_dump
+from sgsdump.errors import ConfigError
+from sgsdump.files.atomic_write import make_folder
+from sgsdump.fixedpoint.quantisation.analysis import Analysis, analyse
+from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.objective import output_error
+from sgsdump.fixedpoint.quantisation.pictures import uint8_inputs
+from sgsdump.fixedpoint.tuning.advice import MAYBE, NO, YES, Advice, advise, holds, rules_text
+from sgsdump.fixedpoint.tuning.dump_trial import Calibrated, DumpRun, DumpTrial
+from sgsdump.fixedpoint.tuning.rules_of_thumb import Convolution, config_names, convolutions, read_signs
+from sgsdump.fixedpoint.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
+from sgsdump.progress import SILENT, Progress
+from sgsdump.sidecars.input_config import with_tensor_arrays
+
+# A round that takes less off the output error is not worth its bytes.
+WORTH_KEEPING = 0.01
+# Rounds in a row that bring nothing before the repair ends.
+PATIENCE = 2
+
+
+@dataclass(frozen=True)
+class Change:
+    """A tensor raised to INT16 or lowered again, the convolutions that read its domain, and why."""
+
+    tensor: str
+    convolutions: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One turn.
+
+    tensor_arrays  all names in tensor_arrays in this round.
+    wide           convolutions with INT16 inputs in this round, in execution order.
+    error          mean RMSE of the judged outputs, over all pictures.
+    kept           whether the next round builds on it; ``verdict`` says why.
+    """
+
+    number: int
+    raised: tuple[Change, ...]
+    lowered: tuple[Change, ...]
+    tensor_arrays: tuple[str, ...]
+    wide: tuple[str, ...]
+    run: DumpRun
+    error: float
+    holds: bool
+    kept: bool
+    verdict: str
+
+
+class Repair:
+    """The repair of one simplified float model.
+
+    ranges    of every tensor, measured once: bits do not change them; without those of inputs that stay float.
+    pictures  to judge on; the first is dumped, to float.bin and fixed.bin in ``folder``, beside fixed.onnx.
+    best      the last round kept, and ``ended`` why there was no further one: both known when ``rounds`` has ended.
+    measured  the sensitivity analysis, once it was made; ``before_lowering`` the round that the last one lowers.
+    """
+
+    def __init__(
+        self,
+        calibrated: Calibrated,
+        pictures: Sequence[LabelledPictureFeed],
+        limits: Thresholds,
+        folder: Path,
+        progress: Progress = SILENT,
+    ):
+        model, config = calibrated.model, calibrated.config
+        float_inputs = {entry.name for entry in config.inputs if not entry.quantised}
+        self.ranges = {name: measured for name, measured in calibrated.ranges.items() if name not in float_inputs}
+        self._model, self._config, self._pictures, self._limits = model, config, pictures, limits
+        self._folder, self._progress, self._side = folder, progress, calibrated.side
+        self._analysis = analyse(deployed(model), uint8_inputs(model, config, self.ranges))
+        self._candidates = Candidates(self._analysis, config.tensor_arrays)
+        self._dumps = DumpTrial(replace(calibrated, ranges=self.ranges), pictures, folder / "float.bin", progress)
+        self.measured: Measurement | None = None
+        self.before_lowering: Round | None = None
+        self.ended = ""
+
+    @property
+    def logits(self) -> frozenset[str]:
+        """Judged tensors that replace the Softmax they feed."""
+        return frozenset(self._dumps.judged) - set(self._analysis.graph.outputs)
+
+    def config_names(self, inputs: Iterable[str]) -> tuple[str, ...]:
+        """Inputs as ``tensor_arrays`` takes them."""
+        return config_names(inputs, self._candidates.convolutions)
+
+    def shown(self, name: str) -> str:
+        """An input for a person: the word for ``tensor_arrays``, and the tensor where that is another."""
+        return next((conv.shown_input for conv in self._candidates.convolutions if conv.input == name), name)
+
+    def rounds(self, most: int) -> Iterator[Round]:
+        """Every round as it ends, at most ``most`` that raise something."""
+        self.best = self._turn(0, self._config.tensor_arrays)
+        yield self.best
+        if self.best.holds:
+            self.ended = "the thresholds hold: nothing to repair"
+            return
+        if not self._candidates.left(self.best.run):
+            self.ended = "no convolution is left that could be raised to INT16"
+            return
+        trial = SensitivityAnalysis(self._model, self.ranges, self._config, side=self._side)
+        self.measured = self._measure(trial)
+        yield from self._raise(most)
+        if self.best.holds:
+            yield from self._lower(trial)
+        elif not holds(self.measured.all_16, self._limits):
+            self.ended += (
+                "; even with every convolution at INT16 the thresholds do not hold, so look at the ranges and the "
+                "calibration pictures"
+            )
+
+    def _measure(self, trial: SensitivityAnalysis) -> Measurement:
+        runs = trial.most_runs(len(self._pictures))
+        with self._progress.bar("advise", "plan", runs) as advance:
+            return trial.measure(self._pictures, advance)
+
+    def _raise(self, most: int) -> Iterator[Round]:
+        in_vain: set[str] = set()
+        idle = 0
+        for number in range(1, most + 1):
+            proposed = self._proposed(in_vain)
+            if not proposed:
+                self.ended = "nothing is left to raise that brings a noticeable part of the error"
+                return
+            arrays = self._candidates.ordered([*self.best.tensor_arrays, *(change.tensor for change in proposed)])
+            turn = self._turn(number, arrays, raised=proposed)
+            yield turn
+            if turn.kept:
+                idle = 0
+            else:
+                in_vain |= {change.tensor for change in proposed}
+                idle += 1
+            if turn.holds:
+                self.ended = "the thresholds hold"
+                return
+            if idle == PATIENCE:
+                self.ended = f"{idle} rounds in a row improved nothing"
+                return
+        self.ended = f"the thresholds do not hold after {most} round{'s' if most > 1 else ''} (--rounds)"
+
+    def _proposed(self, in_vain: Collection[str]) -> tuple[Change, ...]:
+        """The convolutions that advise would raise next, on the remaining error."""
+        assert self.measured is not None
+        candidates, best = self._candidates, self.best.run
+        remaining = candidates.left(best, in_vain)
+        if not remaining:
+            return ()
+        with open_dump(self._dumps.float_path) as benchmark:
+            signs = read_signs(self._analysis, remaining, self.ranges, benchmark, best.layers)
+        advice = advise(remaining, signs, replace(self.measured, all_8=best.outputs), self._limits)
+        chosen = worth_raising(advice, holds(self.measured.all_16, self._limits))
+        domains = [entry.convolution.domain for entry in chosen]
+        return tuple(
+            Change(candidates.name_of(domain), candidates.readers(domain), why(entry))
+            for domain, entry in zip(domains, chosen)
+        )
+
+    def _lower(self, trial: SensitivityAnalysis) -> Iterator[Round]:
+        """Lower what rounds raised, least sensitive first, as long as the thresholds hold; one round verifies it."""
+        assert self.measured is not None
+        brings = {
+            self._candidates.domain(sensitivity.domain.name): sensitivity.brings
+            for sensitivity in self.measured.sensitivities
+        }
+        added = [name for name in self.best.tensor_arrays if name not in self._config.tensor_arrays]
+        if len(added) < 2:
+            return
+        wide = {conv.domain for conv in self._candidates.convolutions if self.best.run.is_wide(conv.input)}
+        lowered: list[str] = []
+        with self._progress.bar("lower again", "plan", len(added)) as advance:
+            for done, name in enumerate(sorted(added, key=lambda name: brings[self._candidates.domain(name)]), 1):
+                fewer = wide - {self._candidates.domain(name)}
+                plan = [domain.name for domain in trial.trial.domains if self._candidates.domain(domain.name) in fewer]
+                if holds(trial.try_plan(plan, self._pictures), self._limits):
+                    wide = fewer
+                    lowered.append(name)
+                advance(done)
+        if not lowered:
+            self.ended += ", and every tensor raised is needed for that"
+            return
+        reason = "the thresholds hold without it"
+        changes = tuple(
+            Change(name, self._candidates.readers(self._candidates.domain(name)), reason)
+            for name in self._candidates.ordered(lowered)
+        )
+        arrays = tuple(name for name in self.best.tensor_arrays if name not in lowered)
+        before = self.best
+        turn = self._turn(before.number + 1, arrays, lowered=changes)
+        if turn.kept:
+            self.before_lowering = before
+            self.ended += f" with {len(added) - len(lowered)} of the {len(added)} tensors raised"
+        yield turn
+
+    def _turn(
+        self, number: int, arrays: tuple[str, ...], raised: tuple[Change, ...] = (), lowered: tuple[Change, ...] = ()
+    ) -> Round:
+        """Make, dump, compare and decide; what is kept becomes fixed.onnx and fixed.bin."""
+        tried = make_folder(self._folder / "tried")
+        run = self._dumps.run(arrays, tried, f"round {number}")
+        error, good = output_error(run.outputs), holds(run.outputs, self._limits)
+        wide = self._candidates.wide(run)
+        if not raised and not lowered:
+            kept, verdict = True, f"output error {error:.6f}"
+        elif lowered:
+            kept, verdict = good, "the thresholds still hold" if good else "the thresholds do not hold any more"
+        else:
+            before = self.best.error
+            kept = good or error <= (1 - WORTH_KEEPING) * before
+            way = "falls" if error < before else "rises"
+            verdict = f"output error {way} from {before:.6f} to {error:.6f}"
+            verdict += "" if kept or error >= before else f", less than {100 * WORTH_KEEPING:g} %"
+        turn = Round(number, raised, lowered, arrays, wide, run, error, good, kept, verdict)
+        if kept:
+            for path in tried.iterdir():
+                path.replace(self._folder / path.name)
+            self.best = turn
+        rmtree(tried)
+        return turn
+
+
+class Candidates:
+    """All ``convolutions`` of a model, in execution order.
+
+    own  the names in the user's tensor_arrays.
+    """
+
+    def __init__(self, analysis: Analysis, own: Sequence[str]):
+        self.convolutions = convolutions(analysis)
+        self._analysis, self._own = analysis, own
+
+    def domain(self, name: str) -> str:
+        """What stands for a tensor in a plan."""
+        return self._analysis.switch(name)
+
+    def name_of(self, domain: str) -> str:
+        """The first name of a domain that input_config.ini can hold; "" without one."""
+        return next((c.input for c in self.convolutions if c.domain == domain and _nameable(c.input)), "")
+
+    def readers(self, domain: str) -> tuple[str, ...]:
+        """The names of the convolutions that read a domain."""
+        return tuple(conv.name for conv in self.convolutions if conv.domain == domain)
+
+    def wide(self, run: DumpRun) -> tuple[str, ...]:
+        """The names of those with INT16 inputs in a run."""
+        return tuple(conv.name for conv in self.convolutions if run.is_wide(conv.input))
+
+    def left(self, run: DumpRun, in_vain: Collection[str] = ()) -> list[Convolution]:
+        """Those that can still be raised above a run; ``in_vain`` are tensors whose raising brought nothing."""
+        barred = {self.domain(name) for name in in_vain}
+        return [
+            conv
+            for conv in self.convolutions
+            if not conv.reads_picture
+            and conv.domain not in barred
+            and conv.input in run.plan.tensors
+            and not run.is_wide(conv.input)
+            and self.name_of(conv.domain)
+        ]
+
+    def ordered(self, names: Collection[str]) -> tuple[str, ...]:
+        """The user's own names first, the others in execution order."""
+        users = [name for name in self._own if name in names]
+        order = dict.fromkeys(conv.input for conv in self.convolutions if conv.input in names)
+        return tuple(dict.fromkeys([*users, *order]))
+
+
+def _nameable(name: str) -> bool:
+    """Whether input_config.ini can hold the name."""
+    try:
+        with_tensor_arrays(b"", [name])
+    except ConfigError:
+        return False
+    return True
+
+
+def worth_raising(entries: Iterable[Advice], all_16_would_do: bool) -> list[Advice]:
+    """The convolutions advise is sure of; else those it thinks likely; else the worse half where all at INT16 would do.
+
+    Only what was measured counts, and one convolution for each domain.
+    """
+    advice: dict[str, Advice] = {}
+    for entry in entries:
+        if entry.measured and entry.signs.limits:
+            advice.setdefault(entry.convolution.domain, entry)
+    for verdict in (YES, MAYBE):
+        chosen = [entry for entry in advice.values() if entry.verdict == verdict]
+        if chosen:
+            return chosen
+    if not all_16_would_do:
+        return []
+    rest = sorted(
+        (entry for entry in advice.values() if entry.verdict == NO),
+        key=lambda entry: -entry.measured.brings,  # type: ignore[union-attr]
+    )
+    return rest[: -(-len(rest) // 2)]
+
+
+def why(entry: Advice) -> str:
+    """The evidence for raising a convolution, measured first."""
+    assert entry.measured is not None
+    share = f"its 8 bits alone bring {100 * entry.measured.brings_share:.0f} % of the error that was left"
+    return ", ".join(filter(None, [share, rules_text(entry.signs)]))

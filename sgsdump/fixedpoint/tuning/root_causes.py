@@ -1,0 +1,189 @@
+"""What is to be put right before any INT16: the data that a network was calibrated on (``causes_of_data``), an operator
+that no bits of convolutions cure, and weights that share one scale. Apart: diagnose asks it, and knows no cause itself.
+
+Each is proved by putting it right: the fixed model made anew must take a good part of the outputs' error away, or need
+fewer convolutions at 16 bits. What is only thought to be at fault is no cause, so a sound network has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.fixedpoint.quantisation.analysis import Analysis, output_axis, output_rows
+from sgsdump.fixedpoint.quantisation.diagnosis.reach import rounded_at
+from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
+from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.objective import output_error, score, total, watched_tensors
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FloatOutputs
+from sgsdump.fixedpoint.tuning.advice import holds
+from sgsdump.fixedpoint.tuning.causes_of_data import (
+    flat_pictures,
+    hardly_moved,
+    normalisation,
+    odd_picture,
+    of_given_ranges,
+)
+from sgsdump.fixedpoint.tuning.examined import (
+    FEW_STEPS,
+    LEFT,
+    LEFT_AT_NO_COST,
+    MOST_OPERATORS,
+    Examined,
+    RootCause,
+    float_feeds,
+)
+from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice, fixed_with
+from sgsdump.fixedpoint.tuning.reasons import OPERATOR, WEIGHTS
+from sgsdump.fixedpoint.tuning.sensitivity_analysis import loud_channel
+from sgsdump.fixedpoint.tuning.unlike_training import unlike_training
+from sgsdump.models.fixed_facts import read_facts
+from sgsdump.models.graph import Graph
+from sgsdump.models.scales import INT16
+from sgsdump.progress import SILENT, Progress
+from sgsdump.tensors.types import Range
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+    from sgsdump.models.feeds.feeds import LabelledFeed
+    from sgsdump.models.model import Model
+
+
+def root_cause(examined: Examined, progress: Progress = SILENT) -> RootCause | None:
+    """The first that holds. Raises what calibrating and running the models raise."""
+    if not examined.outputs.outputs:
+        return None
+    shown = normalisation(examined) or unlike_training(examined)
+    if shown is not None:
+        return shown
+    reach = examined.reach()
+    if reach is None:
+        return None
+    if examined.subject.made is None or examined.others:
+        found = of_given_ranges(examined, reach, progress)
+    else:
+        found = flat_pictures(examined, reach) or odd_picture(examined, reach, progress)
+    if found is not None or examined.good or examined.advice is None:
+        return found
+    if all(figures.hardly_moved for figures in examined.outputs.outputs.values() if not figures.good(examined.limits)):
+        return hardly_moved(examined)
+    return _operator(examined, examined.advice) or _weights(examined, examined.advice)
+
+
+def _operator(examined: Examined, advice: MeasuredAdvice) -> RootCause | None:
+    """A tensor whose rounding to 16 bits alone brings most of what is left with every convolution at 16 bits, where
+    that is most of the error or past the limits; also one that is computed on the way, within an operator."""
+    best = advice.all_16 or advice.promise
+    left = best.error if best is not None else examined.error
+    if not left >= LEFT * examined.error and (best is None or best.outputs.good(examined.limits)):
+        return None
+    subject, graph = examined.subject, Graph(deployed(examined.subject.float_model))
+    facts = read_facts(subject.fixed_model)
+    stored = facts.tensors if facts else {}
+    steps = {
+        name: max(abs(bounds.at(INT16).low), abs(bounds.at(INT16).high)) / np.iinfo(INT16).max
+        for name, bounds in subject.ranges.items()
+        if name in graph.producer and bounds.uncut is None and (name not in stored or stored[name].dtype == INT16)
+    }
+    model = replace(subject.float_model, proto=deployed(subject.float_model))
+    feeds = float_feeds(examined.few)
+    coarse = _coarse(model, feeds, steps)
+    judged = [name for name in watched_tensors(model.proto) if name in graph.producer]
+    real = FloatOutputs(model, judged)
+    for name in coarse[:MOST_OPERATORS]:
+        rounded = FloatOutputs(rounded_at(model, name, steps[name]), judged)
+        scores = [score(rounded.run(label, feed), dict(real.run(label, feed))) for label, feed in feeds]
+        sums = total(scores).sums
+        alone = output_error(sums)
+        if alone >= LEFT * left or not holds(sums, examined.limits):
+            figures = {"error": examined.error, "left": left, "alone": alone, "step": steps[name]}
+            if name in subject.ranges:
+                figures |= {"low": subject.ranges[name].low, "high": subject.ranges[name].high}
+            cause = {"reason": OPERATOR, "input": name}
+            return RootCause(Finding("cause", name, examined.operator_of(name), figures, "measured", (name,), cause))
+    return None
+
+
+def _coarse(model: Model, feeds: Sequence[LabelledFeed], steps: Mapping[str, float]) -> list[str]:
+    """In execution order the tensors whose step is large beside the spread of their values in half of the channels."""
+    least: dict[str, float] = {}
+    runner = SegmentRunner(model, keep_sessions=True)
+    for _, feed in feeds:
+        for layer in runner.run(feed, only=set(steps)):
+            values = layer.array
+            table = np.moveaxis(values, 1, 0).reshape(values.shape[1], -1) if values.ndim > 2 else values.reshape(1, -1)
+            spread = float(np.median(table.std(axis=1, dtype=np.float64)))
+            least[layer.name] = max(least.get(layer.name, 0.0), spread)
+    return [name for name in least if 0 < least[name] < FEW_STEPS * steps[name]]
+
+
+def _weights(examined: Examined, advice: MeasuredAdvice) -> RootCause | None:
+    """Weights of one scale, where one for each output channel is enough, or takes a visible part of the error away:
+    it costs no bits, so it comes before any INT16."""
+    subject = examined.subject
+    if subject.per_channel:
+        return None
+    measured = advice.measured
+    proto = fixed_with(measured, measured.raised, per_channel=True)
+    cured = replace(
+        subject,
+        fixed_model=replace(subject.fixed_model, proto=proto),
+        per_channel=True,
+        weights_per_channel=True,
+    )
+    outputs = examined.judged(cured, examined.pairs)
+    after = output_error(outputs.sums)
+    helps = after <= LEFT_AT_NO_COST * examined.error or outputs.good(examined.limits)
+    if not helps or outputs.worse_than(examined.outputs):
+        return None
+    figures = {"error": examined.error, "error_after": after}
+    layer, kind, names = _whose_weights(examined, advice, after, figures)
+    facts = {"reason": WEIGHTS, "input": layer}
+    return RootCause(Finding("cause", layer, kind, figures, "measured", names, facts), cured, examined.pairs)
+
+
+def _whose_weights(
+    examined: Examined, advice: MeasuredAdvice, after: float, figures: dict[str, float]
+) -> tuple[str, str, tuple[str, ...]]:
+    """The convolution whose weights alone, with a scale for each channel, bring half of the gain; "" for none."""
+    analysis, subject = advice.measured.analysis, examined.subject
+    nodes = {node.output[0]: node for nodes in analysis.first_inputs.values() for node in nodes}
+    convs = [conv for conv in advice.measured.convolutions if conv.name in nodes]
+    rows = {conv.name: np.abs(output_rows(analysis.graph, nodes[conv.name])) for conv in convs}
+    reaches = {name: table.max(axis=1) for name, table in rows.items()}
+    order = sorted(convs, key=lambda conv: (not conv.reads_picture, -_uneven(reaches[conv.name])))
+    pairs = examined.few
+    before = output_error(examined.outputs.sums_on(pairs.labels_in(examined.pairs)))
+    for conv in order[:3]:
+        node = nodes[conv.name]
+        own = _per_channel(analysis, node)
+        fixed = make_fixed(
+            subject.float_model, {**subject.ranges, node.input[1]: own}, subject.config, side=subject.side
+        )
+        trial = replace(subject, fixed_model=replace(subject.fixed_model, proto=fixed.proto))
+        error = output_error(examined.judged(trial, pairs).sums)
+        if before - error >= LEFT * (before - after):
+            loud = loud_channel(reaches[conv.name])
+            if loud is not None:
+                figures |= {"row": float(loud.index), "rows": float(loud.count)}
+                figures |= {"row_reaches": loud.reach, "row_others": loud.others}
+            figures["error_alone"] = error
+            return conv.name, conv.op_type, (conv.name,)
+    return "", "", ()
+
+
+def _uneven(reaches: np.ndarray) -> float:
+    median = float(np.median(reaches))
+    return float(reaches.max() / median) if median > 0 else 0.0
+
+
+def _per_channel(analysis: Analysis, node: NodeProto) -> Range:
+    values, axis = analysis.graph.value(node.input[1]), output_axis(analysis.graph, node)
+    others = tuple(index for index in range(values.ndim) if index != axis)
+    return Range(values.min(axis=others).astype(np.float64), values.max(axis=others).astype(np.float64))

@@ -1,0 +1,129 @@
+"""``diagnose --fixed`` of a model that only its own framework runs (TFLite, OpenVINO). Apart: it runs as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sgsdump.progress import Progress
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.fixedpoint.quantisation.diagnosis.native import ComparedModels
+    from sgsdump.models.model import Model
+    from sgsdump.reports.report import Report
+    from sgsdump.reports.verdict import Step
+
+    Found: TypeAlias = tuple[Report, Comparison, bool, dict[str, str]]
+
+_DEBUGGER = """options = tf.lite.experimental.QuantizationDebugOptions(denylisted_nodes={})
+debugger = tf.lite.experimental.QuantizationDebugger(
+    converter=converter, debug_dataset=representative_dataset, debug_options=options)
+open('net_int8.tflite', 'wb').write(debugger.get_nondebug_quantized_model())"""
+
+
+@dataclass(frozen=True, eq=False)
+class NativeTask:
+    """What to diagnose: the models, the float one's inputs and how many of these are compared on."""
+
+    model: Model
+    quantised: Model
+    feeds: Sequence[tuple[str, Mapping[str, np.ndarray]]]
+    most: int
+    limits: Thresholds
+    assumptions: tuple[str, ...] = ()
+
+
+def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found:
+    """What a ``Diagnosed`` is made of. ``folder`` is for what is written while layers are compared."""
+    from sgsdump.errors import ValuesError
+    from sgsdump.fixedpoint.quantisation.diagnosis.native import compared_models
+    from sgsdump.fixedpoint.reports.worst_picture import worst_input
+    from sgsdump.models.feeds.image_list import evenly
+    from sgsdump.reports.comparison import REPORTS
+    from sgsdump.reports.report import Context, report_of
+
+    limits = task.limits
+    indices = evenly(list(range(len(task.feeds))), task.most)
+    feeds = [task.feeds[index] for index in indices]
+    found = compared_models((task.model, task.quantised), feeds, folder, progress)
+    comparison = found.compared.comparison
+    if not comparison.rows:
+        raise ValuesError(f"no layer of {task.model.path} could be compared; was {task.quantised.path} made of it?")
+    facts = [("float model", str(task.model.path)), ("quantised model", str(task.quantised.path))]
+    facts.append(("compared on", f"{len(feeds)} of {len(task.feeds)} inputs"))
+    context = Context(
+        f"{task.quantised.path.name} quantised",
+        facts=facts,
+        assumptions=[*task.assumptions],
+        sample=found.compared.sample,
+        benchmark=found.compared.benchmark,
+    )
+    report = report_of(comparison, limits, context, _steps(task.quantised, found, limits))
+    worst = worst_input(found.worst, task.feeds, indices)
+    verdict = (*report.verdict, *_not_measured(task.quantised, found))
+    report = replace(report, verdict=verdict, view=replace(report.view, worst=worst))
+    texts = {name: REPORTS[name.removeprefix("layers.")](comparison, limits) for name in ("layers.csv", "layers.json")}
+    return report, comparison, comparison.passes(limits), texts
+
+
+def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[Step]:
+    """What to do, ready to paste."""
+    from sgsdump.comparison.findings import findings_of
+    from sgsdump.reports.verdict import Step
+
+    assert quantised.native is not None
+    comparison = found.compared.comparison
+    if found.weights:
+        return [Step("Convert the model anew: its weights are not those of the float model.")]
+    if comparison.passes(limits):
+        return [Step("Nothing has to stay float: every layer is within the thresholds.")]
+    layers = [finding.layer for finding in findings_of(comparison, limits) if finding.kind == "cause"]
+    own = [name for name in (comparison[layer].sample_name for layer in layers) if name]
+    steps = [
+        Step(
+            "Look at the ranges: calibrate on more inputs, and on such as are used here. Weights quantised per "
+            "channel, or 16 bits for activations, cost little more."
+        )
+    ]
+    if own and quantised.native.runtime == "tflite":
+        own = _made_by_operators(quantised, own)
+        steps.append(Step("Leave what the error arises in float, and see what that gives back.", _DEBUGGER.format(own)))
+    if own and quantised.native.runtime == "openvino":
+        makers = {name: node.name for node in quantised.proto.graph.node for name in node.output}
+        scope = f"nncf.quantize(model, dataset, ignored_scope=nncf.IgnoredScope(names={[makers[n] for n in own]}))"
+        steps.append(Step("Leave what the error arises in float, and see what that gives back.", scope))
+    return steps
+
+
+def _made_by_operators(quantised: Model, names: Iterable[str]) -> list[str]:
+    """The tensors that TFLite's debugger knows: of codes that a QUANTIZE gave another scale, those before it."""
+    from sgsdump.dumps.quantised_graph import QuantisedGraph
+
+    nodes: Iterable[Any] = (
+        (node.name, node.op_type, [*node.input], [*node.output], "", {}) for node in quantised.proto.graph.node
+    )
+    return list(dict.fromkeys(map(QuantisedGraph(nodes).root, names)))
+
+
+def _not_measured(quantised: Model, found: ComparedModels) -> list[str]:
+    """What of the diagnosis of a fixed model there is not, and why."""
+    assert quantised.native is not None
+    kind = quantised.native.kind
+    lines = [
+        f"By figures and values alone: {kind} runs its model as a whole, so what quantising one tensor alone does to "
+        f"the outputs is not measured."
+    ]
+    if found.weights:
+        wrong = ", ".join(f"{name} ({share:.1%} of it)" for name, share in [*found.weights.items()][:3])
+        lines.append(f"Weights whose codes are not what the float ones round to: {wrong}.")
+    elif found.unknown:
+        lines.append(f"Weights are not judged: {found.unknown}.")
+    else:
+        lines.append("Every weight is what the float one rounds to.")
+    return lines

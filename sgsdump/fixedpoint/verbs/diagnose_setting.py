@@ -1,0 +1,130 @@
+"""What a diagnosis starts from: models, configuration, pictures, the fixed model. Apart: nothing is judged here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.fixedpoint.verbs.network import Network, OpenNetwork, measured, open_network
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
+    from sgsdump.fixedpoint.verbs.judges import Judges, JudgingFeeds
+    from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.input_spec import InputSpec
+    from sgsdump.models.model import Model
+    from sgsdump.progress import Progress
+    from sgsdump.sidecars.input_config import InputConfig
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to diagnose.
+
+    fixed      the fixed model, of calibrate or of others; None: it is made.
+    ranges     what it is made of in place of a calibration.
+    pictures   layers are compared on at most so many, those whose outputs are furthest off.
+    judges     pictures to judge by in place of those of the network, and pictures held out; the user's metric.
+    scheduler  of a Dask cluster that calibrates and compares.
+    cure       say first what curing brings in 8 bits, and what is to be done with the models in this folder.
+    """
+
+    network: Network
+    fixed: Path | None
+    ranges: Path | None
+    quant_level: str
+    pictures: int
+    limits: Thresholds
+    judges: Judges
+    scheduler: str | None = None
+    cure: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The facts before any picture is run. ``fixed``: of --fixed; ``told``: as input_config.ini has it."""
+
+    model: Model
+    config: InputConfig
+    ini: bytes
+    assumed: tuple[str, ...] = ()
+    fixed: Subject | None = None
+    warnings: tuple[str, ...] = ()
+    told: InputConfig | None = None
+
+    def opened(self, network: Network) -> OpenNetwork:
+        source = network.source(self.config)
+        return OpenNetwork(self.model, self.config, self.ini, source, self.assumed, self.warnings)
+
+    @property
+    def specs(self) -> tuple[InputSpec, ...]:
+        from sgsdump.models.model import graph_inputs
+
+        return tuple(graph_inputs(self.model.proto))
+
+    @property
+    def cut_note(self) -> tuple[str, ...]:
+        """The notes on a network cut before its post-processing, and on its branches."""
+        from sgsdump.reports.post_processing import cut_sentence
+
+        cut = () if self.model.cut is None else (cut_sentence(self.model.cut),)
+        return (*cut, *(self.model.branches.sentences() if self.model.branches else ()))
+
+
+def setting_of(task: Task) -> Setting:
+    """Raises what reading the model and the files beside it raises."""
+    from sgsdump.fixedpoint.quantisation.assumed_config import ini_text
+    from sgsdump.fixedpoint.quantisation.diagnosis.subject import given_fixed
+
+    network, path = task.network, task.fixed
+    opened = open_network(network, task.quant_level, guesses=True)
+    config, ini, assumed = opened.config, opened.ini, opened.assumed
+    fixed = given_fixed(opened.model, path, config if network.input_config else None) if path else None
+    if fixed is not None:
+        config = fixed.config
+        if not network.input_config:
+            ini, assumed = ini_text(config).encode(), ()
+    return Setting(opened.model, config, ini, assumed, fixed, opened.warnings, opened.config)
+
+
+def subject_of(task: Task, setting: Setting, feeds: Feeds, progress: Progress) -> Subject:
+    from sgsdump.executors.workers.task_pool import Workers
+    from sgsdump.fixedpoint.quantisation.diagnosis.subject import calibrated, of_ranges
+
+    if setting.fixed is not None:
+        return setting.fixed
+    if task.ranges:
+        return of_ranges(setting.model, task.ranges, setting.config)
+    workers = Workers(scheduler=task.scheduler)
+    return calibrated(setting.model, feeds, setting.config, task.quant_level, progress, workers)
+
+
+def preprocessed(task: Task, setting: Setting) -> InputConfig | None:
+    """The pictures as the user's preprocess file makes them, where there is one beside an input_config.ini."""
+    network = task.network
+    return measured(network.source(setting.config), setting.specs) if network.input_config else None
+
+
+def facts_of(task: Task, given: JudgingFeeds, pairs: PicturePairs) -> list[tuple[str, str]]:
+    from sgsdump.reports.made_by import versions
+
+    feeds, judging = given.calibrated, given.judges
+    facts = [("float model", str(task.network.model))]
+    if task.fixed:
+        facts.append(("fixed model", str(task.fixed)))
+    elif task.ranges:
+        facts.append(("ranges", str(task.ranges)))
+    else:
+        facts.append(("calibrated on", f"{len(feeds)} of {task.network.data}, level {task.quant_level}"))
+    if given.evaluated is not None:
+        facts.append(("judged on", f"{len(judging)} of {task.judges.texts[0]}"))
+    if given.held_out is not None:
+        facts.append(("held out", f"{len(given.held_out)} of {task.judges.texts[1]}"))
+    which = "" if len(pairs) == len(judging) else ", those whose outputs are furthest off"
+    facts.append(("layers compared on", f"{len(pairs)}{which}: {', '.join(pairs.labels)}"))
+    if task.network.input_config:
+        facts.append(("input_config", str(task.network.input_config)))
+    return [*facts, versions()]

@@ -1,0 +1,128 @@
+"""What plans and models are judged by: the user's metric, pictures to judge by, and pictures that are held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, check_apart
+
+if TYPE_CHECKING:
+    from sgsdump.fixedpoint.tuning.criteria import UserMetric
+    from sgsdump.fixedpoint.tuning.setup import PictureFeed
+    from sgsdump.fixedpoint.verbs.network import Data
+    from sgsdump.models.feeds.feeds import Feeds
+
+
+class JudgedBy(TypedDict, total=False):
+    """What is judged by.
+
+    metric    f(outputs, float_outputs) or ``FILE.py:f``, higher is better; it gets ``picture`` and ``label`` where it
+              has parameters of these names.
+    evaluate  pictures to judge by, in place of some of ``data``; whatever ``data`` may be.
+    validate  pictures that nothing is chosen on: a plan that is worse on them is not recommended.
+    """
+
+    metric: str | UserMetric | None
+    evaluate: Data | None
+    validate: Data | None
+
+
+@dataclass(frozen=True, eq=False)
+class Judges:
+    """The same as a command or a caller gives it."""
+
+    metric: str | UserMetric | None = None
+    evaluate: Data | None = None
+    validate: Data | None = None
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The pictures to judge by and those held out, as the user wrote them."""
+        given = (self.evaluate, self.validate)
+        evaluate, validate = (str(data) if isinstance(data, (str, Path)) else "the feeds" for data in given)
+        return evaluate, validate
+
+    @property
+    def files(self) -> list[Path]:
+        """What is read, and so must not be written over."""
+        from sgsdump.models.feeds.image_list import places
+
+        given = (str(data) for data in (self.evaluate, self.validate) if isinstance(data, (str, Path)))
+        return [path for images in given for path in places(images)]
+
+    @property
+    def given(self) -> list[str]:
+        """The options that were given."""
+        names = {"--metric": self.metric, "--evaluate": self.evaluate, "--validate": self.validate}
+        return [name for name, value in names.items() if value is not None]
+
+    def loaded(self) -> UserMetric | None:
+        """The metric as a function. Raises InputError for one that cannot be loaded."""
+        from sgsdump.fixedpoint.tuning.criteria import load_metric
+
+        return load_metric(self.metric) if isinstance(self.metric, str) else self.metric
+
+    def feeds(self, opened: OpenNetwork) -> JudgingFeeds:
+        """Raises what making them raises, and ConfigError for files held out that are seen too."""
+        feeds = opened.feeds()
+        judging = None if self.evaluate is None else opened.feeds(self.evaluate)
+        held = None if self.validate is None else opened.feeds(self.validate)
+        if held is not None:
+            check_apart(held, feeds, "-i", "plan")
+            if judging is not None:
+                check_apart(held, judging, "--evaluate", "plan")
+        return JudgingFeeds(feeds, judging, held)
+
+
+def judges_of(options: JudgedBy) -> Judges:
+    return Judges(options.get("metric"), options.get("evaluate"), options.get("validate"))
+
+
+@dataclass(frozen=True, eq=False)
+class JudgingFeeds:
+    """The pictures that a network is calibrated on; those that judge, where they are others; and those that only what
+    was found is run on."""
+
+    calibrated: Feeds
+    evaluated: Feeds | None = None
+    held_out: Feeds | None = None
+
+    @property
+    def coverage(self) -> Feeds:
+        """The pictures that tell what to expect on others: those that nothing was fitted to, else the calibration's."""
+        return self.unseen or self.calibrated
+
+    @property
+    def unseen(self) -> Feeds | None:
+        """Those held out, else those to judge by, unless the network is calibrated on some of these."""
+        from sgsdump.models.feeds.by_content import by_content
+
+        if self.held_out is not None or self.evaluated is None:
+            return self.held_out
+        same = {*by_content(self.evaluated).keys} & {*by_content(self.calibrated).keys}
+        return None if same else self.evaluated
+
+    @property
+    def judges(self) -> Feeds:
+        return self.evaluated or self.calibrated
+
+    def judged(self) -> Iterator[PictureFeed]:
+        """All that were given to judge by, or some of the calibration's."""
+        from sgsdump.fixedpoint.tuning.setup import PICTURES
+        from sgsdump.models.feeds.image_list import evenly
+
+        every = range(len(self.judges))
+        yield from _given(self.judges, every if self.evaluated else evenly(every, PICTURES))
+
+    def validated(self) -> Iterator[PictureFeed]:
+        if self.held_out is not None:
+            yield from _given(self.held_out, range(len(self.held_out)))
+
+
+def _given(feeds: Feeds, indices: Sequence[int]) -> Iterator[PictureFeed]:
+    for index in indices:
+        name, feed, raw = feeds.both(index)
+        yield feed, raw, name, feeds.truth(index)

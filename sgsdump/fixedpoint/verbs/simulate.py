@@ -1,0 +1,66 @@
+"""``simulate``: every layer of a float or a fixed model as the SDK's simulators give it. Apart: in memory, where the
+command writes as it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.executors.dump import one_of
+from sgsdump.fixedpoint.verbs.calibrate import FixedModel
+from sgsdump.fixedpoint.verbs.network import Source, feeds_of, named_network
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.fixedpoint.verbs.network import Beside, Data
+
+
+def simulate(
+    model: str | Path | FixedModel,
+    data: Data,
+    *,
+    dequantise: bool = True,
+    strip: bool = True,
+    **beside: Unpack[Beside],
+) -> Dump:
+    """Every layer of a model on one input, as the SDK's simulator dumps it; as ``sgsdump simulate``.
+
+    model       a float model, a fixed one, or what ``calibrate`` returned.
+    data        of one run; see ``calibrate``.
+    dequantise  of a fixed model: the values that its integers mean, as float32 (``dequantFixed``); False: the integers.
+    strip       of a fixed model: without the hardware's padding (``eliminateGarbage``).
+    beside      see ``calibrate``; a fixed model remembers how its pictures are normalised.
+
+    Raises SgsdumpError: what cannot be read, fed or run.
+    """
+    from sgsdump.dumps.dump import Dump
+    from sgsdump.fixedpoint.quantisation.float_model import simplify
+    from sgsdump.fixedpoint.quantisation.simulation import Simulator, fixed_config
+    from sgsdump.models.fixed_facts import is_fixed
+    from sgsdump.models.model import graph_inputs, open_model
+    from sgsdump.progress import bars
+    from sgsdump.sidecars import input_config
+
+    network = named_network(model.model.path if isinstance(model, FixedModel) else model, data, beside)
+    config = input_config.read(network.input_config) if network.input_config else None
+    outputs = [output.name for output in config.outputs] if config else []
+    if isinstance(model, FixedModel):
+        opened = model.model
+    else:
+        opened = open_model(network.model, network.weight_file, staged_outputs=outputs, part=network.part)
+    fixed = is_fixed(opened)
+    config = fixed_config(opened) if fixed else config
+    source = Source(network.image, network.preprocess, config, network.data_loader_script, network.feeds)
+    feeds = feeds_of(source, graph_inputs(opened.proto))
+    if not fixed:
+        opened = simplify(opened, lambda: feeds, outside=True)
+    label, feed = one_of(feeds)
+    if fixed and config is not None:
+        feed = feeds.both(0)[2]
+    simulator = Simulator(opened, dequantise, strip)
+    with bars().bar(f"simulate {label}", "layer") as advance:
+        simulation = simulator.run(feed, advance)
+        records = list(simulation.records)
+    return Dump(records, notes=[f"not dumped: {name}: {reason}" for name, reason in simulation.skipped.items()])

@@ -1,0 +1,381 @@
+"""Dump the tensors of an ONNX model as one executor computes them, and compare them with other runs.
+
+`full` dumps every tensor, `range` those between two (both included), `list` the named ones, `once` one alone.
+Each becomes a .npy file of the model's own dtype and layout in ./EXECUTOR_dump/outputs, with dump_info.json beside.
+Inputs are random (one seed, the same values each time) unless -i, --input-dir or --inputs-from gives them.
+--data-loader-script (Python with load_data(), which yields a dictionary of arrays by input name for each run), -i of a
+folder of .npz files and an --input-dir of several folders make a dump of each input: DIR/0, DIR/1 ..., compared with
+-cd's 0, 1 ...
+
+-cd compares with the files of another run; of `full` also compare_result.html to look at. -g makes it three-way: a
+tensor passes where its error against the golden (float32) run is within input-tag times that of -cd (float16).
+Exit status: 0 done; 1 when a tensor failed or does not pass (by more than rounding, or a threshold you gave), is
+missing where you gave one, the whole model in one run gives other outputs than the dump, or --bisect found a
+difference or a tensor that an executor cannot compute, on any of the inputs; 2 on trouble.
+
+examples:
+  sgsdump pipeline full -m net.onnx -o golden
+  sgsdump pipeline full -m net.onnx -mt float16 -o half
+  sgsdump pipeline full -m net.onnx -f reference -cd half -g golden -t 10
+  sgsdump pipeline range -m net.onnx -b conv1 -s 10
+  sgsdump pipeline full -m net.onnx --op-type Conv --name-pattern 'c*'
+  sgsdump pipeline list -m net.onnx --name conv1 c2
+  sgsdump pipeline once -m net.onnx --name conv1 --print-ir --save-test-case conv1_case
+  sgsdump pipeline full -m net.onnx --bisect reference
+  sgsdump pipeline full -m net.onnx -f my_executor.py:MyExecutor --range x -1 1 mask 0 1
+  sgsdump pipeline full -m net.onnx --data-loader-script feeds.py -o many
+  sgsdump pipeline full -m net.onnx -f reference --input-dir many -cd many
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import Listing, Modes, add_data_loader, add_model
+from sgsdump.commands.terminal import TERMINAL, Terminal, print_cut
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.golden import GoldenComparison
+    from sgsdump.pipeline.job import Job
+    from sgsdump.pipeline.pipeline import Pipeline
+    from sgsdump.pipeline.replay import OwnError
+    from sgsdump.pipeline.whole_run import WholeRun
+    from sgsdump.progress import Progress
+
+DUMP, BISECT = "a dump", "--bisect"
+_ONLY_DUMPED = (
+    "names begin begin_string end end_string step name_pattern op_type print_ir test_case depth output "
+    "compare_dir golden_dir input_tag th1 th2 allow_missing"
+)
+MODES = Modes(
+    honoured={
+        **dict.fromkeys("kind model weight_file model_inputs model_outputs executor mode".split(), (DUMP, BISECT)),
+        **dict.fromkeys("model_type passed_path provider option".split(), (DUMP, BISECT)),
+        **dict.fromkeys("input_file input_dir data_loader_script inputs_from seed range shape".split(), (DUMP, BISECT)),
+        **dict.fromkeys(_ONLY_DUMPED.split(), (DUMP,)),
+        **dict.fromkeys(["bisect", "threshold"], (BISECT,)),
+    },
+    refusals={
+        DUMP: "belongs to --bisect; name an executor with it too",
+        BISECT: "is for a dump, and --bisect makes none; leave one of them out",
+    },
+    spelled={},
+)
+KINDS = {
+    "full": "every tensor, or every STEP-th",
+    "once": "one tensor",
+    "range": "the tensors between two, both included",
+    "list": "the tensors named",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    kinds = parser.add_subparsers(dest="kind", metavar="full|once|range|list", required=True)
+    for kind, tensors in KINDS.items():
+        sub = kinds.add_parser(kind, help=tensors, description=f"Dump {tensors}. See also: sgsdump pipeline --help")
+        _add_run(sub)
+        _add_selection(sub, kind)
+        _add_inputs(sub)
+        _add_comparison(sub)
+
+
+def _add_selection(sub: argparse.ArgumentParser, kind: str) -> None:
+    group = sub.add_argument_group("which tensors")
+    if kind == "once":
+        group.add_argument("--name", dest="names", nargs=1, required=True, metavar="NAME", help="the tensor to dump")
+        group.add_argument("--print-ir", action="store_true", help="print the graph that leads to it")
+        group.add_argument(
+            "--save-test-case",
+            dest="test_case",
+            type=Path,
+            metavar="DIR",
+            help="write its sub-model, inputs and expected output as a test case",
+        )
+        group.add_argument(
+            "--depth", type=int, metavar="N", help="limit --print-ir and --save-test-case to the last N nodes"
+        )
+        return
+    if kind == "list":
+        group.add_argument("--name", dest="names", nargs="+", required=True, metavar="NAME", help="the tensors to dump")
+        return
+    if kind == "range":
+        for end, short in (("begin", "-b"), ("end", "-e")):
+            group.add_argument(short, f"--{end}", metavar="I|NAME", help=f"topological index or name to {end} with")
+            group.add_argument(f"{short}s", f"--{end}-string", metavar="NAME", help="the same, always a name")
+    group.add_argument("-s", "--step", type=int, help="every STEP-th tensor (1)")
+    group.add_argument("--name-pattern", metavar="PATTERN", help="tensors matching this: * any text, ? a character")
+    group.add_argument("--op-type", nargs="+", default=(), metavar="OP", help="tensors that these operators make")
+    if kind == "full":
+        group.add_argument(
+            "--bisect", metavar="EXECUTOR", help="make no dump; find the first tensor on which EXECUTOR disagrees"
+        )
+        group.add_argument(
+            "--threshold",
+            type=float,
+            metavar="X",
+            help="with --bisect: a tensor differs when max|difference| / max|value| is above X (0.001)",
+        )
+
+
+def _executors() -> str:
+    from sgsdump.executors.table import executors
+
+    names = f"{', '.join(executors())} or FILE.py:CLASS of your own (default: ort)"
+    return f"{names}; a package may bring more; a TFLite or OpenVINO model runs by its own"
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    run = parser.add_argument_group("model and executor")
+    add_model(run)
+    run.add_argument("-f", "--executor", action=Listing, of=_executors)
+    run.add_argument(
+        "--mode",
+        choices=["fast", "isolated"],
+        help="one pass in segments, or each tensor from a sub-model of its own (fast; of a plug-in isolated)",
+    )
+    run.add_argument("-mt", "--model-type", metavar="TYPE", help="float16 (fp16) runs a float16 copy of the model")
+    run.add_argument("-p", "--passed-path", type=Path, metavar="FILE.py", help="tvm, sdaa: file of passes to run")
+    run.add_argument("--provider", metavar="NAME", help="ort: execution provider, such as CUDAExecutionProvider (CPU)")
+    run.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the executor; may be repeated"
+    )
+    run.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder to write (default: ./EXECUTOR_dump)")
+
+
+def _add_inputs(sub: argparse.ArgumentParser) -> None:
+    inputs = sub.add_argument_group("inputs (default: random, seed 42)")
+    inputs.add_argument(
+        "-i",
+        "--input-file",
+        metavar="NAME:FILE.npy",
+        help="arrays, several with commas between; or FILE.npz, or a "
+        "folder of them: an array for each input by its name",
+    )
+    inputs.add_argument(
+        "--input-dir", type=Path, metavar="DIR", help="folder with NAME.npy for every input, or such folders"
+    )
+    add_data_loader(inputs)
+    inputs.add_argument("--inputs-from", type=Path, metavar="JSON", help="the random inputs of a dump_info.json")
+    inputs.add_argument("--seed", type=int, metavar="N", help="seed of the random inputs (42)")
+    inputs.add_argument(
+        "--range",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="V",
+        help="LOW HIGH of the random inputs, or NAME LOW HIGH of one, several in a row (0 1, integers 0 100 or rows of "
+        "a table)",
+    )
+    inputs.add_argument(
+        "--shape", action="append", default=[], metavar="NAME=1x3x8x8", help="shape of an input that has open sizes"
+    )
+
+
+def _add_comparison(sub: argparse.ArgumentParser) -> None:
+    comparison = sub.add_argument_group("comparison")
+    comparison.add_argument("-cd", "--compare-dir", type=Path, metavar="DIR", help="dump to compare the outputs with")
+    comparison.add_argument(
+        "-g", "--golden-dir", type=Path, metavar="DIR", help="golden dump, for the three-way comparison"
+    )
+    comparison.add_argument(
+        "-t", "--input-tag", type=float, metavar="X", help="pass within X times the error of -cd against golden (10)"
+    )
+    comparison.add_argument("-t1", "--th1", type=float, metavar="X", help="threshold of diff3 and all_close (1e-6)")
+    comparison.add_argument("-t2", "--th2", type=float, metavar="X", help="list tensors whose diff2 is above X (1e-3)")
+
+    comparison.add_argument(
+        "--allow-missing",
+        action="store_true",
+        default=None,
+        help="with a threshold: exit 0 though -cd or -g has or lacks a tensor that the run was asked for",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.pipeline.job import OPTIONS, job_of
+
+    MODES.check(BISECT if getattr(args, "bisect", None) else DUMP, MODES.given(args))
+    return dump(job_of({name: getattr(args, name, None) for name in OPTIONS}))
+
+
+def dump(job: Job) -> int:
+    """Do the job and print what came of it. Returns the exit status: 0, or 1 as the module says.
+
+    Raises what ``pipeline.job.check`` and the steps of ``pipeline.run_job`` raise.
+    """
+    from sgsdump.pipeline.job import check
+    from sgsdump.pipeline.run_job import pipeline
+
+    check(job)
+    progress = Terminal(bars=not sys.stdout.isatty())  # on a terminal the lines themselves show how far it is
+    run = pipeline(job, progress)
+    try:
+        return _dump(job, run, progress)
+    finally:  # a tensor that was asked for in vain may be one of what was cut off
+        print_cut(run.model)
+
+
+def _dump(job: Job, run: Pipeline, progress: Progress) -> int:
+    """The exit status as of ``dump``."""
+    from sgsdump.dumps.formats.sdaa import dump_info
+    from sgsdump.pipeline.report_lines import random_lines, summary_lines
+    from sgsdump.pipeline.run_job import at_dump, dump_chosen, ir, is_several, save_case
+
+    if job.bisection.bisect:
+        return _bisect_each(job, run) if is_several(job, run) else _bisect(job, run)
+    if job.excerpt.print_ir:
+        progress.say(ir(job, run).rstrip())
+    if is_several(job, run):
+        return _dump_each(job, run, progress)
+    dump_chosen(job, run)
+    job, written = at_dump(run, lambda folder: (replace(job, output=folder), dump_info.read(folder)))
+    for line in (*random_lines(written.inputs), *summary_lines(written.outputs, job.folder)):
+        TERMINAL.say(line)
+    if job.excerpt.test_case:
+        save_case(job, run)
+        TERMINAL.say(f"{job.excerpt.test_case}: the test case of {job.tensors.names[0]}")
+    whole = _check_whole(job, run, progress)
+    close = _compare_with_others(job, run, whole.fused) if job.comparison.compare_dir else True
+    return 1 if run.failures or not close or not whole.agrees else 0
+
+
+def _dump_each(job: Job, run: Pipeline, progress: Progress) -> int:
+    """Dump, and then compare, each of several inputs; the exit status as of ``dump``."""
+    from sgsdump.dumps.formats.sdaa import dump_info
+    from sgsdump.pipeline.job import check_compared
+    from sgsdump.pipeline.report_lines import summary_lines
+    from sgsdump.pipeline.run_job import dump_chosen, each_run, job_of_input, writing_all
+
+    failed, fused = False, {}
+    with writing_all(job.folder, progress) as folder:
+        for name in each_run(job, run, folder):
+            part = job_of_input(job, name)
+            check_compared(part.comparison)
+            dump_chosen(job, run)
+            for line in summary_lines(dump_info.read(run.folder).outputs, part.folder):
+                TERMINAL.say(line)
+            whole = _check_whole(job, run, progress)
+            fused[name] = whole.fused
+            failed |= bool(run.failures) or not whole.agrees
+    parts = fused.items() if job.comparison.compare_dir else ()
+    close = [_compare_with_others(job_of_input(job, name), run, errors) for name, errors in parts]
+    return 1 if failed or not all(close) else 0
+
+
+def _check_whole(job: Job, run: Pipeline, progress: Progress) -> WholeRun:
+    """Run the whole model once where the dump holds its outputs, and print where it gives others."""
+    from sgsdump.pipeline.report_lines import whole_run_lines
+    from sgsdump.pipeline.run_job import whole_run
+    from sgsdump.pipeline.whole_run import WholeRun
+
+    whole = (whole_run(job, run, progress) if job.comparison.judge else None) or WholeRun({})
+    for line in whole_run_lines(whole):
+        TERMINAL.say(line)
+    return whole
+
+
+def _bisect_each(job: Job, run: Pipeline) -> int:
+    """The bisection on each of several inputs, up to the first that shows a difference."""
+    from sgsdump.pipeline.run_job import each_run
+
+    for name in each_run(job, run, job.folder):
+        TERMINAL.say(f"input {name}:")
+        if status := _bisect(job, run):
+            return status
+    return 0
+
+
+def _bisect(job: Job, run: Pipeline) -> int:
+    from sgsdump.pipeline.report_lines import bisection_lines
+    from sgsdump.pipeline.run_job import bisect
+
+    bisection = bisect(job, run, TERMINAL)
+    for line in bisection_lines(bisection, job.bisection.threshold):
+        TERMINAL.say(line)
+    return 1 if bisection.first or bisection.failed else 0
+
+
+def _compare_with_others(job: Job, run: Pipeline, fused: Sequence[OwnError] = ()) -> bool:
+    """Print and write the comparison; False for a tensor that cannot be compared or fails, as ``holds`` says."""
+    from sgsdump.files.atomic_write import replace_text, together
+    from sgsdump.pipeline.compared_files import other_inputs
+    from sgsdump.pipeline.run_job import at_dump, compare, holds, is_several, with_own_errors
+    from sgsdump.reports.golden import (
+        golden_closing,
+        golden_csv,
+        golden_first_lines,
+        golden_json,
+        golden_lines,
+        golden_log,
+    )
+
+    options = job.comparison
+
+    def compared(folder: Path) -> tuple[GoldenComparison, list[tuple[Path, str]]]:
+        of_run = replace(job, output=folder)
+        comparison = compare(of_run, TERMINAL)
+        references = filter(None, (options.compare_dir, options.golden_dir))
+        others = [(other, name) for other in references for name in other_inputs(of_run.folder, other)]
+        return comparison if others else with_own_errors(of_run, run, comparison, fused, TERMINAL), others
+
+    if is_several(job, run):
+        comparison, others = compared(job.folder)
+    else:
+        comparison, others = at_dump(run, compared)
+        job = replace(job, output=run.written)
+    for line in golden_first_lines(comparison):
+        TERMINAL.say(line)
+    for folder, name in others:
+        TERMINAL.say(f"note: {folder} was run on another input {name}")
+    TERMINAL.say(golden_lines(comparison).removesuffix("\n"))
+    log = options.log or job.folder / "compare_result.log"
+    texts = {
+        log: golden_log(comparison),
+        log.with_suffix(".csv"): golden_csv(comparison),
+        log.with_suffix(".json"): golden_json(comparison),
+    }
+    page = log.with_suffix(".html")
+    with together():
+        for path, text in texts.items():
+            replace_text(path, text)
+        if job.kind == "full":
+            replace_text(page, _page(job))
+    failed = sum(not row.passes for row in comparison.rows)
+    TERMINAL.say(f"{log}: {len(comparison.rows)} compared, {len(comparison.rows) - failed} pass, {failed} do not")
+    for line in golden_closing(comparison):
+        TERMINAL.say(line)
+    if job.kind == "full":
+        TERMINAL.say(f"{page}: the same as a page to look at")
+    return holds(job, comparison)
+
+
+def _alike(folder: Path, other: Path) -> tuple[Path, Path]:
+    """The two runs as dumps, or both as folders of arrays where the other is nothing more."""
+    from sgsdump.dumps.formats.sdaa.dump_info import JSON_NAME, OUTPUTS
+
+    whole = next((folder for folder in (other, other.parent) if (folder / JSON_NAME).is_file()), None)
+    return (folder / OUTPUTS, other) if whole is None else (folder, whole)
+
+
+def _page(job: Job) -> str:
+    """The dump compared with the one of -cd, as HTML."""
+    from sgsdump.comparison.compare import compare
+    from sgsdump.dumps.io import open_dump
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.report import Context, report_of
+
+    other = job.comparison.compare_dir
+    assert other is not None
+    sample, benchmark = map(open_dump, _alike(job.folder, other))
+    comparison = compare(sample, benchmark, details=True, progress=TERMINAL)
+    title = f"{job.folder.name} against {other.name}"
+    facts = [("sample", str(job.folder)), ("benchmark", str(other))]
+    return render(report_of(comparison, context=Context(title, facts, sample=sample, benchmark=benchmark)))
+
+
+__all__ = ["add_arguments", "dump", "run"]

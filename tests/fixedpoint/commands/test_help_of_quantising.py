@@ -1,0 +1,138 @@
+"""What --help states of quantising and tuning (defaults, thresholds, rules) is what the code does."""
+
+import argparse
+import re
+
+import numpy as np
+import pytest
+
+from sgsdump.commands import COMMANDS
+from sgsdump.commands.parser import build_parser
+from sgsdump.comparison.distribution import LEVELS as QUANTISER_LEVELS
+from sgsdump.comparison.distribution import WIDE
+from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.errors import ConfigError
+from sgsdump.fixedpoint.quantisation.calibration import LEVELS, THRESHOLD
+from sgsdump.fixedpoint.quantisation.calibration_log import WEIGHTS_LIMIT
+from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
+from sgsdump.fixedpoint.tuning import integer_choice, repair, search, setup
+from sgsdump.fixedpoint.tuning.rules_of_thumb import RMSE_OVER
+from sgsdump.fixedpoint.tuning.search import most_evaluations
+from sgsdump.fixedpoint.verbs.repair import JUDGING
+from sgsdump.fixedpoint.verbs.tune import parse_rates, parse_seconds
+from sgsdump.models.feeds.image_list import evenly
+
+COMMON = ["-m", "net.onnx", "--input-config", "input_config.ini"]
+LEAST = {
+    "calibrate": [*COMMON, "-i", "pictures"],
+    "simulate": ["-m", "net.onnx", "-t", "Float", "-i", "cat.jpg"],
+    "advise": ["tensor_min_max.txt", *COMMON],
+    "repair": [*COMMON, "-i", "pictures", "-o", "out"],
+    "tune": [*COMMON, "-i", "pictures", "-o", "out"],
+}
+
+
+def words(command):
+    """The command's whole help on one line."""
+    parser = argparse.ArgumentParser(description=COMMANDS[command].__doc__)
+    COMMANDS[command].add_arguments(parser)
+    return " ".join(parser.format_help().split())
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "stated"),
+    [
+        ("calibrate", "quant_level", "L5", "(default: L5)"),
+        ("calibrate", "sensitivity_threshold", 0.002, "(default: 0.002)"),
+        ("calibrate", "num_process", 1, "(default: 1)"),
+        ("advise", "quant_level", "L5", "(default: L5)"),
+        ("repair", "rounds", 10, "(default: 10)"),
+        ("repair", "quant_level", "L5", "(default: L5)"),
+        ("tune", "budget", "10m", "(default: 10m)"),
+        ("tune", "quant_level", "L5", "(default: L5"),
+        ("tune", "num_process", 1, ""),
+    ],
+)
+def test_defaults_of_options(command, option, value, stated):
+    assert getattr(build_parser().parse_args([command, *LEAST[command]]), option) == value
+    assert stated in words(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "stated", "done"),
+    [
+        ("calibrate", "up to four million of them", round(WEIGHTS_LIMIT / 1e6) == 4),
+        ("calibrate", "(default: 0.002)", THRESHOLD == 0.002),
+        ("advise", "inputs whose range is over 30", WIDE == 30),
+        ("advise", "layers of RMSE over 0.5", RMSE_OVER == 0.5),
+        ("advise", "(default: COS 0.99)", DOCUMENTED.min_cos == 0.99),
+        ("advise", "(default: RMSE 0.1)", DOCUMENTED.max_rmse == 0.1),
+        ("repair", "(default: COS 0.99)", DOCUMENTED.min_cos == 0.99),
+        ("repair", "(default: RMSE 0.1)", DOCUMENTED.max_rmse == 0.1),
+        ("repair", "(default: 4 of -i)", JUDGING == 4),
+        ("repair", "at L2 or L3", (WITHOUT_BITS["L4"], WITHOUT_BITS["L5"]) == ("L2", "L3")),
+        ("tune", "judged on 10 of these, evenly chosen", setup.PICTURES == 10),
+        ("tune", "at most 12 convolutions are searched exhaustively", search.EXHAUSTIVE == 12),
+        ("tune", "95 % of the way", search.ENOUGH == 0.95),
+        ("tune", "each 5 % of the bytes halve the error", integer_choice.HALVING == 0.05),
+        ("tune", "(default: 0.65,0.7,…,0.95)", np.allclose(search.RATES, np.arange(0.65, 0.96, 0.05))),
+    ],
+)
+def test_numbers_in_the_help(command, stated, done):
+    assert stated in words(command) and done
+
+
+def test_numbers_that_only_comments_state():
+    assert (repair.WORTH_KEEPING, repair.PATIENCE) == (0.01, 2)
+    assert QUANTISER_LEVELS == 256
+
+
+@pytest.mark.parametrize(("level", "ranges"), [("L1", "L1"), ("L2", "L2"), ("L3", "L3"), ("L4", "L2"), ("L5", "L3")])
+def test_where_the_bits_are_decided_otherwise_the_rest_of_a_level_remains(level, ranges):
+    assert WITHOUT_BITS[level] == ranges
+    assert LEVELS[ranges].weights == LEVELS[level].weights and LEVELS[ranges].activations == LEVELS[level].activations
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("60s", 60), ("5m", 300), ("1h", 3600), ("1.5h", 5400), ("90", 90), (" 2 m ", 120), ("0s", 0)],
+)
+def test_a_budget_is_a_time(text, seconds):
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "-5s", "5d", "5 m s", "1,5h", "inf", "1e3"])
+def test_what_is_not_a_time_is_refused(text):
+    with pytest.raises(ConfigError, match="is not a time"):
+        parse_seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rates"), [("0.65,0.7", [0.65, 0.7]), ("1,0.51", [0.51, 1.0]), ("0.7, 0.7,", [0.7]), ("0.5001", [0.5001])]
+)
+def test_rates_are_sorted_and_each_once(text, rates):
+    assert parse_rates(text) == tuple(rates)
+
+
+@pytest.mark.parametrize("text", ["0.5", "1.0001", "0", "nan", "x", ","])
+def test_rates_are_above_a_half_and_at_most_1(text):
+    with pytest.raises(ConfigError):
+        parse_rates(text)
+
+
+@pytest.mark.parametrize(("count", "chosen"), [(1, 1), (9, 9), (10, 10), (11, 10), (1000, 10)])
+def test_ten_pictures_judge_plans_the_first_and_last_among_them(count, chosen):
+    found = evenly(range(count), 10)
+    assert len(found) == chosen and found == sorted(set(found)) and (found[0], found[-1]) == (0, count - 1)
+
+
+def test_a_search_without_end_is_bounded():
+    """Up to 12 domains every plan; beyond, what the search's limits add up to."""
+    assert [most_evaluations(n, 0) for n in (1, 2, 3, 12)] == [4, 6, 8, 4096]
+    assert most_evaluations(13, 0) == 2 * 13 + 2 + 10 * 6 + 24 * (8 + 1)
+    assert most_evaluations(13, 7) == most_evaluations(13, 0) + 7 * (6 + 8 * 8) + 10
+
+
+def test_the_kinds_of_a_model_to_simulate():
+    stated = re.search(r"-t \{([\w,]+)\}", words("simulate"))
+    assert stated and stated[1].split(",") == ["Float", "Fixed", "Offline"]
