@@ -29,7 +29,7 @@ from sgsdump.tensors.dtypes import KNOWN, is_float
 
 if TYPE_CHECKING:
     from sgsdump.comparison.low_precision import Rounding
-    from sgsdump.comparison.naming.pairs_by_network import OneSided
+    from sgsdump.comparison.naming.sides import OneSided
 
 NOT_GIVEN = "not given"
 _GRADIENT = "parameters_grad"

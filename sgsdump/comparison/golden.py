@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgsdump.comparison.align import align_names
 from sgsdump.comparison.alignment import Pair, Unpaired
 from sgsdump.comparison.dataflow import known_sources, nearest_sources
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.layout_match import Layouts, match_layouts, match_shapes
 from sgsdump.comparison.metrics import EPSILON
-from sgsdump.comparison.naming.pairs_by_stage import align_stages
 from sgsdump.comparison.pair_result import compared_as_stored, layouts
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.tables import data_frame
@@ -290,16 +290,16 @@ def compare_golden(
 
     inputs and progress are ``compare``'s. Raises what ``compare_files`` raises.
     """
-    paired = align_stages(sample, benchmark, inputs)
+    paired = align_names(sample, benchmark, inputs)
     joined: list[tuple[Record, ...]] = [pair.records for pair in paired.pairs]
     pair_notes = {id(pair.benchmark): pair.note for pair in paired.pairs}
     one_sided = None
     left_out = _expected(paired.only_in_benchmark)
     if golden is not None:
-        partner = {id(pair.sample): pair.benchmark for pair in align_stages(benchmark, golden, inputs).pairs}
+        partner = {id(pair.sample): pair.benchmark for pair in align_names(benchmark, golden, inputs).pairs}
         not_in_golden = _files(b for _, b in joined if id(b) not in partner)
         joined = [(a, b, partner[id(b)]) for a, b in joined if id(b) in partner]
-        unpaired = align_stages(sample, golden, inputs).only_in_benchmark
+        unpaired = align_names(sample, golden, inputs).only_in_benchmark
         fed = {record.name for record in sample.records if record.io == "in"}
         left_out |= _expected(unpaired) | frozenset(_files(u.record for u in unpaired if u.record.name in fed))
         only_in_golden = _files(u.record for u in unpaired)

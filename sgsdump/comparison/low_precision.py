@@ -29,7 +29,7 @@ from sgsdump.replay.check import Judged, each, is_recorded
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
 if TYPE_CHECKING:
-    from sgsdump.comparison.naming.pairs_by_network import OneSided
+    from sgsdump.comparison.naming.sides import OneSided
 
 OUTSIDE, ROUNDING, NO_TORCH = "outside its bound", "rounding", "no torch"
 _PRODUCTS = ("matmul", "conv")

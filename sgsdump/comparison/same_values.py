@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 
-from sgsdump.comparison.alignment import NAME_WAYS, Pair, size_of
+from sgsdump.comparison.alignment import NAME_WAYS, Mapper, Pair, size_of
 from sgsdump.comparison.layout_match import Measured, measure
 from sgsdump.comparison.metrics import Settings, cos, ratio, rmse
 from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
@@ -354,6 +354,3 @@ def _directions(rows: np.ndarray) -> np.ndarray:
 
 
 AS_GOOD = 2.0  # times the best error; copies of one tensor have the same error but for the order of its sums
-
-
-Mapper = Callable[[Callable, Iterable], Iterable]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sgsdump.comparison.align import align_names
 from sgsdump.comparison.alignment import Pair, has_own_inputs
 from sgsdump.comparison.metrics import Accumulator, Settings
-from sgsdump.comparison.naming.pairs_by_stage import align_stages
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.stored_integers import IN_STEPS, measured_in_steps
 from sgsdump.comparison.sums.summation import feed_all
@@ -77,7 +77,7 @@ def worst_values(sample: Dump, benchmark: Dump, name: str, count: int) -> WorstV
 
 def _pair_of(sample: Dump, benchmark: Dump, name: str) -> Pair:
     """The pair that bears the name, outputs before inputs."""
-    alignment = align_stages(sample, benchmark, inputs=True)
+    alignment = align_names(sample, benchmark, inputs=True)
     pairs = sorted(alignment.pairs, key=lambda pair: pair.benchmark.io != "out")
     for named in ([p for p in pairs if p.benchmark.name == name], [p for p in pairs if p.sample.name == name]):
         if named:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sgsdump.comparison.alignment import align
+from sgsdump.comparison.align import align_names as align
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.files.names import normalised
 from sgsdump.tensors.tensor import Tensor

@@ -9,8 +9,8 @@ import pytest
 from platforms import unix_only
 
 from sgsdump import Dump, Record, Tensor, compare, open_dump, save_dump
-from sgsdump.comparison.alignment import align
-from sgsdump.comparison.compare import batches, in_batches
+from sgsdump.comparison.align import align_names as align
+from sgsdump.comparison.measure import batches, in_batches
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.same_values import Probes
@@ -99,8 +99,8 @@ def test_the_probes_of_read_values_are_those_of_loaded_ones(tmp_path):
 
 def test_batches_are_fair_shares_and_lose_nothing(monkeypatch):
     sizes = [1, 9, 40, 3, 3, 3, 200, 1, 1, 1, 5, 5, 5, 5, 5, 5, 5, 5] * 4
-    monkeypatch.setattr("sgsdump.comparison.compare.LEAST", 40)
-    monkeypatch.setattr("sgsdump.comparison.compare.MOST", 400)
+    monkeypatch.setattr("sgsdump.comparison.measure.LEAST", 40)
+    monkeypatch.setattr("sgsdump.comparison.measure.MOST", 400)
     dump = Dump([Record("out", 0, i, "", Tensor.of(f"t{i}", np.ones(n, np.float32))) for i, n in enumerate(sizes)])
     pairs = align(dump, dump).pairs
     made = list(batches(pairs, 2))
@@ -108,7 +108,7 @@ def test_batches_are_fair_shares_and_lose_nothing(monkeypatch):
     held = [sum(4 * sizes[pairs.index(pair)] for pair in batch) for batch in made]
     assert all(size >= 40 for size in held[:-1]) and held[0] >= 400 and max(held[-3:]) < 400 + 4 * 200
     assert len(list(batches(pairs, 20))) > len(made)
-    monkeypatch.setattr("sgsdump.comparison.compare.PAIRS", 2)
+    monkeypatch.setattr("sgsdump.comparison.measure.PAIRS", 2)
     assert {len(batch) for batch in batches(pairs)} <= {1, 2}
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from sgsdump.comparison.alignment import Pair, Settled, compared, ids_of
+from sgsdump.comparison.alignment import Pair, compared, ids_of
 from sgsdump.comparison.naming.name_files import LONGEST_NAME, Rule, described, renamed
 from sgsdump.comparison.naming.name_sources import NameSources
 from sgsdump.comparison.naming.operator_maps import Key, Link, Output, operator_keys
 from sgsdump.comparison.naming.pairs_by_layer import pairs_by_layer
+from sgsdump.comparison.naming.sides import Settled, Sides
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, listed
 
@@ -23,6 +24,14 @@ SHOWN = 3
 
 K = TypeVar("K")
 _Operators = Callable[[Output], list[Record]]
+
+
+def propose(sides: Sides, settled: Settled) -> Settled:
+    """Pair what the user's name maps, mapping files and rules say. Raises ConfigError where they fit nothing."""
+    if sides.names is None or not sides.names.names_pairs:
+        return settled
+    told = pairs_by_map(sides.sample, sides.benchmark, sides.names, sides.inputs)
+    return replace(told, pairs=(*settled.pairs, *told.pairs), is_told=True)
 
 
 def pairs_by_map(

@@ -13,15 +13,16 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from sgsdump.comparison.alignment import Pair, Settled, compared, ids_of
+from sgsdump.comparison.alignment import Pair, compared, ids_of
 from sgsdump.comparison.naming.composed_operators import MOVING, ends_of_modules, ends_of_operators, moved
-from sgsdump.comparison.naming.network import Node, Nodes, plain
-from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.onnx_network import OnnxNetwork
+from sgsdump.comparison.naming.network import Node, Nodes, nodes_of, plain
+from sgsdump.comparison.naming.sides import OneSided, Places, Settled, Sides
+from sgsdump.dumps.dump import Record
+from sgsdump.dumps.onnx_network import OnnxNetwork, of_names
 
 MODULE, PLACE = "module and operator", "place in the dataflow"
 MOST = 2000  # alone on a side, beyond which only the order counts: each is compared with many
@@ -35,46 +36,6 @@ _FOLDED = (*_NORMALISATIONS, "add", "mul", "identity")
 Couple = tuple[Node, Node]  # of sample and benchmark
 
 
-class OneSided(NamedTuple):
-    """An operator that only one side has: its first output, its kind and module, and the side; ``chain``: the kinds of
-    all that only this side has up to there, in the order in which they ran."""
-
-    name: str
-    kind: str
-    module: str
-    side: str
-    chain: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Placed:
-    """The pairs that two networks make, and where tensors stand in them.
-
-    settled  the pairs, and what must not be paired by its name, which may be another operator's.
-    modules  the module of each record, by ``id``.
-    origins  what an input is that no paired operator made, by ``id``.
-    makers   the operators without a partner that made what paired operators and modules take, or what paired modules
-             around them give, by ``id`` of these.
-    sources  by name of a benchmark's output the outputs that feed it, where the dumps have no inputs to tell it by.
-    """
-
-    settled: Settled = field(default_factory=Settled)
-    modules: Mapping[int, str] = field(default_factory=dict)
-    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    origins: Mapping[int, str] = field(default_factory=dict)
-    makers: Mapping[int, OneSided] = field(default_factory=dict)
-
-    def maker_of(self, pair: Pair) -> OneSided | None:
-        return self.makers.get(id(pair.benchmark)) or self.makers.get(id(pair.sample))
-
-    def module_of(self, pair: Pair) -> str:
-        return self.modules.get(id(pair.benchmark)) or self.modules.get(id(pair.sample), "")
-
-    def origin_of(self, pair: Pair) -> str:
-        of_both = (self.origins.get(id(record)) for record in (pair.sample, pair.benchmark))
-        return " against ".join(dict.fromkeys(filter(None, of_both)))
-
-
 class NodePair(NamedTuple):
     """Two paired operators; ``ends`` are those whose outputs are the same, further down where one side folded what
     follows into its operator."""
@@ -85,19 +46,22 @@ class NodePair(NamedTuple):
     ends: Couple
 
 
-def placed(
-    dumps: tuple[Dump, Dump], networks: tuple[Nodes, Nodes], inputs: bool, settled: Settled, pairing: bool = True
-) -> Placed:
-    """The pairs that the networks of a sample and a benchmark make. A pair in ``settled`` is never undone; none is
-    added without ``pairing``, and where names make all pairs.
+def propose(sides: Sides, settled: Settled) -> Settled:
+    """Pair what stands at the same place in both networks, unless names make all pairs, and say where tensors stand.
 
     Two dumps of models pair by names first, as far as their graphs do not say that the name is another operator's:
     operators that one of them fuses would shift those of the same kind."""
+    dumps = sides.sample, sides.benchmark
+    operators = [known or of_names(dump.records) for known, dump in zip(sides.networks, dumps)]
+    if not any(operators):
+        return settled
+    networks = nodes_of(sides.sample, operators[0]), nodes_of(sides.benchmark, operators[1])
     modules = {id(record): node.module for side in networks for node in side for record in _records(node)}
-    records = [compared(dump, inputs) for dump in dumps]
+    records = [compared(dump, sides.inputs) for dump in dumps]
     names = [{(record.io, record.name) for record in side} for side in records]
-    if not pairing or not all(networks) or names[0] == names[1]:
-        return Placed(settled, modules, _own_sources(networks[1]), dict(_weights(networks)))
+    if settled.is_told or not all(networks) or names[0] == names[1]:
+        places = Places(modules, _own_sources(networks[1]), dict(_weights(networks)))
+        return replace(settled, places=places)
     nodes = _paired(networks)
     unpaired = {id(record) for side in records for record in side} - settled.ids
     of_models = not any(dump.network() for dump in dumps)
@@ -121,7 +85,8 @@ def placed(
     origins |= _weights(networks)
     expected = settled.expected | (frozenset() if of_models else _of_no_counterpart(networks))
     expected |= _inside_whole_modules(networks, nodes) | (_reshaped(networks, nodes) if of_libraries else frozenset())
-    return Placed(Settled(tuple(pairs), unmatched, settled.reasons, expected), modules, sources, origins, makers)
+    places = Places(modules, sources, origins, makers)
+    return replace(settled, pairs=tuple(pairs), unmatched=unmatched, expected=expected, places=places)
 
 
 def _other_operators(networks: tuple[Nodes, Nodes]) -> set[tuple[str, str]]:

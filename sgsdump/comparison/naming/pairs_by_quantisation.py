@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 
 import ml_dtypes
 
-from sgsdump.comparison.alignment import Pair, Settled, compared
-from sgsdump.dumps.dump import Dump, Network, Record
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.naming.sides import Settled, Sides
+from sgsdump.dumps.dump import Record
 from sgsdump.dumps.onnx_network import OnnxNetwork
 from sgsdump.dumps.quantised_graph import Group, Node, QuantisedGraph, float_kind, is_passed, on_integers
 from sgsdump.tensors.dtypes import is_integer
@@ -50,15 +51,17 @@ class Twins:
     taken_away: Mapping[str, TakenAway] = field(default_factory=dict)
 
 
-def pairs_by_quantisation(
-    sample: Dump, benchmark: Dump, networks: tuple[Network, Network], inputs: bool, settled: Settled
-) -> Settled | None:
-    """``settled`` and the pairs of a quantised network; None where neither dump is of one, as far as that is known."""
-    records = tuple([r for r in compared(dump, inputs) if id(r) not in settled.ids] for dump in (sample, benchmark))
-    graphs = tuple(known.quantised if isinstance(known, OnnxNetwork) else QuantisedGraph(()) for known in networks)
+def propose(sides: Sides, settled: Settled) -> Settled:
+    """Pair what holds the same values in a quantised network and in its float one."""
+    if sides.have_same_names:
+        return settled
+    records = sides.remaining(settled)
+    graphs = tuple(
+        known.quantised if isinstance(known, OnnxNetwork) else QuantisedGraph(()) for known in sides.networks
+    )
     if not any(graph.is_quantised for graph in graphs):
         found = () if graphs[0].nodes else tuple(_by_endings(*records))
-        return replace(settled, pairs=(*settled.pairs, *found)) if found else None
+        return replace(settled, pairs=(*settled.pairs, *found), is_told=True) if found else settled
     if not all(graph.nodes for graph in graphs):
         graphs = tuple(graph if graph.nodes else _without_graph(side) for graph, side in zip(graphs, records))
     twins = twins_of(*graphs)
@@ -86,6 +89,7 @@ def pairs_by_quantisation(
         pairs=(*settled.pairs, *pairs),
         unmatched={**settled.unmatched, **unmatched},
         expected=settled.expected | unmatched.keys(),
+        is_told=True,
     )
 
 

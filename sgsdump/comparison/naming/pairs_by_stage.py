@@ -20,7 +20,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
 
-from sgsdump.comparison.alignment import Alignment, Pair, Settled, align, compared, ids_of, size_of
+from sgsdump.comparison.alignment import Pair, compared, ids_of, size_of
+from sgsdump.comparison.naming.sides import Settled, Sides
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.tensors.stages import (
     Stage,
@@ -50,10 +51,13 @@ _IN_PLACE = frozenset(
 )
 
 
-def with_stages(sample: Dump, benchmark: Dump, inputs: bool, settled: Settled, table: Sequence[Stage] = ()) -> Settled:
-    """``settled`` and the pairs that stages make among the rest, where one dump has stages and the other blobs."""
-    ids = settled.ids
-    one, other = _Side("sample", sample, inputs, ids), _Side("benchmark", benchmark, inputs, ids)
+def propose(sides: Sides, settled: Settled) -> Settled:
+    """Pair stages with blobs, where one dump has stages and the other blobs."""
+    if sides.have_same_names:
+        return settled
+    ids, table = settled.ids, sides.stages
+    one = _Side("sample", sides.sample, sides.inputs, ids)
+    other = _Side("benchmark", sides.benchmark, sides.inputs, ids)
     if one.all == other.all:
         return settled
     by_table = bool(table) and (_has_stages(one, other, table) or _has_stages(other, one, table))
@@ -85,11 +89,6 @@ def with_stages(sample: Dump, benchmark: Dump, inputs: bool, settled: Settled, t
             expected=settled.expected | found.expected,
         )
     return settled
-
-
-def align_stages(sample: Dump, benchmark: Dump, inputs: bool = False) -> Alignment:
-    """The tensors of two dumps paired by their names and stages alone."""
-    return align(sample, benchmark, inputs, with_stages(sample, benchmark, inputs, Settled()))
 
 
 def _is_pair_of(staged: _Side, blobs: _Side) -> bool:

@@ -21,9 +21,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sgsdump.comparison.alignment import Pair, Settled, compared, ids_of
+from sgsdump.comparison.alignment import Pair, compared, ids_of
 from sgsdump.comparison.layout_match import measure
-from sgsdump.comparison.same_values import AS_GOOD, PROBES, Mapper, probe_all
+from sgsdump.comparison.naming.sides import Settled, Sides
+from sgsdump.comparison.same_values import AS_GOOD, PROBES, probe_all
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import SgsdumpError, ValuesError
 from sgsdump.files.mapped import in_memory
@@ -47,17 +48,16 @@ class Held:
     stats: Statistics
 
 
-def pairs_by_value(
-    sample: Dump, benchmark: Dump, inputs: bool = False, settled: Settled | None = None, run: Mapper = map
-) -> Settled:
-    """``settled`` and the pairs that values make among the rest; ``run`` may spread the work over threads."""
-    settled = settled or Settled()
+def propose(sides: Sides, settled: Settled) -> Settled:
+    """Pair what holds the same values, where the user wants that."""
+    if not sides.by_value:
+        return settled
     unclear: dict[int, str] = {}
-    sample_groups = _held(sample, inputs, settled, "benchmark", unclear)
-    benchmark_groups = _held(benchmark, inputs, settled, "sample", unclear)
+    sample_groups = _held(sides.sample, sides.inputs, settled, "benchmark", unclear)
+    benchmark_groups = _held(sides.benchmark, sides.inputs, settled, "sample", unclear)
     sizes = sample_groups.keys() & benchmark_groups.keys()
     tried = [(a, b) for size in sorted(sizes) for a, b in _candidates(sample_groups[size], benchmark_groups[size])]
-    errors = run(lambda pair: _error(pair[0].values, pair[1].values), tried)
+    errors = sides.run(lambda pair: _error(pair[0].values, pair[1].values), tried)
     equal = {(a.place, b.place): (error, a, b) for (a, b), error in zip(tried, errors) if error <= CLOSE}
     pairs = list(_assigned(equal))
     paired = ids_of(pairs)
@@ -73,7 +73,8 @@ def pairs_by_value(
                 reasons[id(item.record)] = _why(item.record, holder, side)
                 if holder is not None:  # its values were compared
                     expected.add(id(item.record))
-    return replace(settled, pairs=(*settled.pairs, *pairs), reasons=reasons, expected=frozenset(expected))
+    every = (*settled.pairs, *pairs)
+    return replace(settled, pairs=every, reasons=reasons, expected=frozenset(expected), is_told=True)
 
 
 def _held(dump: Dump, inputs: bool, settled: Settled, side: str, unclear: dict[int, str]) -> dict[int, list[Held]]:

@@ -1,0 +1,228 @@
+"""The first stage of ``compare``: pair the tensors of two dumps, and give a reason for each one left over.
+
+``WAYS`` are all ways of pairing, the surest first. Each is a function ``propose(sides, settled)`` that adds pairs, with
+the reason for each, and never undoes one. Nothing is dropped: every unpaired tensor has a reason.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from sgsdump.comparison.alignment import Alignment, Pair, Unpaired, compared, ids_of
+from sgsdump.comparison.completeness import Completeness, completeness_of
+from sgsdump.comparison.dataflow import known_sources
+from sgsdump.comparison.environment import within_module
+from sgsdump.comparison.naming import (
+    pairs_by_map,
+    pairs_by_name,
+    pairs_by_network,
+    pairs_by_quantisation,
+    pairs_by_stage,
+    pairs_by_value,
+)
+from sgsdump.comparison.naming.fused_parts import split_fused
+from sgsdump.comparison.naming.sides import Settled, Sides
+from sgsdump.dumps.dump import Dump, Network, Record
+from sgsdump.errors import ConfigError, hint
+from sgsdump.files.names import normalised
+
+Propose = Callable[[Sides, Settled], Settled]
+BY_NAME: tuple[Propose, ...] = (
+    pairs_by_stage.propose,
+    pairs_by_name.only_tensor,
+    pairs_by_name.same_name,
+    pairs_by_name.same_name_of_another_slot,
+    pairs_by_name.normalised_name,
+    pairs_by_name.cut_name,
+    pairs_by_name.word_of_name,
+)
+WAYS: tuple[Propose, ...] = (
+    pairs_by_map.propose,
+    pairs_by_value.propose,
+    pairs_by_quantisation.propose,
+    pairs_by_network.propose,
+    *BY_NAME,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """What the first stage hands on.
+
+    whole         both dumps as they were given, of one module alone where only that was dumped.
+    dumps         the same, with fused modules taken apart.
+    alignment     the pairs to measure, and what has no partner.
+    settled       where the tensors stand in their networks (``settled.places``).
+    sources       by a benchmark output, the outputs that feed it, where the dumps' inputs do not tell it.
+    completeness  what the sample lacks of the benchmark.
+    excluded      names that the user left out.
+    unwritten     names of tensors that are, on either side, memory to which nothing had been written yet.
+    """
+
+    whole: tuple[Dump, Dump]
+    dumps: tuple[Dump, Dump]
+    networks: tuple[Network, Network]
+    alignment: Alignment
+    settled: Settled
+    sources: Mapping[str, tuple[str, ...]]
+    completeness: Completeness
+    excluded: tuple[str, ...] = ()
+    unwritten: tuple[str, ...] = ()
+
+
+def align(sides: Sides, exclude: Sequence[str] = ()) -> Pairs:
+    """Pair the tensors of two dumps.
+
+    Parameters
+    ----------
+    sides
+        Both dumps, and what the user says of their names.
+    exclude
+        Patterns of names that are left out.
+
+    Raises
+    ------
+    ConfigError
+        For a name map that fits neither dump, and a pattern that fits no tensor.
+    """
+    networks = sides.networks
+    whole = within_module((sides.sample, sides.benchmark), networks)
+    sides, settled = _taken_apart(replace(sides, sample=whole[0], benchmark=whole[1]))
+    dumps = sides.sample, sides.benchmark
+    aligned, settled = paired(sides, settled)
+    kept, excluded = without(aligned, exclude)
+    sources = known_sources(dumps, kept.pairs) or settled.places.sources
+    completeness = completeness_of(*dumps, aligned, kept, sources)
+    kept, unwritten = without_unwritten(kept)
+    return Pairs(whole, dumps, networks, kept, settled, sources, completeness, excluded, unwritten)
+
+
+def paired(sides: Sides, settled: Settled | None = None, ways: Sequence[Propose] = WAYS) -> tuple[Alignment, Settled]:
+    """Return the alignment that these ways make in order, and all that they settled."""
+    settled = settled or Settled()
+    for propose in ways:
+        settled = propose(sides, settled)
+    return _aligned(sides, settled), settled
+
+
+def align_names(sample: Dump, benchmark: Dump, inputs: bool = False) -> Alignment:
+    """Pair the tensors of two dumps by their names, and the stages of Caffe blobs, alone."""
+    return paired(Sides(sample, benchmark, inputs), ways=BY_NAME)[0]
+
+
+def _taken_apart(sides: Sides) -> tuple[Sides, Settled]:
+    """Take fused modules apart where the user's names say so; their pieces are the first pairs. Raises ConfigError."""
+    fused = sides.names.fused if sides.names is not None else ()
+    if not fused:
+        return sides, Settled()
+    if sides.is_measured_elsewhere:
+        raise ConfigError("a name map that takes modules apart needs both dumps here; compare without --scheduler")
+    (sample, benchmark), parts = split_fused((sides.sample, sides.benchmark), sides.networks, fused)
+    return replace(sides, sample=sample, benchmark=benchmark), Settled(parts)
+
+
+def _aligned(sides: Sides, settled: Settled) -> Alignment:
+    """Return the pairs in the benchmark's file order, and what is left on either side in its own."""
+    dumps = sides.sample, sides.benchmark
+    order = {id(record): place for dump in dumps for place, record in enumerate(dump.records)}
+    partners = {id(record): pair for pair in settled.pairs for record in pair.records}
+    every = (*settled.pairs, *settled.named)
+    paired_ids = ids_of(every)
+
+    def unpaired(dump: Dump, other: Dump, side: str) -> tuple[Unpaired, ...]:
+        records = [record for record in compared(dump, sides.inputs) if id(record) not in paired_ids]
+        named = _by_name(other) if records else {}
+        records.sort(key=lambda record: order[id(record)])
+        return tuple(_unpaired(record, named, side, settled, partners) for record in records)
+
+    return Alignment(
+        tuple(sorted(every, key=lambda pair: order[id(pair.benchmark)])),
+        unpaired(*dumps, "benchmark"),
+        unpaired(*dumps[::-1], "sample"),
+    )
+
+
+def _unpaired(
+    record: Record, named: Mapping[str, list[Record]], side: str, settled: Settled, partners: Mapping[int, Pair]
+) -> Unpaired:
+    """``side`` is that of the other dump, whose records are ``named``."""
+    expected = id(record) in settled.expected
+    why = (
+        settled.unmatched.get(id(record))
+        or settled.refused.get(id(record))
+        or _taken(record, named, side, partners)
+        or _elsewhere(record, named, side)
+        or settled.reasons.get(id(record), "")
+    )
+    if why:
+        return Unpaired(record, why, expected)
+    return Unpaired(record, f"no {record.io}put of this name in the {side}", expected, unnamed=True)
+
+
+def _by_name(dump: Dump) -> dict[str, list[Record]]:
+    named: dict[str, list[Record]] = defaultdict(list)
+    for record in dump.records:
+        named[normalised(record.name)].append(record)
+    return named
+
+
+def _taken(record: Record, others: Mapping[str, list[Record]], side: str, partners: Mapping[int, Pair]) -> str:
+    """The reason that a name map or the values paired the other dump's tensor of this name with another one, or ""."""
+    slot = pairs_by_name.slot_of
+    for other in others.get(normalised(record.name), []):
+        pair = partners.get(id(other))
+        if pair is not None and other.io == record.io and slot(other) == slot(record):
+            partner = pair.sample if pair.benchmark is other else pair.benchmark
+            return f"the {side}'s {other.name!r} is another tensor: paired by {pair.how} with {partner.name!r}"
+    return ""
+
+
+def _elsewhere(record: Record, others: Mapping[str, list[Record]], side: str) -> str:
+    """The reason that the other dump has the name, but in a role it cannot be paired in, or ""."""
+    slot = pairs_by_name.slot_of
+    role = (record.io, slot(record))
+    same = [r for r in others.get(normalised(record.name), []) if r.constant or (r.io, slot(r)) != role]
+    slots = sorted({r.slot for r in same if r.io == "out" and not r.constant})
+    if record.io == "out" and slots:
+        return f"the {side} has it only as output {pairs_by_name.listed(slots)}, not {record.slot}"
+    if same:
+        return f"the {side} has it only as a constant" if same[0].constant else f"the {side} has it only as an input"
+    return ""
+
+
+def without(alignment: Alignment, patterns: Sequence[str]) -> tuple[Alignment, tuple[str, ...]]:
+    """The alignment without the names that fit a pattern, and these. Raises ConfigError for one that fits none."""
+    if isinstance(patterns, str):
+        raise ConfigError(f"exclude is a list of patterns, not a string; write exclude={[patterns]}")
+    if not patterns:
+        return alignment, ()
+    names: dict[str, None] = {}
+
+    def stays(*records: Record) -> bool:
+        fitting = [r.name for r in records if any(fnmatchcase(r.name, pattern) for pattern in patterns)]
+        names.update(dict.fromkeys(fitting[-1:]))
+        return not fitting
+
+    kept = Alignment(
+        tuple(pair for pair in alignment.pairs if stays(pair.sample, pair.benchmark)),
+        tuple(unpaired for unpaired in alignment.only_in_sample if stays(unpaired.record)),
+        tuple(unpaired for unpaired in alignment.only_in_benchmark if stays(unpaired.record)),
+    )
+    every = [r.name for pair in alignment.pairs for r in pair.records]
+    every += [unpaired.record.name for unpaired in alignment.only_in_sample + alignment.only_in_benchmark]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in every):
+            raise ConfigError(f"nothing is named {pattern!r} among the compared tensors{hint(pattern, every)}")
+    return kept, tuple(names)
+
+
+def without_unwritten(alignment: Alignment) -> tuple[Alignment, tuple[str, ...]]:
+    """The alignment without the pairs of which a side is memory that nothing had been written to, and their names."""
+    unwritten = [pair for pair in alignment.pairs if pair.sample.unwritten or pair.benchmark.unwritten]
+    if not unwritten:
+        return alignment, ()
+    kept = tuple(pair for pair in alignment.pairs if not (pair.sample.unwritten or pair.benchmark.unwritten))
+    return replace(alignment, pairs=kept), tuple(dict.fromkeys(pair.benchmark.name for pair in unwritten))

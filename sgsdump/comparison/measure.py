@@ -1,0 +1,240 @@
+"""The second stage of ``compare``: measure every pair. It alone reads values; threads and the cluster are used here.
+
+Pairs go to threads by the batch: handing over one by one costs more than a small pair itself. The sums of a batch are
+one call of the kernel where that is possible: what Python does for a pair is three times as slow just after the values
+of another one went through the processor's cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from sgsdump.comparison.align import Pairs
+from sgsdump.comparison.alignment import Alignment, Mapper, Pair, compared
+from sgsdump.comparison.causes import cancelled, source_of
+from sgsdump.comparison.dataflow import network_outputs, with_rises
+from sgsdump.comparison.layout_match import RETRY_BELOW
+from sgsdump.comparison.low_precision import is_quantised
+from sgsdump.comparison.masks import without_masked
+from sgsdump.comparison.pair_result import Measures, Started, is_rearranged, may_be_rearranged
+from sgsdump.comparison.rewritten import without_rewritten
+from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
+from sgsdump.comparison.same_values import WORTH, Probes, find_misnamed, may_be_renamed
+from sgsdump.comparison.sums.summation import sums_of_each
+from sgsdump.dumps.dump import Dump
+from sgsdump.files.mapped import KEPT, MappedFile, file_of, kept_open
+from sgsdump.progress import SILENT, Progress, each
+
+# Who measures the pairs of a sample and a benchmark: their results in the pairs' order.
+MeasuredBy = Callable[[Measures, Dump, Dump, Sequence[Pair]], Iterable[Row | Failed]]
+
+LEAST, MOST, PAIRS = 4 << 20, 24 << 20, 64  # bytes of a batch, and the pairs it has at most
+MOST_SORTED = 1 << 20  # values that are sorted to see whether they are the same in another order
+SHARES = 4  # batches that a thread would have to go if all were as large as the next one
+
+
+@dataclass(frozen=True, eq=False)
+class Measuring:
+    """How pairs are measured.
+
+    measures     the measures of every pair.
+    threads      how many pairs are measured at once; ``run`` maps over these threads.
+    measured_by  measures the pairs elsewhere, on other machines say; None is in threads of this process.
+    inputs       the networks' inputs were paired too.
+    by_names     names may have paired different tensors. Where inputs have names of their own one tensor has several:
+                 what one operator gives and the next one takes.
+    """
+
+    measures: Measures
+    threads: int
+    run: Mapper
+    measured_by: MeasuredBy | None = None
+    progress: Progress = SILENT
+    inputs: bool = False
+    by_names: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What the second stage hands on: a row for each pair that could be measured, and why the others could not.
+
+    alignment  the measured pairs, without those whose values show that they are of different operators.
+    in_8_bits  one side alone computes modules in 8 bits.
+    """
+
+    rows: tuple[Row, ...]
+    failed: tuple[Failed, ...]
+    alignment: Alignment
+    in_8_bits: bool = False
+
+
+def measure(pairs: Pairs, how: Measuring) -> Rows:
+    """Measure the pairs of the first stage; what cannot be measured is a ``Failed`` with the reason."""
+    aligned, networks = pairs.alignment, pairs.networks
+    probes = Probes() if how.by_names else None
+    results = _results(pairs, how, probes)
+    misnamed: Mapping[int, Misnamed] = {}
+    if probes and any(map(is_suspicious, results)):
+        held = {side: compared(dump, how.inputs) for side, dump in zip(("sample", "benchmark"), pairs.dumps)}
+        with kept_open():
+            misnamed = find_misnamed(aligned.pairs, results, held, probes, how.run)
+    _mark_rearranged(aligned.pairs, results, how.measures, misnamed)
+    rows, failed = _told(pairs, results, misnamed)
+    in_8_bits = False
+    if all(networks):
+        in_8_bits = is_quantised(pairs.dumps, networks)
+        rows, failed, aligned = without_rewritten(rows, failed, aligned, networks, in_8_bits)
+    rows = cancelled(with_rises(rows, *pairs.dumps, pairs.sources), aligned.pairs)
+    return Rows(tuple(rows), tuple(failed), aligned, in_8_bits)
+
+
+def _results(pairs: Pairs, how: Measuring, probes: Probes | None) -> list[Row | Failed]:
+    """Return the results in the order of the pairs, masked values of attention left out."""
+    aligned, measures = pairs.alignment.pairs, how.measures
+    stream: Iterable[Row | Failed] = (
+        how.measured_by(measures, *pairs.dumps, aligned)
+        if how.measured_by
+        else in_batches(how.run, replace(measures, threads=how.threads), aligned, probes)
+    )
+    if how.progress is not SILENT:
+        stream = each(how.progress, stream, "compare", "layer", len(aligned))
+    results = list(stream)
+    if any(pairs.networks) or any(isinstance(row, Row) and row.counts.sample_minus_inf for row in results):
+        results = without_masked(*pairs.dumps, aligned, results, measures)
+    return results
+
+
+def _told(
+    pairs: Pairs, results: Sequence[Row | Failed], misnamed: Mapping[int, Misnamed]
+) -> tuple[list[Row], list[Failed]]:
+    """Return rows and failures with what is known of their pairs: another tensor, the source line, the module."""
+    outputs = network_outputs(pairs.dumps[0]) | network_outputs(pairs.dumps[1]) if misnamed else frozenset()
+    rows: list[Row] = []
+    failed: list[Failed] = []
+    places = pairs.settled.places
+    for i, (pair, result) in enumerate(zip(pairs.alignment.pairs, results)):
+        if i in misnamed:
+            result = _with_match(result, misnamed[i], may_be_renamed(pair, outputs))
+        if isinstance(result, Failed):
+            failed.append(result)
+            continue
+        known = {"source": source} if (source := source_of(pair, pairs.networks)) else {}
+        if places.modules and (module := places.module_of(pair)):
+            known |= {"module": module, "origin": places.origin_of(pair)}
+        rows.append(result.replaced(**known) if known else result)
+    return rows, failed
+
+
+def _mark_rearranged(
+    pairs: Sequence[Pair], results: list[Row | Failed], measures: Measures, misnamed: Container[int]
+) -> None:
+    """Mark the first bad rows of which both sides hold the same values in another order; not those of which another
+    tensor does."""
+    looked = 0
+    for i, (pair, row) in enumerate(zip(pairs, results)):
+        if not isinstance(row, Row) or row.cos > RETRY_BELOW or i in misnamed or not may_be_rearranged(row):
+            continue
+        looked += row.count
+        if looked > MOST_SORTED:
+            return
+        if is_rearranged(pair, row, measures):
+            results[i] = row.replaced(rearranged=True)
+
+
+def _with_match(result: Row | Failed, match: Misnamed, may_be_renamed: bool) -> Row | Failed:
+    """The result with the tensor that its values are nearer to: the right one perhaps, else a remark."""
+    told = str(match) if may_be_renamed else f"holds the values of {match.found}"
+    if isinstance(result, Failed):
+        return replace(result, reason=f"{result.reason}; {told}")
+    if may_be_renamed:
+        return result.replaced(misnamed=match)
+    return result.replaced(note="; ".join(filter(None, [result.note, told])))
+
+
+def in_batches(
+    run: Callable[[Callable, Iterable], Iterable],
+    measures: Measures,
+    pairs: Sequence[Pair],
+    probes: Probes | None = None,
+) -> Iterator[Row | Failed]:
+    """The results in the pairs' order; ``run`` maps over threads. ``probes`` gets what the look for misnamed
+    pairs needs of the values."""
+
+    def results(batch: list[Pair]) -> list[Row | Failed]:
+        with kept_open():
+            return list(batch_results(measures, batch, probes))
+
+    return chain.from_iterable(run(results, list(batches(pairs, measures.threads))))
+
+
+def batches(pairs: Sequence[Pair], threads: int = 1) -> Iterator[list[Pair]]:
+    """Pairs that follow each other, a fair share of the benchmark's bytes that remain or PAIRS: large batches first,
+    so that little is done beside the values, small ones last, so that all threads end together."""
+
+    def share(size: int) -> int:
+        return min(MOST, max(LEAST, size // (SHARES * threads)))
+
+    sizes = [math.prod(info.shape or ()) * info.dtype.itemsize for info in (p.benchmark.tensor.info for p in pairs)]
+    remaining = sum(sizes)
+    batch: list[Pair] = []
+    enough, batch_size = share(remaining), 0
+    for pair, size in zip(pairs, sizes):
+        batch.append(pair)
+        batch_size += size
+        if batch_size >= enough or len(batch) == PAIRS:
+            yield batch
+            remaining -= batch_size
+            batch, enough, batch_size = [], share(remaining), 0
+    if batch:
+        yield batch
+
+
+def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes | None) -> Iterator[Row | Failed]:
+    """The results of pairs. Those that cost no memory wait for each other, and have their sums made together."""
+    waiting: list[Started] = []
+    files: set[MappedFile] = set()
+    for pair in pairs:
+        started = measures.started(pair)
+        pair_files = _read_from(started) if isinstance(started, Started) else None
+        if pair_files is None or len(files | pair_files) > KEPT:
+            yield from _finished(measures, waiting, probes)
+            waiting, files = [], set()
+        if not isinstance(started, Started):
+            yield started
+        elif pair_files is None:
+            yield from _finished(measures, [started], probes, are_mapped=False)
+        else:
+            waiting.append(started)
+            files |= pair_files
+    yield from _finished(measures, waiting, probes)
+
+
+def _read_from(started: Started) -> set[MappedFile] | None:
+    """The files from which the kernel can read the pair; None where values lie in memory, or are looked at again."""
+    if started.looks_again or not started.by_kernel:
+        return None
+    files = {file_of(started.fit.sample.array), file_of(started.fit.benchmark.array)}
+    return None if None in files else files  # type: ignore[return-value]
+
+
+def _finished(
+    measures: Measures, waiting: list[Started], probes: Probes | None, are_mapped: bool = True
+) -> Iterator[Row | Failed]:
+    picks = [
+        probes.to_pick(started.pair.sample, started.pair.benchmark)
+        if probes and started.fit.sample.array.size >= WORTH
+        else None
+        for started in waiting
+    ]
+    summed = sums_of_each([started.to_sum(picked) for started, picked in zip(waiting, picks)], measures.threads)
+    for started, picked, sums in zip(waiting, picks, summed):
+        result = measures.finished(started, sums)
+        if probes and picked:
+            probes.keep(started.pair.sample, started.pair.benchmark, picked)
+        if probes and are_mapped and is_suspicious(result):
+            probes.of(started.pair.sample, started.loaded[0])
+            probes.of(started.pair.benchmark, started.loaded[1])
+        yield result
