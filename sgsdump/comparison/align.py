@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from sgsdump.comparison.account import Completeness
 from sgsdump.comparison.alignment import Alignment, Pair, Unpaired, compared, ids_of
-from sgsdump.comparison.completeness import Completeness, completeness_of
+from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources
 from sgsdump.comparison.environment import within_module
 from sgsdump.comparison.naming import (

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from sgsdump.comparison.account import Account, Completeness, Kind, NotCompared, Status, less_than_half
 from sgsdump.comparison.alignment import Unpaired
-from sgsdump.comparison.row import Failed, Row
+from sgsdump.comparison.evidence import Evidence
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.row import Failed, Row, place_by_error
+from sgsdump.comparison.rules import findings_of
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.dumps.dump import Damage
+from sgsdump.comparison.verdict import Verdict, verdict_of
+from sgsdump.dumps.dump import Damage, Record
 from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import ConfigError, hint
 from sgsdump.notebook import as_html, ask
@@ -21,8 +27,6 @@ from sgsdump.notebook import as_html, ask
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
-
-    from sgsdump.comparison.finding import Finding
 
 
 _FACTS = ("name", "op_index", "op_type", "io", "slot", "type_name", "sample_name", "paired", "count")
@@ -58,39 +62,7 @@ def _further(row: Row) -> dict[str, Any]:
     return further
 
 
-def _place_by_error(row: Row) -> tuple[float, float]:
-    return -row.error, -math.inf if math.isnan(row.cos) else row.cos
-
-
 JUMP_SHARE = 0.1
-
-
-@dataclass(frozen=True)
-class Completeness:
-    """Names are the benchmark's.
-
-    by_flow          it is known which layers feed which.
-    outputs          of the network, where that is known.
-    missing_outputs  those that the sample lacks.
-    missing          other layers that it lacks; ``fused`` are those inside its fused operators.
-    runs             runs, steps and ranks that the sample lacks.
-    of               how many layers the benchmark has that could have been compared, one of several runs once.
-    """
-
-    by_flow: bool = False
-    outputs: tuple[str, ...] = ()
-    missing_outputs: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    fused: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
-    of: int = 0
-
-    def is_half(self, compared: int) -> bool:
-        """Whether less than half of the benchmark's layers were compared."""
-        return 2 * compared < self.of
-
-
-UNKNOWN = Completeness()
 
 
 @dataclass(frozen=True)
@@ -114,29 +86,71 @@ class Comparison:
     benchmark_notes: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
-    completeness: Completeness = UNKNOWN
+    completeness: Completeness = field(default_factory=Completeness)
     causes: tuple[Finding, ...] = ()
     environment: tuple[Finding, ...] = ()
+
+    @cached_property
+    def account(self) -> Account:
+        """What was compared, and all that was not."""
+        whole = self.completeness
+        of = max(whole.of, len(self.rows))
+        beside = (*_runs(whole), *less_than_half(len(self.rows), whole.of), *_files(self))
+        return Account(len(self.rows), of, (*_layers(self), *beside))
 
     @property
     def is_complete(self) -> bool:
         """True when no output, other layer or run of the benchmark is missing, as what fused operators hold is not,
         nothing is damaged, and at least half of its layers were compared."""
-        whole = self.completeness
-        lacks = whole.missing_outputs or whole.missing or whole.runs or self.damaged
-        return not lacks and not whole.is_half(len(self.rows))
+        return self.account.is_complete
 
     @property
     def damaged(self) -> tuple[str, ...]:
         """What is there but cannot be read, a line each: files and tensors of either dump."""
-        notes = (note for note in (*self.sample_notes, *self.benchmark_notes) if isinstance(note, Damage))
-        pairs = (f"{failed.pair.benchmark.name}: {failed.reason}" for failed in self.failed if failed.damaged)
-        return tuple(dict.fromkeys((*notes, *pairs)))
+        return self.account.damaged
 
     @property
     def of(self) -> int:
         """The number of benchmark layers to compare: fused and excluded layers do not count."""
-        return max(self.completeness.of, len(self.rows))
+        return self.account.of
+
+    def evidence(self, limits: Thresholds = DOCUMENTED) -> Evidence:
+        """Return all that is known, for the rules of conclusion."""
+        whole = self.completeness
+        return Evidence(
+            self.account,
+            self.rows,
+            self.failed,
+            whole.outputs,
+            whole.by_flow,
+            self.environment,
+            self.causes,
+            limits,
+        )
+
+    def findings(self, limits: Thresholds = DOCUMENTED) -> tuple[Finding, ...]:
+        """Return what there is to say, the most important first: the rules of conclusion, one after the other."""
+        if limits not in self._known:
+            self._known[limits] = findings_of(self.evidence(limits))
+        return self._known[limits]
+
+    def verdict(self, limits: Thresholds | None = None, allow_missing: bool = False) -> Verdict:
+        """Return the verdict as data.
+
+        Parameters
+        ----------
+        limits
+            Those that decide whether it passes; None: it neither passes nor fails, and findings are of the documented
+            limits.
+        allow_missing
+            Whether what the sample lacks is allowed.
+        """
+        held = limits or DOCUMENTED
+        return verdict_of(self.evidence(held), self.findings(held), bool(limits), allow_missing)
+
+    @cached_property
+    def _known(self) -> dict[Thresholds, tuple[Finding, ...]]:
+        return {}
 
     @property
     def other_input(self) -> Finding | None:
@@ -160,7 +174,7 @@ class Comparison:
 
     def worst_first(self, count: int | None = None) -> tuple[Row, ...]:
         """The rows (``count`` of them) by falling error; of equal errors the one of lower COS, then the earlier one."""
-        return tuple(sorted(self.rows, key=_place_by_error)[:count])
+        return tuple(sorted(self.rows, key=place_by_error)[:count])
 
     @property
     def jumps(self) -> tuple[Row, ...]:
@@ -276,3 +290,46 @@ class Comparison:
             (unpaired.record.name, unpaired.reason) for unpaired in self.only_in_benchmark + self.only_in_sample
         ]
         return next((f"{name!r} was not compared: {reason}" for other, reason in uncompared if other == name), "")
+
+
+def _layers(comparison: Comparison) -> Iterator[NotCompared]:
+    """Every layer that was not compared, and why."""
+    whole = comparison.completeness
+    for failed in comparison.failed:
+        pair = failed.pair
+        yield _of_record(pair.benchmark, "failed", failed.reason, sample_name=pair.sample.name, damaged=failed.damaged)
+    lacking: dict[str, Kind] = dict.fromkeys(whole.missing, "layer")
+    lacking |= dict.fromkeys(whole.missing_outputs, "output")
+    for unpaired in comparison.only_in_benchmark:
+        record, fused = unpaired.record, unpaired.record.name in whole.fused
+        status: Status = "without counterpart" if unpaired.expected or fused else "only in benchmark"
+        kind: Kind = "input" if record.io == "in" else "layer"
+        if record.io == "out" and record.name in lacking:
+            status, kind = "missing", lacking[record.name]
+        yield _of_record(record, status, unpaired.reason, kind, fused=fused)
+    for unpaired in comparison.only_in_sample:
+        status = "without counterpart" if unpaired.expected else "only in sample"
+        name = unpaired.record.name
+        yield _of_record(unpaired.record, status, unpaired.reason, side="sample", sample_name=name)
+    for name in comparison.unwritten:
+        yield NotCompared(name, "unwritten", "")
+    for name in comparison.excluded:
+        yield NotCompared(name, "excluded", "")
+
+
+def _of_record(record: Record, status: Status, reason: str, kind: Kind = "layer", **facts: Any) -> NotCompared:
+    known = {"op_type": record.op_type, "op_index": record.op_index, **facts}
+    return NotCompared(record.name, status, reason, kind, **known)
+
+
+def _runs(completeness: Completeness) -> Iterator[NotCompared]:
+    for name in completeness.runs:
+        yield NotCompared(name, "missing", "a run that the sample lacks", "run")
+
+
+def _files(comparison: Comparison) -> Iterator[NotCompared]:
+    """Every file of either dump that cannot be read."""
+    for side, notes in (("sample", comparison.sample_notes), ("benchmark", comparison.benchmark_notes)):
+        for note in notes:
+            if isinstance(note, Damage):
+                yield NotCompared(f"a file of the {side}", "failed", note, "file", side, damaged=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping
 
+from sgsdump.comparison.account import Completeness
 from sgsdump.comparison.alignment import Alignment
-from sgsdump.comparison.comparison import Completeness
 from sgsdump.comparison.dataflow import has_flow, has_reads, network_outputs, reads_of
 from sgsdump.dumps.dump import Damage, Dump, Network, Record
 

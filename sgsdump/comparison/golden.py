@@ -26,18 +26,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgsdump.comparison.account import Account, NotCompared, Status
 from sgsdump.comparison.align import align_names
 from sgsdump.comparison.alignment import Pair, Unpaired
 from sgsdump.comparison.dataflow import known_sources, nearest_sources
+from sgsdump.comparison.evidence import Evidence, JudgedLayer
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.layout_match import Layouts, match_layouts, match_shapes
 from sgsdump.comparison.metrics import EPSILON
 from sgsdump.comparison.pair_result import compared_as_stored, layouts
+from sgsdump.comparison.rules import findings_of
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, ValuesError
@@ -73,9 +76,6 @@ class GoldenSettings:
 
 
 DEFAULTS = GoldenSettings()
-
-
-_MADE_HERE = 30  # times the error of what feeds a tensor; rounding grows less from one layer to the next
 
 
 @dataclass(frozen=True)
@@ -145,10 +145,12 @@ class GoldenRow:
         return "warn" if self.nan_inf or self.note else "pass"
 
 
-def _error(row: GoldenRow) -> float:
-    """The mean error against golden, of two runs the distance; infinite with a NaN."""
+def _judged(row: GoldenRow, place: GoldenPlace) -> JudgedLayer:
+    """Return what the rules know of a row: its error is the mean one against golden, of two runs the distance."""
     error = row.diff2 if row.all_close is not None else row.mean_sw
-    return math.inf if math.isnan(error) else error
+    figures = {"diff2": row.diff2} if row.all_close is not None else {"max_sw": row.max_sw, "max_g": row.max_g}
+    error = math.inf if math.isnan(error) else error
+    return JudgedLayer(row.name, row.passes, error, figures, not row.nan_inf, place.op_type, place.order, place.sources)
 
 
 @dataclass(frozen=True)
@@ -189,43 +191,26 @@ class GoldenComparison:
     def findings(self) -> tuple[Finding, ...]:
         """What is missing, then where errors are made: by the operators computed again, else by the first tensors that
         do not pass while what feeds them does."""
-        missing = self.missing
-        found = [Finding("missing", names=tuple(f for f, _ in missing))] if missing else []
-        causes = self.own_errors if self.own_errors is not None else self._first_failing()
-        return (*found, *causes)
+        return findings_of(self.evidence)
 
-    def _first_failing(self) -> Iterator[Finding]:
-        """The rows that do not pass though the rows that feed them do, in the order of the network."""
-        failing = [row for row in self.rows if not row.passes and not row.reason]
-        names = {row.name for row in failing}
-        flow = any(place.sources for place in self.places.values())
-        places = {row.name: self.places.get(row.name, GoldenPlace()) for row in failing}
-        for row in sorted(failing, key=lambda row: places[row.name].order):
-            if flow and names & set(places[row.name].sources):
-                continue
-            origin = self._origin(row) if flow else row
-            figures = {"diff2": origin.diff2}
-            if origin.all_close is None:
-                figures = {"max_sw": origin.max_sw, "max_g": origin.max_g}
-            kind = "not finite" if row.nan_inf else "cause"
-            place = self.places.get(origin.name, GoldenPlace())
-            facts = {} if origin is row else {"reaches": row.name}
-            yield Finding(kind, origin.name, place.op_type, figures, "by value" if flow else "by figures", facts=facts)
-            if not flow:
-                return
+    @cached_property
+    def account(self) -> Account:
+        """What was compared, and all that was not."""
+        compared = sum(not row.reason for row in self.rows)
+        failed = [NotCompared(row.file, "failed", row.reason, sample_name=row.name) for row in self.rows if row.reason]
+        missing = {*self.missing}
+        for file, reason in self.unmatched():
+            status: Status = "only in sample" if file in self.only_in_sample else "only in benchmark"
+            status = "missing" if (file, reason) in missing else status
+            failed.append(NotCompared(file, status, reason, sample_name=file))
+        return Account(compared, len(self.rows) + len(missing), tuple(failed))
 
-    def _origin(self, failing: GoldenRow) -> GoldenRow:
-        """Where the error of a row is made: it may pass where the benchmark's own error is as large, and be too much
-        further down. Upstream from there the first row whose error is many times that of what feeds it."""
-        rows = {row.name: row for row in self.rows if not row.reason}
-        row = failing
-        while True:
-            rows.pop(row.name, None)  # a graph from outside may lead back
-            sources = [rows[name] for name in self.places.get(row.name, GoldenPlace()).sources if name in rows]
-            fed_by = max(sources, key=_error, default=None)
-            if fed_by is None or not 0 < _error(row) / _MADE_HERE <= _error(fed_by):
-                return row
-            row = fed_by
+    @property
+    def evidence(self) -> Evidence:
+        """All that is known, for the rules of conclusion."""
+        by_flow = any(place.sources for place in self.places.values())
+        judged = tuple(_judged(row, self.places.get(row.name, GoldenPlace())) for row in self.rows if not row.reason)
+        return Evidence(self.account, by_flow=by_flow, judged=judged, recomputed=self.own_errors)
 
     @property
     def passes(self) -> bool:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from sgsdump.comparison.account import Completeness
 from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.channels import merged_channels
-from sgsdump.comparison.comparison import Comparison, Completeness
+from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import risen_again
 from sgsdump.comparison.details import Details, merged
 from sgsdump.comparison.finding import Finding

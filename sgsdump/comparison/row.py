@@ -431,6 +431,11 @@ def _type_name(info: TensorInfo) -> str:
     return word_of(dtype) or dtype.name
 
 
+def place_by_error(row: Row) -> tuple[float, float]:
+    """Return what ranks rows: the largest error first; of equal errors the lower COS."""
+    return -row.error, -math.inf if math.isnan(row.cos) else row.cos
+
+
 def differs(row: Row) -> bool:
     """Whether both sides are not equal; NaN and Inf in the same places are."""
     return bool(row.error and (row.finite or row.odd_apart))

@@ -321,13 +321,6 @@ def _named(finding: Finding) -> str:
     return f"{name} ({finding.op_type})" if finding.op_type not in ("", finding.layer) else name
 
 
-def blamed(comparison: Comparison) -> Finding | None:
-    """What is at fault whatever the size of its error: an argument or weight that differs, an operator outside its
-    bound."""
-    first = next((finding for finding in comparison.causes if finding.kind in ("argument", "cause")), None)
-    return first if first is not None and (first.kind == "argument" or "bound" in first.figures) else None
-
-
 def argument_line(finding: Finding) -> str:
     """An argument, a type or a weight that differs, and of which operator."""
     facts = finding.facts

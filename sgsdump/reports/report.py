@@ -12,13 +12,12 @@ import numpy as np
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.details import Details
 from sgsdump.comparison.distribution import pair_ranges
-from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.metrics import sqnr
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.comparison.verdict import blamed
 from sgsdump.dumps.dump import Dump
 from sgsdump.fixedpoint.reports.worst_picture import WorstPicture
-from sgsdump.reports.headline import blamed
 from sgsdump.reports.layers.table import Entry, left_out_of
 from sgsdump.reports.remarks import trouble, why
 from sgsdump.reports.verdict import Step, next_steps, verdict
@@ -242,7 +241,7 @@ def report_of(
         next_steps=tuple(next_steps(comparison, thresholds) if steps is None else steps),
         assumptions=tuple(context.assumptions),
         layers=layers_of(comparison, thresholds, context),
-        left_out=tuple(left_out_of(comparison)),
+        left_out=tuple(left_out_of(comparison.account)),
         limits=limits_of(thresholds),
         facts=tuple(context.facts)
         or tuple(
@@ -250,14 +249,14 @@ def report_of(
             for side, notes in (("sample", comparison.sample_notes), ("benchmark", comparison.benchmark_notes))
             for note in notes
         ),
-        good=None if comparison.is_complete and not blamed(comparison) else False,
+        good=None if comparison.is_complete and not blamed(comparison.causes) else False,
         view=View(_first(comparison, thresholds), comparison.completeness.by_flow),
     )
 
 
 def _first(comparison: Comparison, thresholds: Thresholds) -> str:
     """The layer of the first finding that says where."""
-    where = (finding.layer for finding in findings_of(comparison, thresholds) if finding.kind in _WHERE)
+    where = (finding.layer for finding in comparison.findings(thresholds) if finding.kind in _WHERE)
     return next((name for name in where if name), "")
 
 

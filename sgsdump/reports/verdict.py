@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 from sgsdump.comparison.alignment import NAME_WAYS
 from sgsdump.comparison.dataflow import first_difference
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.naming.network import only_moves
-from sgsdump.comparison.naming.pairs_by_quantisation import HOW as QUANTISED_VALUES
 from sgsdump.comparison.row import Row, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.comparison.verdict import blamed
 from sgsdump.errors import listed
-from sgsdump.reports.headline import MOST_ARGUMENTS, argument_line, blamed, cause_sentences, headline
+from sgsdump.reports.headline import MOST_ARGUMENTS, argument_line, cause_sentences, headline
 from sgsdump.reports.remarks import (
     NAMES_INDENT,
     error_before,
@@ -68,7 +67,7 @@ def verdict(
         return label_in_prose(row, blobs.get(row.name, row.name))
 
     past, worst = comparison.past(thresholds), comparison.worst
-    findings = findings_of(comparison, thresholds)
+    findings = comparison.findings(thresholds)
     head = tuple(headline(findings, comparison, thresholds))
     if worst is None:
         why = ("The table of what was left out gives the reasons.",) if comparison.failed or not head else ()
@@ -125,34 +124,34 @@ def _all_equal(comparison: Comparison) -> tuple[str, ...]:
     return (f"All {compared} hold the same values{by}.",)
 
 
+_STEPS = {
+    "use the same input": "Dump both models on the same input, and compare again.",
+    "make calls alike": "Make what is named above the same on both sides, and compare again.",
+    "change the operator": (
+        "Run the operator named above by another kernel, or in float32; list all that are outside their bound."
+    ),
+    "keep channels": "Look at the channels that are lost: a scale per channel or 16 bits keep them.",
+    "dump what is missing": "Dump what is missing, and compare again: what was compared is within the thresholds.",
+    "nothing": "Nothing has to be raised to INT16: every layer is within the thresholds.",
+    "measure quantised tensors": (
+        "Measure what each quantised tensor and weight does to the outputs, and what is to stay float."
+    ),
+    "raise convolutions": (
+        "Let sgsdump find, by simulation, the convolutions that deserve INT16; it writes the [CONV_CONFIG] for them."
+    ),
+}
+
+
 def next_steps(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Step, ...]:
-    """The advice of a comparison alone: look where the error rises, then let the model's own figures decide."""
-    if not comparison.rows:
+    """Return what the verdict recommends, in sentences."""
+    recommended = comparison.verdict(thresholds).recommendation
+    if recommended is None:
         return ()
-    if comparison.other_input is not None:
-        return (Step("Dump both models on the same input, and compare again."),)
-    fault = blamed(comparison)
-    if fault is not None and fault.kind == "argument":
-        return (Step("Make what is named above the same on both sides, and compare again."),)
-    if fault is not None:
-        kernel = "Run the operator named above by another kernel, or in float32; list all that are outside their bound."
-        return (Step(kernel, "sgsdump check TREE"),)
-    kinds = {finding.kind for finding in findings_of(comparison, thresholds)}
-    if not comparison.past(thresholds) and "channel" in kinds:
-        return (Step("Look at the channels that are lost: a scale per channel or 16 bits keep them."),)
-    if not comparison.past(thresholds) and not comparison.is_complete:
-        return (Step("Dump what is missing, and compare again: what was compared is within the thresholds."),)
-    if not comparison.past(thresholds):
-        return (Step("Nothing has to be raised to INT16: every layer is within the thresholds."),)
-    if any(row.paired == QUANTISED_VALUES for row in comparison.rows):
-        measure = "Measure what each quantised tensor and weight does to the outputs, and what is to stay float."
-        return (Step(measure, "sgsdump diagnose -m float.onnx -i inputs --fixed quantised.onnx"),)
-    tune = "Let sgsdump find, by simulation, the convolutions that deserve INT16; it writes the [CONV_CONFIG] for them."
+    step = Step(_STEPS[recommended.action], recommended.command)
+    if recommended.action != "raise convolutions":
+        return (step,)
     below = ", all below them inherit it" if comparison.completeness.by_flow else " most, in the order of the file"
-    return (
-        Step(f"Select the layers marked with a triangle: there the error rises{below}."),
-        Step(tune, "sgsdump tune -m float.onnx -i pictures --input-config input_config.ini -o tuned"),
-    )
+    return Step(f"Select the layers marked with a triangle: there the error rises{below}."), step
 
 
 def verdict_text(comparison: Comparison, thresholds: Thresholds) -> str:
@@ -167,7 +166,7 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds, around: bool =
     """The verdict under a table, as lines of any length, the further ones of a paragraph indented: which layer to look
     at, and every layer that was not compared; ``around``: in what the runs differ beside their tensors, too."""
     rows, of = comparison.rows, comparison.of
-    findings = findings_of(comparison, thresholds)
+    findings = comparison.findings(thresholds)
     yield from headline(findings, comparison, thresholds, around)
     worst = comparison.worst
     if worst is not None and not worst.error:
@@ -195,7 +194,7 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds, around: bool =
         yield f"Past {thresholds}: none."
     elif past:
         yield f"Past {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
-    if blamed(comparison) is None and comparison.other_input is None:
+    if blamed(comparison.causes) is None and comparison.other_input is None:
         yield from _first_difference(rows)
     if any(row.extra or row.vendor for row in rows):
         verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": of - len(rows)})

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import sgsdump
-from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.verdict import verdict
@@ -64,7 +63,7 @@ def test_without_dataflow_nothing_is_said_of_the_input():
     x = np.ones(4, np.float32)
     comparison = sgsdump.compare(dump(a=x * 2, b=x), dump(a=x, b=x))
     assert not any("from" in sentence for sentence in verdict(comparison))
-    assert findings_of(comparison)[-1].facts == {"why": "no dataflow"}
+    assert comparison.findings()[-1].facts == {"why": "no dataflow"}
 
 
 def test_what_is_near_nothing_beside_its_own_step_has_no_lost_channels():
@@ -77,7 +76,7 @@ def test_what_is_near_nothing_beside_its_own_step_has_no_lost_channels():
         sample, Dump([Record("out", 0, 0, "LOGISTIC", Tensor.of("prob", values, layout="NHWC"))])
     )
     assert comparison["prob"].rmse > 0.9 and comparison.passes(Thresholds(max_rmse=0.1))
-    assert {finding.kind for finding in findings_of(comparison)} <= {"not judged"}
+    assert {finding.kind for finding in comparison.findings()} <= {"not judged"}
 
 
 def test_checksums_that_differ_are_said_first_not_a_number():

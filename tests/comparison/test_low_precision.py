@@ -13,7 +13,6 @@ from recorded_operators import recorded  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from sgsdump import Dump, Record, Tensor, compare  # noqa: E402
-from sgsdump.comparison.findings import findings_of  # noqa: E402
 from sgsdump.comparison.low_precision import OUTSIDE  # noqa: E402
 from sgsdump.comparison.thresholds import DOCUMENTED  # noqa: E402
 from sgsdump.dumps.dump import Call, Operator  # noqa: E402
@@ -80,7 +79,7 @@ def dump(calls, wrong=None):
 
 def blamed(sample, benchmark):
     comparison = compare(sample, benchmark)
-    findings = findings_of(comparison)
+    findings = comparison.findings()
     named = [finding for finding in findings if finding.kind in BLAMED]
     return named, findings, " ".join(headline(findings, comparison, DOCUMENTED))
 

@@ -6,7 +6,6 @@ import pytest
 from module_runs import Run
 
 from sgsdump import compare
-from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.magnified import magnified
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.reports.headline import headline
@@ -31,7 +30,7 @@ def angles(first, narrow):
 
 def test_the_operator_is_named_and_where_rounding_began():
     comparison = compare(angles(300, narrow=True), angles(300, narrow=False))
-    findings = findings_of(comparison)
+    findings = comparison.findings()
     (found,) = [finding for finding in findings if finding.kind == "magnified"]
     assert (found.op_type, found.facts["module"]) == ("aten.cos", "rotary")
     assert found.facts["rounded"] == "rotary/aten._to_copy_0/output.0"
@@ -42,7 +41,7 @@ def test_the_operator_is_named_and_where_rounding_began():
 
 
 def test_angles_that_fit_are_not():
-    findings = findings_of(compare(angles(0, narrow=True), angles(0, narrow=False)))
+    findings = compare(angles(0, narrow=True), angles(0, narrow=False)).findings()
     assert [finding.kind for finding in findings if finding.kind in ("magnified", "rounding")] == ["rounding"]
 
 
@@ -61,7 +60,7 @@ def test_a_cast_that_one_side_alone_has_is_told_of_what_reads_it():
         for index in range(2):
             run.add(f"fc{index}", "aten.mm", [cosines, np.eye(1).astype(dtype)], cosines)
         runs.append(run.dump())
-    (found,) = [one for one in findings_of(compare(*runs)) if one.kind == "magnified"]
+    (found,) = [one for one in compare(*runs).findings() if one.kind == "magnified"]
     assert found.facts["rounded_type"] == "aten.mul"
 
 

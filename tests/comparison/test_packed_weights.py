@@ -12,7 +12,6 @@ from module_runs import Run  # noqa: E402
 
 from sgsdump import compare  # noqa: E402
 from sgsdump.comparison.finding import PACKED  # noqa: E402
-from sgsdump.comparison.findings import findings_of  # noqa: E402
 from sgsdump.comparison.thresholds import DOCUMENTED  # noqa: E402
 from sgsdump.dumps.dump import Call, Operator  # noqa: E402
 from sgsdump.reports.headline import headline  # noqa: E402
@@ -62,7 +61,7 @@ def _called(operator):
 @pytest.mark.parametrize(("rows", "size"), [(1, 4), (1, 64), (8, 16), (64, 8)])
 def test_what_8_bits_cost_is_rounding(rows, size):
     for seed in range(4):
-        findings = findings_of(compare(*runs(rows=rows, size=size, seed=seed)))
+        findings = compare(*runs(rows=rows, size=size, seed=seed)).findings()
         assert [finding.kind for finding in findings if finding.kind in ("cause", "rounding")] == ["rounding"]
 
 
@@ -73,7 +72,7 @@ def _one_element(weight):
 @pytest.mark.parametrize("change", [lambda weight: weight.mul_(0.9), lambda weight: weight.neg_(), _one_element])
 def test_another_weight_is_found_though_no_dump_has_it(change):
     comparison = compare(*runs(change))
-    findings = findings_of(comparison)
+    findings = comparison.findings()
     first = next(finding for finding in findings if finding.kind == "cause")
     assert (first.facts["how"], first.facts["module"]) == (PACKED, "fc")
     assert first.figures["times"] > 3

@@ -6,7 +6,6 @@ import pytest
 from module_runs import Run
 
 from sgsdump import compare
-from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.rewritten import REASON, _is_apart, _level
 
 BLAMED = ("argument", "another tensor", "not finite", "cause", "channel")
@@ -39,7 +38,7 @@ def in_halves(off=0.0, times=1.0):
 
 
 def named(comparison):
-    return [finding for finding in findings_of(comparison) if finding.kind in BLAMED]
+    return [finding for finding in comparison.findings() if finding.kind in BLAMED]
 
 
 def test_nothing_inside_is_blamed_where_the_module_gives_the_same():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import sgsdump
 from sgsdump import Dump, Record, Tensor
-from sgsdump.comparison.findings import departures, findings_of
+from sgsdump.comparison.rounding_floor import departures
 from sgsdump.comparison.row import Row
 from sgsdump.reports.verdict import verdict_lines
 
@@ -30,7 +30,7 @@ def pair(errors, flow=False, dtype=np.float32):
 
 
 def causes(errors, **facts):
-    findings = findings_of(sgsdump.compare(*pair(errors, **facts)))
+    findings = sgsdump.compare(*pair(errors, **facts)).findings()
     return [(finding.layer, finding.evidence) for finding in findings if finding.kind == "cause"]
 
 
@@ -87,7 +87,7 @@ def test_a_departure_that_no_bad_layer_inherits_is_not_its_cause():
             records.append(Record("out", 0, i, "Conv", Tensor.of(f"l{i}", tensor.astype(np.float32))))
         return Dump(records)
 
-    findings = findings_of(sgsdump.compare(run(True), run(False)))
+    findings = sgsdump.compare(run(True), run(False)).findings()
     assert [finding.layer for finding in findings if finding.kind == "cause"] == ["l4"]
 
 

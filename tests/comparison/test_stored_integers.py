@@ -10,7 +10,6 @@ import pytest
 
 import sgsdump
 from sgsdump.cli import main
-from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.merge import merge
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.comparison.worst_values import worst_values
@@ -249,7 +248,7 @@ def test_the_error_arises_at_a_layer_stored_in_another_type_not_after_it(as_dump
         [(n, stored, QUANT) for n in ("a", "c1", "d1")],
     )
     comparison = sgsdump.compare(*(Dump(list(map(as_dumped, in_a_chain(*side)))) for side in sides))
-    cause = next(finding for finding in findings_of(comparison) if finding.kind == "cause")
+    cause = next(finding for finding in comparison.findings() if finding.kind == "cause")
     assert cause.layer == "c1"
     if comparison.failed:
         said = REPORTS["verdict"](comparison, DOCUMENTED)
@@ -262,7 +261,7 @@ def test_integers_off_by_more_than_a_step_are_not_rounding():
     k, d = changed(stored, 90, 3), changed(stored, 900, 60)
     sides = [[("a", stored, quant), ("k", one, quant), ("d", two, quant)] for one, two in ((k, d), (stored, stored))]
     comparison = sgsdump.compare(*(Dump(in_a_chain(*side)) for side in sides))
-    cause = next(finding for finding in findings_of(comparison) if finding.kind == "cause")
+    cause = next(finding for finding in comparison.findings() if finding.kind == "cause")
     assert (cause.layer, cause.evidence) == ("k", "by value")
 
 

@@ -55,11 +55,10 @@ def test_no_cause_is_sought_between_runs_of_different_images():
     other = sgsdump.compare(runs(smooth(1)), runs(smooth(2)))
     [finding] = other.environment
     assert (finding.layer, finding.facts["what"]) == ("data", "inputs") and not other.passes()
-    from sgsdump.comparison.findings import findings_of
 
-    assert not {f.kind for f in findings_of(other)} & {"cause", "another tensor", "channel"}
+    assert not {f.kind for f in other.findings()} & {"cause", "another tensor", "channel"}
     same = sgsdump.compare(runs(smooth(1), 1.5), runs(smooth(1)))
-    assert not same.environment and {"cause"} <= {f.kind for f in findings_of(same)}
+    assert not same.environment and {"cause"} <= {f.kind for f in same.findings()}
 
 
 @pytest.fixture

@@ -46,23 +46,23 @@ def compared(errors, **facts):
 def test_the_number_that_decided(errors, limits, line):
     given = None if limits is None else Thresholds(**limits)
     comparison = compared(errors)
-    assert result_line(comparison, given) == line
+    assert result_line(comparison.verdict(given)) == line
     if given:
         assert line.startswith("PASS") == comparison.passes(given)
 
 
 def test_cos_and_a_limit_of_a_layer_of_its_own():
     comparison = compared([0.5, 0.02])
-    assert result_line(comparison, Thresholds(min_cos=0.95)).startswith("FAIL: l0, COS 0.897 (limit 0.95);")
+    assert result_line(comparison.verdict(Thresholds(min_cos=0.95))).startswith("FAIL: l0, COS 0.897 (limit 0.95);")
     own = Thresholds(max_rmse=0.6, layers=(("l1", "rmse", 0.01),))
-    assert result_line(comparison, own).startswith("FAIL: l1, RMSE 0.02 (limit 0.01); 1 of 2")
+    assert result_line(comparison.verdict(own)).startswith("FAIL: l1, RMSE 0.02 (limit 0.01); 1 of 2")
 
 
 def test_what_is_missing_fails_and_never_opens_as_equal_alone():
     comparison = compared([0, 0, 0], keep=["l1", "l2"])
-    assert result_line(comparison, Thresholds(max_rmse=0.1)) == "FAIL: 1 layer missing, l0"
-    assert result_line(comparison, None) == "EQUAL: 2 layers; 1 layer missing, l0"
-    assert result_line(comparison, Thresholds(max_rmse=0.1), allow_missing=True).startswith("PASS: ")
+    assert result_line(comparison.verdict(Thresholds(max_rmse=0.1))) == "FAIL: 1 layer missing, l0"
+    assert result_line(comparison.verdict()) == "EQUAL: 2 layers; 1 layer missing, l0"
+    assert result_line(comparison.verdict(Thresholds(max_rmse=0.1), allow_missing=True)).startswith("PASS: ")
 
 
 def test_the_command_opens_with_it_but_in_the_sdks_form(tmp_path, monkeypatch, capsys):

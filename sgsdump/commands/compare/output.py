@@ -170,8 +170,8 @@ def print_comparison(
     from sgsdump.reports.verdict import verdict_lines
 
     if options.output.format != "sdk":
-        given = thresholds if options.measuring.has_limits else None
-        _print_fitted([result_line(comparison, given, options.measuring.allow_missing)])
+        limits = thresholds if options.measuring.has_limits else None
+        _print_fitted([result_line(comparison.verdict(limits, options.measuring.allow_missing))])
         _print_fitted(environment_lines(comparison.environment))
     indexes = _listing(options.output).places(table.compared)
     rows = tuple(comparison.rows[index] for index in indexes)

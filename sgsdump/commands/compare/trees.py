@@ -237,7 +237,8 @@ def _difference(comparison: Comparison) -> tuple[str, bool]:
 
 def _write_missing(options: Options, run: Run) -> None:
     """The files of a run that the sample lacks, which say so."""
-    from sgsdump.comparison.comparison import Comparison, Completeness
+    from sgsdump.comparison.account import Completeness
+    from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.own_metric import load_own_metrics
     from sgsdump.comparison.thresholds import DOCUMENTED
     from sgsdump.reports.layers.table import table_of

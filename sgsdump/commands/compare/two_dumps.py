@@ -19,7 +19,6 @@ from sgsdump.errors import ValuesError
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.own_metric import OwnMetric
-    from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.dumps.dump import Dump
     from sgsdump.dumps.runs import PairedDumps
 
@@ -92,18 +91,8 @@ def _conclude(
         raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
     if comparison.damaged:
         print_error(damage_text("both dumps", comparison.damaged))
-        return 2
-    is_whole = options.measuring.allow_missing or comparison.is_complete
-    is_past = bool(given) and not (comparison.passes(given) and is_whole)
-    return 1 if is_past or (options.measuring.fail_on and _names_a_cause(comparison, limits)) else 0
-
-
-def _names_a_cause(comparison: Comparison, limits: Thresholds) -> bool:
-    from sgsdump.comparison.finding import CAUSES
-    from sgsdump.comparison.findings import findings_of
-
-    findings = findings_of(comparison, limits)
-    return comparison.other_input is not None or any(finding.kind in CAUSES for finding in findings)
+    verdict = comparison.verdict(given or None, options.measuring.allow_missing)
+    return verdict.exit_status(bool(options.measuring.fail_on))
 
 
 def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:

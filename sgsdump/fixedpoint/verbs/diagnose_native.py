@@ -74,7 +74,6 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
 
 def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[Step]:
     """What to do, ready to paste."""
-    from sgsdump.comparison.findings import findings_of
     from sgsdump.reports.verdict import Step
 
     assert quantised.native is not None
@@ -83,7 +82,7 @@ def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[
         return [Step("Convert the model anew: its weights are not those of the float model.")]
     if comparison.passes(limits):
         return [Step("Nothing has to stay float: every layer is within the thresholds.")]
-    layers = [finding.layer for finding in findings_of(comparison, limits) if finding.kind == "cause"]
+    layers = [finding.layer for finding in comparison.findings(limits) if finding.kind == "cause"]
     own = [name for name in (comparison[layer].sample_name for layer in layers) if name]
     steps = [
         Step(

@@ -9,7 +9,6 @@ from typing import Any
 from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.findings import findings_of
 from sgsdump.comparison.row import OverRuns, Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
@@ -71,7 +70,7 @@ def render_json(comparison: Comparison, thresholds: Thresholds) -> str:
             "rises_most": [row.name for row in comparison.jumps],
             "other_tensors": [row.name for row in comparison.suspects],
         },
-        "findings": [_finding(finding) for finding in findings_of(comparison, thresholds)],
+        "findings": [_finding(finding) for finding in comparison.findings(thresholds)],
         "completeness": asdict(comparison.completeness)
         | {"is_complete": comparison.is_complete, "damaged": comparison.damaged},
         "notes": {"sample": comparison.sample_notes, "benchmark": comparison.benchmark_notes},

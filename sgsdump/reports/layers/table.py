@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from sgsdump.comparison.account import Account, NotCompared
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.dumps.dump import Damage, Record
 from sgsdump.errors import listed
 from sgsdump.reports.remarks import why
 from sgsdump.reports.text import counted, number
@@ -26,6 +26,7 @@ Status = Literal[
     "compared", "failed", "only in benchmark", "only in sample", "without counterpart", "excluded", "missing"
 ]
 NOT_COMPARABLE = "not comparable"
+BESIDE = ("run", "share", "file")  # what is missing or damaged besides layers
 DECADES = 5  # how much of the error a bar shows, below the largest
 
 
@@ -130,43 +131,22 @@ def table_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED, title:
     """Every layer of either dump; its first sentences are the HTML report's."""
     compared = (_entry(row, thresholds) for row in comparison.rows)
     return LayerTable(
-        title, verdict(comparison, thresholds), (*compared, *left_out_of(comparison)), tuple(_incomplete(comparison))
+        title,
+        verdict(comparison, thresholds),
+        (*compared, *left_out_of(comparison.account)),
+        tuple(_left_out(one) for one in comparison.account.left_out if one.kind in BESIDE),
     )
 
 
-def _incomplete(comparison: Comparison) -> Iterator[Entry]:
-    """What is missing or damaged besides layers."""
-    whole = comparison.completeness
-    for name in whole.runs:
-        yield Entry(name, NOT_COMPARABLE, status="missing", remark="a run that the sample lacks")
-    if whole.is_half(len(comparison.rows)):
-        remark = f"only {len(comparison.rows)} of the benchmark's {whole.of} layers could be compared"
-        yield Entry("the comparison", NOT_COMPARABLE, status="missing", remark=remark)
-    for side, notes in (("sample", comparison.sample_notes), ("benchmark", comparison.benchmark_notes)):
-        for note in notes:
-            if isinstance(note, Damage):
-                yield Entry(f"a file of the {side}", NOT_COMPARABLE, status="failed", remark=note)
-
-
-def left_out_of(comparison: Comparison) -> Iterator[Entry]:
+def left_out_of(account: Account) -> Iterator[Entry]:
     """Every layer that was not compared, and why."""
-    for failed in comparison.failed:
-        yield _not_compared(failed.pair.benchmark, "failed", failed.reason, failed.pair.sample.name)
-    whole = comparison.completeness
-    lacking = {*whole.missing_outputs, *whole.missing}
-    for unpaired in comparison.only_in_benchmark:
-        is_without = unpaired.expected or unpaired.record.name in whole.fused
-        status: Status = "without counterpart" if is_without else "only in benchmark"
-        if unpaired.record.io == "out" and unpaired.record.name in lacking:
-            status = "missing"
-        yield _not_compared(unpaired.record, status, unpaired.reason)
-    for unpaired in comparison.only_in_sample:
-        status = "without counterpart" if unpaired.expected else "only in sample"
-        yield _not_compared(unpaired.record, status, unpaired.reason, unpaired.record.name)
-    for name in comparison.unwritten:
-        yield Entry(name, NOT_COMPARABLE, status="excluded", remark=UNWRITTEN)
-    for name in comparison.excluded:
-        yield Entry(name, NOT_COMPARABLE, status="excluded", remark="excluded")
+    return (_left_out(one) for one in account.left_out if one.kind not in BESIDE)
+
+
+def _left_out(one: NotCompared) -> Entry:
+    status: Status = "excluded" if one.status == "unwritten" else one.status
+    remark = one.reason or {"unwritten": UNWRITTEN, "excluded": "excluded"}.get(one.status, "")
+    return Entry(one.name, NOT_COMPARABLE, one.op_type, one.op_index, one.sample_name, status=status, remark=remark)
 
 
 def golden_table_of(comparison: GoldenComparison) -> LayerTable:
@@ -179,11 +159,8 @@ def golden_table_of(comparison: GoldenComparison) -> LayerTable:
     entries = [_golden_entry(comparison.places.get(row.name), row, limits) for row in comparison.rows]
     missing = comparison.missing
     sentences = [f"{counted(len(missing), 'tensor')} missing: {listed([f for f, _ in missing], 5)}."] if missing else []
-    for file, reason in comparison.unmatched():
-        status: Status = "only in sample" if file in comparison.only_in_sample else "only in benchmark"
-        if (file, reason) in missing:
-            status = "missing"
-        entries.append(Entry(file, NOT_COMPARABLE, sample_name=file, status=status, remark=reason))
+    unmatched = (one for one in comparison.account.left_out if one.status != "failed")
+    entries += map(_left_out, unmatched)
     title = f"{sample} against {benchmark}" + (f", judged by {golden}" if golden else "")
     return LayerTable(title, (*sentences, sentence), tuple(entries))
 
@@ -246,12 +223,6 @@ def _figures(row: Row) -> dict[str, Figure]:
     if row.runs:
         over_runs = {"mean_rmse": row.runs.mean_rmse, "worst_rmse": row.runs.worst_rmse, "worst_run": row.runs.worst}
     return {**main, **row.extra, **{f"vendor {name}": text for name, text in row.vendor.items()}, **over_runs}
-
-
-def _not_compared(record: Record, status: Status, reason: str, sample_name: str = "") -> Entry:
-    return Entry(
-        record.name, NOT_COMPARABLE, record.op_type, record.op_index, sample_name, status=status, remark=reason
-    )
 
 
 def _golden_entry(place: GoldenPlace | None, row: GoldenRow, limits: str) -> Entry:

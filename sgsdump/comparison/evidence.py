@@ -1,0 +1,78 @@
+"""What the rules of conclusion know: one record, whatever was compared. ``rules.py`` has the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sgsdump.comparison.account import Account
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.row import Failed, Row
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+
+
+@dataclass(frozen=True)
+class JudgedLayer:
+    """A layer that was judged against an accepted run, by a golden one.
+
+    error     of the layer itself; infinite with a NaN.
+    figures   what it was judged by, by name.
+    order     its operator's number in the network; ``sources`` are the layers that feed it.
+    """
+
+    name: str
+    passes: bool
+    error: float
+    figures: Mapping[str, float]
+    is_finite: bool = True
+    op_type: str = ""
+    order: int = 0
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Everything that is known of a comparison.
+
+    account      what was compared, and what was not.
+    rows         the compared layers, in the benchmark's order; ``failed`` are the pairs that could not be measured.
+    outputs      the names of the network's outputs, where these are known.
+    by_flow      it is known which layers feed which (``Row.sources``).
+    environment  in what the two runs differ beside their tensors.
+    recorded     what the recordings of two programs tell: arguments and weights that differ, the operator that differs
+                 first or is outside its bound, in the order in which they ran (``recordings.py``).
+    limits       what the layers are held against.
+    judged       of a comparison with a golden run the layers; ``recomputed`` are operators that, computed again from
+                 their recorded inputs, do not give what was recorded. None where they were not computed again.
+    """
+
+    account: Account
+    rows: Sequence[Row] = ()
+    failed: Sequence[Failed] = ()
+    outputs: tuple[str, ...] = ()
+    by_flow: bool = False
+    environment: tuple[Finding, ...] = ()
+    recorded: tuple[Finding, ...] = ()
+    limits: Thresholds = DOCUMENTED
+    judged: Sequence[JudgedLayer] = field(default=())
+    recomputed: tuple[Finding, ...] | None = None
+
+    @cached_property
+    def alike(self) -> tuple[Row, ...]:
+        """Rows of one and the same tensor on both sides."""
+        return tuple(row for row in self.rows if not row.misnamed)
+
+    @property
+    def is_of_other_inputs(self) -> bool:
+        """Whether the two runs are of different inputs, as far as the dumps tell."""
+        return any("likeness" in finding.figures for finding in self.environment)
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether the recordings show that all that differs is rounding to a narrow type."""
+        return any(finding.kind == "rounding" for finding in self.recorded)
+
+    def of_kind(self, kind: str) -> tuple[Finding, ...]:
+        """Return the recorded findings of a kind, in their order."""
+        return tuple(finding for finding in self.recorded if finding.kind == kind)

@@ -1,0 +1,352 @@
+"""The rules of conclusion: one ordered list of pure functions over one record of evidence.
+
+``RULES`` has them in the order in which findings are told. After the environment an argument, type or weight that
+differs where nothing differs before it comes ahead of all others, since no figure can say as much. What was found by
+value comes before tensors of another name, because after a fault a layer may look like another one. Where the two runs
+are of different inputs, nothing that differs is an error of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from sgsdump.comparison.evidence import Evidence, JudgedLayer
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.rounding_floor import Departure, departures, is_fed_by
+from sgsdump.comparison.row import Failed, Row, differs
+from sgsdump.comparison.thresholds import Thresholds
+
+Rule = Callable[[Evidence], Iterable[Finding]]
+
+MOST = 3  # causes, and tensors of another name
+_NOT_FINITE = ("sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf", "odd_apart")
+_SHOWN = ("by value", "measured")  # evidence that is more than figures
+_LIKE = 1e-3  # of COS: two sides of one direction
+_LEFT = 0.5  # of an error, what a scale leaves of it
+_TIMES = 3  # what feeds a layer, its error where it arises suddenly
+_ABOUT = 0.5  # of the steepest rise, what counts as about as steep
+_MADE_HERE = 30  # times the error of what feeds a layer; rounding grows less from one layer to the next
+
+
+def environment(evidence: Evidence) -> Iterable[Finding]:
+    """In what the two runs differ beside their tensors."""
+    return evidence.environment
+
+
+def leading_argument(evidence: Evidence) -> Iterator[Finding]:
+    """An argument, type or weight that differs where nothing differs before it."""
+    yield from (finding for finding in evidence.recorded[:1] if finding.kind == "argument")
+
+
+def outputs(evidence: Evidence) -> Iterator[Finding]:
+    """Each output of the network, as far as it is known which these are and they were compared."""
+    names = set(evidence.outputs)
+    for row in evidence.alike:
+        if row.name in names and row.io == "out":
+            facts = {"verdict": "good" if row.passes(evidence.limits) else "bad"}
+            figures = figures_of(row)
+            if row.runs is not None and row.runs.count > 1 and row.error:
+                facts["worst_run"] = row.runs.worst
+                figures |= {"worst_cos": row.runs.worst_cos, "worst_rmse": row.runs.worst_rmse}
+            yield Finding("output", row.name, row.op_type, figures, facts=facts)
+
+
+def figures_of(row: Row) -> dict[str, float]:
+    """A row's figures by name: those that its kind of values has."""
+    if row.indices is not None:
+        return {"differing": float(row.indices.differing), "count": float(row.indices.count)}
+    if row.statistics or row.checksums:
+        return {"statistics_error": row.error}
+    figures = {"cos": row.cos, "rmse": row.rmse} | _odd(row)
+    if row.step and row.sums is not None and row.count:
+        figures |= {"root_mean_square_error": math.sqrt(row.sums.dd / row.count), "step": row.step}
+    return figures
+
+
+def _odd(row: Row) -> dict[str, float]:
+    return {name: float(getattr(row, name)) for name in _NOT_FINITE if getattr(row, name)}
+
+
+def missing(evidence: Evidence) -> Iterator[Finding]:
+    """Outputs, runs and layers that the sample lacks, and pairs that could not be measured."""
+    account = evidence.account
+
+    def of(what: str, names: tuple[str, ...], **facts: str) -> Iterator[Finding]:
+        if names:
+            yield Finding("missing", names[0], names=names, facts={"what": what, **facts})
+
+    yield from of("outputs", account.named("missing", "output"))
+    yield from of("runs", account.named("missing", "run"))
+    if account.is_less_than_half:
+        figures = {"compared": float(account.compared), "of": float(account.of)}
+        yield Finding("missing", figures=figures, facts={"what": "more than half"})
+    failed = account.not_comparable
+    yield from of("not comparable", tuple(one.name for one in failed), **({"why": failed[0].reason} if failed else {}))
+    yield from of("layers", account.named("missing", "layer"))
+
+
+def arguments(evidence: Evidence) -> Iterator[Finding]:
+    """The arguments, types and weights that differ, but for the leading one."""
+    first = tuple(leading_argument(evidence))
+    yield from (finding for finding in evidence.of_kind("argument") if finding not in first)
+
+
+def causes_by_value(evidence: Evidence) -> Iterator[Finding]:
+    """The operator where the error arises, as replaying it or the values of what it reads show."""
+    yield from (finding for finding in _causes(evidence) if finding.evidence in _SHOWN)
+
+
+def other_tensors(evidence: Evidence) -> Iterator[Finding]:
+    """Pairs of one name that hold different tensors."""
+    suspects = [row for row in evidence.rows if row.misnamed] if not evidence.is_rounding else []
+    for row in suspects[:MOST]:
+        assert row.misnamed is not None, "suspects are"
+        yield Finding("another tensor", row.name, row.op_type, figures_of(row), facts={"found": row.misnamed.found})
+
+
+def not_finite(evidence: Evidence) -> Iterator[Finding]:
+    """The first layer with NaN or infinity, one side alone having it before both."""
+    rows = [row for row in evidence.alike if not row.finite and not row.equal]
+    if rows:
+        first = next((row for row in rows if row.odd_apart), rows[0])
+        yield Finding("not finite", first.name, first.op_type, _odd(first), names=tuple(row.name for row in rows))
+
+
+def causes_by_figures(evidence: Evidence) -> Iterator[Finding]:
+    """The layers where the error arises, as the figures alone suggest."""
+    yield from (finding for finding in _causes(evidence) if finding.evidence not in _SHOWN)
+
+
+def recomputed(evidence: Evidence) -> Iterable[Finding]:
+    """The operators that, computed again from their recorded inputs, do not give what was recorded."""
+    return evidence.recomputed or ()
+
+
+def first_failing(evidence: Evidence) -> Iterator[Finding]:
+    """Of layers that a golden run judges, those that fail while what feeds them passes, in the order of the network."""
+    if evidence.recomputed is not None:
+        return
+    failing = [layer for layer in evidence.judged if not layer.passes]
+    names = {layer.name for layer in failing}
+    for layer in sorted(failing, key=lambda layer: layer.order):
+        if evidence.by_flow and names & set(layer.sources):
+            continue
+        origin = _origin(layer, evidence.judged) if evidence.by_flow else layer
+        facts = {} if origin is layer else {"reaches": layer.name}
+        how = "by value" if evidence.by_flow else "by figures"
+        kind = "cause" if layer.is_finite else "not finite"
+        yield Finding(kind, origin.name, origin.op_type, origin.figures, how, facts=facts)
+        if not evidence.by_flow:
+            return
+
+
+def _origin(failing: JudgedLayer, judged: Sequence[JudgedLayer]) -> JudgedLayer:
+    """Return where the error of a layer is made: a layer passes where the accepted run's own error is as large, and may
+    be too much further down. Upstream from there the first layer whose error is many times that of what feeds it."""
+    layers = {layer.name: layer for layer in judged}
+    layer = failing
+    while True:
+        layers.pop(layer.name, None)  # a graph from outside may lead back
+        sources = [layers[name] for name in layer.sources if name in layers]
+        fed_by = max(sources, key=lambda source: source.error, default=None)
+        if fed_by is None or not 0 < layer.error / _MADE_HERE <= fed_by.error:
+            return layer
+        layer = fed_by
+
+
+def quantisation(evidence: Evidence) -> Iterable[Finding]:
+    """Operators that one of two quantised copies of a network alone keeps in integers."""
+    return evidence.of_kind("quantisation")
+
+
+def _causes(evidence: Evidence) -> Iterable[Finding]:
+    """What the recordings name; else the layers where an error arises, the one first that others inherit from."""
+    if of_operators := evidence.of_kind("cause"):
+        return of_operators
+    return () if evidence.is_rounding else _of_figures(evidence)
+
+
+def _of_figures(evidence: Evidence) -> Iterator[Finding]:
+    rows = [row for row in evidence.alike if row.io == "out" and row.finite and row.error]
+    whole = replace(evidence.limits, max_channel_rmse=None)
+    bad = [row for row in rows if not row.is_within(whole)]
+    past = set(map(id, bad))
+    if bad:  # what a step hid in one layer is the cause where it shows in another
+        bad = [row for row in rows if id(row) in past or (row.is_resolution and _is_past(row, evidence.limits))]
+    departure = _first_departure(evidence, bad)
+    by_value = departure.row if departure is not None else None
+    unlike = _first_unlike(evidence, [by_value] if by_value is not None else bad)
+    if unlike is not None:
+        record = unlike.pair.benchmark
+        facts = {"how": "unlike", "inputs": "differ", "unlike": unlike.unlike}
+        yield Finding("cause", record.name, record.op_type, {}, "by value", facts=facts)
+        return
+    told = {finding.layer for finding in evidence.of_kind("argument")}
+    is_told = by_value is not None and by_value.name in told
+    if departure is not None and not is_told:
+        yield _cause(departure.row, "by value", _inputs_of(departure, evidence), departure.before)
+    explained = by_value is not None or any(leading_argument(evidence))
+    yield from (_cause(row, "by figures") for row in ([] if explained else _arising(evidence, bad)[:MOST]))
+
+
+def _first_departure(evidence: Evidence, bad: Sequence[Row]) -> Departure | None:
+    """The first layer that leaves the rounding floor; where layers are bad, one that these inherit from."""
+    leaving = departures(evidence.alike, evidence.by_flow)
+    if not bad or not evidence.by_flow:
+        return next(iter(leaving), None)
+    sources = {row.name: row.sources for row in evidence.alike}
+    names = {row.name for row in bad}
+    return next(
+        (
+            departure
+            for departure in leaving
+            if departure.row.integers is not None
+            or departure.row.name in names
+            or any(is_fed_by(row, {departure.row.name}, sources) for row in bad)
+        ),
+        None,
+    )
+
+
+def _is_past(row: Row, thresholds: Thresholds) -> bool:
+    return not thresholds.of_layer(*row.names).hold(row.cos, row.rmse, row.mse, row.extra)
+
+
+def _cause(row: Row, evidence: str, inputs: str = "", before: float | None = None) -> Finding:
+    how = _how(row)
+    figures = {**figures_of(row), "rise": row.rise, **({} if before is None else {"before": before})}
+    if how == "times" and row.sums is not None:
+        figures["factor"] = row.sums.ab / row.sums.bb
+    facts = {name: value for name, value in (("how", how), ("inputs", inputs)) if value}
+    return Finding("cause", row.name, row.op_type, figures, evidence, facts=facts)
+
+
+def _inputs_of(departure: Departure, evidence: Evidence) -> str:
+    """``differ`` if a row that feeds it does, be it by rounding; ``unknown`` without a dataflow; else ""."""
+    if not evidence.by_flow:
+        return "unknown"
+    sources = departure.row.sources
+    return "differ" if any(other.name in sources and differs(other) for other in evidence.alike) else ""
+
+
+def _first_unlike(evidence: Evidence, before: Sequence[Row]) -> Failed | None:
+    """The first layer that both sides have quantised in another way and so could not be compared, where it runs before
+    the first of these rows."""
+    if not before:
+        return None
+    place = min(row.op_index for row in before)
+    unlike = [failed for failed in evidence.failed if failed.unlike and failed.pair.benchmark.io == "out"]
+    first = min(unlike, key=lambda failed: failed.pair.benchmark.op_index, default=None)
+    return first if first is not None and first.pair.benchmark.op_index < place else None
+
+
+def _how(row: Row) -> str:
+    """What the figures alone show of the fault: ``rearranged``, ``zero`` or ``times``, a factor; "" for nothing."""
+    sums = row.sums
+    if row.rearranged:
+        return "rearranged"
+    if sums is None or row.statistics or row.checksums or not row.finite or not row.count:
+        return ""
+    if sums.d1 == sums.b1 and not sums.aa and not sums.ab and sums.d1:
+        return "zero"
+    if not sums.bb or not sums.aa:
+        return ""
+    if abs(row.cos) > 1 - _LIKE and row.rmse > _LIKE and math.sqrt(1 - min(row.cos**2, 1)) < row.rmse * _LEFT:
+        return "times"
+    return ""
+
+
+def _arising(evidence: Evidence, bad: Sequence[Row]) -> list[Row]:
+    """Of the bad rows those that none of them feeds, by how much the error rises; where it is not known what feeds
+    what, the first in file order whose error rises about as much as any."""
+    if not bad:
+        return []
+    if evidence.by_flow and any(row.step for row in bad):
+        sudden = _sudden(evidence, bad)
+        if sudden:
+            return sudden
+    most = max((row.rise for row in bad if math.isfinite(row.rise)), default=0.0)
+    steep = [row for row in bad if row.rise >= _ABOUT * most and row.rise > 0] or list(bad[:1])
+    if not evidence.by_flow:
+        return steep[:1]
+    names = {row.name for row in steep}
+    sources = {row.name: row.sources for row in evidence.alike}
+    first = [row for row in steep if not is_fed_by(row, names, sources)]
+    return sorted(first, key=lambda row: -row.rise) or steep[:1]
+
+
+def _sudden(evidence: Evidence, bad: Sequence[Row]) -> list[Row]:
+    """Of a quantised side, whose every layer differs somewhat: the bad rows that no bad one feeds, whose error is
+    several times what feeds them. What follows may enlarge an error by far more, as a Softmax does."""
+    names = {row.name for row in bad}
+    sources = {row.name: row.sources for row in evidence.alike}
+    first = [row for row in bad if row.error - row.rise <= row.error / _TIMES and not is_fed_by(row, names, sources)]
+    return sorted(first, key=lambda row: -row.rise)
+
+
+def channels(evidence: Evidence) -> Iterator[Finding]:
+    """Layers within the limits of which channels are not, and those that only a channel's error is past."""
+    whole = replace(evidence.limits, max_channel_rmse=None)
+    for row in evidence.alike if not evidence.is_rounding else ():
+        of_row = row.channels
+        if of_row is None or not row.is_within(whole) or not (of_row.lost or not row.is_within(evidence.limits)):
+            continue
+        figures = {"lost": float(of_row.lost), "count": float(of_row.count), "worst_rmse": of_row.worst_rmse}
+        yield Finding("channel", row.name, row.op_type, figures, facts={"worst": str(of_row.worst)})
+
+
+def magnified(evidence: Evidence) -> Iterable[Finding]:
+    """Where rounding is magnified."""
+    return evidence.of_kind("magnified")
+
+
+def rounding(evidence: Evidence) -> Iterable[Finding]:
+    """That all that differs is rounding to a narrow type."""
+    return evidence.of_kind("rounding")
+
+
+def not_judged(evidence: Evidence) -> Iterator[Finding]:
+    """What the comparison cannot tell, and why."""
+    account = evidence.account
+    fused = tuple(one.name for one in account.left_out if one.fused)
+    for why, names in (
+        ("statistics only", tuple(row.name for row in evidence.rows if row.statistics and not row.checksums)),
+        ("fused", tuple(dict.fromkeys(fused))),
+        ("excluded", account.named("excluded")),
+        ("unwritten", account.named("unwritten")),
+    ):
+        if names:
+            yield Finding("not judged", names=names, facts={"why": why})
+    if evidence.rows and not evidence.by_flow:
+        yield Finding("not judged", facts={"why": "no dataflow"})
+
+
+# In the order in which they are told.
+RULES: tuple[Rule, ...] = (
+    environment,
+    leading_argument,
+    outputs,
+    missing,
+    arguments,
+    causes_by_value,
+    recomputed,
+    other_tensors,
+    not_finite,
+    causes_by_figures,
+    first_failing,
+    quantisation,
+    channels,
+    magnified,
+    rounding,
+    not_judged,
+)
+# Those that hold of two runs of different inputs too.
+OF_ANY_INPUTS = frozenset((environment, missing, not_finite, not_judged))
+
+
+def findings_of(evidence: Evidence) -> tuple[Finding, ...]:
+    """Return what there is to say, in the order in which it is told."""
+    rules = [rule for rule in RULES if rule in OF_ANY_INPUTS or not evidence.is_of_other_inputs]
+    return tuple(finding for rule in rules for finding in rule(evidence))
