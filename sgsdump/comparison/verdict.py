@@ -73,6 +73,7 @@ class Verdict:
     passes          whether it is within the limits; None where none were given.
     deciding        the layer and the number that decided; None where nothing differs.
     past            how many layers are past the limits, or differ where none were given.
+    not_finite      how many layers hold NaN or Inf, be they equal on both sides.
     cause           the first finding that names a fault; its ``evidence`` says how it was measured.
     recommendation  what to do; None where nothing was compared.
     account         what was compared, and what was not.
@@ -85,6 +86,7 @@ class Verdict:
     passes: bool | None = None
     deciding: Deciding | None = None
     past: int = 0
+    not_finite: int = 0
     cause: Finding | None = None
     recommendation: Recommendation | None = None
     assumptions: tuple[str, ...] = ()
@@ -117,16 +119,19 @@ def verdict_of(
     rows, account = evidence.rows, evidence.account
     cause = next((finding for finding in findings if _is_fault(finding)), None)
     recommendation = _recommended(evidence, findings)
+    not_finite = sum(not (row.finite or row.equal) for row in rows)
     if not has_limits:
         differing = list(_differing(evidence, state))
         deciding = _deciding(_worst(differing), Thresholds())
-        return Verdict(state, account, None, deciding, len(differing), cause, recommendation)
+        return Verdict(state, account, None, deciding, len(differing), not_finite, cause, recommendation)
     past = [row for row in rows if not row.passes(evidence.limits)]
     of_outputs = [row for row in past if row.name in evidence.outputs]
     worst = _worst(of_outputs or past or rows)
     passes = bool(rows) and not past and not account.lacks(allow_missing)
     deciding = _deciding(worst, evidence.limits.of_layer(*worst.names)) if worst is not None else None
-    return Verdict(state, account, passes, deciding, len(past), cause, recommendation, allows_missing=allow_missing)
+    return Verdict(
+        state, account, passes, deciding, len(past), not_finite, cause, recommendation, allows_missing=allow_missing
+    )
 
 
 def state_of(evidence: Evidence) -> State:

@@ -24,7 +24,7 @@ def result_line(verdict: Verdict) -> str:
     """
     account, deciding = verdict.account, verdict.deciding
     if verdict.passes is None:
-        return f"{verdict.state.upper()}: {'; '.join([_compared(verdict), *_lacking(account)])}"
+        return f"{verdict.state.upper()}: {'; '.join([_compared(verdict), *_not_finite(verdict), *_lacking(account)])}"
     lacking = list(_lacking(account, verdict.allows_missing))
     if not verdict.passes:
         past = [_figure(deciding), f"{verdict.past} of {_layers(account)} past the limits"] if verdict.past else []
@@ -39,6 +39,12 @@ def _compared(verdict: Verdict) -> str:
     if verdict.deciding is None:
         return _layers(verdict.account)
     return f"{verdict.past} of {_layers(verdict.account)}, most at {_figure(verdict.deciding)}"
+
+
+def _not_finite(verdict: Verdict) -> Iterator[str]:
+    """NaN and Inf where the number that decided does not tell of them: equal ones do not differ, and are not hidden."""
+    if verdict.not_finite and (verdict.deciding is None or verdict.deciding.metric != NOT_FINITE):
+        yield f"NaN or Inf in {counted(verdict.not_finite, 'layer')}"
 
 
 def _layers(account: Account) -> str:

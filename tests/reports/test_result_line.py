@@ -40,7 +40,8 @@ def compared(errors, **facts):
         ([0, 0, 0], None, "EQUAL: 3 layers"),
         ([0, 1e-7], None, "WITHIN ROUNDING: 1 of 2 layers, most at l1, RMSE 1.19e-07"),
         ([1e-7, 0.5, 0.02], None, "DIFFERS: 2 of 3 layers, most at l1, RMSE 0.5"),
-        ([np.nan, 0.1], None, "DIFFERS: 2 of 2 layers, most at l0, NaN or Inf"),
+        ([np.nan, 0.1], None, "DIFFERS: 1 of 2 layers, most at l1, RMSE 0.1; NaN or Inf in 1 layer"),
+        ([np.nan, 0], None, "EQUAL: 2 layers; NaN or Inf in 1 layer"),
     ],
 )
 def test_the_number_that_decided(errors, limits, line):

@@ -19,6 +19,7 @@ from sgsdump.files.escaping import for_terminal, shown
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.finding import Finding
+    from sgsdump.comparison.verdict import State
     from sgsdump.dumps.runs import PairedDumps, Run, RunPairs
 
     # The exit status and the comparison of two dumps; False: nothing is printed.
@@ -29,19 +30,28 @@ MOST_TABLES, MOST_ROWS = 4, 500
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A pair of runs and its result: ``differs`` says where and is "" where every value that was compared is equal,
-    ``unmatched`` how many layers only one side has, ``blamed`` what explains it, a line each: arguments, weights, an
-    operator; ``fed`` the first input of whole numbers that differs, "" where both were fed the same.
-    ``by_collective``: the first difference came from another rank."""
+    """A pair of runs and its result.
+
+    state          of the layers that were compared.
+    where          where they differ, or why some or all could not be compared; "" for neither.
+    unmatched      how many layers only one side has.
+    blamed         what explains a difference, a line each: arguments, weights, an operator.
+    fed            the first input of whole numbers that differs, "" where both were fed the same.
+    by_collective  the first difference came from another rank.
+    """
 
     run: Run
     status: int
-    differs: str
-    by_rounding: bool = False
+    state: State
+    where: str
     unmatched: int = 0
     blamed: tuple[str, ...] = ()
     fed: str = ""
     by_collective: bool = False
+
+    @property
+    def differs(self) -> bool:
+        return self.state in ("differs", "within rounding")
 
 
 def pairs_of_trees(options: Options) -> RunPairs | None:
@@ -195,44 +205,52 @@ def _compare_pair(
         print(for_terminal(f"not compared: {error}"))
         where = f"{run}, {options.sample} against {options.benchmark}"
         print(for_terminal(f"sgsdump: not compared: {where}: {error}"), file=sys.stderr)
-        return ComparedRun(run, 2, f"not compared: {error}"), None
+        return ComparedRun(run, 2, "not comparable", str(error)), None
     from sgsdump.reports.comparison.tokens import other_input
     from sgsdump.reports.verdict import blamed_lines
 
     unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
     fed, blamed = other_input(comparison), tuple(blamed_lines(comparison))
     by_collective = any("collective" in finding.facts for finding in comparison.causes)
-    result = ComparedRun(run, status, *_difference(comparison), unmatched, blamed, fed, by_collective)
+    state = comparison.verdict().state
+    result = ComparedRun(run, status, state, _where(comparison, state), unmatched, blamed, fed, by_collective)
     return result, comparison
 
 
-def _difference(comparison: Comparison) -> tuple[str, bool]:
-    """Where two runs are not equal, the first layer that is not, and whether it is all by rounding; else "". NaN and
-    Inf in the same places are equal."""
+def _where(comparison: Comparison, state: State) -> str:
+    """Where two runs differ, the first layer that does; else which layers cannot be compared, "" for none."""
     from sgsdump.comparison.dataflow import first_difference
-    from sgsdump.comparison.finding import NO_FAULT
     from sgsdump.comparison.row import differs, is_rounding
 
     first = first_difference(comparison)
-    if first is not None:
-        count = sum(map(differs, comparison))
-        more = first_difference(comparison, beyond_rounding=True)
-        if more is None:
-            blamed = any(finding.kind not in NO_FAULT for finding in comparison.causes)
-            how = "" if blamed else ", by rounding alone"
-            return f"{count} of {len(comparison)} layers{how}, first {shown(first.where)}", not blamed
-        named = next((finding.layer for finding in comparison.causes if finding.kind == "argument"), None)
-        if named not in (None, more.output.name):  # what differs first by more than rounding is made by it
-            return f"{count} of {len(comparison)} layers", False
-        by = " beyond rounding" if is_rounding(first.output) else ""
-        of = f"{shown(more.where)}, {more}" if more.is_placed else shown(more.output.name)
-        return f"{count} of {len(comparison)} layers, first{by} {of}", False
-    if not comparison.failed:
-        return "", False
-    failed = comparison.failed[0]
-    of = f"{len(comparison.failed)} of {len(comparison.failed) + len(comparison)}"
-    where = f"{shown(failed.pair.benchmark.name)}: {shown(failed.reason)}"
-    return f"{of} layers cannot be compared, first {where}", False
+    if first is None:
+        return _of_other_tensors(comparison) or _not_comparable(comparison)
+    text = f"{sum(map(differs, comparison))} of {len(comparison)} layers"
+    if state == "within rounding":
+        return f"{text}, by rounding alone, first {shown(first.where)}"
+    more = first_difference(comparison, beyond_rounding=True)
+    if more is None:
+        return f"{text}, first {shown(first.where)}"
+    named = next((finding.layer for finding in comparison.causes if finding.kind == "argument"), None)
+    if named not in (None, more.output.name):  # what differs first by more than rounding is made by it
+        return text
+    by = " beyond rounding" if is_rounding(first.output) else ""
+    return f"{text}, first{by} {f'{shown(more.where)}, {more}' if more.is_placed else shown(more.output.name)}"
+
+
+def _of_other_tensors(comparison: Comparison) -> str:
+    if not comparison.suspects:
+        return ""
+    first = shown(comparison.suspects[0].name)
+    return f"{len(comparison.suspects)} of {len(comparison)} layers hold another tensor of their name, first {first}"
+
+
+def _not_comparable(comparison: Comparison) -> str:
+    failed = comparison.account.not_comparable
+    if not failed:
+        return ""
+    of = f"{len(failed)} of {len(failed) + len(comparison)}"
+    return f"{of} layers cannot be compared, first {shown(failed[0].name)}: {shown(failed[0].reason)}"
 
 
 def _write_missing(options: Options, run: Run) -> None:
@@ -254,10 +272,12 @@ def print_summary(results: list[ComparedRun], by_token: bool) -> None:
     """``by_token``: it stands above from where on the programs were fed other inputs, and no layer is listed."""
     after = _fed_others(results)
     different = [result for result in results if result.differs and result not in after]
-    real = [result for result in different if not result.by_rounding]
+    real = [result for result in different if result.state == "differs"]
+    unclear = [result for result in results if result.where and not result.differs]
     rounded = f", by rounding alone: {len(different) - len(real)}" if len(real) < len(different) else ""
+    not_comparable = f"; with layers that cannot be compared: {len(unclear)}" if unclear else ""
     others = f"; not judged, as they were fed other inputs: {len(after)}" if after else ""
-    print(f"Runs compared: {len(results)}, of which differ: {len(different)}{rounded}{others}.")
+    print(f"Runs compared: {len(results)}, of which differ: {len(different)}{rounded}{not_comparable}{others}.")
     if after and not by_token:
         first = after[0]
         print(
@@ -269,8 +289,10 @@ def print_summary(results: list[ComparedRun], by_token: bool) -> None:
     if different:
         first = _first_of(real or different)
         more = " by more" if real and rounded else ""
-        print(for_terminal(f"The first that differs{more} is {shown(str(first.run))}: {first.differs}"))
+        print(for_terminal(f"The first that differs{more} is {shown(str(first.run))}: {first.where}"))
         print_lines(map(shown, first.blamed), "  ")
+    if unclear:
+        print(for_terminal(f"The first that cannot be compared: {shown(str(unclear[0].run))}: {unclear[0].where}"))
     one_sided = [result for result in results if result.unmatched]
     if one_sided:
         where = f"first in {shown(str(one_sided[0].run))}, {one_sided[0].unmatched}"

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference
-from sgsdump.comparison.finding import NO_FAULT, Finding
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.row import Row, differs, is_rounding
+from sgsdump.comparison.verdict import State
 from sgsdump.dumps.runs import Run
 from sgsdump.reports.tables import aligned
 from sgsdump.reports.text import counted, number, shortened
@@ -24,8 +25,7 @@ LONGEST = 60
 class ComparedRound:
     """A round of both trees. ``where``: the operator whose argument or weight differs, else the first that differs by
     more than rounding, else the first that differs, "" where all is equal; ``other_input``: the first input of whole
-    numbers that differs, "" where the programs were fed the same; ``blamed``: whether an argument, a weight or an
-    operator explains it, be the differences as small as rounding's."""
+    numbers that differs, "" where the programs were fed the same; ``state``: of the verdict."""
 
     run: Run
     compared: int
@@ -34,7 +34,7 @@ class ComparedRound:
     error: float = 0.0
     where: str = ""
     other_input: str = ""
-    blamed: bool = False
+    state: State = "equal"
 
 
 def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
@@ -45,9 +45,8 @@ def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
     largest = max((row.error for row in differing), default=0.0)
     named = next((finding for finding in comparison.causes if finding.kind == "argument"), None)
     where = _place_of(named) if named is not None else "" if first is None else first.where
-    blamed = any(finding.kind not in NO_FAULT for finding in comparison.causes)
     of_round = len(comparison), len(differing), len(beyond), largest, where
-    return ComparedRound(run, *of_round, other_input(comparison), blamed)
+    return ComparedRound(run, *of_round, other_input(comparison), comparison.verdict().state)
 
 
 def _place_of(finding: Finding) -> str:
@@ -66,7 +65,7 @@ def other_input(comparison: Comparison) -> str:
 def first_of(rounds: Sequence[ComparedRound]) -> ComparedRound | None:
     """The first round that differs by more than rounding explains, else the first that differs."""
     return next(
-        (each for each in rounds if each.beyond or each.blamed), next((each for each in rounds if each.differing), None)
+        (each for each in rounds if each.state == "differs"), next((each for each in rounds if each.differing), None)
     )
 
 
