@@ -17,7 +17,8 @@ class JudgedLayer:
     """A layer that was judged against an accepted run, by a golden one.
 
     error     of the layer itself; infinite with a NaN.
-    figures   what it was judged by, by name.
+    figures   what it was judged by, by name; ``deciding``: the name, the value and the limit of the one that decides.
+    is_equal  to the accepted run; ``is_written``: the accepted run is not all zeros where the layer is something.
     order     its operator's number in the network; ``sources`` are the layers that feed it.
     """
 
@@ -25,6 +26,9 @@ class JudgedLayer:
     passes: bool
     error: float
     figures: Mapping[str, float]
+    deciding: tuple[str, float, float | None]
+    is_equal: bool = False
+    is_written: bool = True
     is_finite: bool = True
     op_type: str = ""
     order: int = 0

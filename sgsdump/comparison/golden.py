@@ -41,6 +41,7 @@ from sgsdump.comparison.layout_match import Layouts, match_layouts, match_shapes
 from sgsdump.comparison.metrics import EPSILON
 from sgsdump.comparison.pair_result import compared_as_stored, layouts
 from sgsdump.comparison.rules import findings_of
+from sgsdump.comparison.verdict import Verdict, judged_verdict
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, ValuesError
@@ -148,9 +149,26 @@ class GoldenRow:
 def _judged(row: GoldenRow, place: GoldenPlace) -> JudgedLayer:
     """Return what the rules know of a row: its error is the mean one against golden, of two runs the distance."""
     error = row.diff2 if row.all_close is not None else row.mean_sw
-    figures = {"diff2": row.diff2} if row.all_close is not None else {"max_sw": row.max_sw, "max_g": row.max_g}
-    error = math.inf if math.isnan(error) else error
-    return JudgedLayer(row.name, row.passes, error, figures, not row.nan_inf, place.op_type, place.order, place.sources)
+    figures = {"diff2": row.diff2}
+    deciding: tuple[str, float, float | None] = ("diff2", row.diff2, None)
+    if row.all_close is None:
+        figures = {"max_sw": row.max_sw, "max_g": row.max_g}
+        is_mean = row.max_passes and not row.mean_passes
+        value, accepted = (row.mean_sw, row.mean_g) if is_mean else (row.max_sw, row.max_g)
+        deciding = ("mean diff3" if is_mean else "max diff3", value, accepted * row.tag)
+    return JudgedLayer(
+        row.name,
+        row.passes,
+        math.inf if math.isnan(error) else error,
+        figures,
+        deciding,
+        row.diff2 == 0,
+        not row.zeros,
+        not row.nan_inf,
+        place.op_type,
+        place.order,
+        place.sources,
+    )
 
 
 @dataclass(frozen=True)
@@ -192,6 +210,10 @@ class GoldenComparison:
         """What is missing, then where errors are made: by the operators computed again, else by the first tensors that
         do not pass while what feeds them does."""
         return findings_of(self.evidence)
+
+    def verdict(self, allow_missing: bool = False) -> Verdict:
+        """Return the verdict as data; ``allow_missing``: whether what the sample lacks is allowed."""
+        return judged_verdict(self.evidence, self.findings, allow_missing)
 
     @cached_property
     def account(self) -> Account:

@@ -134,6 +134,28 @@ def verdict_of(
     )
 
 
+def judged_verdict(evidence: Evidence, findings: Sequence[Finding], allow_missing: bool = False) -> Verdict:
+    """Return the verdict on layers that a golden run judges. They are within rounding where each operator, computed
+    again from its recorded inputs, gives what was recorded."""
+    layers, account = evidence.judged, evidence.account
+    failing = [layer for layer in layers if not layer.passes]
+    differing = [layer for layer in layers if not layer.is_equal]
+    state: State = "differs" if differing else "equal"
+    if differing and evidence.recomputed == () and all(layer.is_written for layer in layers):
+        state = "within rounding"
+    worst = max(failing or differing, key=lambda layer: layer.error, default=None)
+    return Verdict(
+        state if layers else "not comparable",
+        account,
+        bool(layers) and not failing and not account.lacks(allow_missing),
+        None if worst is None else Deciding(worst.name, *worst.deciding),
+        len(failing),
+        sum(not layer.is_finite for layer in layers),
+        next((finding for finding in findings if _is_fault(finding)), None),
+        allows_missing=allow_missing,
+    )
+
+
 def state_of(evidence: Evidence) -> State:
     """Return how the compared layers are. NaN and Inf in the same places are equal. An argument, a weight or an
     operator that the recordings name differs however small its effect; where they show that all is rounding, it is."""

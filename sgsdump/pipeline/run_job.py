@@ -209,18 +209,13 @@ def holds(job: Job, comparison: GoldenComparison) -> bool:
     """True when every tensor could be compared and passes, or is off by rounding alone where no threshold was given;
     and when with a threshold nothing is missing."""
     options = job.comparison
-    is_complete = options.allow_missing or not comparison.missing
-    if any(row.reason for row in comparison.rows):
-        return False
-    if not options.judge:
-        return True
+    verdict = comparison.verdict(options.allow_missing)
+    if verdict.account.not_comparable or not options.judge:
+        return not verdict.account.not_comparable
     given = (options.input_tag, options.th1, options.th2)
-    if any(threshold is not None for threshold in given) and not is_complete:
-        return False
-    by_rounding = comparison.own_errors == () and not any(row.zeros for row in comparison.rows)
     if all(threshold is None for threshold in given):
-        return comparison.passes or by_rounding
-    if any(row.zeros for row in comparison.rows):
+        return comparison.passes or verdict.state == "within rounding"
+    if verdict.account.lacks(options.allow_missing) or any(row.zeros for row in comparison.rows):
         return False
     if (options.input_tag is not None or options.th1 is not None) and not comparison.passes:
         return False

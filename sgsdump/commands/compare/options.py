@@ -25,7 +25,9 @@ from sgsdump.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.comparison.verdict import Verdict
 
 ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
 INPUT_TAG, TH1 = 10.0, 1e-6
@@ -116,6 +118,10 @@ class Measuring:
     def has_limits(self) -> bool:
         limits = (self.min_cos, self.max_rmse, self.max_mse, self.max_channel_rmse)
         return bool(self.limit) or any(limit is not None for limit in limits)
+
+    def verdict_on(self, comparison: Comparison, limits: Thresholds) -> Verdict:
+        """Return the verdict by these limits, where the user gave any."""
+        return comparison.verdict(limits if self.has_limits else None, self.allow_missing)
 
 
 @dataclass(frozen=True)

@@ -60,9 +60,11 @@ def write_files(
     from sgsdump.reports.comparison import REPORTS
 
     output = options.output
-    for name, path in (("csv", output.csv), ("json", output.json)):
-        if path:
-            replace_text(path, REPORTS[name](comparison, thresholds))
+    if output.csv:
+        replace_text(output.csv, REPORTS["csv"](comparison, thresholds))
+    if output.json:
+        verdict = options.measuring.verdict_on(comparison, thresholds)
+        replace_text(output.json, REPORTS["json"](comparison, thresholds, verdict))
     if output.html:
         replace_text(output.html, _page(options, comparison, thresholds, *(dumps or (None, None))))
     lines = write_tables(output, table)
@@ -170,8 +172,7 @@ def print_comparison(
     from sgsdump.reports.verdict import verdict_lines
 
     if options.output.format != "sdk":
-        limits = thresholds if options.measuring.has_limits else None
-        _print_fitted([result_line(comparison.verdict(limits, options.measuring.allow_missing))])
+        _print_fitted([result_line(options.measuring.verdict_on(comparison, thresholds))])
         _print_fitted(environment_lines(comparison.environment))
     indexes = _listing(options.output).places(table.compared)
     rows = tuple(comparison.rows[index] for index in indexes)

@@ -91,8 +91,7 @@ def _conclude(
         raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
     if comparison.damaged:
         print_error(damage_text("both dumps", comparison.damaged))
-    verdict = comparison.verdict(given or None, options.measuring.allow_missing)
-    return verdict.exit_status(bool(options.measuring.fail_on))
+    return options.measuring.verdict_on(comparison, limits).exit_status(bool(options.measuring.fail_on))
 
 
 def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:

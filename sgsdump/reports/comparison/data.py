@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.comparison import Comparison
-from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.row import OverRuns, Row
 from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.comparison.verdict import Verdict
 from sgsdump.dumps.dump import Record
 from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.remarks import remark
 from sgsdump.reports.tables import csv_text
+from sgsdump.reports.verdict_data import finding_data, verdict_data
 
 _PLACE = ["op_index", "name", "io", "slot", "op_type"]
 _NUMBERS = ["count", "mse", "cos", "rmse", "rise"]
@@ -54,11 +55,11 @@ def render_csv(comparison: Comparison, thresholds: Thresholds) -> str:
     return csv_text([*COLUMNS, *further], _csv_lines(comparison, thresholds))
 
 
-def render_json(comparison: Comparison, thresholds: Thresholds) -> str:
+def render_json(comparison: Comparison, thresholds: Thresholds, verdict: Verdict | None = None) -> str:
     """``findings``, ``completeness``, ``rows``, ``failed``, ``only_in_sample``, ``only_in_benchmark``,
     ``excluded``, ``unwritten``, the dumps' ``notes``, ``thresholds`` and the ``verdict``'s names, by
     ``schemas/comparison.json``. Each row's ``verdict`` is ``pass``, ``warn`` or ``fail``; what failed to be
-    compared is not comparable."""
+    compared is not comparable. ``verdict``: of the user's own limits; None where none were given."""
     worst = comparison.worst
     document = {
         "format": FORMAT,
@@ -69,8 +70,9 @@ def render_json(comparison: Comparison, thresholds: Thresholds) -> str:
             "past_thresholds": [row.name for row in comparison.past(thresholds)],
             "rises_most": [row.name for row in comparison.jumps],
             "other_tensors": [row.name for row in comparison.suspects],
+            **verdict_data(verdict or comparison.verdict()),
         },
-        "findings": [_finding(finding) for finding in comparison.findings(thresholds)],
+        "findings": [finding_data(finding) for finding in comparison.findings(thresholds)],
         "completeness": asdict(comparison.completeness)
         | {"is_complete": comparison.is_complete, "damaged": comparison.damaged},
         "notes": {"sample": comparison.sample_notes, "benchmark": comparison.benchmark_notes},
@@ -130,10 +132,6 @@ def _row(row: Row) -> dict[str, Any]:
     """The row's facts, without those that it does not have."""
     facts = {_JSON_NAMES.get(name, name): _plain(getattr(row, name)) for name in _JSON}
     return {name: value for name, value in facts.items() if value is not None or name not in _WHERE_THERE}
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return {fact.name: _plain(getattr(finding, fact.name)) for fact in fields(finding)}
 
 
 def _plain(value: Any) -> Any:

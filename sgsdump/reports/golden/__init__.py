@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from sgsdump.comparison.finding import Finding
@@ -15,6 +15,7 @@ from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.remarks import reason_lines
 from sgsdump.reports.tables import csv_text
 from sgsdump.reports.text import counted
+from sgsdump.reports.verdict_data import finding_data, verdict_data
 
 _FIGURES = ["diff2", "all_close", "max_sw", "max_g", "mean_sw", "mean_g"]
 _PASSES = ["max_passes", "mean_passes"]
@@ -63,7 +64,7 @@ def golden_csv(comparison: GoldenComparison) -> str:
     return csv_text(COLUMNS, lines)
 
 
-def golden_json(comparison: GoldenComparison) -> str:
+def golden_json(comparison: GoldenComparison, allow_missing: bool = False) -> str:
     """``settings``, ``rows`` with their verdicts, and the files of one side. What a comparison of two lacks is null."""
     sample, benchmark, golden = comparison.titles
     document = {
@@ -74,8 +75,9 @@ def golden_json(comparison: GoldenComparison) -> str:
         "golden": golden,
         "settings": {"tag": comparison.tag, "th1": comparison.th1, "th2": comparison.th2},
         "passes": comparison.passes,
+        "verdict": verdict_data(comparison.verdict(allow_missing)),
         "rows": [_row(row, golden is not None) for row in comparison.rows],
-        "findings": [_finding(finding) for finding in comparison.findings],
+        "findings": [finding_data(finding) for finding in comparison.findings],
         "not_compared": [{"file": file, "reason": reason} for file, reason in comparison.unmatched()],
     }
     return json_text(document)
@@ -126,10 +128,6 @@ def golden_closing(comparison: GoldenComparison) -> list[str]:
 
 def _called(finding: Finding) -> str:
     return shown(finding.layer) + (f" ({finding.op_type})" if finding.op_type else "")
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    return asdict(replace(finding, figures=dict(finding.figures), facts=dict(finding.facts)))
 
 
 def _row(row: GoldenRow, three: bool) -> dict[str, Any]:
