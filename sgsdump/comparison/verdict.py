@@ -14,6 +14,7 @@ from sgsdump.comparison.evidence import Evidence
 from sgsdump.comparison.finding import CAUSES, Finding
 from sgsdump.comparison.metrics import METRICS
 from sgsdump.comparison.naming.pairs_by_quantisation import HOW as QUANTISED_VALUES
+from sgsdump.comparison.remedy import Action
 from sgsdump.comparison.row import Row, differs, is_rounding, place_by_error
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 
@@ -22,16 +23,6 @@ State = Literal["equal", "within rounding", "differs", "not comparable"]
 # What the deciding number is, where it is no metric.
 OTHER_TENSOR, NOT_FINITE, RESOLUTION = "another tensor", "not finite", "resolution"
 RELATIVE = "relative error"
-Action = Literal[
-    "use the same input",
-    "make calls alike",
-    "change the operator",
-    "keep channels",
-    "dump what is missing",
-    "nothing",
-    "measure quantised tensors",
-    "raise convolutions",
-]
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ def with_cure(
     from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.reports.cured import cured_steps
     from sgsdump.fixedpoint.reports.diagnosis import TRY_CURE
+    from sgsdump.fixedpoint.reports.diagnosis_verdict import with_cured
     from sgsdump.reports.report import other_run
 
     level = "L1" if task[0] == "L1" else "L2"
@@ -81,6 +82,7 @@ def with_cure(
     steps = cured_steps(cured, ways, planned, level, str(folder[1]))
     others = [step for step in found.report.next_steps if step != TRY_CURE]
     report = replace(found.report, next_steps=(*steps, *others), view=view)
+    conclusion = with_cured(found.conclusion, ways, str(folder[1])) if ways else found.conclusion
     before = found._write_more
 
     def write(into: Path) -> None:
@@ -88,7 +90,7 @@ def with_cure(
         for name, model in models.items():
             model.save(into / name)
 
-    return replace(found, report=report, _write_more=write)
+    return replace(found, report=report, conclusion=conclusion, _write_more=write)
 
 
 def _layers(best: Subject, pairs: PicturePairs, folder: Path, progress: Progress) -> Comparison:

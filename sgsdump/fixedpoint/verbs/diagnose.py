@@ -192,6 +192,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import over_all
     from sgsdump.fixedpoint.reports.command_reports import diagnosed, report_of_diagnosis
     from sgsdump.fixedpoint.reports.diagnosis import Tried, unseen_step, with_columns, with_findings
+    from sgsdump.fixedpoint.reports.diagnosis_verdict import verdict_of_diagnosis
     from sgsdump.fixedpoint.tuning.reasons import CONTRADICTED
     from sgsdump.reports.comparison import REPORTS
     from sgsdump.reports.post_processing import to_paste
@@ -229,8 +230,12 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     steps = (*report.next_steps, *_room_step(judged.advised), *unseen_step(diagnosis, preprocessed))
     report = replace(report, view=replace(report.view, worst=_worst_picture(judged)), next_steps=steps)
     add = {"csv": with_columns, "json": with_findings}
-    texts = {f"layers.{kind}": add[kind](REPORTS[kind](comparison, diagnosis.limits), diagnosis) for kind in add}
-    passes = diagnosis.passes and not comparison.failed
+    verdict = verdict_of_diagnosis(diagnosis, comparison, context.assumptions)
+    files = {
+        "csv": REPORTS["csv"](comparison, diagnosis.limits),
+        "json": REPORTS["json"](comparison, diagnosis.limits, verdict),
+    }
+    texts = {f"layers.{kind}": add[kind](text, diagnosis) for kind, text in files.items()}
     given = setting.config if task.network.input_config else None
     paste = () if setting.model.cut is None else tuple(to_paste(setting.model.cut, given))
     at_level = _advised_model(judged) if diagnosis.advises_level else None
@@ -239,8 +244,9 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     return Diagnosed(
         report,
         comparison,
-        passes,
+        bool(verdict.passes),
         texts,
+        verdict,
         paste,
         diagnosis.columns,
         tuple(pairs.indices),

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.comparison.verdict import Verdict
     from sgsdump.fixedpoint.quantisation.diagnosis.native import ComparedModels
     from sgsdump.models.model import Model
     from sgsdump.reports.report import Report
     from sgsdump.reports.verdict import Step
 
-    Found: TypeAlias = tuple[Report, Comparison, bool, dict[str, str]]
+    Found: TypeAlias = tuple[Report, Comparison, bool, dict[str, str], Verdict]
 
 _DEBUGGER = """options = tf.lite.experimental.QuantizationDebugOptions(denylisted_nodes={})
 debugger = tf.lite.experimental.QuantizationDebugger(
@@ -68,8 +69,12 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
     worst = worst_input(found.worst, task.feeds, indices)
     verdict = (*report.verdict, *_not_measured(task.quantised, found))
     report = replace(report, verdict=verdict, view=replace(report.view, worst=worst))
-    texts = {name: REPORTS[name.removeprefix("layers.")](comparison, limits) for name in ("layers.csv", "layers.json")}
-    return report, comparison, comparison.passes(limits), texts
+    data = replace(comparison.verdict(limits), assumptions=tuple(context.assumptions))
+    texts = {
+        "layers.csv": REPORTS["csv"](comparison, limits),
+        "layers.json": REPORTS["json"](comparison, limits, data),
+    }
+    return report, comparison, comparison.passes(limits), texts, data
 
 
 def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[Step]:

@@ -51,6 +51,7 @@ def diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) -
     from sgsdump.fixedpoint.quantisation.others.link import QuantisedPair, float_proto
     from sgsdump.fixedpoint.quantisation.others.quantisers import quantiser_of
     from sgsdump.fixedpoint.quantisation.others.trial import SwitchedNetwork
+    from sgsdump.fixedpoint.reports.diagnosis_verdict import verdict_of_quantised
     from sgsdump.fixedpoint.reports.graph_files import NetworkGraph
     from sgsdump.fixedpoint.reports.quantised_diagnosis import (
         QuantisedDiagnosis,
@@ -89,14 +90,15 @@ def diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) -
         not_run,
     )
     comparison = networks.compared.comparison
+    verdict = verdict_of_quantised(diagnosis, comparison)
     texts = {
         "layers.csv": REPORTS["csv"](comparison, limits),
-        "layers.json": with_findings(REPORTS["json"](comparison, limits), diagnosis),
+        "layers.json": with_findings(REPORTS["json"](comparison, limits, verdict), diagnosis),
         "quantised.csv": quantised_csv(diagnosis),
     }
     report = report_of_quantised(diagnosis, _context_of_others(task, diagnosis))
     report = replace(report, view=replace(report.view, worst=worst_input(networks.worst, task.feeds, indices)))
-    return Diagnosed(report, comparison, diagnosis.good, texts, graph=NetworkGraph(models[0].proto))
+    return Diagnosed(report, comparison, diagnosis.good, texts, verdict, graph=NetworkGraph(models[0].proto))
 
 
 def _kernels(quantised: Model, trial: ExclusionTrial, limits: Thresholds) -> tuple[KernelLoss | None, str]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.verdict import Verdict
     from sgsdump.fixedpoint.reports.graph_files import NetworkGraph
     from sgsdump.reports.report import Report
 
@@ -29,6 +30,7 @@ class Diagnosed:
     comparison  every layer, over the pictures that were compared.
     passes      whether every output and layer is within the limits.
     agrees      whether input_config.ini describes the pictures that the fixed model gets.
+    conclusion  the verdict as data: the state, what decided, the cause, the one recommendation.
     texts       the files of the folder by name, without the page.
     paste       lines for input_config.ini where the network was cut before its post-processing.
     columns     by layer what is known besides the comparison: the bits of a convolution and who raised it, what was
@@ -41,6 +43,7 @@ class Diagnosed:
     comparison: Comparison
     passes: bool
     texts: Mapping[str, str]
+    conclusion: Verdict
     paste: tuple[str, ...] = ()
     columns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pictures: tuple[int, ...] = ()

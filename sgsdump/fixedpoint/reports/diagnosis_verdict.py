@@ -1,0 +1,145 @@
+"""The verdict of ``diagnose`` as data: the output that decided, the cause, and which measured remedy is recommended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sgsdump.comparison.finding import CAUSES, Finding
+from sgsdump.comparison.remedy import Action, Remedy, recommended
+from sgsdump.comparison.verdict import Deciding, Recommendation, Verdict
+from sgsdump.fixedpoint.curing import steps
+from sgsdump.fixedpoint.quantisation.objective import output_error
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import WORSE
+from sgsdump.fixedpoint.reports.cause_sentences import conv_config
+from sgsdump.fixedpoint.reports.diagnosis import TUNE
+from sgsdump.fixedpoint.reports.root_causes import told_config
+from sgsdump.fixedpoint.tuning.rules_of_thumb import config_names
+from sgsdump.fixedpoint.tuning.worth import AS_IT_IS, PLAN
+
+if TYPE_CHECKING:
+    from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.fixedpoint.curing.steps import Way
+    from sgsdump.fixedpoint.quantisation.trials.integer_outputs import OutputFigures
+    from sgsdump.fixedpoint.reports.diagnosis import Diagnosis
+    from sgsdump.fixedpoint.reports.quantised_diagnosis import QuantisedDiagnosis
+    from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice, Promise
+
+
+def verdict_of_diagnosis(diagnosis: Diagnosis, comparison: Comparison, assumptions: Sequence[str]) -> Verdict:
+    """Return the verdict on a fixed model."""
+    return replace(
+        _of_outputs(comparison, diagnosis.outputs.outputs, diagnosis.findings, diagnosis.limits),
+        passes=diagnosis.passes and not comparison.failed,
+        recommendation=_recommendation(diagnosis),
+        assumptions=tuple(assumptions),
+    )
+
+
+def verdict_of_quantised(diagnosis: QuantisedDiagnosis, comparison: Comparison) -> Verdict:
+    """Return the verdict on a model that another tool quantised."""
+    found = _of_outputs(comparison, diagnosis.networks.outputs, diagnosis.findings, diagnosis.limits)
+    recommendation, exclusion = Recommendation("nothing"), diagnosis.measured.exclusion
+    if not diagnosis.good_as_defined and exclusion is not None:
+        measured = {"error": diagnosis.measured.all_on, "error_after": exclusion.error}
+        recommendation = Recommendation("keep operators in float", layers=exclusion.names, measured=measured)
+    elif not diagnosis.good:
+        recommendation = Recommendation("change the operator")
+    return replace(found, passes=diagnosis.good, recommendation=recommendation)
+
+
+def with_cured(verdict: Verdict, ways: Sequence[Way], folder: str) -> Verdict:
+    """Return the verdict with the cured model in place of what was recommended, where it leaves a smaller error than
+    the model as it is, and makes no output worse."""
+    errors = {way.kind: way.errors for way in ways}
+    before = errors.get(steps.AS_IT_IS, {})
+    remedies = []
+    for way in ways:
+        if way.kind in (steps.CURED_8, steps.PLAN):
+            worse = tuple(name for name, error in way.errors.items() if error > (1 + WORSE) * before.get(name, error))
+            model = "cured.onnx" if way.kind == steps.CURED_8 else "planned.onnx"
+            total, cost = sum(way.errors.values()), way.raised / max(way.convolutions, 1)
+            remedies.append(Remedy("use the cured model", total, cost, worse=worse, command=f"{folder}/{model}"))
+    best = recommended(remedies, sum(before.values()))
+    if best is None:
+        return verdict
+    measured = {"error": sum(before.values()), "error_after": best.error}
+    return replace(verdict, recommendation=Recommendation(best.action, best.command, measured=measured))
+
+
+def _of_outputs(
+    comparison: Comparison, outputs: Mapping[str, OutputFigures], findings: Sequence[Finding], limits: Thresholds
+) -> Verdict:
+    """Return the comparison's verdict, decided by the worst output, one past the limits first."""
+    found = comparison.verdict(limits)
+    cause = next((finding for finding in findings if finding.kind in CAUSES), None)
+    ranked = sorted(outputs.items(), key=lambda item: (item[1].good(limits), -item[1].rmse))
+    for name, figures in ranked[:1]:
+        limit = limits.of_layer(name).max_rmse
+        return replace(found, cause=cause, deciding=Deciding(name, "RMSE", figures.rmse, limit))
+    return replace(found, cause=cause)
+
+
+def _recommendation(diagnosis: Diagnosis) -> Recommendation | None:
+    if not diagnosis.share.convolutions or not diagnosis.outputs.outputs:
+        return None
+    if diagnosis.root is not None:
+        return _of_root(diagnosis)
+    if diagnosis.good:
+        return Recommendation("nothing") if diagnosis.holds else Recommendation("calibrate on more images", TUNE)
+    if diagnosis.advice is None or diagnosis.worse_unseen:
+        return None
+    before = output_error(diagnosis.advice.outputs.sums)
+    best = recommended(remedies_of(diagnosis.advice, diagnosis), before)
+    if best is None:
+        return None
+    measured = {"error": before, "error_after": best.error}
+    return Recommendation(best.action, best.command, best.layers, best.expected, measured)
+
+
+def _of_root(diagnosis: Diagnosis) -> Recommendation:
+    root = diagnosis.root
+    assert root is not None, "there is a cause"
+    measured = {"error": output_error(diagnosis.outputs.sums)}
+    if root.outputs is not None:
+        measured["error_after"] = output_error(root.outputs.sums)
+    finding = root.finding
+    layers = (finding.layer,) if finding.layer else ()
+    return Recommendation("correct the cause", told_config(finding), layers, measured=measured)
+
+
+def remedies_of(advice: MeasuredAdvice, diagnosis: Diagnosis) -> Iterator[Remedy]:
+    """Yield what was run: a weight scale for each output channel, the plan of INT16 convolutions, all at INT16."""
+    limits = diagnosis.limits
+    if advice.per_channel is not None:
+        yield Remedy(
+            "use a scale per channel",
+            output_error(advice.per_channel.sums),
+            within=advice.per_channel.good(limits),
+            worse=advice.per_channel.worse_than(advice.outputs),
+            command="--quant-level L2",
+        )
+    if advice.promise is not None:
+        plan = conv_config(config_names(advice.promise.names, advice.measured.convolutions))
+        yield _raising("raise convolutions", advice.promise, advice, plan, _expected(diagnosis))
+    if advice.all_16 is not None and advice.all_16 is not advice.promise:
+        yield _raising("raise all convolutions", advice.all_16, advice, TUNE, {})
+
+
+def _raising(
+    action: Action, promise: Promise, advice: MeasuredAdvice, command: str, expected: Mapping[str, float]
+) -> Remedy:
+    outputs, names = promise.outputs, config_names(promise.names, advice.measured.convolutions)
+    worse = outputs.worse_than(advice.outputs)
+    within = outputs.good(advice.limits)
+    return Remedy(action, promise.error, promise.rate, within, worse, command, tuple(names), expected)
+
+
+def _expected(diagnosis: Diagnosis) -> dict[str, float]:
+    """Return the errors to expect on images that nothing was fitted to."""
+    unseen = diagnosis.unseen
+    if unseen is None or PLAN not in unseen.ran:
+        return {}
+    return {"error": unseen.expected(AS_IT_IS).expected, "error_after": unseen.expected(PLAN).expected}
