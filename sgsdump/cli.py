@@ -1,4 +1,4 @@
-"""The command line: parse, dispatch, an error as one line and an exit status. Apart: the installed script calls it.
+"""The command line: parse, dispatch, an error as one line and an exit status.
 
 Exit status: 0 done, 1 a threshold the user set is exceeded, 2 trouble (one line on standard error says which), 130
 stopped by Ctrl-C, 143 by SIGTERM.

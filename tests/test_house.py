@@ -263,22 +263,6 @@ def test_only_commands_know_argparse(module):
     return wrong
 
 
-def test_a_module_with_one_importer_says_why_it_stands_alone():
-    """In the first line of its docstring, after ``Apart:``, unless a table or users name it."""
-    importers = {name: set() for name in NAMES}
-    for name in NAMES:
-        for below in own(NAMES[name], typing=True):
-            importers[below].add(name)
-    members = set().union(*families().values())
-    wrong = []
-    for name, above in importers.items():
-        if len(above) == 1 and name not in members and NAMES[name].name != "__init__.py":
-            first = (ast.get_docstring(parsed(NAMES[name])) or "").split("\n\n")[0]
-            if "Apart" not in first:
-                wrong.append(name)
-    assert not wrong, len(wrong)
-
-
 def test_what_is_imported_from_elsewhere_is_there():
     """By tests, tools, benchmarks and documented programs: a module that moves takes them along."""
     there = {name_of(module): defined(module) for module in modules()}

@@ -1,4 +1,4 @@
-"""Files of bare values without a header, whose type only the user knows. Apart: untrusted files of no known format.
+"""Files of bare values without a header, whose type only the user knows.
 
 ::
 

@@ -1,4 +1,4 @@
-"""A ``Job`` done step by step: pipeline, dump, comparison, bisection. Apart: commands print, this room does not.
+"""A ``Job`` done step by step: pipeline, dump, comparison, bisection.
 
 Of several inputs each has a dump of its own: FOLDER/NAME is a dump folder like any other. The inputs are the feeds of a
 data loader script, called 0, 1, 2 ..., or the sub-folders of ``--input-dir``; the dumps of one run of the command are

@@ -1,4 +1,4 @@
-"""Segments whose tensors have fixed offsets in one piece of memory. Apart: only for many feeds of one shape.
+"""Segments whose tensors have fixed offsets in one piece of memory.
 
 For many feeds in a row: no memory is asked for and given back, the few megabytes of a segment still lie in the
 processor's cache when the caller reads them, and nothing is planned again. Bit for bit what ``SegmentRunner`` gives.

@@ -1,4 +1,4 @@
-"""A model run as a captured program ran it. Apart: only executors import onnxruntime.
+"""A model run as a captured program ran it.
 
 Its optimisation, threads, providers and configuration entries are those of the program.
 """

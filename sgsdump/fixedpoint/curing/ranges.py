@@ -1,4 +1,4 @@
-"""Ranges with room for what the calibration pictures do not show. They cannot stand in an ONNX file. Apart: a cure.
+"""Ranges with room for what the calibration pictures do not show. They cannot stand in an ONNX file.
 
 INT16  HEADROOM times as wide, which costs half a bit of sixteen, and nothing above the calibrated maximum is clipped.
        What a convolution of 16 bits reads up to twice that: its sums keep 13 bits below a power of two that they stay

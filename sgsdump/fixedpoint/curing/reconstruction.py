@@ -1,4 +1,4 @@
-"""Weights rounded and biases corrected so that what each layer puts out is kept. Apart: the walk of two cures.
+"""Weights rounded and biases corrected so that what each layer puts out is kept.
 
 X are the float model's values; what the layer gets in 8 bits, X̃, is either of two.
 

@@ -1,5 +1,5 @@
 """What BatchNormalizations say of the data that a network was trained on: the running mean and variance of each channel
-that they read. Apart: read before the nodes are written as factor and offset, from which it cannot be had any more."""
+that they read."""
 
 from __future__ import annotations
 

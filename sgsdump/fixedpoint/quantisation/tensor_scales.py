@@ -1,4 +1,4 @@
-"""Types and scales of a plan's stored tensors, by ``quant_plan``'s rules. Apart: kept for many plans of one graph.
+"""Types and scales of a plan's stored tensors, by ``quant_plan``'s rules.
 
 One graph is asked about many plans, twice as many as it has convolutions and more. What the graph alone says, which
 operators share ranges or inherit scales, is looked up once; what is left for each plan is a few steps a tensor.

@@ -1,4 +1,4 @@
-"""What SDK 1.1.5 refuses of a model, and what it computes otherwise. Apart: tables of facts, ``REFUSED``, ``CHANGED``.
+"""What SDK 1.1.5 refuses of a model, and what it computes otherwise.
 
 Each row was seen: a small network with this form went through the SDK's own converter, calibrator and simulators, which
 ended with these words (``said``) or put out another function; ``probe`` names the network. The tables in

@@ -1,5 +1,4 @@
-"""Causes in what a network was calibrated on: how pictures are normalised, ranges that are given, and the pictures.
-Apart: each runs the float model on pictures again, and changes no model."""
+"""Causes in what a network was calibrated on: how pictures are normalised, ranges that are given, and the pictures."""
 
 from __future__ import annotations
 

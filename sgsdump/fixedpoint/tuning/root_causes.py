@@ -1,5 +1,5 @@
 """What is to be put right before any INT16: the data that a network was calibrated on (``causes_of_data``), an operator
-that no bits of convolutions cure, and weights that share one scale. Apart: diagnose asks it, and knows no cause itself.
+that no bits of convolutions cure, and weights that share one scale.
 
 Each is proved by putting it right: the fixed model made anew must take a good part of the outputs' error away, or need
 fewer convolutions at 16 bits. What is only thought to be at fault is no cause, so a sound network has none.

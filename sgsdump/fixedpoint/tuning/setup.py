@@ -1,4 +1,4 @@
-"""Prepare a search. Apart: makes the pool of plans from a model, its ranges and pictures; ``search`` knows none."""
+"""Prepare a search."""
 
 from __future__ import annotations
 

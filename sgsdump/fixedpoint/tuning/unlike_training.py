@@ -1,5 +1,5 @@
 """Whether the data are those that a network was trained on, as far as its first BatchNormalizations tell: they keep
-the mean and the variance of each channel as training had them. Apart: the one cause that is of the float model alone.
+the mean and the variance of each channel as training had them.
 
 Values from 0 to 255 where 0 to 1 was trained with are some hundred standard deviations off. Where that is less it may
 be another kind of picture, or another normalisation: it is told where one that networks are trained with fits, and what

@@ -1,4 +1,4 @@
-"""``diagnose --fixed`` of a model that only its own framework runs (TFLite, OpenVINO). Apart: it runs as a whole."""
+"""``diagnose --fixed`` of a model that only its own framework runs (TFLite, OpenVINO)."""
 
 from __future__ import annotations
 

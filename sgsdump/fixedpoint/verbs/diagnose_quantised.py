@@ -1,4 +1,4 @@
-"""``diagnose --fixed`` of an ONNX model that others quantised: no ranges, no chip. Apart: its own task and report."""
+"""``diagnose --fixed`` of an ONNX model that others quantised: no ranges, no chip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a diagnosis starts from: models, configuration, pictures, the fixed model. Apart: nothing is judged here."""
+"""What a diagnosis starts from: models, configuration, pictures, the fixed model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a diagnosis promises of images that nothing was fitted to. Apart: runs what is advised, and advises nothing."""
+"""What a diagnosis promises of images that nothing was fitted to."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""``simulate``: every layer of a float or a fixed model as the SDK's simulators give it. Apart: in memory, where the
-command writes as it runs."""
+"""``simulate``: every layer of a float or a fixed model as the SDK's simulators give it."""
 
 from __future__ import annotations
 

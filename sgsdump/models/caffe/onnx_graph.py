@@ -1,4 +1,4 @@
-"""A Caffe net and its weights become an ONNX ModelProto of the same blobs. Apart: imported for such nets only.
+"""A Caffe net and its weights become an ONNX ModelProto of the same blobs.
 
 Under pycaffe's names a layer that writes in place makes a new tensor: the last one bears the blob's name, as pycaffe
 shows it, the ones before are named after their layer. For the names of the SDK's converter see stages.py.

@@ -1,5 +1,4 @@
-"""Operators that the SDK's converter writes as others, with its names for what lies between. Apart: a table of rewrites
-with tests of its own, which ``simplify`` applies.
+"""Operators that the SDK's converter writes as others, with its names for what lies between.
 
 BatchNormalization: a factor and an offset per channel, ``b_MUL_output = x * b_scale`` and ``b = b_MUL_output +
 b_offset``; it is never folded into a convolution. Constants per channel minus a tensor: the tensor times -1, plus the

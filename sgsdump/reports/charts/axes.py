@@ -1,5 +1,4 @@
-"""What ``plot()`` of a result draws: into a user's axes of matplotlib, or into new ones that a notebook shows. Apart:
-needs matplotlib."""
+"""What ``plot()`` of a result draws: into a user's axes of matplotlib, or into new ones that a notebook shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends of table rows in one pass. Apart: numpy's half, which is tested alone.
+"""Ends of table rows in one pass.
 
 low, high = extremes([conv.reshape(64, -1), relu.reshape(1, -1)])     # 64 + 1 values each
 

@@ -1,4 +1,4 @@
-"""The exact sum of products of a convolution by float operators. Apart: a derivation with its own tests.
+"""The exact sum of products of a convolution by float operators.
 
 float32 adds whole numbers exactly as long as no partial sum passes 2^24, in whatever order and however fused; doubles
 do up to 2^53. So

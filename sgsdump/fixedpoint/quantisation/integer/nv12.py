@@ -1,5 +1,5 @@
 """A picture that the board gets as YUV_NV12: what the SDK's fixed simulator makes of its bytes, and the colours that
-the chip's matrix makes of that. Apart: a conversion of its own, with probes of its own.
+the chip's matrix makes of that.
 
 Forth as ``raw_input`` writes it, U and V at half the size; back in steps of 1/1024, with g = 1 / (std * s):
 

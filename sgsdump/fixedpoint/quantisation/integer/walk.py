@@ -1,4 +1,4 @@
-"""Write a quant plan as the hardware computes it, in ONNX. Apart: ``fixed_model`` decides what is written.
+"""Write a quant plan as the hardware computes it, in ONNX.
 
 Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), made by the rule of its operator; a graph output ``X`` is
 the float32 its integers mean. A picture input takes the raw bytes of the picture, as the SDK's fixed model does:

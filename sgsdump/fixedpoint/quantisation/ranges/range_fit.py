@@ -1,4 +1,4 @@
-"""Fit a UINT8 tensor's range to its distribution: four kinds of proposals. Apart: formulas with their own tests.
+"""Fit a UINT8 tensor's range to its distribution: four kinds of proposals.
 
 The error of a range is the expected squared difference between a value and what UINT8 with that range makes of it
 (clipped and rounded as the fixed model does), over the histogram of all values that calibration saw. Proposals:

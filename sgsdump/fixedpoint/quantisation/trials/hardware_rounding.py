@@ -1,4 +1,4 @@
-"""What the hardware rounds on the way to a stored tensor, for the float approximation of a plan. Apart: formulas alone.
+"""What the hardware rounds on the way to a stored tensor, for the float approximation of a plan.
 
 A convolution's accumulator is cut to some 14 bits before bias and multiplier (``integer/convolution.py``). Beside 8
 bits that is little, but it decides which way they round; of a network at 16 bits it is most of the error, 10 to 40

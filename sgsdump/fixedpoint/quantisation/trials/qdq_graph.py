@@ -1,4 +1,4 @@
-"""A quant plan as QDQ ONNX, and one graph of it for every plan. Apart: the trials run it, other tools read it.
+"""A quant plan as QDQ ONNX, and one graph of it for every plan.
 
 ``quantise`` inserts QuantizeLinear and DequantizeLinear where the hardware stores integers. Every stored tensor ``X``
 becomes three: ``X#float`` (what the operator computed), ``X#stored`` (the integers, QuantizeLinear's output) and ``X``
