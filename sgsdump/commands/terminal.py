@@ -73,7 +73,7 @@ def print_error(text: str) -> None:
 def print_warnings(opened: OpenNetwork, advised_by: Feeds | None = None) -> None:
     """What was assumed of a network, and what is to be known of it; ``advised_by``: the images that advice rests on,
     with a warning where they speak for no others."""
-    from sgsdump.models.feeds.coverage import coverage_warnings
+    from sgsdump.models.feeds.by_content import coverage_warnings
 
     print_lines(opened.assumed, "assumed: ")
     print_lines(opened.warnings, "warning: ")

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.errors import InputError, SgsdumpError
-from sgsdump.fixedpoint.quantisation.pictures import MOST_LEVELS
+from sgsdump.fixedpoint.quantisation.float_model import MOST_LEVELS
 from sgsdump.models.feeds import picture
 from sgsdump.models.feeds.feeds import InputSpec, feed_maker
 from sgsdump.models.feeds.image_list import are_arrays

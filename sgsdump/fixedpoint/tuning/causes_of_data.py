@@ -12,9 +12,10 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.range_change import apart
 from sgsdump.fixedpoint.quantisation.diagnosis.reach import Reach, share_outside, with_swapped_channels
 from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject, calibrated
+from sgsdump.fixedpoint.quantisation.float_model import MOST_LEVELS, Picture, difference_of, pictures_of, renormalised
 from sgsdump.fixedpoint.quantisation.objective import output_error
-from sgsdump.fixedpoint.quantisation.pictures import MOST_LEVELS, Picture, difference_of, pictures_of, renormalised
 from sgsdump.fixedpoint.quantisation.quant_file import WIDE_TIMES
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.fixedpoint.tuning.advice import holds
 from sgsdump.fixedpoint.tuning.examined import (
     EXPLAINS,
@@ -46,7 +47,6 @@ from sgsdump.fixedpoint.tuning.reasons import (
 )
 from sgsdump.models.feeds.feeds import ChosenFeeds
 from sgsdump.models.fixed_facts import read_facts
-from sgsdump.models.scales import INT16
 from sgsdump.progress import Progress
 from sgsdump.tensors.types import Range
 

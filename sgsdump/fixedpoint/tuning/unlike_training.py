@@ -17,7 +17,7 @@ import numpy as np
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
-from sgsdump.fixedpoint.quantisation.pictures import Picture, pictures_of, renormalised
+from sgsdump.fixedpoint.quantisation.float_model import Picture, pictures_of, renormalised
 from sgsdump.fixedpoint.tuning.examined import (
     BRIGHTNESS,
     CONTRAST,

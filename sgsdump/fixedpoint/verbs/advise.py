@@ -212,8 +212,7 @@ def advised(task: Task, opened: OpenNetwork, feeds: Feeds | None, progress: Prog
     from sgsdump.dumps.io import open_dump
     from sgsdump.executors.onnx_runtime.session import release_unused
     from sgsdump.fixedpoint.quantisation.analysis import analyse
-    from sgsdump.fixedpoint.quantisation.float_model import deployed
-    from sgsdump.fixedpoint.quantisation.pictures import uint8_inputs
+    from sgsdump.fixedpoint.quantisation.float_model import deployed, uint8_inputs
     from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
     from sgsdump.fixedpoint.tuning import advice, rules_of_thumb
     from sgsdump.fixedpoint.tuning.causes import output_findings

@@ -142,7 +142,7 @@ class Start:
 
 def _widened_as(some: Mapping[str, Range], every: Mapping[str, Range], wide: Mapping[str, Range]) -> dict[str, Range]:
     """Return the ranges ``some`` as much wider as ``wide`` are than ``every``; ``wide`` where both are one."""
-    from sgsdump.models.scales import INT16, UINT8
+    from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, UINT8
 
     found = {}
     for name, measured in every.items():
@@ -205,7 +205,7 @@ def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import WORSE
     from sgsdump.fixedpoint.tuning.measured_advice import fixed_with, judge, measure
     from sgsdump.fixedpoint.tuning.rules_of_thumb import config_names
-    from sgsdump.models.feeds.folds import JUDGED
+    from sgsdump.models.feeds.by_content import JUDGED
     from sgsdump.models.feeds.image_list import evenly
 
     _, eight = _cured_subject(task, cured.proto, cured.params, progress)
@@ -311,7 +311,7 @@ def _errors(task: Task, cured: Cured, way: Subject, room: Room, progress: Progre
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import ByPicture, outputs_of
     from sgsdump.fixedpoint.tuning.measured_advice import labelled
     from sgsdump.fixedpoint.tuning.unseen import Calibrating, folds_for
-    from sgsdump.models.feeds.folds import JUDGED
+    from sgsdump.models.feeds.by_content import JUDGED
     from sgsdump.progress import each
 
     fixed: ModelProto | ByPicture = way.fixed_model.proto

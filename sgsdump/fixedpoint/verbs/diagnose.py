@@ -255,8 +255,8 @@ def _prepared(
 ) -> tuple[Subject, list[str]]:
     """The models, tried on the first picture; and the warnings, which ``tell`` got with what is assumed."""
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, rehearse
-    from sgsdump.fixedpoint.quantisation.pictures import disagreements
-    from sgsdump.models.feeds.coverage import coverage_warnings
+    from sgsdump.fixedpoint.quantisation.float_model import disagreements
+    from sgsdump.models.feeds.by_content import coverage_warnings
 
     feeds, coverage = judging.calibrated, judging.coverage
     first = feeds[0]
@@ -347,8 +347,8 @@ def _weighed(
     """With what the fixed model as it is, with what is advised and with every convolution at 16 bits are worth. An
     advice that brings less on the pictures held out is no promise."""
     from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.tuning.worth import Weighed, worths_of
-    from sgsdump.models.scales import INT16
 
     subject, advised, held_out = judged.subject, judged.advised, feeds.held_out
     fixed = {kind: candidate.proto for kind, candidate in _candidates(judged, feeds).items()}
@@ -407,7 +407,7 @@ def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progre
 
 def _worst_picture(judged: Judged) -> WorstPicture | None:
     """What the outputs say on the picture with the largest error, by one run more of each model."""
-    from sgsdump.fixedpoint.quantisation.pictures import first_picture
+    from sgsdump.fixedpoint.quantisation.float_model import first_picture
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs
     from sgsdump.fixedpoint.reports.worst_picture import worst_picture
 

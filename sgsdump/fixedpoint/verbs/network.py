@@ -228,7 +228,7 @@ def assumed_source(network: Network, model: Model) -> tuple[Source, tuple[str, .
 
 def _turned(model: Model, assumed: InputConfig) -> InputConfig:
     """Of what was assumed the pictures of shape N, H, W, C."""
-    from sgsdump.fixedpoint.quantisation.pictures import channels_last
+    from sgsdump.fixedpoint.quantisation.float_model import channels_last
 
     last = channels_last(model, assumed)
     return replace(assumed, inputs=tuple(entry for entry in assumed.inputs if entry.name in last), outputs=())

@@ -422,6 +422,7 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     from sgsdump.fixedpoint.quantisation.fixed_model import clipped_ranges
     from sgsdump.fixedpoint.quantisation.float_model import deployed
     from sgsdump.fixedpoint.quantisation.objective import watched_by_output
+    from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.tuning.criteria import limits_target, parse_objective
     from sgsdump.fixedpoint.tuning.integer_choice import chosen, confirmed, within_limits
     from sgsdump.fixedpoint.tuning.integer_scores import EveryPicture, FoldScores, IntegerScores, fixed_of
@@ -429,7 +430,6 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     from sgsdump.fixedpoint.tuning.search import most_evaluations
     from sgsdump.fixedpoint.tuning.setup import Judging, set_up
     from sgsdump.fixedpoint.tuning.unseen import folds_for
-    from sgsdump.models.scales import INT16
 
     model, config = network.opened.model, network.opened.config
     folds = None if feeds.unseen is not None else folds_for(network.how, feeds.calibrated, run.progress)

@@ -10,7 +10,7 @@ from PIL import Image
 from reports.html.reports import compared, report
 from small_nets import model, node
 
-from sgsdump.fixedpoint.quantisation.pictures import first_picture
+from sgsdump.fixedpoint.quantisation.float_model import first_picture
 from sgsdump.fixedpoint.reports.worst_picture import worst_picture
 from sgsdump.reports.html.document import render
 from sgsdump.reports.notebook import show_diagnosed

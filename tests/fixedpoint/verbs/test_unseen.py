@@ -17,7 +17,7 @@ from sgsdump.fixedpoint.tuning import unseen
 from sgsdump.fixedpoint.tuning.unseen import Run, expected_error, mean_error
 from sgsdump.fixedpoint.tuning.worth import AS_IT_IS, PLAN
 from sgsdump.fixedpoint.verbs import diagnose_unseen
-from sgsdump.models.feeds.folds import content_key, folds_of
+from sgsdump.models.feeds.by_content import content_key, folds_of
 from sgsdump.sidecars import input_config
 
 NOISE = "the images look like noise (neighbouring values are uncorrelated)"

@@ -77,9 +77,9 @@ from sgsdump.fixedpoint.quantisation.integer.emitter import (
     shift,
     step,
 )
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, SOFTMAX_QUANT, int16_quant
 from sgsdump.fixedpoint.sdk.semantics import softmax_rows
 from sgsdump.models.graph import Graph
-from sgsdump.models.scales import INT16, SOFTMAX_QUANT, int16_quant
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 

@@ -19,7 +19,7 @@ from threading import Lock
 import numpy as np
 
 from sgsdump.errors import InputError
-from sgsdump.executors.onnx_runtime.placed_graph import PlacedGraph, PlacedRun, Unplaceable
+from sgsdump.executors.onnx_runtime.repeated_graph import PlacedGraph, PlacedRun, Unplaceable
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import REFUSALS, release_unused
 from sgsdump.executors.workers.task_pool import ALONE, Workers, in_threads, run_tasks

@@ -29,9 +29,8 @@ import numpy as np
 
 from sgsdump.fixedpoint.quantisation.analysis import GROUP_OUTPUT, is_convolution, of_groups
 from sgsdump.fixedpoint.quantisation.integer import rule_of
-from sgsdump.fixedpoint.quantisation.integer.accumulator import kernel_of
 from sgsdump.fixedpoint.quantisation.integer.arithmetic import PRODUCT_BITS
-from sgsdump.fixedpoint.quantisation.integer.convolution import Quants, requantisation
+from sgsdump.fixedpoint.quantisation.integer.convolution import Quants, kernel_of, requantisation
 from sgsdump.fixedpoint.quantisation.integer.emitter import (
     half_away,
     log2_ceiling,
@@ -43,9 +42,9 @@ from sgsdump.fixedpoint.quantisation.integer.emitter import (
     store_weight,
 )
 from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT8, INT16, int16_quant, joined
 from sgsdump.fixedpoint.quantisation.type_rules import SPREAD
 from sgsdump.models.graph import Graph, attribute, dtype_of
-from sgsdump.models.scales import INT8, INT16, int16_quant, joined
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 

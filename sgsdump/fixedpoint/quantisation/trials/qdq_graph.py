@@ -46,7 +46,7 @@ from sgsdump.tensors.tensor import Quant
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-    from sgsdump.fixedpoint.quantisation.pictures import Picture
+    from sgsdump.fixedpoint.quantisation.float_model import Picture
     from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
 
 CONTRIB = "com.microsoft"
