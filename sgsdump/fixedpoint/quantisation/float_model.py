@@ -11,8 +11,8 @@ from sgsdump.errors import ConfigError, ModelError
 from sgsdump.executors.onnx_runtime.observed_branches import Feed, Feeds, settled, with_branches
 from sgsdump.files.atomic_write import replacing
 from sgsdump.fixedpoint.quantisation.pictures import channels_last, grey_pictures
-from sgsdump.fixedpoint.quantisation.running_statistics import running_statistics
-from sgsdump.fixedpoint.sdk.converter import SDK, ConverterFacts, config_facts, facts_of, input_changes, refusals
+from sgsdump.fixedpoint.sdk.converter import caffe_facts, config_facts, facts_of, input_changes, refusals
+from sgsdump.models.converter_facts import SDK, ConverterFacts
 from sgsdump.models.external_data import MANY_BYTES, external_bytes, left_outside, moved_into
 from sgsdump.models.fixed_facts import is_fixed
 from sgsdump.models.graph import Graph, has_weights_outside, sorted_nodes, unlist_weights
@@ -21,6 +21,7 @@ from sgsdump.models.passes.converted import as_converted
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
+from sgsdump.models.running_statistics import running_statistics
 from sgsdump.sidecars.input_config import InputConfig
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def simplify(model: Model, feeds: Feeds | None = None, outside: bool = False) ->
     unlist_weights(ordered)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
-    model = replace(model, proto=ordered, folder=None)
+    converter = caffe_facts(model.caffe.layers, model.caffe.other_weights) if model.caffe else model.converter
+    model = replace(model, proto=ordered, folder=None, caffe=None, converter=converter)
     if feeds is not None:
         model = settled(with_branches(model, feeds), feeds)
     proto = single_precision(fold_constants(model.proto))

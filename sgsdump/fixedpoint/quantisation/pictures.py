@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from sgsdump.errors import ConfigError, InputError
+from sgsdump.models.feeds.assumed_config import MOST_LEVELS
 from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.picture import CHANNELS, as_fed, channel_axis
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
-# Rounding a picture to bytes costs half a grey level; a preprocess file that rounds elsewhere, another half.
-MOST_LEVELS = 1.0
 WHITE = 255.0  # the largest difference that two images can have, in grey levels
 
 

@@ -28,8 +28,9 @@ from sgsdump.fixedpoint.verbs.cured_ways import (
     ways_of,
     with_cure,
 )
-from sgsdump.fixedpoint.verbs.network import Network, OpenNetwork, named_network, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
 from sgsdump.models.feeds.folds import content_key, folds_of
+from sgsdump.models.network import Network, named_network
 from sgsdump.models.scales import INT16, UINT8
 from sgsdump.progress import SILENT
 from sgsdump.tensors.types import Range
