@@ -119,17 +119,6 @@ def _with_json_alone(args: argparse.Namespace) -> int:
     return status
 
 
-def msit() -> int:
-    """``sgsdump-msit``, and ``tools/msit``."""
-
-    def run() -> int:
-        from sgsdump.capture.commands import msit
-
-        return msit.run(sys.argv[1:])
-
-    return exit_status("msit", run)
-
-
 def exit_status(program: str, run: Callable[[], int]) -> int:
     """The status of ``run``; 2 and one line on standard error for what a user can cause, 130 and 143 when stopped."""
     _open_closed_streams()

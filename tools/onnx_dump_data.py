@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.dump import Form, dump_all
-    from sgsdump.fixedpoint.verbs.network import Source
+    from sgsdump.models.feeds.source import Source
     from sgsdump.models.model import open_model
 
     text = args.dump_bin == "False"

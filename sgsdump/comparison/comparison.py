@@ -16,7 +16,7 @@ from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.dumps.dump import Damage
 from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import ConfigError, hint
-from sgsdump.notebook import as_html, ask
+from sgsdump.plugins import as_html, ask
 
 if TYPE_CHECKING:
     import pandas

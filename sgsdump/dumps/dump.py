@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from sgsdump.dumps.tables import ShortTable, data_frame, text
 from sgsdump.errors import ConfigError, FormatError, NotATensor, hint, one_line
-from sgsdump.notebook import as_html
+from sgsdump.plugins import as_html
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
 

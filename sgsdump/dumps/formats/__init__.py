@@ -1,6 +1,16 @@
-"""The dump formats, in the order in which ``open_dump`` asks them whether a file is theirs."""
+"""The dump formats, in the order in which ``open_dump`` asks them whether a file is theirs; plug-ins' last."""
 
+from collections.abc import Mapping
+
+from sgsdump.plugins import further
 from sgsdump.registry import Registry
+
+
+def _further() -> Mapping[str, str]:
+    from sgsdump.dumps.format import Format
+
+    return further("formats", Format)
+
 
 FORMATS = Registry(
     "format",
@@ -29,4 +39,5 @@ FORMATS = Registry(
         "torch_tree": "sgsdump.dumps.formats.torch.torch_tree:FORMAT",
         "npy_dir": "sgsdump.dumps.formats.arrays.npy:FOLDER",
     },
+    _further,
 )

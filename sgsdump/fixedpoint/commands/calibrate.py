@@ -71,10 +71,12 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import print_cut, print_warnings
+from sgsdump.commands.terminal import print_cut
 from sgsdump.errors import listed
+from sgsdump.fixedpoint.commands.network_lines import print_warnings
 from sgsdump.fixedpoint.verbs.calibrate import BY_PARTS, THRESHOLD, How, calibrated, level_of, with_metric
-from sgsdump.fixedpoint.verbs.network import Network, open_network
+from sgsdump.fixedpoint.verbs.network import open_network
+from sgsdump.models.network import Network
 
 if TYPE_CHECKING:
     from sgsdump.fixedpoint.quantisation.calibration import Calibration

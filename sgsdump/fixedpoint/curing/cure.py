@@ -41,7 +41,7 @@ from sgsdump.models.graph import sorted_nodes, unlist_weights, with_nodes
 from sgsdump.models.passes.converted import without_identities
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import single_precision
-from sgsdump.notebook import ask
+from sgsdump.plugins import ask
 from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:

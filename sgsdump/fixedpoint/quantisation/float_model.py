@@ -18,9 +18,10 @@ import numpy as np
 from sgsdump.errors import ConfigError, InputError, ModelError
 from sgsdump.executors.onnx_runtime.observed_branches import Feed, Runs, settled, with_branches
 from sgsdump.files.atomic_write import replacing
-from sgsdump.fixedpoint.quantisation.running_statistics import running_statistics
-from sgsdump.fixedpoint.sdk.converter import SDK, ConverterFacts, config_facts, facts_of, input_changes, refusals
+from sgsdump.fixedpoint.sdk.converter import caffe_facts, config_facts, facts_of, input_changes, refusals
+from sgsdump.models.converter_facts import SDK, ConverterFacts
 from sgsdump.models.external_data import MANY_BYTES, external_bytes, left_outside, moved_into
+from sgsdump.models.feeds.assumed_config import MOST_LEVELS
 from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.picture import CHANNELS, as_fed, channel_axis
 from sgsdump.models.fixed_facts import is_fixed
@@ -31,6 +32,7 @@ from sgsdump.models.passes.converted import as_converted
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
+from sgsdump.models.running_statistics import running_statistics
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
 if TYPE_CHECKING:
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from sgsdump.models.input_spec import InputSpec
 
 
-# Rounding a picture to bytes costs half a grey level; a preprocess file that rounds elsewhere, another half.
-MOST_LEVELS = 1.0
 WHITE = 255.0  # the largest difference that two images can have, in grey levels
 
 
@@ -284,7 +284,8 @@ def simplify(model: Model, feeds: Runs | None = None, outside: bool = False) -> 
     unlist_weights(ordered)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
-    model = replace(model, proto=ordered, folder=None)
+    converter = caffe_facts(model.caffe.layers, model.caffe.other_weights) if model.caffe else model.converter
+    model = replace(model, proto=ordered, folder=None, caffe=None, converter=converter)
     if feeds is not None and choices(ordered):
         model = settled(with_branches(model, feeds), feeds)
     proto = single_precision(fold_constants(model.proto))

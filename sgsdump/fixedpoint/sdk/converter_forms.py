@@ -1,4 +1,4 @@
-"""What the rows of ``sdk_converter_rows.py`` ask of a node: forms that SDK 1.1.5 refuses or changes.
+"""What the rows of ``converter_rows.py`` ask of a node: forms that SDK 1.1.5 refuses or changes.
 
 What cannot be told (of a shape that is not known) is answered by False.
 """

@@ -4,7 +4,7 @@ Each row was seen: a small network with this form went through the SDK's own con
 ended with these words (``said``) or put out another function; ``probe`` names the network. The tables in
 docs/sdk_converter.md are those of this file.
 
-A row is text: types, form, stage, words, probe, and the function of ``sdk_converter_forms.py`` that tells the form. If
+A row is text: types, form, stage, words, probe, and the function of ``converter_forms.py`` that tells the form. If
 none is named, ``_ASKED`` has it by the probe. An indented line continues the row before.
 
 Stages: ``convert`` (its converter ends), ``calibrate`` (its calibrator ends), ``simulate`` (its simulator crashes).
@@ -51,7 +51,7 @@ class Refusal:
 class Change:
     """A form of which the SDK computes another function.
 
-    followed  whether our fixed model computes it too (``sdk_semantics``); otherwise it keeps to ONNX.
+    followed  whether our fixed model computes it too (``sdk.semantics``); otherwise it keeps to ONNX.
     """
 
     types: tuple[str, ...]

@@ -12,7 +12,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.range_change import apart
 from sgsdump.fixedpoint.quantisation.diagnosis.reach import Reach, share_outside, with_swapped_channels
 from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject, calibrated
-from sgsdump.fixedpoint.quantisation.float_model import MOST_LEVELS, Picture, difference_of, pictures_of, renormalised
+from sgsdump.fixedpoint.quantisation.float_model import Picture, difference_of, pictures_of, renormalised
 from sgsdump.fixedpoint.quantisation.objective import output_error
 from sgsdump.fixedpoint.quantisation.quant_file import WIDE_TIMES
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
@@ -45,6 +45,7 @@ from sgsdump.fixedpoint.tuning.reasons import (
     UNLIKE,
     WIDE,
 )
+from sgsdump.models.feeds.assumed_config import MOST_LEVELS
 from sgsdump.models.feeds.feeds import ChosenFeeds
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.progress import Progress

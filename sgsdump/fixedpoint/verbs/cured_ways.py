@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.fixedpoint.verbs.network import Network, OpenNetwork, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
+from sgsdump.models.network import Network
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
     from sgsdump.fixedpoint.tuning.unseen import Room
     from sgsdump.fixedpoint.verbs.diagnosed import Diagnosed
-    from sgsdump.fixedpoint.verbs.network import Data
     from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.feeds.source import Data
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
     from sgsdump.sidecars.input_config import InputConfig

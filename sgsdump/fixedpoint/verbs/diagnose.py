@@ -14,13 +14,9 @@ from sgsdump.fixedpoint.verbs.diagnose_quantised import QuantisedTask, diagnosed
 from sgsdump.fixedpoint.verbs.diagnose_setting import Setting, Task, facts_of, preprocessed, setting_of, subject_of
 from sgsdump.fixedpoint.verbs.diagnosed import Diagnosed
 from sgsdump.fixedpoint.verbs.judges import JudgedBy, judges_of
-from sgsdump.fixedpoint.verbs.network import (
-    Beside,
-    assumed_source,
-    beside_of,
-    feeds_of,
-    named_network,
-)
+from sgsdump.fixedpoint.verbs.network import assumed_source
+from sgsdump.models.feeds.source import feeds_of
+from sgsdump.models.network import Beside, beside_of, named_network
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs
     from sgsdump.fixedpoint.reports.graph_files import NetworkGraph
     from sgsdump.fixedpoint.reports.root_causes import Righted
-    from sgsdump.fixedpoint.reports.worst_picture import WorstPicture
     from sgsdump.fixedpoint.tuning.criteria import UserMetric
     from sgsdump.fixedpoint.tuning.examined import RootCause
     from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
@@ -41,10 +36,11 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.worth import Worths
     from sgsdump.fixedpoint.verbs.diagnose_unseen import Candidate
     from sgsdump.fixedpoint.verbs.judges import JudgingFeeds
-    from sgsdump.fixedpoint.verbs.network import Data
+    from sgsdump.models.feeds.source import Data
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
     from sgsdump.reports.verdict import Step
+    from sgsdump.reports.worst_picture import WorstPicture
     from sgsdump.sidecars.quant_param_entries import QuantParam
 
 PICTURES, FOLDER = 10, "diagnosis"
@@ -409,7 +405,7 @@ def _worst_picture(judged: Judged) -> WorstPicture | None:
     """What the outputs say on the picture with the largest error, by one run more of each model."""
     from sgsdump.fixedpoint.quantisation.float_model import first_picture
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs
-    from sgsdump.fixedpoint.reports.worst_picture import worst_picture
+    from sgsdump.reports.worst_picture import worst_picture
 
     subject, outputs = judged.subject, judged.outputs
     errors = [error if error == error else float("inf") for error in outputs.pictures.values()]

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgsdump import notebook
+from sgsdump import plugins
 from sgsdump.errors import ConfigError
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 from sgsdump.fixedpoint.verbs.cured_ways import CURED, Start, start_cured
 from sgsdump.fixedpoint.verbs.judges import JudgedBy, JudgingFeeds, judges_of
-from sgsdump.fixedpoint.verbs.network import Beside, OpenNetwork, beside_of, named_network, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
+from sgsdump.models.network import Beside, beside_of, named_network
 from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.search import SearchResult
     from sgsdump.fixedpoint.tuning.setup import Setup
     from sgsdump.fixedpoint.tuning.unseen import Calibrating
-    from sgsdump.fixedpoint.verbs.network import Data
     from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.feeds.source import Data
     from sgsdump.tensors.types import Range
 
 Left = Callable[[], float]
@@ -110,7 +111,7 @@ class Tuned:
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the error of every plan against its bytes, and the one to take."""
-        drawn: Axes = notebook.ask("plot of plans", self.result, axes)
+        drawn: Axes = plugins.ask("plot of plans", self.result, axes)
         return drawn
 
     def to_html(self, path: str | Path) -> Path:
@@ -198,7 +199,7 @@ class Tuned:
         return first + pareto_table(self.result) + "\n".join(ending_lines(self.result))
 
     def _repr_html_(self) -> str | None:
-        return notebook.as_html("plans", self.result)
+        return plugins.as_html("plans", self.result)
 
 
 @dataclass(frozen=True)

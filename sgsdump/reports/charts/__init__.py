@@ -7,9 +7,11 @@ Histograms and sheets of them are drawn by Pillow, for speed; other static figur
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.plugins import further
 from sgsdump.registry import Registry
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 CHARTS = Registry(
     "chart",
     {"error": "sgsdump.reports.charts.depth:save", "histograms": "sgsdump.reports.charts.pair_sheets:save"},
+    partial(further, "charts"),
 )
 
 

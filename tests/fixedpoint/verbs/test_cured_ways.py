@@ -29,8 +29,9 @@ from sgsdump.fixedpoint.verbs.cured_ways import (
     ways_of,
     with_cure,
 )
-from sgsdump.fixedpoint.verbs.network import Network, OpenNetwork, named_network, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
 from sgsdump.models.feeds.by_content import content_key, folds_of
+from sgsdump.models.network import Network, named_network
 from sgsdump.progress import SILENT
 from sgsdump.tensors.types import Range
 

@@ -146,7 +146,8 @@ def test_no_image_is_judged_by_a_calibration_on_it(count, work, monkeypatch):
     monkeypatch.setattr(unseen, "calibrate", lambda model, feeds, *_: seen.append(feeds) or _nothing())
     monkeypatch.setattr(unseen, "side_ranges", lambda statistics: None)
     feeds = [{"data": array} for array in images(1, count)]
-    from sgsdump.fixedpoint.verbs.network import named_network, open_network
+    from sgsdump.fixedpoint.verbs.network import open_network
+    from sgsdump.models.network import named_network
 
     opened = open_network(named_network("net.onnx", [*feeds, feeds[0]], {}), "L2")
     how = unseen.Calibrating(opened.model, opened.config, "L2", lambda *_: {})

@@ -31,7 +31,7 @@ Exp of x from lo to hi, its calibrated range: from the top, in steps that reach 
 
 An input of a Sigmoid or TanH from inside a fused chain has a range that reaches 6 at least (``Rule.reach``).
 
-Softmax, over the axis that the SDK takes (``sdk_semantics``): the exponential, its sum's reciprocal in 15 bits.
+Softmax, over the axis that the SDK takes (``sdk.semantics``): the exponential, its sum's reciprocal in 15 bits.
 
     d = q - max(q);   t = -d * half_up(s * 2^n) / 2^n,  n = shift(s);   E = exponential(t)
     j = max(floor(log2(sum E)) - 15, 0);   R = floor(2^(30 + j) / sum E)

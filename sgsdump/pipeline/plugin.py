@@ -1,0 +1,14 @@
+"""What this plug-in adds to the core."""
+
+from sgsdump.plugins import Command, Plugin
+
+PLUGIN = Plugin(
+    commands={
+        "pipeline": Command(
+            "sgsdump.pipeline.command",
+            "every tensor of an ONNX model as an executor computes it; golden comparison",
+            "dump",
+            after="dump",
+        )
+    }
+)
