@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.models.feeds.source import feeds_of
-from sgsdump.models.network import named_network
+from sgsdump.models.network import feeds_of, named_network
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.executors.runner import Layer
     from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.feeds.source import Data
     from sgsdump.models.model import Model
-    from sgsdump.models.network import Beside
+    from sgsdump.models.network import Beside, Data
     from sgsdump.tensors.types import Quant
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sgsdump.models.converter_facts import ConverterFacts
     from sgsdump.models.passes.branches import Branches
-    from sgsdump.models.running_statistics import RunningStatistics
+    from sgsdump.models.passes.converted import RunningStatistics
 
 
 HEAD_BYTES = 4096

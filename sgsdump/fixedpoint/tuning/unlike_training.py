@@ -39,7 +39,7 @@ from sgsdump.models.passes.extract import extract
 if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import LabelledFeed
     from sgsdump.models.model import Model
-    from sgsdump.models.running_statistics import RunningStatistics
+    from sgsdump.models.passes.converted import RunningStatistics
 
 # (mean, std) in grey levels, red first, that networks are trained with: bytes as they are, from 0 to 1, from -1 to 1,
 # ImageNet's, and Caffe's means alone.

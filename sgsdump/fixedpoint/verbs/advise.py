@@ -36,8 +36,8 @@ if TYPE_CHECKING:
         Totals,
     )
     from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.feeds.source import Data
     from sgsdump.models.graph import Graph
+    from sgsdump.models.network import Data
     from sgsdump.progress import Progress
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range

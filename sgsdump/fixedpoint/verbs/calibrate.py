@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
-from sgsdump.models.feeds.source import feeds_of
-from sgsdump.models.network import named_network
+from sgsdump.models.network import feeds_of, named_network
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.quantisation.quant_file import Imported
     from sgsdump.fixedpoint.tuning.criteria import UserMetric
     from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.feeds.source import Data
     from sgsdump.models.model import Model
-    from sgsdump.models.network import Beside
+    from sgsdump.models.network import Beside, Data
     from sgsdump.progress import Progress
     from sgsdump.tensors.types import Range
 

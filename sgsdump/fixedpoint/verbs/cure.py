@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.curing.steps import CureOptions
     from sgsdump.fixedpoint.verbs.network import OpenNetwork
     from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.feeds.source import Data
-    from sgsdump.models.network import Beside, Network
+    from sgsdump.models.network import Beside, Data, Network
     from sgsdump.progress import Progress
 
 LEVEL = "L2"

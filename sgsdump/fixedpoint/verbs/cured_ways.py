@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.unseen import Room
     from sgsdump.fixedpoint.verbs.diagnosed import Diagnosed
     from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.feeds.source import Data
     from sgsdump.models.model import Model
+    from sgsdump.models.network import Data
     from sgsdump.progress import Progress
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.sidecars.quant_param_entries import QuantParam

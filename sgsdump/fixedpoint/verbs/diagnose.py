@@ -15,8 +15,7 @@ from sgsdump.fixedpoint.verbs.diagnose_setting import Setting, Task, facts_of, p
 from sgsdump.fixedpoint.verbs.diagnosed import Diagnosed
 from sgsdump.fixedpoint.verbs.judges import JudgedBy, judges_of
 from sgsdump.fixedpoint.verbs.network import assumed_source
-from sgsdump.models.feeds.source import feeds_of
-from sgsdump.models.network import Beside, beside_of, named_network
+from sgsdump.models.network import Beside, beside_of, feeds_of, named_network
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.worth import Worths
     from sgsdump.fixedpoint.verbs.diagnose_unseen import Candidate
     from sgsdump.fixedpoint.verbs.judges import JudgingFeeds
-    from sgsdump.models.feeds.source import Data
     from sgsdump.models.model import Model
+    from sgsdump.models.network import Data
     from sgsdump.progress import Progress
     from sgsdump.reports.verdict import Step
     from sgsdump.reports.worst_picture import WorstPicture

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
-from sgsdump.models.feeds.source import measured
-from sgsdump.models.network import Network
+from sgsdump.models.network import Network, measured
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.criteria import UserMetric
     from sgsdump.fixedpoint.tuning.setup import PictureFeed
     from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.feeds.source import Data
+    from sgsdump.models.network import Data
 
 
 class JudgedBy(TypedDict, total=False):

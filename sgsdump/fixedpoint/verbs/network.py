@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.errors import ConfigError, listed
-from sgsdump.models.feeds.source import Source, as_runs, feeds_of, is_script
+from sgsdump.models.network import Source, as_runs, feeds_of, is_script
 
 if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import Feed, Feeds
-    from sgsdump.models.feeds.source import Data
     from sgsdump.models.input_spec import InputSpec
     from sgsdump.models.model import Model
-    from sgsdump.models.network import Network
+    from sgsdump.models.network import Data, Network
     from sgsdump.sidecars.input_config import InputConfig
 
 
@@ -69,7 +68,6 @@ def open_network(network: Network, level: str, guesses: bool = False, outside: b
     """
     from sgsdump.files.bounded_read import read_bytes
     from sgsdump.fixedpoint.quantisation.float_model import conversion_notes, open_float_model
-    from sgsdump.fixedpoint.quantisation.tensor_arrays import with_raised_inputs
     from sgsdump.models.feeds.feeds import board_notes
     from sgsdump.models.model import graph_inputs
     from sgsdump.sidecars import input_config
@@ -89,7 +87,11 @@ def open_network(network: Network, level: str, guesses: bool = False, outside: b
         outputs = [output.name for output in model.proto.graph.output]
         config, ini, assumed = _assumed(network, graph_inputs(model.proto), outputs, guesses)
     refused = conversion_notes(model, given or _turned(model, config), network.strict_sdk, level)
-    config, notes = with_raised_inputs(config, model.proto)
+    notes: list[str] = []
+    if config.tensor_arrays:
+        from sgsdump.fixedpoint.quantisation.tensor_arrays import with_raised_inputs
+
+        config, notes = with_raised_inputs(config, model.proto)
     quantised = _quantised_already(network, model)
     warnings = (*quantised, *board_notes(config, graph_inputs(model.proto)), *refused, *notes)
     return OpenNetwork(model, config, ini, network.source(config), assumed, warnings)

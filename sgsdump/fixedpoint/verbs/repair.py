@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.worth import Worths
     from sgsdump.fixedpoint.verbs.cured_ways import Start
     from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.feeds.source import Data
+    from sgsdump.models.network import Data
     from sgsdump.progress import Progress
     from sgsdump.reports.report import Report
 

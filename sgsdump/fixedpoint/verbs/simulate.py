@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from sgsdump.executors.dump import one_of
 from sgsdump.fixedpoint.verbs.calibrate import FixedModel
-from sgsdump.models.feeds.source import Source, feeds_of
-from sgsdump.models.network import named_network
+from sgsdump.models.network import Source, feeds_of, named_network
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from sgsdump.dumps.dump import Dump
-    from sgsdump.models.feeds.source import Data
-    from sgsdump.models.network import Beside
+    from sgsdump.models.network import Beside, Data
 
 
 def simulate(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.setup import Setup
     from sgsdump.fixedpoint.tuning.unseen import Calibrating
     from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.feeds.source import Data
+    from sgsdump.models.network import Data
     from sgsdump.tensors.types import Range
 
 Left = Callable[[], float]

@@ -52,7 +52,7 @@ from sgsdump.models.graph import REARRANGING, Graph, captured, has_weights_outsi
 from sgsdump.models.model import Model
 from sgsdump.models.passes.segment import tensor_bytes
 from sgsdump.progress import SILENT, Progress, each
-from sgsdump.tensors.one_pass.rows import RowWatch, extremes
+from sgsdump.tensors.one_pass.compiled import RowWatch, extremes
 from sgsdump.tensors.types import Range
 
 # Tensors wait until so much of them is there, and are looked at together: they still lie in the processor's cache.
