@@ -1,6 +1,6 @@
 """Plug-ins: what each adds to the core, as tables of plain text, imported when it is used.
 
-A plug-in is a record ``PLUGIN = Plugin(...)``. The own ones, ``OWN``, have it in their ``plugin.py``. An installed
+A plug-in is a record ``PLUGIN = Plugin(...)``. The own ones, ``OWN``, have it in their ``__init__.py``. An installed
 package names its record in the entry-point group ``sgsdump.plugins``::
 
     [project.entry-points."sgsdump.plugins"]
@@ -10,8 +10,6 @@ The core and the own plug-ins are asked first. Installed ones are looked for onl
 for: an unknown command, format or name, a file that no own reader recognises, and for ``sgsdump --help``. One that
 cannot be loaded is one warning, and everything else works. ``SGSDUMP_NO_PLUGINS=1`` leaves all of them out.
 """
-
-from __future__ import annotations
 
 import importlib
 import os
@@ -83,7 +81,7 @@ _CORE = Plugin(
 @cache
 def own() -> tuple[Plugin, ...]:
     """Return the own plug-ins, in the order of ``OWN``."""
-    return tuple(importlib.import_module(f"sgsdump.{name}.plugin").PLUGIN for name in OWN)
+    return tuple(importlib.import_module(f"sgsdump.{name}").PLUGIN for name in OWN)
 
 
 @cache
@@ -97,7 +95,7 @@ def installed() -> Mapping[str, Plugin]:
     return {name: plugin for name, plugin in loaded if plugin is not None}
 
 
-def _loaded(point: EntryPoint) -> Plugin | None:
+def _loaded(point: "EntryPoint") -> Plugin | None:
     try:
         plugin = point.load()
         if not isinstance(plugin, Plugin):
