@@ -148,10 +148,12 @@ def imported(target: str) -> Any:
 
 def public_name(name: str) -> Any:
     """Import the public name of a plug-in. Raises AttributeError for one that none has."""
-    for plugin in (*own(), *(() if name.startswith("_") else installed().values())):
-        if name in plugin.names:
-            return getattr(importlib.import_module(plugin.names[name]), name)
-    raise AttributeError(f"module 'sgsdump' has no attribute {name!r}")
+    module = next((plugin.names[name] for plugin in own() if name in plugin.names), None)
+    if module is None and not name.startswith("_"):
+        module = next((plugin.names[name] for plugin in installed().values() if name in plugin.names), None)
+    if module is None:
+        raise AttributeError(f"module 'sgsdump' has no attribute {name!r}")
+    return getattr(importlib.import_module(module), name)
 
 
 def as_html(kind: str, result: object) -> str | None:
