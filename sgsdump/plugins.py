@@ -15,7 +15,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -117,16 +117,19 @@ def leave_out(what: str, error: Exception) -> None:
 
 
 @cache
-def further(table: str, kind: type = Callable) -> Mapping[str, str]:  # type: ignore[assignment]
-    """Return what installed plug-ins add to a table of targets; warn of targets that do not load or are no ``kind``."""
+def further(table: str, attribute: str = "__call__") -> Mapping[str, str]:
+    """Return what installed plug-ins add to a table of targets; warn of targets that do not load.
+
+    attribute  what each target has to have.
+    """
     found = [pair for plugin in installed().values() for pair in getattr(plugin, table).items()]
-    return {name: target for name, target in found if _is_a(kind, target, f"plug-in's {name!r} of {table}")}
+    return {name: target for name, target in found if _loads(target, attribute, f"plug-in's {name!r} of {table}")}
 
 
-def _is_a(kind: type, target: str, what: str) -> bool:
+def _loads(target: str, attribute: str, what: str) -> bool:
     try:
         value = imported(target)
-        if not isinstance(value, kind):
+        if not hasattr(value, attribute):
             raise TypeError(f"{target} is a {type(value).__name__}")
     except Exception as error:
         leave_out(what, error)
