@@ -32,7 +32,6 @@ The map of the package. The core, top down: a room imports rooms below it in thi
 The plug-ins, each with its rooms, top down. A plug-in imports the core, never another plug-in.
 
     fixedpoint      calibrate, simulate, diagnose, cure and tune a model in fixed point
-      plugin        what it adds to the core
       commands      the subcommands
       verbs         the functions that users call from Python, and what the commands call
       reports       results of these commands -> sentences, text, csv, json, charts
@@ -41,7 +40,6 @@ The plug-ins, each with its rooms, top down. A plug-in imports the core, never a
       quantisation  ranges -> fixed model -> simulation; levels, plans, fusion
       sdk           what the SDK's converter makes of operators
     capture         dump a program that runs
-      plugin        what it adds to the core
       commands      exec, check and msit
       check_report  the report of check
       msit          msit's helpers under their own names
@@ -82,7 +80,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# The core's; plug-ins name theirs in their ``plugin.py``.
+# The core's; plug-ins name theirs in their ``__init__.py``.
 _NAMES = {
     "open_dump": "sgsdump.dumps.io",
     "list_runs": "sgsdump.dumps.trees",

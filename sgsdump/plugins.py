@@ -1,6 +1,6 @@
 """Plug-ins: what each adds to the core, as tables of plain text, imported when it is used.
 
-A plug-in is a record ``PLUGIN = Plugin(...)``. The own ones, ``OWN``, have it in their ``plugin.py``. An installed
+A plug-in is a record ``PLUGIN = Plugin(...)``. The own ones, ``OWN``, have it in their ``__init__.py``. An installed
 package names its record in the entry-point group ``sgsdump.plugins``::
 
     [project.entry-points."sgsdump.plugins"]
@@ -11,13 +11,11 @@ for: an unknown command, format or name, a file that no own reader recognises, a
 cannot be loaded is one warning, and everything else works. ``SGSDUMP_NO_PLUGINS=1`` leaves all of them out.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,7 +81,7 @@ _CORE = Plugin(
 @cache
 def own() -> tuple[Plugin, ...]:
     """Return the own plug-ins, in the order of ``OWN``."""
-    return tuple(importlib.import_module(f"sgsdump.{name}.plugin").PLUGIN for name in OWN)
+    return tuple(importlib.import_module(f"sgsdump.{name}").PLUGIN for name in OWN)
 
 
 @cache
@@ -97,7 +95,7 @@ def installed() -> Mapping[str, Plugin]:
     return {name: plugin for name, plugin in loaded if plugin is not None}
 
 
-def _loaded(point: EntryPoint) -> Plugin | None:
+def _loaded(point: "EntryPoint") -> Plugin | None:
     try:
         plugin = point.load()
         if not isinstance(plugin, Plugin):
@@ -119,16 +117,19 @@ def leave_out(what: str, error: Exception) -> None:
 
 
 @cache
-def further(table: str, kind: type = Callable) -> Mapping[str, str]:  # type: ignore[assignment]
-    """Return what installed plug-ins add to a table of targets; warn of targets that do not load or are no ``kind``."""
+def further(table: str, attribute: str = "__call__") -> Mapping[str, str]:
+    """Return what installed plug-ins add to a table of targets; warn of targets that do not load.
+
+    attribute  what each target has to have.
+    """
     found = [pair for plugin in installed().values() for pair in getattr(plugin, table).items()]
-    return {name: target for name, target in found if _is_a(kind, target, f"plug-in's {name!r} of {table}")}
+    return {name: target for name, target in found if _loads(target, attribute, f"plug-in's {name!r} of {table}")}
 
 
-def _is_a(kind: type, target: str, what: str) -> bool:
+def _loads(target: str, attribute: str, what: str) -> bool:
     try:
         value = imported(target)
-        if not isinstance(value, kind):
+        if not hasattr(value, attribute):
             raise TypeError(f"{target} is a {type(value).__name__}")
     except Exception as error:
         leave_out(what, error)
@@ -150,10 +151,12 @@ def imported(target: str) -> Any:
 
 def public_name(name: str) -> Any:
     """Import the public name of a plug-in. Raises AttributeError for one that none has."""
-    for plugin in (*own(), *(() if name.startswith("_") else installed().values())):
-        if name in plugin.names:
-            return getattr(importlib.import_module(plugin.names[name]), name)
-    raise AttributeError(f"module 'sgsdump' has no attribute {name!r}")
+    module = next((plugin.names[name] for plugin in own() if name in plugin.names), None)
+    if module is None and not name.startswith("_"):
+        module = next((plugin.names[name] for plugin in installed().values() if name in plugin.names), None)
+    if module is None:
+        raise AttributeError(f"module 'sgsdump' has no attribute {name!r}")
+    return getattr(importlib.import_module(module), name)
 
 
 def as_html(kind: str, result: object) -> str | None:

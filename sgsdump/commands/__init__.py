@@ -1,6 +1,6 @@
 """The subcommands, a thin file or folder each: a docstring (``--help`` shows it, with examples), add_arguments, run.
 
-``sgsdump --help`` imports none of them: what it says of each stands here, and in the ``plugin.py`` of a plug-in. A
+``sgsdump --help`` imports none of them: what it says of each stands here, and in the ``__init__.py`` of a plug-in. A
 command module imports nothing heavy at its top, so that its own ``--help`` answers at once too.
 """
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.format import RAW
+from sgsdump.dumps.dump import RAW, Dump, Record
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.errors import ConfigError, FileChanged, SgsdumpError, hint
 from sgsdump.files.bounded_read import is_file

@@ -17,6 +17,8 @@ from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
 
 Value = tuple[str, int]
+# ``Dump.format`` of bare values that the user described (``raw_files.py``): no member of the family.
+RAW = "raw"
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,9 @@
 """The dump formats, in the order in which ``open_dump`` asks them whether a file is theirs; plug-ins' last."""
 
-from collections.abc import Mapping
+from functools import partial
 
 from sgsdump.plugins import further
 from sgsdump.registry import Registry
-
-
-def _further() -> Mapping[str, str]:
-    from sgsdump.dumps.format import Format
-
-    return further("formats", Format)
-
 
 FORMATS = Registry(
     "format",
@@ -39,5 +32,5 @@ FORMATS = Registry(
         "torch_tree": "sgsdump.dumps.formats.torch.torch_tree:FORMAT",
         "npy_dir": "sgsdump.dumps.formats.arrays.npy:FOLDER",
     },
-    _further,
+    partial(further, "formats", "recognises"),
 )
