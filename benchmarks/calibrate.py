@@ -36,8 +36,7 @@ from sgsdump.executors.workers.task_pool import Workers, in_threads
 from sgsdump.files.process import cores
 from sgsdump.fixedpoint.quantisation.calibration import LEVELS, calibrate
 from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import simplify
-from sgsdump.fixedpoint.quantisation.pictures import pictures_of, raw_bytes
+from sgsdump.fixedpoint.quantisation.float_model import pictures_of, raw_bytes, simplify
 from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
 from sgsdump.fixedpoint.quantisation.simulation import simulate
 from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial

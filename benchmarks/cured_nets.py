@@ -50,8 +50,9 @@ from sgsdump.fixedpoint.quantisation.quant_file import import_params
 from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.fixedpoint.verbs.cure import cured
-from sgsdump.fixedpoint.verbs.network import OpenNetwork, named_network, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
 from sgsdump.models.model import Model
+from sgsdump.models.network import named_network
 from sgsdump.progress import SILENT
 
 SAMPLES, JUDGED, TRAINED, STEPS = 24, 1000, 2000, 250

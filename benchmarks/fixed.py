@@ -25,8 +25,7 @@ import numpy as np
 
 from sgsdump.fixedpoint.quantisation.calibration import Calibration, calibrate
 from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel, make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import deployed, open_float_model, serialise
-from sgsdump.fixedpoint.quantisation.pictures import pictures_of
+from sgsdump.fixedpoint.quantisation.float_model import deployed, open_float_model, pictures_of, serialise
 from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
 from sgsdump.fixedpoint.quantisation.trials.qdq_graph import quantise
 from sgsdump.models.feeds.feeds import PictureFeeds, feeds

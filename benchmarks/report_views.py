@@ -21,11 +21,11 @@ import numpy as np
 from report import deep
 
 from sgsdump.fixedpoint.reports.graph_files import ERRORS, GRAPH, NETRON
-from sgsdump.fixedpoint.reports.worst_picture import Said, WorstPicture, thumbnail
 from sgsdump.reports.html.document import render
 from sgsdump.reports.layers.table import Entry
 from sgsdump.reports.report import IN_FLOAT, Bits, Layer, OtherRun, Plan, Report, Tradeoff
 from sgsdump.reports.verdict import Step
+from sgsdump.reports.worst_picture import Said, WorstPicture, thumbnail
 
 LAYERS, WIDTHS, THEMES = (15, 72, 500, 5000), (1400, 390), ("light", "dark")
 HIGH = {1400: 1000, 390: 844}

@@ -59,7 +59,7 @@ from trained_nets import (
 import sgsdump
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.fixedpoint.tuning.worth import AS_IT_IS, PLAN
-from sgsdump.models.feeds.folds import FEWEST_HELD_OUT
+from sgsdump.models.feeds.by_content import FEWEST_HELD_OUT
 
 LEVELS, IMAGES, PLANTS = "L1,L2,L5", "1,2,3,5,10,12,20", "1,20,80,400,900"
 COMMANDS = "cure", "tune", "diagnose"

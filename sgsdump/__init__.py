@@ -27,7 +27,7 @@ The map of the package. The core, top down: a room imports rooms below it in thi
     sidecars        the small text files beside a model
     tensors         Tensor, dtypes, layouts, statistics: numpy only
     files           untrusted reading, atomic writing: standard library, numpy for mapped bytes
-    notebook progress registry errors
+    progress registry plugins errors
 
 The plug-ins, each with its rooms, top down. A plug-in imports the core, never another plug-in.
 
@@ -53,8 +53,6 @@ The plug-ins, each with its rooms, top down. A plug-in imports the core, never a
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-
-from sgsdump import notebook
 
 if TYPE_CHECKING:
     from sgsdump.capture.programs.capture import capture
@@ -82,7 +80,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_PUBLIC = {
+# The core's; plug-ins name theirs in their ``__init__.py``.
+_NAMES = {
     "open_dump": "sgsdump.dumps.io",
     "list_runs": "sgsdump.dumps.trees",
     "save_dump": "sgsdump.dumps.io",
@@ -96,25 +95,9 @@ _PUBLIC = {
     "Comparison": "sgsdump.comparison.comparison",
     "SgsdumpError": "sgsdump.errors",
     "LossWarning": "sgsdump.errors",
-    "capture": "sgsdump.capture.programs.capture",
-    "DumpControl": "sgsdump.capture.programs.control",
-    "Cured": "sgsdump.fixedpoint.curing.cure",
-    "cure": "sgsdump.fixedpoint.verbs.cure",
-    "quant_params": "sgsdump.fixedpoint.quantisation.quant_file",
     "dump": "sgsdump.executors.dump",
-    "calibrate": "sgsdump.fixedpoint.verbs.calibrate",
-    "FixedModel": "sgsdump.fixedpoint.verbs.calibrate",
-    "simulate": "sgsdump.fixedpoint.verbs.simulate",
-    "advise": "sgsdump.fixedpoint.verbs.advise",
-    "Advised": "sgsdump.fixedpoint.verbs.advise",
-    "repair": "sgsdump.fixedpoint.verbs.repair",
-    "Repaired": "sgsdump.fixedpoint.verbs.repair",
-    "tune": "sgsdump.fixedpoint.verbs.tune",
-    "Tuned": "sgsdump.fixedpoint.verbs.tune",
     "histogram": "sgsdump.reports.histogram",
     "Histograms": "sgsdump.reports.histogram",
-    "diagnose": "sgsdump.fixedpoint.verbs.diagnose",
-    "Diagnosed": "sgsdump.fixedpoint.verbs.diagnosed",
 }
 __all__ = [
     "Advised",
@@ -151,34 +134,13 @@ __all__ = [
     "tune",
 ]
 
-# What shows, draws and writes results; their own rooms do not know reports.
-notebook.show_by(
-    {
-        "diagnosed": "sgsdump.reports.notebook:show_diagnosed",
-        "advised": "sgsdump.reports.notebook:show_advised",
-        "plans": "sgsdump.reports.notebook:show_plans",
-        "page of a card": "sgsdump.reports.notebook:save_card",
-        "plot of an advice": "sgsdump.reports.charts.axes:plot_advice",
-        "plot of plans": "sgsdump.reports.charts.axes:plot_plans",
-        "comparison": "sgsdump.reports.notebook:show_comparison",
-        "table": "sgsdump.reports.notebook:show_table",
-        "tensor": "sgsdump.reports.notebook:show_tensor",
-        "distribution": "sgsdump.reports.notebook:show_distribution",
-        "distributions": "sgsdump.reports.notebook:show_distributions",
-        "plot of a comparison": "sgsdump.reports.charts.axes:plot_comparison",
-        "plot of a distribution": "sgsdump.reports.charts.axes:plot_distribution",
-        "text of a cure": "sgsdump.fixedpoint.reports.cured:text",
-        "file of a comparison": "sgsdump.reports.comparison.file:save",
-    }
-)
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'sgsdump' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_PUBLIC[name]), name)
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
+    return importlib.import_module("sgsdump.plugins").public_name(name)
 
 
 def __dir__() -> list[str]:

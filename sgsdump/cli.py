@@ -1,4 +1,4 @@
-"""The command line: parse, dispatch, an error as one line and an exit status. Apart: the installed script calls it.
+"""The command line: parse, dispatch, an error as one line and an exit status.
 
 Exit status: 0 done, 1 a threshold the user set is exceeded, 2 trouble (one line on standard error says which), 130
 stopped by Ctrl-C, 143 by SIGTERM.
@@ -117,17 +117,6 @@ def _with_json_alone(args: argparse.Namespace) -> int:
         if args.json.exists():
             sys.stdout.write(args.json.read_text(encoding="utf-8"))
     return status
-
-
-def msit() -> int:
-    """``sgsdump-msit``, and ``tools/msit``."""
-
-    def run() -> int:
-        from sgsdump.capture.commands import msit
-
-        return msit.run(sys.argv[1:])
-
-    return exit_status("msit", run)
 
 
 def exit_status(program: str, run: Callable[[], int]) -> int:

@@ -5,35 +5,44 @@ The table is plain data, so listing it imports nothing heavy, and there is no re
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sgsdump.errors import ConfigError, hint
+from sgsdump.plugins import imported
 
 
 class Registry(Mapping[str, Any]):
     """``Registry("format", {"npz": "package.npz:FORMAT"})["npz"]`` imports the module and returns FORMAT.
 
+    further  what installed plug-ins add, looked up where the own members do not do: for a name that none of them has,
+             and behind the last of them.
+
     Raises ConfigError for an unknown name, with the nearest known ones.
     """
 
-    def __init__(self, kind: str, members: Mapping[str, str]):
+    def __init__(self, kind: str, members: Mapping[str, str], further: Callable[[], Mapping[str, str]] = dict):
         self.kind = kind
         self._members = dict(members)
+        self._further = further
+
+    @property
+    def own(self) -> Registry:
+        """The members that are sgsdump's own."""
+        return Registry(self.kind, self._members)
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._members:
-            raise ConfigError(f"unknown {self.kind} {name!r}{hint(name, self._members)}")
-        module, _, attribute = self._members[name].partition(":")
-        imported = importlib.import_module(module)
-        return getattr(imported, attribute) if attribute else imported
+        target = self._members.get(name) or self._further().get(name)
+        if target is None:
+            raise ConfigError(f"unknown {self.kind} {name!r}{hint(name, list(self))}")
+        return imported(target)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._members
+        return name in self._members or name in self._further()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
+        yield from self._members
+        yield from (name for name in self._further() if name not in self._members)
 
     def __len__(self) -> int:
-        return len(self._members)
+        return sum(1 for _ in self)

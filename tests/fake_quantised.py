@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sgsdump.fixedpoint.quantisation.float_model import deployed
-from sgsdump.fixedpoint.quantisation.pictures import pictures_of
+from sgsdump.fixedpoint.quantisation.float_model import deployed, pictures_of
 from sgsdump.fixedpoint.quantisation.quant_plan import Choice, plan
 from sgsdump.fixedpoint.quantisation.trials.qdq_graph import quantise
 from sgsdump.models.model import Model

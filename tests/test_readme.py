@@ -28,10 +28,11 @@ from sgsdump.commands.parser import build_parser
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-# own_executor.md has no commands, and Python that tests/executors/test_own_executor.py runs.
+# own_executor.md has no commands, and Python that tests/executors/test_own_executor.py runs; tests/test_plugins.py runs
+# the example of plugins.md.
 # Pages without commands, and the one whose commands tests/commands/test_board_page.py runs: it needs a board's file.
 # tests/test_tutorial.py looks at the tutorial and runs the functions of metrics.md.
-OTHERS = ("own_executor", "modules", "how_well_it_finds", "sdk_converter", "which_sdk", "board_against_pc")
+OTHERS = ("own_executor", "plugins", "modules", "how_well_it_finds", "sdk_converter", "which_sdk", "board_against_pc")
 OTHERS += ("tutorial", "metrics", "reference", "how_it_decides", "which_layers_in_high_precision")
 PAGES = sorted(page for page in (ROOT / "docs").glob("*.md") if page.stem not in OTHERS)
 PREPROCESS = """

@@ -47,7 +47,7 @@ LOADER = """
 import numpy as np
 import onnx
 from sgsdump.models.model import graph_inputs
-from sgsdump.pipeline.inputs import table_lengths
+from sgsdump.models.feeds.drawn import table_lengths
 
 def load_data():
     proto = onnx.load({model!r}, load_external_data=False)

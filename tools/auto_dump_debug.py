@@ -82,7 +82,7 @@ def compare_models(float_model: str, fixed_model: str, image: str, category: str
 def simulate(model: Model, kind: str, config: str, image: str, preprocess: str, folder: Path) -> Path:
     """The dump that the simulator leaves in a folder of its own, as the DebugConfig.txt there says."""
     from sgsdump.fixedpoint.commands.simulate import simulate_all
-    from sgsdump.fixedpoint.verbs.network import Source
+    from sgsdump.models.network import Source
 
     work = folder / kind.lower()
     work.mkdir()

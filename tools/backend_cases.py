@@ -183,7 +183,7 @@ def _array(value: Any) -> Any:
 
 
 def _fed(proto: onnx.ModelProto, feed: dict[str, np.ndarray]) -> dict[str, ort.OrtValue]:
-    from sgsdump.executors.onnx_runtime.ort_value import from_array
+    from sgsdump.executors.onnx_runtime.session import from_array
 
     kinds = {info.name: info.type.tensor_type.elem_type for info in proto.graph.input}
     return {name: from_array(array, kinds[name]) for name, array in feed.items()}

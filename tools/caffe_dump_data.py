@@ -25,8 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.commands.dump import Form, dump_all
-    from sgsdump.fixedpoint.verbs.network import Source
     from sgsdump.models.model import open_model
+    from sgsdump.models.network import Source
 
     text = args.dump_bin == "False"
     output = Path("dumpData/caffe_NHWC_outtensor_dump").with_suffix(".txt" if text else ".bin")

@@ -29,7 +29,7 @@ def run(argv: Sequence[str]) -> int:
     from sgsdump.commands.sdk.files import write_outputs
     from sgsdump.commands.sdk.options import NoEffect, accept, no_effect_notes, with_presets
     from sgsdump.fixedpoint.commands.simulate import Running, open_as, simulate_all
-    from sgsdump.fixedpoint.verbs.network import Source
+    from sgsdump.models.network import Source
     from sgsdump.sidecars import input_config
 
     no_effect = [

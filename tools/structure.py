@@ -24,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "sgsdump"
+PLUGINS = ("fixedpoint", "capture", "pipeline")
 
 # What runs in a process of its own, in an empty folder: ``call`` is defined, called, and called again while it is seen.
 WALK = """
@@ -132,9 +133,10 @@ def module_files() -> dict[str, Path]:
     return {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def longest_chain() -> tuple[int, Sequence[str]]:
-    """Return the longest chain of imports from any module down; the root of the package is left out."""
-    below = {name: sorted(imported(path)) for name, path in module_files().items() if name != "sgsdump"}
+def longest_chain(plugin: str = "") -> tuple[int, Sequence[str]]:
+    """Return the longest chain of imports within a plug-in, or within the core; the root of the package is left out."""
+    within = {name for name in module_files() if name != "sgsdump" and plugin_of(name) == plugin}
+    below = {name: sorted(imported(module_files()[name]) & within) for name in within}
 
     @functools.cache
     def chain(name: str) -> tuple[str, ...]:
@@ -142,6 +144,12 @@ def longest_chain() -> tuple[int, Sequence[str]]:
 
     longest = max(map(chain, below), key=len)
     return len(longest), longest
+
+
+def plugin_of(name: str) -> str:
+    """Return the plug-in that a module stands in; "" for the core."""
+    folder = name.split(".")[1]
+    return folder if folder in PLUGINS else ""
 
 
 def entries() -> tuple[int, Sequence[str]]:
@@ -161,8 +169,12 @@ MEASURES = {
     "returns of `sample` in `sgsdump.compare`": Measure(30, functools.partial(returns_of, COMPARE)),
     "modules of `sgsdump.diagnose`": Measure(110, functools.partial(modules_of, DIAGNOSE)),
     "modules of `sgsdump.calibrate` at L5": Measure(32, functools.partial(modules_of, CALIBRATE)),
-    "longest chain of imports": Measure(16, longest_chain),
-    "entries of sgsdump/": Measure(21, entries),
+    "longest chain of imports in the core": Measure(16, longest_chain),
+    **{
+        f"longest chain of imports in {name}, below it the core": Measure(14, functools.partial(longest_chain, name))
+        for name in PLUGINS
+    },
+    "entries of sgsdump/": Measure(22, entries),
     "lines of the largest module": Measure(600, largest_module),
 }
 

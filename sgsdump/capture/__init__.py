@@ -8,6 +8,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from sgsdump.plugins import Command, Plugin
+
 
 class _Callable(ModuleType):
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -17,3 +19,18 @@ class _Callable(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Callable
+
+PLUGIN = Plugin(
+    commands={
+        "exec": Command(
+            "sgsdump.capture.commands.exec", "dump a program that runs: torch and onnxruntime", "dump", after="dump"
+        ),
+        "check": Command(
+            "sgsdump.capture.commands.check",
+            "judge each operator of a program's run alone",
+            "compare and look",
+            after="judge",
+        ),
+    },
+    names={"capture": "sgsdump.capture.programs.capture", "DumpControl": "sgsdump.capture.programs.control"},
+)

@@ -1,4 +1,4 @@
-"""What ``sgsdump check`` found: as text, as JSON, and as JUnit XML. Apart: no comparison is needed."""
+"""What ``sgsdump check`` found: as text, as JSON, and as JUnit XML."""
 
 from __future__ import annotations
 

@@ -1,55 +1,59 @@
 """The subcommands, a thin file or folder each: a docstring (``--help`` shows it, with examples), add_arguments, run.
 
-``sgsdump --help`` imports none of them: what it says of each stands here. A command module imports nothing heavy at its
-top, so that its own ``--help`` answers at once too.
+``sgsdump --help`` imports none of them: what it says of each stands here, and in the ``__init__.py`` of a plug-in. A
+command module imports nothing heavy at its top, so that its own ``--help`` answers at once too.
 """
 
+from collections.abc import Mapping
+
+from sgsdump import plugins
+from sgsdump.plugins import Command
 from sgsdump.registry import Registry
 
-GROUPS = {
-    "begin with": {
-        "demo": "the whole loop on an embedded sample",
-        "diagnose": "the whole loop on your model: where accuracy is lost and what to do, as one page",
-        "cfg": "write a copy of a configuration file to start from",
-        "completion": "have the shell complete sgsdump's commands and options",
-    },
-    "make the fixed model": {
-        "calibrate": "pictures + float model -> fixed model and tensor ranges",
-        "cure": "rewrite the float model so that 8 bits lose less",
-        "advise": "which convolutions need INT16 inputs, and why",
-        "repair": "raise convolutions to INT16 until the outputs are good",
-        "tune": "find and verify the smallest set of INT16 convolutions",
-    },
-    "dump": {
-        "dump": "every layer of a model into one dump",
-        "simulate": "run one picture through a float or fixed model, dump its layers",
-        "pipeline": "every tensor of an ONNX model as an executor computes it; golden comparison",
-        "exec": "dump a program that runs: torch and onnxruntime",
-    },
-    "compare and look": {
-        "compare": "compare two dumps layer by layer",
-        "judge": "is a run as good as an accepted one, both compared with a golden run",
-        "check": "judge each operator of a program's run alone",
-        "report": "write the comparison of two dumps as an HTML file to look at",
-        "histogram": "draw every layer's values against its calibrated range",
-    },
-    "any dump": {
-        "show": "list the tensors of a dump, or print one",
-        "convert": "write a dump in another format",
-        "split": "split a dump into one file per tensor, or per pattern",
-        "merge": "merge several dumps into one",
-    },
+BEGIN, LOOK, ANY = "begin with", "compare and look", "any dump"
+_TITLES = (BEGIN, "make the fixed model", "dump", LOOK, ANY)
+_CORE = {
+    "completion": Command(
+        "sgsdump.commands.completion", "have the shell complete sgsdump's commands and options", BEGIN
+    ),
+    "dump": Command("sgsdump.commands.dump", "every layer of a model into one dump", "dump"),
+    "compare": Command("sgsdump.commands.compare", "compare two dumps layer by layer", LOOK),
+    "judge": Command(
+        "sgsdump.commands.compare.judge", "is a run as good as an accepted one, both compared with a golden run", LOOK
+    ),
+    "report": Command("sgsdump.commands.report", "write the comparison of two dumps as an HTML file to look at", LOOK),
+    "histogram": Command("sgsdump.commands.histogram", "draw every layer's values against its calibrated range", LOOK),
+    "show": Command("sgsdump.commands.show", "list the tensors of a dump, or print one", ANY),
+    "convert": Command("sgsdump.commands.convert", "write a dump in another format", ANY),
+    "split": Command("sgsdump.commands.split", "split a dump into one file per tensor, or per pattern", ANY),
+    "merge": Command("sgsdump.commands.merge", "merge several dumps into one", ANY),
 }
-HELP = {name: text for group in GROUPS.values() for name, text in group.items()}
 
-# judge stands in the folder of compare, whose options and output it shares.
-_MODULES = {
-    "judge": "commands.compare.judge",
-    "pipeline": "pipeline.command",
-    **{
-        name: f"fixedpoint.commands.{name}"
-        for name in ("advise", "calibrate", "cfg", "cure", "demo", "diagnose", "repair", "simulate", "tune")
-    },
-    **{name: f"capture.commands.{name}" for name in ("check", "exec")},
-}
-COMMANDS = Registry("command", {name: f"sgsdump.{_MODULES.get(name, f'commands.{name}')}" for name in HELP})
+
+def grouped(further: Mapping[str, Command]) -> dict[str, dict[str, Command]]:
+    """Return all commands by title and name, in the order of ``sgsdump --help``; ``further``: of installed plug-ins."""
+    groups: dict[str, dict[str, Command]] = {title: {} for title in _TITLES}
+    for commands in (_CORE, *(plugin.commands for plugin in plugins.own()), further):
+        for name, command in commands.items():
+            group = groups.setdefault(command.group, {})
+            if not any(name in members for members in groups.values()):
+                groups[command.group] = _with(group, name, command)
+    return {title: group for title, group in groups.items() if group}
+
+
+def _with(group: dict[str, Command], name: str, command: Command) -> dict[str, Command]:
+    """A group with one command more, in its place."""
+    members = list(group.items())
+    places: dict[str | None, int] = {"": 0, **{member: place for place, member in enumerate(group, 1)}}
+    members.insert(places.get(command.after, len(members)), (name, command))
+    return dict(members)
+
+
+# Those of the core and of the own plug-ins.
+GROUPS = grouped({})
+HELP = {name: command.help for group in GROUPS.values() for name, command in group.items()}
+COMMANDS = Registry(
+    "command",
+    {name: command.module for group in GROUPS.values() for name, command in group.items()},
+    lambda: {name: command.module for name, command in plugins.further_commands().items()},
+)

@@ -30,7 +30,7 @@ def complete() -> None:
     """Answer the shell that asks, by argcomplete, which ends the process."""
     from sgsdump.commands.parser import build_parser, called
 
-    _argcomplete().autocomplete(build_parser(called(os.environ.get("COMP_LINE", "").split())))
+    _argcomplete().autocomplete(build_parser(called(os.environ.get("COMP_LINE", "").split()[1:])))
 
 
 def _argcomplete() -> ModuleType:

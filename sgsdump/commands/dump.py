@@ -34,7 +34,7 @@ from sgsdump.commands.options import add_feeds, add_model, add_provider, part_of
 from sgsdump.commands.terminal import print_branches, print_cut
 from sgsdump.executors.dump import ModelFacts, Summary, facts_of, records_of
 from sgsdump.files.names import named, output_paths
-from sgsdump.fixedpoint.verbs.network import Source
+from sgsdump.models.network import Source
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sgsdump.errors import ConfigError
-from sgsdump.fixedpoint.verbs.network import Network
+from sgsdump.models.network import Network
 
 if TYPE_CHECKING:
     import numpy as np

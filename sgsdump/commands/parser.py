@@ -7,9 +7,10 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from sgsdump import __version__
-from sgsdump.commands import COMMANDS, GROUPS, HELP
+from sgsdump import __version__, plugins
+from sgsdump.commands import COMMANDS, GROUPS, HELP, grouped
 from sgsdump.errors import did_you_mean
+from sgsdump.plugins import Command
 
 DESCRIPTION = "Find the layer that loses accuracy when a network is quantised.\n\n"
 EXAMPLES = """\
@@ -136,17 +137,18 @@ def with_help(args: Sequence[str]) -> Sequence[str]:
 def called(args: Sequence[str]) -> list[str]:
     """The command that these arguments call; none for ``--help``, ``--version``, or a command that is not known.
 
-    The parser's own options take no value, so the first word that names a command is the command.
+    The parser's own options take no value, so the first word that names a command is the command. A word before it
+    that names none has installed plug-ins looked for.
     """
-    return [word for word in args if word in COMMANDS][:1]
+    return next(([word] for word in args if not word.startswith("-") and word in COMMANDS), [])
 
 
-def _listed() -> str:
+def _listed(groups: Mapping[str, Mapping[str, Command]]) -> str:
     """The commands by what they are for."""
-    width = max(map(len, HELP))
+    width = max(len(name) for group in groups.values() for name in group)
     return "\n".join(
-        f"{title}:\n" + "".join(f"  {name:{width}}  {text}\n" for name, text in group.items())
-        for title, group in GROUPS.items()
+        f"{title}:\n" + "".join(f"  {name:{width}}  {command.help}\n" for name, command in group.items())
+        for title, group in groups.items()
     )
 
 
@@ -175,11 +177,13 @@ def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
     """With the options of ``commands``, whose modules are imported; of the others it knows the names alone.
 
     The help of a command begins with the first paragraph of its module's docstring; the others follow the options.
+    Commands of installed plug-ins are known where none is called, or one of theirs.
     """
+    groups = GROUPS if commands and all(name in HELP for name in commands) else grouped(plugins.further_commands())
     parser = Parser(
         prog="sgsdump",
         usage="sgsdump [-h] [--version] COMMAND ...",
-        description=DESCRIPTION + _listed(),
+        description=DESCRIPTION + _listed(groups),
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -188,9 +192,9 @@ def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(
         prog="sgsdump", dest="command", metavar="COMMAND", required=True, help=argparse.SUPPRESS
     )
-    for name in HELP:
+    for name, listed in (pair for group in groups.values() for pair in group.items()):
         formatter = argparse.RawDescriptionHelpFormatter
-        sub = subparsers.add_parser(name, help=HELP[name], formatter_class=formatter)  # shells show it
+        sub = subparsers.add_parser(name, help=listed.help, formatter_class=formatter)  # shells show it
         if name in commands:
             command = COMMANDS[name]
             sub.description, _, sub.epilog = command.__doc__.partition("\n\n")

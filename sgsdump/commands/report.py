@@ -109,7 +109,7 @@ def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, st
     """Of two diagnoses. Raises ConfigError for options that are of dumps, FormatError for what is no diagnosis."""
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_outputs
-    from sgsdump.fixedpoint.reports.two_diagnoses import FILE, read_diagnosis, report_of_two
+    from sgsdump.reports.two_diagnoses import FILE, read_diagnosis, report_of_two
 
     asked: dict[str, object] = {"a second dump": options.benchmark, "--ranges": options.ranges}
     asked |= {"--stages": options.stages}

@@ -21,8 +21,6 @@ from sgsdump.files.escaping import for_terminal
 from sgsdump.progress import Advance, Progress, late_bar, unwatched
 
 if TYPE_CHECKING:
-    from sgsdump.fixedpoint.verbs.network import OpenNetwork
-    from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
     from sgsdump.reports.report import Report
     from sgsdump.reports.window import Window
@@ -68,16 +66,6 @@ def print_lines(lines: Iterable[str], prefix: str = "", flush: bool = False) -> 
 def print_error(text: str) -> None:
     """On standard error, as an error that ends a command."""
     print(for_terminal(f"sgsdump: error: {text}"), file=sys.stderr)
-
-
-def print_warnings(opened: OpenNetwork, advised_by: Feeds | None = None) -> None:
-    """What was assumed of a network, and what is to be known of it; ``advised_by``: the images that advice rests on,
-    with a warning where they speak for no others."""
-    from sgsdump.models.feeds.coverage import coverage_warnings
-
-    print_lines(opened.assumed, "assumed: ")
-    print_lines(opened.warnings, "warning: ")
-    print_lines(() if advised_by is None else coverage_warnings(advised_by), "warning: ")
 
 
 def print_verdict(report: Report) -> None:

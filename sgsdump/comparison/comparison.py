@@ -22,7 +22,7 @@ from sgsdump.comparison.verdict import Verdict, verdict_of
 from sgsdump.dumps.dump import Damage, Record
 from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import ConfigError, hint
-from sgsdump.notebook import as_html, ask
+from sgsdump.plugins import as_html, ask
 
 if TYPE_CHECKING:
     import pandas

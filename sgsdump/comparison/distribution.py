@@ -22,7 +22,7 @@ from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.files.names import normalised
 from sgsdump.files.process import cores
-from sgsdump.notebook import as_html, ask
+from sgsdump.plugins import as_html, ask
 from sgsdump.tensors.stages import SUFFIX, StageNames
 from sgsdump.tensors.statistics import Statistics, count_outside, histogram, narrowest_span, summarise
 from sgsdump.tensors.types import Range

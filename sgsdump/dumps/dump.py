@@ -12,11 +12,13 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from sgsdump.dumps.tables import ShortTable, data_frame, text
 from sgsdump.errors import ConfigError, FormatError, NotATensor, hint, one_line
-from sgsdump.notebook import as_html
+from sgsdump.plugins import as_html
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
 
 Value = tuple[str, int]
+# ``Dump.format`` of bare values that the user described (``raw_files.py``): no member of the family.
+RAW = "raw"
 
 
 @dataclass(frozen=True)

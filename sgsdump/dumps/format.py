@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from sgsdump.dumps.runs import Run
 
 HEAD_BYTES = 4096
-# ``Dump.format`` of bare values that the user described (``dumps/raw_files.py``): no member of the family.
-RAW = "raw"
 MOST_RANK, MOST_ELEMENTS = 32, 2**48
 
 

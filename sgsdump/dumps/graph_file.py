@@ -1,4 +1,4 @@
-"""``FILE.graph.onnx`` beside a dump: the graph of the model that made it, without weights. Apart: untrusted bytes.
+"""``FILE.graph.onnx`` beside a dump: the graph of the model that made it, without weights.
 
 It is an ONNX model that viewers open: nodes, names, types and attributes; the weights have names, types and shapes
 only. Its metadata holds a sketch of what the run was fed (``run_inputs.py``), and of a quantised model the scales of

@@ -1,4 +1,4 @@
-"""Files of bare values without a header, whose type only the user knows. Apart: untrusted files of no known format.
+"""Files of bare values without a header, whose type only the user knows.
 
 ::
 
@@ -28,8 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.format import RAW
+from sgsdump.dumps.dump import RAW, Dump, Record
 from sgsdump.dumps.trees import format_of
 from sgsdump.errors import ConfigError, FormatError
 from sgsdump.files.folder import files_below, has_file, in_order

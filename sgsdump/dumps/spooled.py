@@ -1,4 +1,4 @@
-"""A dump kept in a file without a name while two runs are compared. Apart: the room above knows no mapped values.
+"""A dump kept in a file without a name while two runs are compared.
 
 Only values are written, each tensor's once: the input of a consumer is the output of that name. Constants stay where
 they are. The file goes when the dump and all arrays of it are gone; ``Dump.close`` lets go of the dump's own.

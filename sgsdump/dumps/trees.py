@@ -13,6 +13,7 @@ from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.runs import Choice, Run, chosen, how_to_choose, joined, one_of, split_choice
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 from sgsdump.files.bounded_read import open_file, reading
+from sgsdump.plugins import leave_out
 
 TOPOLOGY = "model/*/*.json"
 _HOOKED = "msit_dump_*/control.json"
@@ -27,7 +28,7 @@ def located(path: Path, choice: Choice) -> tuple[Any, Path]:
     if choice and not runs:
         raise ConfigError(f"{tree} is one dump, not a tree of runs: there is no {choice} to choose in it")
     if not choice and len(runs) < 2:
-        return next((member for member in FORMATS.values() if member.owns(tree)), format), tree
+        return next((member for member in FORMATS.own.values() if member.owns(tree)), format), tree
     return format, tree / one_of(tree, chosen(tree, runs, choice), choice).place
 
 
@@ -74,8 +75,11 @@ def _runs(tree: Path, format: Any, notes: list[str]) -> Sequence[Run]:
 def format_of(path: Path) -> Any:
     """The format that recognises what is at a path. Raises FormatError."""
     head = _head(path)
-    for format in FORMATS.values():
+    for format in FORMATS.own.values():
         if format.recognises(path, head):
+            return format
+    for name, format in FORMATS.items():
+        if name not in FORMATS.own and _recognised(name, format, path, head):
             return format
     if not head and path.is_file():
         raise FormatError(f"{path} is empty; was the run that wrote it cut off, or is dumpTensor off?")
@@ -100,6 +104,15 @@ def format_of(path: Path) -> Any:
         raise FormatError(f"{path} holds bare values, and their type is not in it; give it: --raw-dtype float32")
     bare = "; if it holds bare values, give their type: --raw-dtype float32" if path.suffix == ".bin" else ""
     raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)}){bare}")
+
+
+def _recognised(name: str, format: Any, path: Path, head: bytes) -> bool:
+    """Whether a plug-in's reader recognises a file; one that fails is left out."""
+    try:
+        return bool(format.recognises(path, head))
+    except Exception as error:
+        leave_out(f"plug-in's {name!r} of formats", error)
+        return False
 
 
 def _head(path: Path) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.fixedpoint.verbs.network import feeds_of, named_network
+from sgsdump.models.network import feeds_of, named_network
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.executors.runner import Layer
-    from sgsdump.fixedpoint.verbs.network import Beside, Data
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
+    from sgsdump.models.network import Beside, Data
     from sgsdump.tensors.types import Quant
 
 

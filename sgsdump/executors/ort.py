@@ -17,9 +17,17 @@ import onnxruntime as ort
 
 from sgsdump.errors import ConfigError, ModelError, hint
 from sgsdump.executors.base import Configs, Executor
-from sgsdump.executors.onnx_runtime.ort_value import from_array, to_array, why_not
-from sgsdump.executors.onnx_runtime.session import CPU, header, message_of, providers, unoptimised
-from sgsdump.executors.onnx_runtime.shared_initializers import share_initializers
+from sgsdump.executors.onnx_runtime.session import (
+    CPU,
+    from_array,
+    header,
+    message_of,
+    providers,
+    share_initializers,
+    to_array,
+    unoptimised,
+    why_not,
+)
 from sgsdump.models.graph import weights_of
 from sgsdump.models.passes.segment import segment, sub_model
 

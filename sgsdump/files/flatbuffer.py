@@ -1,4 +1,4 @@
-"""FlatBuffers, for files that are walked without being parsed. Apart: bytes of anyone's.
+"""FlatBuffers, for files that are walked without being parsed.
 
 ::
 

@@ -9,7 +9,10 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 INTERRUPTED, TERMINATED = 130, 143
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
@@ -24,6 +27,8 @@ class Terminated(KeyboardInterrupt):
 @contextmanager
 def working_in(folder: Path | str) -> Iterator[None]:
     """Makes ``folder`` the current one within the block (``contextlib.chdir`` of Python 3.11)."""
+    from pathlib import Path  # ``sgsdump --help`` does without it
+
     before = Path.cwd()
     os.chdir(folder)
     try:

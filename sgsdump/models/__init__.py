@@ -5,9 +5,9 @@ from sgsdump.registry import Registry
 MODELS = Registry(
     "model reader",
     {
-        "caffe": "sgsdump.models.caffe:READER",
-        "tflite": "sgsdump.models.native_files:TFLITE",
-        "openvino": "sgsdump.models.native_files:OPENVINO",
+        "caffe": "sgsdump.models.readers:CAFFE",
+        "tflite": "sgsdump.models.readers:TFLITE",
+        "openvino": "sgsdump.models.readers:OPENVINO",
         "onnx": "sgsdump.models.onnx_file:READER",
     },
 )

@@ -1,5 +1,4 @@
-"""An order of a graph's nodes that neither the file's order nor any name decides. Apart: only fits need it, everything
-else keeps the file's order.
+"""An order of a graph's nodes that neither the file's order nor any name decides.
 
 Fitting draws random numbers and groups layers along the nodes. In this order the same network gives the same result,
 however its file lists the nodes.

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,9 +30,9 @@ from sgsdump.tensors.types import NCHW, Quant
 if TYPE_CHECKING:
     import onnx
 
-    from sgsdump.fixedpoint.quantisation.running_statistics import RunningStatistics
-    from sgsdump.fixedpoint.sdk.converter import ConverterFacts
+    from sgsdump.models.converter_facts import ConverterFacts
     from sgsdump.models.passes.branches import Branches
+    from sgsdump.models.passes.converted import RunningStatistics
 
 
 HEAD_BYTES = 4096
@@ -87,6 +87,17 @@ class Native:
 
 
 @dataclass(frozen=True, eq=False)
+class CaffeLayers:
+    """The layers of a Caffe net: the name, the type and the message of each.
+
+    other_weights  the layers whose weights are doubles or half-precision numbers.
+    """
+
+    layers: tuple[tuple[str, str, Any], ...]
+    other_weights: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Model:
     """A model in memory.
 
@@ -97,6 +108,7 @@ class Model:
     overwritten  tensors that an in-place layer of the framework wrote over.
     cut      the post-processing that the framework's file has and this has not.
     repeated_layers  names that several layers of the framework's file have.
+    caffe    the layers of a Caffe net that was read as the SDK's converter has it.
     converter  what the SDK's converter refuses and changes of it, where that was looked at.
     native   of a model that only its own framework runs.
     branches  which of its Ifs were replaced by what they run, where there are any and that was looked at.
@@ -110,6 +122,7 @@ class Model:
     overwritten: frozenset[str] = frozenset()
     cut: PostProcessingCut | None = None
     repeated_layers: tuple[str, ...] = ()
+    caffe: CaffeLayers | None = None
     converter: ConverterFacts | None = None
     native: Native | None = None
     branches: Branches | None = None

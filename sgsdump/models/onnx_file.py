@@ -1,4 +1,4 @@
-"""ONNX files (https://onnx.ai), one protobuf ModelProto. Apart: untrusted bytes; the table of readers finds it.
+"""ONNX files (https://onnx.ai), one protobuf ModelProto.
 
 Weights are inside or in external data files. Any bytes can pass for protobuf, so this reader is asked last and decides
 by what it finds: an ``ir_version`` and a graph with something in it. External data are left on the disk (onnxruntime

@@ -1,5 +1,4 @@
 """OpenVINO's own models (IR, https://docs.openvino.ai): ``net.xml`` with the graph, ``net.bin`` beside it with weights.
-Apart: loaded where there is one to read.
 
 The graph becomes nodes of the domain ``DOMAIN``, named and typed as in the file, to look at, to choose from and to pair
 by; OpenVINO alone runs it, from the files themselves (``executors/native``). A tensor has the first name that its port

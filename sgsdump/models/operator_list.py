@@ -1,4 +1,4 @@
-"""The operators of a model, to choose names from. Apart: reads untrusted files of five kinds.
+"""The operators of a model, to choose names from.
 
 They are ONNX (and whatever is read as ONNX), an exported torch program, the text of a graph (``ge_proto_*.txt``), the
 topology that a dump's tree has of its program, or msprobe's dump of the task ``structure``.

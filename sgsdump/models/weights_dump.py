@@ -1,5 +1,4 @@
-"""The weights of an ONNX model as a dump: every initializer and constant, in the order in which its nodes read them.
-Apart: of no use to those that run a model."""
+"""The weights of an ONNX model as a dump: every initializer and constant, in the order in which its nodes read them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from sgsdump.errors import OutputError
 from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import make_folder, replacing_folder
 from sgsdump.files.escaping import shown
-from sgsdump.pipeline.inputs import InputArray
+from sgsdump.models.feeds.drawn import InputArray
 from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.selection import NodeOutput
 from sgsdump.progress import SILENT, Progress

@@ -1,4 +1,4 @@
-"""The graph that leads to a tensor, as readable text. Apart: a text format of its own.
+"""The graph that leads to a tensor, as readable text.
 
 Operators, attributes, shapes and element types.
 

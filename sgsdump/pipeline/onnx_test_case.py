@@ -1,4 +1,4 @@
-"""Save a part of a model as a stand-alone test case. Apart: the layout is that of ONNX's own backend tests.
+"""Save a part of a model as a stand-alone test case.
 
     FOLDER/model.onnx                        the sub-model, its weights in it
     FOLDER/test_data_set_0/input_0.pb …      a TensorProto for each of its inputs, in their order

@@ -23,12 +23,7 @@ import numpy as np
 
 from sgsdump.executors.base import Executor
 from sgsdump.executors.runner import Layer
-from sgsdump.models.model import Model, graph_inputs, open_model
-from sgsdump.models.passes.extract import extract
-from sgsdump.models.passes.rewrites import inline_functions
-from sgsdump.models.quantised_model import graph_for_dump
-from sgsdump.pipeline.dump_folder import DumpFolder
-from sgsdump.pipeline.inputs import (
+from sgsdump.models.feeds.drawn import (
     DEFAULTS,
     InputDefaults,
     InputSource,
@@ -38,6 +33,11 @@ from sgsdump.pipeline.inputs import (
     from_json,
     table_lengths,
 )
+from sgsdump.models.model import Model, graph_inputs, open_model
+from sgsdump.models.passes.extract import extract
+from sgsdump.models.passes.rewrites import inline_functions
+from sgsdump.models.quantised_model import graph_for_dump
+from sgsdump.pipeline.dump_folder import DumpFolder
 from sgsdump.pipeline.not_dumped import NotDumped
 from sgsdump.pipeline.run import run, run_once
 from sgsdump.pipeline.selection import (

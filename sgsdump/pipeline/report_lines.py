@@ -1,4 +1,4 @@
-"""The lines at the end of a pipeline's run, and of a bisection. Apart: commands print, reports render."""
+"""The lines at the end of a pipeline's run, and of a bisection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ``Job`` done step by step: pipeline, dump, comparison, bisection. Apart: commands print, this room does not.
+"""A ``Job`` done step by step: pipeline, dump, comparison, bisection.
 
 Of several inputs each has a dump of its own: FOLDER/NAME is a dump folder like any other. The inputs are the feeds of a
 data loader script, called 0, 1, 2 ..., or the sub-folders of ``--input-dir``; the dumps of one run of the command are
@@ -18,10 +18,10 @@ from sgsdump.errors import ConfigError, SgsdumpError
 from sgsdump.executors.onnx_runtime.observed_branches import with_branches
 from sgsdump.executors.table import maker_of, open_executor
 from sgsdump.files.atomic_write import replacing_folder
+from sgsdump.models.feeds.drawn import InputDefaults, array_of, folders_of_runs
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.rewrites import fix_shapes
 from sgsdump.pipeline.dump_folder import is_dump
-from sgsdump.pipeline.inputs import InputDefaults, array_of, folders_of_runs
 from sgsdump.pipeline.ir_text import executor_text, ir_text
 from sgsdump.pipeline.job import MODEL_TYPES, Job, RunOptions, check_compared, input_files, ranges, shapes
 from sgsdump.pipeline.onnx_test_case import save_test_case

@@ -1,6 +1,6 @@
 """Fused operators: does the whole model, run as it is used, give what the dump holds?
 
-Apart: a dump marks inner tensors as outputs, and what is marked is not fused. So a kernel that is wrong only while it
+A dump marks inner tensors as outputs, and what is marked is not fused. So a kernel that is wrong only while it
 is fused leaves no trace in a dump of many tensors at a time. The model is run once more with its own outputs only;
 where these are not the dump's, each tensor is computed as the only output of its model (``isolated``), and each
 operator again from what was recorded so (``pipeline/replay.py``): the first that is wrong ends the fused group.

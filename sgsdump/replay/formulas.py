@@ -1,5 +1,4 @@
-"""Torch operators whose bound follows from their own formula: exact results, and the magnitude of errors. Apart: needs
-torch.
+"""Torch operators whose bound follows from their own formula: exact results, and the magnitude of errors.
 
 Each function takes an operator's arguments by name (tensors float64) and gives, for each output, the result and the
 magnitude m of ``bounds.py``. Sources: docs/check.md.

@@ -1,4 +1,4 @@
-"""The nodes of an ONNX model's run judged alone, by onnx's own reference evaluator. Apart: needs no torch.
+"""The nodes of an ONNX model's run judged alone, by onnx's own reference evaluator.
 
 Each node gets what was recorded of its inputs (tensors of the run, feeds and weights), floats widened to float64; the
 bounds are those of ``bounds.py``.

@@ -1,4 +1,4 @@
-"""One of torch's own operators computed again in float64 from what was recorded of it. Apart: needs torch.
+"""One of torch's own operators computed again in float64 from what was recorded of it.
 
 The operator is looked up by its recorded name and overload among those that torch itself registered; nothing recorded
 is evaluated.

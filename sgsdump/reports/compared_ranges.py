@@ -1,4 +1,4 @@
-"""Two compared calibrations as lines for the terminal, CSV and JSON. Apart: they have no layers."""
+"""Two compared calibrations as lines for the terminal, CSV and JSON."""
 
 from __future__ import annotations
 

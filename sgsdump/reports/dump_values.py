@@ -1,4 +1,4 @@
-"""One tensor's values, and where two differ most: text, CSV, JSON. Apart: commands print, reports render."""
+"""One tensor's values, and where two differ most: text, CSV, JSON."""
 
 from __future__ import annotations
 

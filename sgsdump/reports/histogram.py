@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
-from sgsdump import notebook
+from sgsdump import plugins
 from sgsdump.errors import ConfigError, ValuesError, hint
-from sgsdump.fixedpoint.verbs.calibrate import FixedModel
 
 if TYPE_CHECKING:
     from sgsdump.comparison.distribution import Distribution, Undrawn
     from sgsdump.dumps.dump import Dump
     from sgsdump.tensors.types import Range
+
+
+class Calibrated(Protocol):
+    """What ``calibrate`` returns."""
+
+    @property
+    def ranges(self) -> Mapping[str, Range]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +88,11 @@ class Histograms:
         return f"<Histograms: {len(self.layers)} layers, {len(self.troubled)} need a look{undrawn}>"
 
     def _repr_html_(self) -> str | None:
-        return notebook.as_html("distributions", self.layers)
+        return plugins.as_html("distributions", self.layers)
 
 
 def histogram(
-    dump: Dump | str | Path, ranges: str | Path | Mapping[str, Range] | FixedModel | None = None
+    dump: Dump | str | Path, ranges: str | Path | Mapping[str, Range] | Calibrated | None = None
 ) -> Histograms:
     """How the values of every layer lie in its calibrated range; as ``sgsdump histogram``.
 
@@ -115,12 +121,12 @@ def histogram(
     )
 
 
-def _ranges_of(ranges: str | Path | Mapping[str, Range] | FixedModel) -> Mapping[str, Range]:
+def _ranges_of(ranges: str | Path | Mapping[str, Range] | Calibrated) -> Mapping[str, Range]:
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    if isinstance(ranges, FixedModel):
-        return ranges.ranges
-    return ranges if isinstance(ranges, Mapping) else read_ranges(Path(ranges))
+    if isinstance(ranges, str | Path):
+        return read_ranges(Path(ranges))
+    return ranges if isinstance(ranges, Mapping) else ranges.ranges
 
 
 @dataclass(frozen=True)

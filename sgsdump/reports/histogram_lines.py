@@ -1,4 +1,4 @@
-"""A network's histograms as lines that suggest what to do, and as JSON. Apart: commands print, reports render."""
+"""A network's histograms as lines that suggest what to do, and as JSON."""
 
 from __future__ import annotations
 

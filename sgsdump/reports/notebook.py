@@ -1,88 +1,39 @@
-"""Results in a notebook (``_repr_html_``), in the look of the HTML report; ``sgsdump/__init__.py`` names the
-functions ``show_…``. No script, nothing fetched, every text escaped, of bounded size: a notebook keeps its outputs."""
+"""Comparisons, dumps and tensors in a notebook (``_repr_html_``), which ``sgsdump/plugins.py`` names."""
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.distribution import LEVELS, Distribution
 from sgsdump.dumps.tables import ShortTable
 from sgsdump.errors import SgsdumpError, listed
 from sgsdump.files.atomic_write import replace_text
-from sgsdump.fixedpoint.reports.advice_reports import advice_cells
-from sgsdump.fixedpoint.reports.cause_sentences import conv_config
-from sgsdump.fixedpoint.reports.pareto_reports import ending_lines, pareto_cells
-from sgsdump.fixedpoint.reports.worst_picture import WorstPicture
-from sgsdump.fixedpoint.tuning.advice import Advice
-from sgsdump.fixedpoint.tuning.pareto import Pareto
+from sgsdump.reports.card import SHARP, blank, card, fact_list, image_tag, paragraph, short_name, table, text
 from sgsdump.reports.charts.bins import joined
 from sgsdump.reports.charts.canvas import Panel, draw_counts, draw_limits, view
 from sgsdump.reports.charts.depth import COLOURS
 from sgsdump.reports.charts.layer_histogram import remark
 from sgsdump.reports.layers.table import Entry, Listing, bar_shares, figure_names, table_of, title_of
 from sgsdump.reports.remarks import by_reason, left_out_title
-from sgsdump.reports.report import Report
-from sgsdump.reports.text import middle_cut, number, shown
+from sgsdump.reports.text import number
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.statistics import Statistics, histogram, summarise
 from sgsdump.tensors.tensor import Tensor
 
-LONGEST, LONGEST_NAME, LONGEST_SENTENCE = 160, 64, 800
 WORST = 20  # rows of a comparison
 NAMED, REASONS = 5, 5  # names under a reason why layers were not compared
 MOST_VALUES = 1 << 22  # of a tensor that is read
 BINS = 128
 HISTOGRAM, DEPTH = (480, 90), (600, 80)  # pixels of the pictures
-SHARP = 2  # pixels of a picture for each that it takes, for fine screens
 BARS = 240
 _RANKS = {"pass": 0, "warn": 1, "fail": 2}
-
-
-class Advised(Protocol):
-    """What ``advise`` gives, of ``verbs``."""
-
-    @property
-    def advice(self) -> tuple[Advice, ...]: ...
-    @property
-    def first(self) -> tuple[str, ...]: ...
-    @property
-    def verdict(self) -> list[str]: ...
-    @property
-    def to_copy(self) -> str: ...
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-
-
-_STYLE = """
-.sgsdump { font: 13px/1.45 system-ui, sans-serif; color: var(--text); background: var(--card); padding: .7rem .9rem;
-  border: 1px solid var(--line); border-radius: 8px; overflow-x: auto; text-align: left; }
-.sgsdump p { margin: 0 0 .4rem; overflow-wrap: anywhere; }
-.sgsdump small, .sgsdump dt { color: var(--dim); }
-.sgsdump dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: .1rem .9rem; margin: 0; }
-.sgsdump dd { margin: 0; overflow-wrap: anywhere; }
-.sgsdump table { border-collapse: collapse; margin: .3rem 0; border: 0; }
-.sgsdump th, .sgsdump td { text-align: left; padding: .15rem .6rem .15rem 0; border: 0; background: none; }
-.sgsdump th { color: var(--dim); font-weight: 500; border-bottom: 1px solid var(--line); }
-.sgsdump td:last-child:not(.n) { min-width: 22rem; }
-.sgsdump .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.sgsdump .fail { color: var(--fail); }
-.sgsdump .warn { color: var(--warn); }
-.sgsdump .pass { color: var(--pass); }
-.sgsdump .pixelated { image-rendering: pixelated; }
-.sgsdump img { display: block; margin: .3rem 0; max-width: 100%; }
-"""
 
 
 def show_comparison(comparison: Comparison) -> str:
@@ -91,69 +42,12 @@ def show_comparison(comparison: Comparison) -> str:
     entries = layers.compared
     worst = Listing("worst", WORST).listed(entries)
     more = len(entries) > len(worst)
-    return _card(
-        *map(_paragraph, layers.verdict),
-        _depth(entries) if entries else "",
-        _worst(worst) if worst else "",
-        _paragraph(f"the {WORST} worst of {len(entries)} layers; to_pandas() has all", small=True) if more else "",
+    return card(
+        *map(paragraph, layers.verdict),
+        depth_chart(entries) if entries else "",
+        worst_layers(worst) if worst else "",
+        paragraph(f"the {WORST} worst of {len(entries)} layers; to_pandas() has all", small=True) if more else "",
         *_left_out(layers.left_out),
-    )
-
-
-def show_diagnosed(found: tuple[Report, Comparison]) -> str:
-    """What was found, what to do, the error over depth and the worst layers."""
-    report, comparison = found
-    entries = table_of(comparison).compared
-    steps = [
-        _paragraph(step.text) + (f"<pre>{html.escape(step.copy)}</pre>" if step.copy else "")
-        for step in report.next_steps
-    ]
-    return _card(
-        *map(_paragraph, report.verdict),
-        *steps,
-        _said(report.view.worst) if report.view.worst is not None else "",
-        _depth(entries) if entries else "",
-        _worst(Listing("worst", WORST).listed(entries)) if entries else "",
-    )
-
-
-def _said(worst: WorstPicture) -> str:
-    """The input that is furthest off, small where it is a picture, and both models' largest values."""
-    image = ""
-    if worst.image is not None:
-        size = f'width="{worst.image.width}" height="{worst.image.height}"'
-        alt = f"The picture {_text(worst.label)}"
-        kind = ' class="pixelated"' if worst.image.pixelated else ""
-        image = f'<img{kind} {size} alt="{alt}" src="{worst.image.source}">'
-    rows = [[_text(one.output), _text(one.place), number(one.benchmark), number(one.sample)] for one in worst.said]
-    head = ["output", "place", "float model", f"{worst.kind} model"]
-    what = "picture" if worst.image is not None else "input"
-    return _paragraph(f"The {what} that is furthest off: {worst.label}") + image + _table(head, rows, range(1, 4))
-
-
-def show_advised(found: Advised) -> str:
-    """What to raise, and the convolutions that speak most for it."""
-    head, *rows = advice_cells(found.advice)
-    named = [[_name(cell) if head[index] in ("convolution", "input") else _text(cell) for index, cell in enumerate(row)]
-             for row in rows[:WORST]]  # fmt: skip
-    more = len(rows) > WORST
-    return _card(
-        *map(_paragraph, [*found.first, *found.verdict]),
-        f"<pre>{html.escape(found.to_copy)}</pre>" if found.to_copy else "",
-        *map(_paragraph, found.notes),
-        _table(head, named, range(4, len(head) - 1)),
-        _paragraph(f"{WORST} of {len(rows)} convolutions; to_pandas() has all", small=True) if more else "",
-    )
-
-
-def show_plans(result: Pareto) -> str:
-    """How the search ended, the plan to take, and every plan of the table."""
-    head, *rows = pareto_cells(result)
-    copy = conv_config(result.taken.tensors) if result.taken.tensors else ""
-    return _card(
-        *map(_paragraph, ending_lines(result)),
-        f"<pre>{html.escape(copy)}</pre>" if copy else "",
-        _table(head, ([_text(cell) for cell in row] for row in rows), range(2, len(head))),
     )
 
 
@@ -165,14 +59,14 @@ def save_card(result: Any, path: Path) -> None:
 
 def show_table(short: ShortTable) -> str:
     """The first lines of a dump's table."""
-    lines = _table(short.columns, ([_text(cell) for cell in row] for row in short.rows)) if short.rows else ""
-    return _card(_paragraph(short.title), lines, _paragraph(f"… {short.more} more", small=True) if short.more else "")
+    lines = table(short.columns, ([text(cell) for cell in row] for row in short.rows)) if short.rows else ""
+    return card(paragraph(short.title), lines, paragraph(f"… {short.more} more", small=True) if short.more else "")
 
 
 def show_tensor(tensor: Tensor) -> str:
     """Its facts and, where it is not too large to be read for a look, how its real values lie."""
     facts, chart = _values(tensor)
-    return _card(_paragraph(f"Tensor {tensor.name}"), _facts([*_tensor_facts(tensor), *facts]), chart)
+    return card(paragraph(f"Tensor {tensor.name}"), fact_list([*_tensor_facts(tensor), *facts]), chart)
 
 
 def show_distribution(layer: Distribution) -> str:
@@ -187,8 +81,8 @@ def show_distribution(layer: Distribution) -> str:
         facts.append(("levels used", f"{layer.levels} of {LEVELS}"))
     trouble = [name for name in ("broken", "clipped", "wasteful") if getattr(layer, name)]
     chart = _histogram(layer.counts, *stats.span, layer.limits) if stats.finite else ""
-    verdict = [_paragraph(f"This layer is {' and '.join(trouble)}.")] if trouble else []
-    return _card(_paragraph(f"Distribution of {layer.name}"), *verdict, _facts(facts), chart)
+    verdict = [paragraph(f"This layer is {' and '.join(trouble)}.")] if trouble else []
+    return card(paragraph(f"Distribution of {layer.name}"), *verdict, fact_list(facts), chart)
 
 
 def show_distributions(layers: Sequence[Distribution]) -> str:
@@ -196,46 +90,47 @@ def show_distributions(layers: Sequence[Distribution]) -> str:
     first = sorted(layers, key=lambda layer: not layer.troubled)
     rows = [
         [
-            _text(layer.index),
-            _name(layer.name),
-            _text(layer.op_type),
-            _text(_span(layer.stats.span) if layer.stats.finite else "none finite"),
-            _text(_span(layer.limits) if layer.limits else "unknown"),
-            _text(remark(layer)),
+            text(layer.index),
+            short_name(layer.name),
+            text(layer.op_type),
+            text(_span(layer.stats.span) if layer.stats.finite else "none finite"),
+            text(_span(layer.limits) if layer.limits else "unknown"),
+            text(remark(layer)),
         ]
         for layer in first[:WORST]
     ]
     troubled = sum(layer.troubled for layer in layers)
-    return _card(
-        _paragraph(f"{len(layers)} layers, {troubled} of them need a look"),
-        _table(["#", "layer", "type", "values", "calibrated range", "remark"], rows) if rows else "",
-        _paragraph(f"{WORST} of {len(layers)} layers; to_pandas() has all", small=True) if len(layers) > WORST else "",
+    return card(
+        paragraph(f"{len(layers)} layers, {troubled} of them need a look"),
+        table(["#", "layer", "type", "values", "calibrated range", "remark"], rows) if rows else "",
+        paragraph(f"{WORST} of {len(layers)} layers; to_pandas() has all", small=True) if len(layers) > WORST else "",
     )
 
 
-def _worst(entries: Sequence[Entry]) -> str:
+def worst_layers(entries: Sequence[Entry]) -> str:
+    """Return the table of these layers, a row each."""
     figures = figure_names(entries)
     head = ["#", "verdict", "layer", "type", *map(title_of, figures), "remark"]
     rows = [
         [
-            _text(entry.number),
+            text(entry.number),
             f'<span class="{entry.verdict}">{entry.verdict}</span>',
-            _name(entry.name),
-            _text(entry.op_type),
-            *(_text(entry.text(figure)) for figure in figures),
-            _text(entry.remark),
+            short_name(entry.name),
+            text(entry.op_type),
+            *(text(entry.text(figure)) for figure in figures),
+            text(entry.remark),
         ]
         for entry in entries
     ]
-    return _table(head, rows, range(4, 4 + len(figures)))
+    return table(head, rows, range(4, 4 + len(figures)))
 
 
-def _depth(entries: Sequence[Entry]) -> str:
-    """A bar for each layer, at most ``BARS``: of neighbours the worst is drawn. Logarithmic, as in the report."""
+def depth_chart(entries: Sequence[Entry]) -> str:
+    """Draw a bar for each layer, at most ``BARS``: of neighbours the worst is drawn. Logarithmic, as in the report."""
     shares = bar_shares([entry.error for entry in entries])
     step = -(-len(entries) // BARS)
     starts = range(0, len(entries), step)
-    image, draw = _blank(*DEPTH)
+    image, draw = blank(*DEPTH)
     width = image.width / len(starts)
     for bar, start in enumerate(starts):
         verdict = max((entry.verdict for entry in entries[start : start + step]), key=_RANKS.__getitem__)
@@ -243,7 +138,7 @@ def _depth(entries: Sequence[Entry]) -> str:
         if height:
             left, right = round(bar * width), max(round((bar + 0.8) * width) - 1, round(bar * width))
             draw.rectangle((left, image.height - height, right, image.height), fill=COLOURS[verdict])
-    return _picture(image, label := "error of each layer in the network's order, on a logarithmic scale") + _paragraph(
+    return image_tag(image, label := "error of each layer in the network's order, on a logarithmic scale") + paragraph(
         label, small=True
     )
 
@@ -253,11 +148,11 @@ def _left_out(entries: Sequence[Entry]) -> Iterator[str]:
     reasons = by_reason((entry.name, entry.remark) for entry in entries)
     if entries:
         expected = sum(entry.expected for entry in entries)
-        yield _paragraph(left_out_title(len(entries) - expected, expected))
+        yield paragraph(left_out_title(len(entries) - expected, expected))
     for reason, names in list(reasons.items())[:REASONS]:
-        yield f"<p><small>{_text(reason)}: {listed(names, NAMED, _name)}</small></p>"
+        yield f"<p><small>{text(reason)}: {listed(names, NAMED, short_name)}</small></p>"
     if len(reasons) > REASONS:
-        yield _paragraph(f"and {len(reasons) - REASONS} further reasons", small=True)
+        yield paragraph(f"and {len(reasons) - REASONS} further reasons", small=True)
 
 
 def _tensor_facts(tensor: Tensor) -> Iterator[tuple[str, object]]:
@@ -278,10 +173,10 @@ def _values(tensor: Tensor) -> tuple[list[tuple[str, object]], str]:
     try:
         count = math.prod(tensor.shape) if tensor.shape is not None else tensor.raw().size
         if count > MOST_VALUES:
-            return [("count", f"{count:,}")], _paragraph("too many values to read for a look", small=True)
+            return [("count", f"{count:,}")], paragraph("too many values to read for a look", small=True)
         values = tensor.real()
     except SgsdumpError as error:
-        return [], _paragraph(str(error), small=True)
+        return [], paragraph(str(error), small=True)
     statistics = summarise(values)
     span = statistics.span
     chart = _histogram(histogram(values, *span, BINS), *span) if statistics.finite else ""
@@ -303,74 +198,15 @@ def _histogram(counts: np.ndarray, low: float, high: float, limits: tuple[float,
     if not math.isfinite(last - first) or not counts.any():
         return ""
     counts = joined(counts, BINS)
-    image, draw = _blank(*HISTOGRAM)
+    image, draw = blank(*HISTOGRAM)
     axis = (first, last) if last > first else view(first)
     panel = Panel(0, 0, image.width, image.height, *axis, int(counts.max()), log=True)
     draw_counts(draw, panel, counts, low, high)
     if limits:
         draw_limits(draw, panel, limits, dash=5 * SHARP, width=SHARP)
     ends = f"{number(first)} … {number(last)}"
-    return _picture(image, f"histogram from {ends}") + _paragraph(f"{ends}, counts on a logarithmic scale", small=True)
-
-
-def _blank(width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    """A picture without a ground, so that it fits a dark notebook, and its pen."""
-    image = Image.new("RGBA", (width * SHARP, height * SHARP))
-    return image, ImageDraw.Draw(image)
-
-
-def _picture(image: Image.Image, label: str) -> str:
-    """The picture inside the page, with a text for who cannot see it."""
-    file = io.BytesIO()
-    image.quantize(16).save(file, "PNG", optimize=True)
-    data = base64.b64encode(file.getvalue()).decode()
-    size = f'width="{image.width // SHARP}" height="{image.height // SHARP}"'
-    return f'<img {size} alt="{label}" src="data:image/png;base64,{data}">'
-
-
-def _card(*parts: str) -> str:
-    """The whole output, of parts that are HTML already."""
-    return f'<div class="sgsdump"><style>{_style()}</style>{"".join(parts)}</div>'
-
-
-def _text(words: object, longest: int = LONGEST) -> str:
-    """Any text, escaped, invisible characters shown, the middle of a long one left out."""
-    return html.escape(middle_cut(shown(str(words)), longest))
-
-
-def _name(words: str) -> str:
-    """A layer's name in a cell; a long one as a whole when pointed at."""
-    return f'<bdi title="{_text(words, LONGEST_SENTENCE)}">{_text(words, LONGEST_NAME)}</bdi>'
-
-
-def _paragraph(words: str, small: bool = False) -> str:
-    words = _text(words, LONGEST_SENTENCE)
-    return f"<p><small>{words}</small></p>" if small else f"<p>{words}</p>"
-
-
-def _facts(pairs: Iterable[tuple[str, object]]) -> str:
-    """A list of terms and values."""
-    lines = (f"<dt>{_text(term)}</dt><dd>{_text(value)}</dd>" for term, value in pairs)
-    return f"<dl>{''.join(lines)}</dl>"
+    return image_tag(image, f"histogram from {ends}") + paragraph(f"{ends}, counts on a logarithmic scale", small=True)
 
 
 def _span(span: tuple[float, float]) -> str:
     return f"{number(span[0])} to {number(span[1])}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: range = range(0)) -> str:
-    """A table; the columns of ``numbers`` are flush right. The cells are HTML already."""
-    kinds = [' class="n"' if column in numbers else "" for column in range(len(head))]
-    titles = "".join(f"<th{kind}>{_text(title)}</th>" for kind, title in zip(kinds, head))
-    lines = ("".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, row)) for row in rows)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
-
-
-@cache
-def _style() -> str:
-    """The report's palette, for this card alone, and for the dark themes of notebooks."""
-    palette = (files("sgsdump.reports.html") / "palette.css").read_text(encoding="utf-8")
-    dark = '[data-jp-theme-light="false"] .sgsdump, .vscode-dark .sgsdump, .sgsdump[data-theme="dark"]'
-    palette = palette.replace(':root[data-theme="dark"]', dark)
-    return palette.replace(":root", ".sgsdump") + _STYLE

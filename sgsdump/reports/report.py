@@ -17,10 +17,10 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.comparison.verdict import blamed
 from sgsdump.dumps.dump import Dump
-from sgsdump.fixedpoint.reports.worst_picture import WorstPicture
 from sgsdump.reports.layers.table import Entry, left_out_of
 from sgsdump.reports.remarks import trouble, why
 from sgsdump.reports.verdict import Step, next_steps, verdict
+from sgsdump.reports.worst_picture import WorstPicture
 from sgsdump.tensors.tensor import Quant, TensorInfo
 from sgsdump.tensors.types import Range
 

@@ -1,5 +1,4 @@
-"""The first line of a comparison: PASS or FAIL with the number that decided, or how two dumps compare without limits.
-Apart: one line for every form of ``compare`` but the SDK's."""
+"""The first line of a comparison: PASS or FAIL with the deciding number, or how two dumps compare without limits."""
 
 from __future__ import annotations
 

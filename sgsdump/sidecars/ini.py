@@ -1,4 +1,4 @@
-"""The SDK's INI dialect: ``[SECTION]``, ``key = value;``. Apart: the syntax, without the meaning of the keys.
+"""The SDK's INI dialect: ``[SECTION]``, ``key = value;``.
 
 Several values, one for each input, are separated by commas. A value ends at the first ``;`` outside quotes (the rest is
 a comment), quotes are dropped, lines that begin with ``;`` or ``#`` are comments, and a list may run on over indented

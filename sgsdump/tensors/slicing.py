@@ -1,4 +1,4 @@
-"""A part of a tensor, or its axes in another order: ``[0:2,3]``, ``(0,2,3,1)``. Apart: parses untrusted text.
+"""A part of a tensor, or its axes in another order: ``[0:2,3]``, ``(0,2,3,1)``.
 
 This is the notation of msit's tensor-view. Operations are done one after the other, ``;`` between them. ``[…]`` takes
 whole numbers, ``start:stop:step`` and ``...`` for the leading axes; ``(…)`` is a permutation of all axes. The text is

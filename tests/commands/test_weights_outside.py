@@ -10,7 +10,7 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.cli import main
 from sgsdump.errors import ModelError
-from sgsdump.executors.onnx_runtime import segment_runner, shared_initializers
+from sgsdump.executors.onnx_runtime import segment_runner, session
 from sgsdump.fixedpoint.quantisation import float_model
 from sgsdump.fixedpoint.quantisation.float_model import open_float_model
 from sgsdump.fixedpoint.quantisation.integer import emitter
@@ -152,8 +152,8 @@ def test_pictures_go_through_together_and_each_weight_is_read_once(folder, monke
     inside = gather(open_float_model("inside.onnx", None, InputConfig(())), feeds)
     monkeypatch.setattr(segment_runner, "max_nodes_of", lambda nodes, types: 1)
     read = []
-    whole = shared_initializers.read_outside
-    monkeypatch.setattr(shared_initializers, "read_outside", lambda t, *rest: read.append(t.name) or whole(t, *rest))
+    whole = session.read_outside
+    monkeypatch.setattr(session, "read_outside", lambda t, *rest: read.append(t.name) or whole(t, *rest))
     assert gather(opened, feeds).whole == inside.whole
     assert len(read) == len(set(read)) >= 4
     read.clear()

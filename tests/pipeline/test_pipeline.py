@@ -18,8 +18,8 @@ from sgsdump.dumps.formats.sdaa.dump_info import facts_of
 from sgsdump.errors import ConfigError, InputError, ModelError, OutputError
 from sgsdump.executors.base import Executor
 from sgsdump.executors.table import open_executor
+from sgsdump.models.feeds.drawn import InputDefaults
 from sgsdump.models.model import open_model
-from sgsdump.pipeline.inputs import InputDefaults
 from sgsdump.pipeline.pipeline import Pipeline
 
 SIX_LINES = """\

@@ -15,9 +15,9 @@ from small_nets import model, node, residual_net
 
 from sgsdump.cli import main
 from sgsdump.executors.ort import OrtExecutor
+from sgsdump.models.feeds.drawn import table_lengths
 from sgsdump.pipeline import bisection
 from sgsdump.pipeline.bisection import bisect_executors, worst_relative
-from sgsdump.pipeline.inputs import table_lengths
 from sgsdump.pipeline.pipeline import Pipeline
 from sgsdump.pipeline.replay import judge
 from sgsdump.pipeline.report_lines import bisection_lines, whole_run_lines

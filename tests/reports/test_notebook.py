@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import sgsdump
-from sgsdump import notebook
+from sgsdump import plugins
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.distribution import distributions
 from sgsdump.comparison.metrics import METRICS
@@ -169,5 +169,5 @@ print([name for name in sys.modules if name == "sgsdump.reports.notebook"], "jin
 
 
 def test_a_kind_that_nobody_shows_is_left_to_its_repr(monkeypatch):
-    monkeypatch.setattr(notebook, "_views", {})
+    monkeypatch.setattr(plugins, "_CORE", plugins.Plugin())
     assert sgsdump.Tensor.of("x", np.ones(3))._repr_html_() is None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sgsdump.tensors.one_pass import compiled
-from sgsdump.tensors.one_pass.rows import RowWatch, extremes
+from sgsdump.tensors.one_pass.compiled import RowWatch, extremes
 
 BOTH = pytest.mark.parametrize("kernel", [compiled._KERNEL, None], ids=["compiled", "numpy"])
 ODD = [0.0, -0.0, math.nan, math.inf, -math.inf, 3.4028234663852886e38, -1.401298464324817e-45, 1.0]

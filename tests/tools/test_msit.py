@@ -17,7 +17,7 @@ def msit(*words, cwd):
 
 def test_it_is_installed_under_a_name_of_its_own():
     project = (DOOR.parents[1] / "pyproject.toml").read_text()
-    assert 'sgsdump-msit = "sgsdump.cli:msit"' in project and "\nmsit =" not in project
+    assert 'sgsdump-msit = "sgsdump.capture.commands.msit:main"' in project and "\nmsit =" not in project
 
 
 @pytest.fixture

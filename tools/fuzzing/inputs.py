@@ -202,7 +202,7 @@ def _read_picture(path: Path) -> None:
 
 
 def _read_array(path: Path) -> None:
-    from sgsdump.pipeline.inputs import array_of
+    from sgsdump.models.feeds.drawn import array_of
 
     array_of(path)
 

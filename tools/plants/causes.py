@@ -336,7 +336,8 @@ def _outputs(folder: Path, words: tuple[str, ...], level: str, raised: tuple[str
     from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import outputs_of
     from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial
-    from sgsdump.fixedpoint.verbs.network import named_network, open_network
+    from sgsdump.fixedpoint.verbs.network import open_network
+    from sgsdump.models.network import named_network
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     given = dict(zip(words[::2], words[1::2]))

@@ -29,7 +29,7 @@ def main(folder: Path) -> int:
 def refused(probe: Path) -> list[str]:
     """What sgsdump says that the SDK refuses of a probe."""
     from sgsdump.fixedpoint.quantisation.float_model import simplify
-    from sgsdump.fixedpoint.sdk.converter import config_facts, facts_of
+    from sgsdump.fixedpoint.sdk.converter import caffe_facts, config_facts, facts_of
     from sgsdump.models.model import open_model
     from sgsdump.sidecars import input_config
 
@@ -38,7 +38,7 @@ def refused(probe: Path) -> list[str]:
     if (probe / "net.prototxt").exists():
         outputs = [output.name for output in config.outputs]
         model = open_model(probe / "net.prototxt", probe / "net.caffemodel", staged_outputs=outputs)
-        found += model.converter.refused if model.converter else ()
+        found += caffe_facts(model.caffe.layers, model.caffe.other_weights).refused
     else:
         found += facts_of(simplify(open_model(probe / "net.onnx")).proto).refused
     return [str(row) for row in found if not (row.above_l1 and not re.search("_L[2-5]$", probe.name))]

@@ -10,8 +10,16 @@ first round and operators whose type begins as -opname says; debug dump takes ev
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from types import ModuleType
+
+from sgsdump.cli import exit_status
+
+
+def main() -> int:
+    """Run ``sgsdump-msit``, and ``tools/msit``; return the exit status."""
+    return exit_status("msit", lambda: run(sys.argv[1:]))
 
 
 def run(words: Sequence[str]) -> int:

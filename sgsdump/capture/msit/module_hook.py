@@ -1,4 +1,4 @@
-"""``register_hook``: dump a torch model's modules token by token. Apart: the package names only what users import.
+"""``register_hook``: dump a torch model's modules token by token.
 
 A token is a run of the model. Inputs are taken before a module runs, so that one that writes into them does not change
 what is dumped; keyword arguments are dumped under their names. A module that runs several times in a token has

@@ -1,4 +1,4 @@
-"""The files of ``register_hook``: a folder for each token. Apart: all that touches the disk.
+"""The files of ``register_hook``: a folder for each token.
 
 Files are written whole, the index by lines.
 

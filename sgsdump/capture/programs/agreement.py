@@ -1,4 +1,4 @@
-"""Outputs that were computed again compared with the program's. Apart: a formula with its own tests.
+"""Outputs that were computed again compared with the program's.
 
 Where they differ, the model runs once more as the program ran it, which shows whether that explains the difference.
 """

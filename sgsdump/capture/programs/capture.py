@@ -1,4 +1,4 @@
-"""``capture``: dump what torch computes in this process within a with-block. Apart: hooks the running process itself.
+"""``capture``: dump what torch computes in this process within a with-block.
 
 The hooks are those of ``sgsdump exec`` (``hook/``), and so is the tree; they are taken off when the block ends.
 """

@@ -1,4 +1,4 @@
-"""Compiled graphs of programs compared with the same graphs run operator by operator: which are wrong. Apart: the rule.
+"""Compiled graphs of programs compared with the same graphs run operator by operator: which are wrong.
 
 The hook writes a line for each run of a graph (``hook/for_torch/sgsdump_torch_compiled.py`` has its fields). A compiler
 fuses and reorders sums, so its last digits differ: an output of floats is called wrong where the norm of the difference

@@ -1,4 +1,4 @@
-"""msit's tree beside ``tensors/``, made of the hooks' index. Apart: made when the program has ended.
+"""msit's tree beside ``tensors/``, made of the hooks' index.
 
 ::
 

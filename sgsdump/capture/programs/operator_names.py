@@ -1,4 +1,4 @@
-"""Operators that were asked for and do not run. Apart: known after a run, or from an earlier one.
+"""Operators that were asked for and do not run.
 
 They are reported with the nearest of those that do run.
 

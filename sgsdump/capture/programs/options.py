@@ -1,4 +1,4 @@
-"""The options of the vendors' dump commands -> ``DumpControl``. Apart: untrusted configuration files.
+"""The options of the vendors' dump commands -> ``DumpControl``.
 
 Their defaults, conflicts, and the files that may stand in their place.
 

@@ -1,4 +1,4 @@
-"""Run a program unchanged with the hooks on its PYTHONPATH, and report. Apart: owns another process.
+"""Run a program unchanged with the hooks on its PYTHONPATH, and report.
 
 The program inherits standard input, output and error; it is started without a shell. Its processes find
 ``hook/sitecustomize.py`` and write below the dump's root (``hook/sgsdump_session.py`` says what); the tree of

@@ -1,4 +1,4 @@
-"""Captured runs of onnxruntime computed again. Apart: runs models, when the program has ended.
+"""Captured runs of onnxruntime computed again.
 
 Into the tree::
 

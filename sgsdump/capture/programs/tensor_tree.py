@@ -1,4 +1,4 @@
-"""The tree of tensors, made while the program runs. Apart: a thread, and untrusted lines of other processes.
+"""The tree of tensors, made while the program runs.
 
 These write values and lines (``hook/sgsdump_session.py``, ``hook/sgsdump_records.py``); the thread (``TreeThread``)
 leaves the processors to them.

@@ -1,4 +1,4 @@
-"""The backend of ``torch.compile`` that dumps. Apart: the package names only what users import.
+"""The backend of ``torch.compile`` that dumps.
 
 Where ``DUMP_GE_GRAPH`` asks for it, the operators of each graph are listed as ``ge_proto_*.txt``: their names can be
 chosen from before anything is dumped. ``sgsdump show --operators`` reads the file.

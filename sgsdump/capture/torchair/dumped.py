@@ -1,4 +1,4 @@
-"""The inputs and outputs of each operator while a graph runs (``run_observed``). Apart: needs torch.
+"""The inputs and outputs of each operator while a graph runs (``run_observed``).
 
 ``Dumped`` takes those of all operators that are chosen, or of those whose output overflows. ``Watched`` takes the
 outputs of watched operators, after themselves and again after each listed operator; an operator in both lists, and

@@ -1,4 +1,4 @@
-"""A torch tensor's bytes, statistics, overflow; unwritten tensors. Apart: torch alone, no graph, no files.
+"""A torch tensor's bytes, statistics, overflow; unwritten tensors.
 
 What ``torch.empty`` gives is unwritten until an operator writes to it: by torch's own operators below the graph's,
 whatever these are called (``Watch``).

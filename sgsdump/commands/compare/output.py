@@ -132,7 +132,7 @@ def _page(
 def _plotted(options: Options, plots: Path, comparison: Comparison, thresholds: Thresholds) -> str:
     """Last of all files, since a folder takes its place at once."""
     from sgsdump.files.atomic_write import replacing_folder
-    from sgsdump.reports.charts import save_plots
+    from sgsdump.reports.charts.plots import save_plots
     from sgsdump.reports.report import Context, report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
 

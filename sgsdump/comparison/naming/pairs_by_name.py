@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from sgsdump.comparison.alignment import NAME_WAYS, Pair
 from sgsdump.comparison.naming.sides import Settled, Sides
-from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.format import RAW
+from sgsdump.dumps.dump import RAW, Dump, Record
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.files.bounded_read import is_file
 from sgsdump.files.names import normalised, word

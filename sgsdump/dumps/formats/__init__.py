@@ -1,5 +1,8 @@
-"""The dump formats, in the order in which ``open_dump`` asks them whether a file is theirs."""
+"""The dump formats, in the order in which ``open_dump`` asks them whether a file is theirs; plug-ins' last."""
 
+from functools import partial
+
+from sgsdump.plugins import further
 from sgsdump.registry import Registry
 
 FORMATS = Registry(
@@ -29,4 +32,5 @@ FORMATS = Registry(
         "torch_tree": "sgsdump.dumps.formats.torch.torch_tree:FORMAT",
         "npy_dir": "sgsdump.dumps.formats.arrays.npy:FOLDER",
     },
+    partial(further, "formats", "recognises"),
 )

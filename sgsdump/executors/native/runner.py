@@ -1,4 +1,4 @@
-"""The runner of models that only their own framework runs, each as a whole. Apart: the side that asks the worker.
+"""The runner of models that only their own framework runs, each as a whole.
 
 The framework works in a process of its own; where that ends, one line says so. A quantised input takes real values,
 which are rounded to its codes here (to nearest even, and clipped), or codes of the model's own type as they are. A

@@ -1,4 +1,4 @@
-"""A runtime in a process of its own: ``python -m sgsdump.executors.native.worker``. Apart: a damaged file may end it.
+"""A runtime in a process of its own: ``python -m sgsdump.executors.native.worker``.
 
 Questions come on standard input and answers go to standard output, one after another, each a message::
 

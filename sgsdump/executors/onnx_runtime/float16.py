@@ -1,4 +1,4 @@
-"""A float16 copy of a float32 model. Apart: onnxruntime.transformers.float16, its own converter, makes it.
+"""A float16 copy of a float32 model.
 
 The model's inputs stay float32, a Cast after each (``graph_input_cast_0`` ...); everything else is float16 under its
 own name, save what feeds operators that onnxruntime runs in float32 only. Weights beyond float16's range are clipped

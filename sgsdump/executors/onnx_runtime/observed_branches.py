@@ -42,7 +42,7 @@ from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import fix_shapes
 
 Feed = Mapping[str, np.ndarray]
-Feeds = Callable[[], Iterable[tuple[str, Feed]]]
+Runs = Callable[[], Iterable[tuple[str, Feed]]]
 """Label and feed of each run, from the first on each time."""
 
 KEY = "sgsdump.branches"
@@ -50,7 +50,7 @@ KEY = "sgsdump.branches"
 GUARD_BYTES = 1 << 20
 
 
-def with_branches(model: Model, feeds: Feeds) -> Model:
+def with_branches(model: Model, feeds: Runs) -> Model:
     """The model with the branches that it takes on all feeds, and what was found (``Model.branches``); the model itself
     where it has no If in its main graph.
 
@@ -85,7 +85,7 @@ def _placed_by(model: Model, feed: Feed, staying: dict[Choice, str]) -> tuple[Mo
         model = replace(model, proto=put_in_place(model.proto, now))
 
 
-def _differing(placed: Model, taken: Mapping[Choice, str], feeds: Feeds) -> tuple[int, Choice | None]:
+def _differing(placed: Model, taken: Mapping[Choice, str], feeds: Runs) -> tuple[int, Choice | None]:
     """The number of feeds, and the first node in the graph that a feed takes another branch of."""
     position = {name: index for index, node in enumerate(placed.proto.graph.node) for name in node.output}
     ordered = sorted(taken, key=lambda choice: max(position.get(name, -1) for name in choice.reads))
@@ -143,7 +143,7 @@ class _Conditions:
         return values | {layer.name: layer.array for layer in layers}
 
 
-def settled(model: Model, feeds: Feeds) -> Model:
+def settled(model: Model, feeds: Runs) -> Model:
     """A model of ``with_branches`` as it is quantised: without what only decided, and with a guard in its metadata.
 
     Its weights must be in it. ``feeds`` are those that it was made with.
@@ -163,7 +163,7 @@ def settled(model: Model, feeds: Feeds) -> Model:
     return replace(model, proto=proto, branches=replace(branches, checked=is_small))
 
 
-def _with_fixed_shapes(proto: onnx.ModelProto, names: Sequence[str], feeds: Feeds) -> onnx.ModelProto:
+def _with_fixed_shapes(proto: onnx.ModelProto, names: Sequence[str], feeds: Runs) -> onnx.ModelProto:
     """With the sizes of the feeds, where they are the same in all and some of the tensors named depend on sizes."""
     part = extract(proto, None, names)
     if not any(node.op_type in ("Shape", "Size") for node in part.graph.node):

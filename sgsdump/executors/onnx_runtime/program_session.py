@@ -1,4 +1,4 @@
-"""A model run as a captured program ran it. Apart: only executors import onnxruntime.
+"""A model run as a captured program ran it.
 
 Its optimisation, threads, providers and configuration entries are those of the program.
 """
@@ -13,8 +13,7 @@ import numpy as np
 import onnxruntime as ort
 
 from sgsdump.errors import ModelError
-from sgsdump.executors.onnx_runtime.ort_value import to_array, why_not
-from sgsdump.executors.onnx_runtime.session import CPU, message_of, quiet
+from sgsdump.executors.onnx_runtime.session import CPU, message_of, quiet, to_array, why_not
 
 LEVELS = {name: level for name, level in vars(ort.GraphOptimizationLevel).items() if name.startswith("ORT_")}
 MODES = {name: mode for name, mode in vars(ort.ExecutionMode).items() if name.startswith("ORT_")}

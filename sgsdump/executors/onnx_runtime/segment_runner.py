@@ -23,17 +23,24 @@ import onnx
 import onnxruntime as ort
 
 from sgsdump.errors import ModelError
-from sgsdump.executors.onnx_runtime.ort_value import PLAIN_TYPES, from_array, shape_of, to_array, type_proto, why_not
 from sgsdump.executors.onnx_runtime.session import (
     CPU,
+    PLAIN_TYPES,
     REFUSALS,
+    ModelFile,
+    Values,
+    from_array,
     header,
     message_of,
     providers,
+    shape_of,
+    share_initializers,
+    to_array,
+    type_proto,
     unoptimised,
     use_shared_arena,
+    why_not,
 )
-from sgsdump.executors.onnx_runtime.shared_initializers import ModelFile, Values, share_initializers
 from sgsdump.executors.runner import Layer, Skip
 from sgsdump.files.mapped import identity
 from sgsdump.models.graph import bodies, called, infer_types, inner_tensors, needs, sorted_nodes, weights_of

@@ -1,26 +1,128 @@
-"""Making onnxruntime sessions: providers, options, the shared memory pool, the model versions it loads, its errors.
+"""Making onnxruntime sessions: providers, options, shared memory and weights, model versions, values, errors.
 
 onnxruntime lags behind onnx: what ``onnx.helper.make_model`` makes today may carry an IR version and an opset that it
 refuses. Most such models use no operator that changed since, and so mean the same under the older numbers.
+
+Big weights are handed to a session beside its model, so that none is serialised, parsed and unpacked. In the model
+stands a stub that says "external". A weight in memory is shared as it is. One that was left in the model's own file
+(``models/onnx_file.py``), or left outside (``models/external_data.py``), is read for this session, into memory aligned
+as onnxruntime's own. Weights in other files onnxruntime maps itself.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnx import NodeProto, helper
+from onnx import NodeProto, TensorProto, TypeProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
 from sgsdump.errors import ConfigError, ModelError
+from sgsdump.files.bounded_read import open_file
+from sgsdump.files.mapped import identity
+from sgsdump.models.external_data import entries_of, is_outside, read_outside
 from sgsdump.models.graph import MAIN_DOMAINS, all_nodes
+from sgsdump.tensors.dtypes import packed, packed_size, unpacked
+
+# Element types that numpy has too.
+PLAIN_WORDS = "FLOAT FLOAT16 DOUBLE BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64"
+PLAIN = frozenset(TensorProto.DataType.Value(word) for word in PLAIN_WORDS.split())
+# Those that numpy gets from ml_dtypes; onnxruntime packs 4-bit ones two to a byte, the first in the low half.
+BEYOND_WORDS = "BFLOAT16 FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0 FLOAT4E2M1 INT4 UINT4"
+BEYOND = frozenset(map(TensorProto.DataType.Value, set(BEYOND_WORDS.split()) & set(TensorProto.DataType.keys())))
+# Of a tensor in memory, in bytes: what processors read fastest, and what onnxruntime gives its own.
+ALIGNMENT = 64
+ELEMENT_NAMES = {"float": "FLOAT", "double": "DOUBLE"}
+# onnxruntime's words for tensors of PLAIN elements.
+PLAIN_TYPES = frozenset(f"tensor({word.lower()})" for word in PLAIN_WORDS.split())
+
+
+def type_proto(text: str, shape: Sequence[int] | None) -> TypeProto:
+    """onnxruntime's word for a type (``tensor(float)``, ``optional(seq(tensor(int64)))``) as a TypeProto.
+
+    A plain tensor gets ``shape``, the value's own: some operators (Resize with sizes) refuse a free dimension.
+    """
+    kind, _, rest = text.partition("(")
+    inner = rest.removesuffix(")")
+    if kind == "tensor":
+        return onnx.helper.make_tensor_type_proto(_element_type(inner), shape)
+    if kind == "sparse_tensor":
+        return onnx.helper.make_sparse_tensor_type_proto(_element_type(inner), None)
+    if kind == "seq":
+        return onnx.helper.make_sequence_type_proto(type_proto(inner, None))
+    if kind == "optional":
+        return onnx.helper.make_optional_type_proto(type_proto(inner, None))
+    if kind == "map":
+        key, _, value = inner.partition(",")
+        return onnx.helper.make_map_type_proto(_element_type(key), type_proto(value, None))
+    raise ModelError(f"the model makes a value of the type {text}, which cannot be handed on")
+
+
+def _element_type(word: str) -> int:
+    return TensorProto.DataType.Value(ELEMENT_NAMES.get(word, word).upper())
+
+
+def shape_of(value: ort.OrtValue) -> list[int] | None:
+    """The shape of a tensor; None for anything else and for an empty optional."""
+    return list(value.shape()) if value.has_value() and value.is_tensor() else None
+
+
+def from_array(array: np.ndarray, elem_type: int) -> ort.OrtValue:
+    """A value of the array's elements, whose type is ``elem_type``; numpy's own types share the array's memory."""
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    if elem_type not in BEYOND:
+        return ort.OrtValue.ortvalue_from_numpy(array)
+    value = ort.OrtValue.ortvalue_from_shape_and_type(list(array.shape), elem_type)
+    data = packed(array)
+    if data:
+        ctypes.memmove(value.data_ptr(), data, len(data))
+    return value
+
+
+def aligned_memory(size: int) -> np.ndarray:
+    """So many bytes, of any values, that begin at a multiple of ALIGNMENT."""
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
+
+
+def why_not(value: ort.OrtValue) -> str:
+    """Why a value cannot be an array; an empty string when it can."""
+    if not value.has_value():
+        return "an optional value that is absent"
+    if not value.is_tensor():
+        kind = value.data_type().partition("(")[0]
+        return f"a {'sequence' if kind == 'seq' else kind}, not a tensor"
+    kind = value.element_type()
+    if kind == TensorProto.STRING:
+        return "holds text, not numbers"
+    if kind in PLAIN or kind in BEYOND:
+        return ""
+    return f"holds {TensorProto.DataType.Name(kind).lower()} values, which cannot be read"
+
+
+def to_array(value: ort.OrtValue) -> np.ndarray:
+    """The values of a tensor for which ``why_not`` is empty, in its own element type."""
+    kind = value.element_type()
+    if kind in PLAIN:
+        return value.numpy()
+    shape = tuple(value.shape())
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
+    size = packed_size(dtype, math.prod(shape))
+    # A copy: the memory is the value's own, which may go first.
+    raw = ctypes.string_at(value.data_ptr(), size) if size else b""
+    return unpacked(raw, dtype, math.prod(shape)).reshape(shape)
+
 
 CPU = "CPUExecutionProvider"
 # The first with functions and their overloads; every onnxruntime that sgsdump allows takes it.
@@ -242,3 +344,105 @@ def _identity(ir_version: int, opset: int) -> bytes:
     graph = helper.make_graph([identity], "g", [info("x", 1, [1])], [info("y", 1, [1])])
     model = helper.make_model(graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)])
     return bytes(model.SerializeToString())
+
+
+# Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.
+MIN_ELEMENTS = 1024
+
+Values = dict[str, ort.OrtValue]
+
+
+class ModelFile(NamedTuple):
+    """A model's own file, and its ``identity`` when its weights were left there."""
+
+    path: Path
+    identity: tuple[int, ...]
+
+
+def share_initializers(
+    options: ort.SessionOptions, weights: Mapping[str, Any], file: ModelFile | None = None
+) -> tuple[dict[str, Any], Values]:
+    """The stub in the model for each weight, and the values shared beside it, which must outlive the session.
+
+    options  of the session that is to be made; the values are added to them.
+    file     the model's own, where big weights may have been left.
+
+    Raises ModelError when a weight holds fewer or more bytes than its shape needs, or its file cannot be read or has
+    changed.
+    """
+    in_file = {name: weight for name, weight in weights.items() if file and _lies_in(weight, file.path)}
+    read = _read(in_file, file) if file and in_file else {}
+    for name, value in read.items():
+        options.add_initializer(name, value)
+    stubs, in_memory = dict(weights), {}
+    for name, weight in weights.items():
+        if name not in in_file and (shared := _shared(weight)):
+            stubs[name], in_memory[name] = shared
+    options.add_external_initializers(list(in_memory), list(in_memory.values()))
+    return stubs, read | in_memory
+
+
+def _shared(weight: Any) -> tuple[TensorProto, ort.OrtValue] | None:
+    """The stub of a big dense weight, and its value; None for any other."""
+    if not isinstance(weight, TensorProto) or weight.data_type not in PLAIN:
+        return None
+    if weight.data_location == TensorProto.EXTERNAL:
+        return (_stub(weight), _read_outside(weight)) if is_outside(weight) else None
+    if not weight.HasField("raw_data"):
+        return None
+    count = math.prod(weight.dims)
+    if count < MIN_ELEMENTS:
+        return None
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(weight.data_type)
+    raw = weight.raw_data
+    if len(raw) != count * dtype.itemsize:
+        raise ModelError(
+            f"the weight {weight.name!r} of shape {list(weight.dims)} needs {count * dtype.itemsize} bytes, "
+            f"the model holds {len(raw)}; it is damaged"
+        )
+    value = ort.OrtValue.ortvalue_from_numpy(np.frombuffer(raw, dtype).reshape(weight.dims))
+    return _stub(weight), value
+
+
+def _stub(weight: TensorProto) -> TensorProto:
+    stub = TensorProto(name=weight.name, dims=weight.dims, data_type=weight.data_type)
+    stub.data_location = TensorProto.EXTERNAL
+    stub.external_data.add(key="location", value="shared")
+    return stub
+
+
+def _read_outside(weight: TensorProto) -> ort.OrtValue:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(weight.data_type)
+    room = aligned_memory(math.prod(weight.dims) * dtype.itemsize)
+    return ort.OrtValue.ortvalue_from_numpy(read_outside(weight, room))
+
+
+def _lies_in(weight: Any, file: Path) -> bool:
+    return (
+        isinstance(weight, TensorProto)
+        and weight.data_location == TensorProto.EXTERNAL
+        and entries_of(weight).get("location") == file.name
+    )
+
+
+def _read(weights: Mapping[str, TensorProto], file: ModelFile) -> Values:
+    """Weights from the model's own file. Raises ModelError."""
+    values = {}
+    try:
+        with open_file(file.path) as stream:
+            if identity(os.fstat(stream.fileno())) != file.identity:
+                raise OSError("it was changed while it was used; start again")
+            for name, weight in weights.items():
+                array = _aligned(tuple(weight.dims), onnx.helper.tensor_dtype_to_np_dtype(weight.data_type))
+                stream.seek(int(entries_of(weight).get("offset") or 0))
+                if stream.readinto(array.data) != array.nbytes:  # type: ignore[attr-defined]
+                    raise OSError("it became shorter")
+                values[name] = ort.OrtValue.ortvalue_from_numpy(array)
+    except OSError as error:
+        raise ModelError(f"cannot read {file.path}: {error.strerror or error}") from None
+    return values
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array as onnxruntime places its own: the last bits of a sum may depend on where its vectors begin."""
+    return aligned_memory(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)

@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster that is already running (see ``task_pool``). Apart: needs the extra ``cluster``.
+"""Tasks on a Dask cluster that is already running (see ``task_pool``).
 
 What all tasks need is itself a task: its result travels from worker to worker, once to each, and the scheduler has it
 made again when the worker that held it dies. Each thread of a worker makes the work once from it. Everything is sent:

@@ -1,4 +1,4 @@
-"""Tasks in worker processes of this machine (see ``task_pool``). Apart: half of it runs in those processes."""
+"""Tasks in worker processes of this machine (see ``task_pool``)."""
 
 from __future__ import annotations
 

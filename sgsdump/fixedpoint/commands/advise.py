@@ -33,9 +33,10 @@ from sgsdump.commands.options import (
     network_of,
     record,
 )
-from sgsdump.commands.terminal import print_cut, print_lines, print_warnings
+from sgsdump.commands.terminal import print_cut, print_lines
+from sgsdump.fixedpoint.commands.network_lines import print_warnings
 from sgsdump.fixedpoint.verbs.advise import Task, advised, check, opened_for
-from sgsdump.fixedpoint.verbs.network import Network
+from sgsdump.models.network import Network
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds

@@ -71,10 +71,12 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import print_cut, print_warnings
+from sgsdump.commands.terminal import print_cut
 from sgsdump.errors import listed
+from sgsdump.fixedpoint.commands.network_lines import print_warnings
 from sgsdump.fixedpoint.verbs.calibrate import BY_PARTS, THRESHOLD, How, calibrated, level_of, with_metric
-from sgsdump.fixedpoint.verbs.network import Network, open_network
+from sgsdump.fixedpoint.verbs.network import open_network
+from sgsdump.models.network import Network
 
 if TYPE_CHECKING:
     from sgsdump.fixedpoint.quantisation.calibration import Calibration
@@ -149,9 +151,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.fixedpoint.quantisation.calibration_log import FILES
     from sgsdump.fixedpoint.quantisation.diagnosis.share import integer_share
     from sgsdump.fixedpoint.quantisation.fixed_model import clipped_ranges
-    from sgsdump.fixedpoint.quantisation.float_model import deployed
+    from sgsdump.fixedpoint.quantisation.float_model import deployed, disagreements
     from sgsdump.fixedpoint.quantisation.objective import left_out_outputs, watched_tensors
-    from sgsdump.fixedpoint.quantisation.pictures import disagreements
     from sgsdump.fixedpoint.quantisation.quant_file import WIDE_TIMES, read_quant_file, too_wide
     from sgsdump.fixedpoint.reports.integer_share import share_text
     from sgsdump.fixedpoint.tuning.criteria import load_metric

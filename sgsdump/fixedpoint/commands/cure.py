@@ -42,7 +42,8 @@ from sgsdump.commands.options import (
     network_of,
     record,
 )
-from sgsdump.fixedpoint.verbs.network import Network, open_network
+from sgsdump.fixedpoint.verbs.network import open_network
+from sgsdump.models.network import Network
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from sgsdump.commands.terminal import Terminal, print_lines, print_warnings
+    from sgsdump.commands.terminal import Terminal, print_lines
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_file, check_outputs, replace_text
+    from sgsdump.fixedpoint.commands.network_lines import print_warnings
     from sgsdump.fixedpoint.curing.cure import ranges_beside
     from sgsdump.fixedpoint.curing.steps import CURES, CureOptions
     from sgsdump.fixedpoint.reports.cured import cure_json, lines, summary

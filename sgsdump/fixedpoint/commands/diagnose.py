@@ -75,7 +75,7 @@ from sgsdump.commands.options import (
 from sgsdump.commands.terminal import print_folder, print_lines, print_verdict
 from sgsdump.fixedpoint.verbs.diagnose import FOLDER, PICTURES
 from sgsdump.fixedpoint.verbs.judges import Judges
-from sgsdump.fixedpoint.verbs.network import Network
+from sgsdump.models.network import Network
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds

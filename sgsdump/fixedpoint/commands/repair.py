@@ -50,10 +50,11 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import print_cut, print_lines, print_warnings
+from sgsdump.commands.terminal import print_cut, print_lines
+from sgsdump.fixedpoint.commands.network_lines import print_warnings
 from sgsdump.fixedpoint.verbs.judges import Judges
-from sgsdump.fixedpoint.verbs.network import Network
 from sgsdump.fixedpoint.verbs.repair import JUDGING, ROUNDS, Task, opened_for, repaired_in
+from sgsdump.models.network import Network
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import add_feeds, add_model, add_provider, part_of, record
 from sgsdump.commands.terminal import print_branches, print_cut
-from sgsdump.fixedpoint.verbs.network import Source, feeds_of
+from sgsdump.models.network import Source, feeds_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -87,12 +87,13 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import print_cut, print_lines, print_warnings
+from sgsdump.commands.terminal import print_cut, print_lines
 from sgsdump.errors import ConfigError, OutputError
+from sgsdump.fixedpoint.commands.network_lines import print_warnings
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 from sgsdump.fixedpoint.verbs.cured_ways import CURED
 from sgsdump.fixedpoint.verbs.judges import Judges
-from sgsdump.fixedpoint.verbs.network import Network, OpenNetwork, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
 from sgsdump.fixedpoint.verbs.tune import (
     BUDGET,
     PROGRESS,
@@ -107,6 +108,7 @@ from sgsdump.fixedpoint.verbs.tune import (
     parse_seconds,
     searched,
 )
+from sgsdump.models.network import Network
 
 if TYPE_CHECKING:
     from sgsdump.fixedpoint.verbs.cured_ways import Start

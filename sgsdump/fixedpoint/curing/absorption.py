@@ -1,4 +1,4 @@
-"""High biases absorbed: what a channel always holds is moved past the Relu into the next layer's bias. Apart: a cure.
+"""High biases absorbed: what a channel always holds is moved past the Relu into the next layer's bias.
 
     y = Relu(W₁ x + b₁) ≥ c        becomes        y' = y - c = Relu(W₁ x + b₁ - c)
     W₂ y + b₂                                     W₂ y' + (b₂ + W₂ c)

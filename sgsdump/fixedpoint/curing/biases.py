@@ -1,4 +1,4 @@
-"""Bias correction: the mean that quantising adds to a channel is taken off its bias. Apart: a cure.
+"""Bias correction: the mean that quantising adds to a channel is taken off its bias.
 
     b' = b + mean(X W) - mean(X̃ Q)
 

@@ -36,13 +36,12 @@ from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
 from sgsdump.fixedpoint.quantisation.float_model import simplify
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 from sgsdump.models.canonical_order import in_canonical_order, in_file_order
-from sgsdump.models.feeds.by_content import by_content
-from sgsdump.models.feeds.folds import JUDGED, folds_of, judging, share
+from sgsdump.models.feeds.by_content import JUDGED, by_content, folds_of, judging, share
 from sgsdump.models.graph import sorted_nodes, unlist_weights, with_nodes
 from sgsdump.models.passes.converted import without_identities
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.rewrites import single_precision
-from sgsdump.notebook import ask
+from sgsdump.plugins import ask
 from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A copy of a model whose weights are rewritten. Apart: every cure edits by it, so that names stay.
+"""A copy of a model whose weights are rewritten.
 
 The names of tensors stay. A convolution's new weights and bias keep their names too; what several nodes read is never
 changed, but copied for the node that changes it. New constants are called after the tensor that their node puts out:

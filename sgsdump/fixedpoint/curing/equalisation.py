@@ -1,4 +1,4 @@
-"""Equalisation: factors of the channels that make the noise of 8 bits (``noise.py``) least. Apart: a cure.
+"""Equalisation: factors of the channels that make the noise of 8 bits (``noise.py``) least.
 
 In the logarithms of the factors the noise is a sum of exponentials of maxima, so it is convex but for the whole powers
 of two that sums lose, and going down leads to the least: a geometric program (Boyd et al., A tutorial on geometric

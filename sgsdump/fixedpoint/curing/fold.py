@@ -1,5 +1,4 @@
-"""One fold of a cure: the model, its ranges and its fixed model, fitted to some of the images. Apart: ``search.py``
-decides which cures are kept."""
+"""One fold of a cure: the model, its ranges and its fixed model, fitted to some of the images."""
 
 from __future__ import annotations
 

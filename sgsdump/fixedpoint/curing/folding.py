@@ -1,4 +1,4 @@
-"""Folding: a BatchNormalization goes into the convolution that it follows. Apart: a cure.
+"""Folding: a BatchNormalization goes into the convolution that it follows.
 
     y = γ (Wx + b - μ) / √(σ² + ε) + β  =  (f W) x + (f (b - μ) + β)        f = γ / √(σ² + ε)
 

@@ -1,4 +1,4 @@
-"""The patches that a convolution multiplies its weights with: rows of a matrix product. Apart: shapes alone.
+"""The patches that a convolution multiplies its weights with: rows of a matrix product.
 
 A convolution over one axis is one of height 1. A ConvTranspose is the convolution with the kernel turned about over an
 input with s - 1 zeros between neighbours (s its stride), from k - 1 less its padding before the first.

@@ -1,4 +1,4 @@
-"""Ranges with room for what the calibration pictures do not show. They cannot stand in an ONNX file. Apart: a cure.
+"""Ranges with room for what the calibration pictures do not show. They cannot stand in an ONNX file.
 
 INT16  HEADROOM times as wide, which costs half a bit of sixteen, and nothing above the calibrated maximum is clipped.
        What a convolution of 16 bits reads up to twice that: its sums keep 13 bits below a power of two that they stay
@@ -39,8 +39,8 @@ from sgsdump.fixedpoint.quantisation.analysis import is_convolution, is_grouped,
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.quant_file import quant_params
 from sgsdump.fixedpoint.quantisation.quant_plan import DECIMALS, WIDEST_RATIO, weight_quant
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.models.graph import Graph, attribute
-from sgsdump.models.scales import INT16
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.types import Range
 

@@ -1,4 +1,4 @@
-"""Weights rounded and biases corrected so that what each layer puts out is kept. Apart: the walk of two cures.
+"""Weights rounded and biases corrected so that what each layer puts out is kept.
 
 X are the float model's values; what the layer gets in 8 bits, X̃, is either of two.
 
@@ -34,11 +34,11 @@ from sgsdump.fixedpoint.curing.editing import Editing
 from sgsdump.fixedpoint.curing.patches import as_weight, columns_of, has_patches, matrices, positions, rows
 from sgsdump.fixedpoint.curing.rounding import Products, enough_rows, nearest, rounded
 from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT8
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.fixedpoint.quantisation.type_rules import is_average
 from sgsdump.models.graph import REARRANGING, Graph, needs
 from sgsdump.models.passes.extract import extract
-from sgsdump.models.scales import INT8
 from sgsdump.tensors.tensor import Quant
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """The search for the cures that help. Each cure is tried on top of those taken before, in all folds alike. It is judged
-in the hardware's integers on the images that its fold was not fitted to. Apart: ``cure.py`` is the whole of it."""
+in the hardware's integers on the images that its fold was not fitted to."""
 
 from __future__ import annotations
 

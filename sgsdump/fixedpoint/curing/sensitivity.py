@@ -1,4 +1,4 @@
-"""How much noise in a convolution's output moves the network's outputs. Apart: it runs the float model many times.
+"""How much noise in a convolution's output moves the network's outputs.
 
 The weights of a convolution get noise of EPSILON of their own size (root mean square of each output channel); what that
 does to an output, as a share of its energy and over EPSILON², is how sensitive the output is.

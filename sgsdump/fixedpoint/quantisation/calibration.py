@@ -34,14 +34,21 @@ import numpy as np
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.executors.workers.task_pool import ALONE, Workers
 from sgsdump.fixedpoint.quantisation.analysis import Analysis, analyse, is_convolution, output_axis
-from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.float_model import deployed, pictures_of, raw_bytes
 from sgsdump.fixedpoint.quantisation.levels import LEVELS, Level, level_named
 from sgsdump.fixedpoint.quantisation.objective import watched_tensors
-from sgsdump.fixedpoint.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.fixedpoint.quantisation.quant_plan import Choice, decide
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import Feed, gather, of_masks, plain_ranges
-from sgsdump.fixedpoint.quantisation.ranges.range_fit import MIN_MAX, Proposal, proposals
-from sgsdump.fixedpoint.quantisation.ranges.statistics import FloatRun, Selection, Statistics, ValueHistogram
+from sgsdump.fixedpoint.quantisation.ranges.statistics import (
+    MIN_MAX,
+    FloatRun,
+    Proposal,
+    Selection,
+    Statistics,
+    ValueHistogram,
+    proposals,
+)
+from sgsdump.fixedpoint.quantisation.tensor_scales import UINT8
 from sgsdump.fixedpoint.quantisation.trials.group_effects import SURE, GroupEffects
 from sgsdump.fixedpoint.quantisation.trials.plan_trial import Domain, PlanTrial
 from sgsdump.fixedpoint.quantisation.trials.plan_walk import PlanWalk, Prepared, Visit
@@ -49,7 +56,6 @@ from sgsdump.models.feeds.by_content import runs_by_content
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.models.passes.rewrites import mark_outputs
-from sgsdump.models.scales import UINT8
 from sgsdump.progress import SILENT, Advance, Progress, unwatched
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range

@@ -18,18 +18,17 @@ from sgsdump.errors import ConfigError, ModelError, listed
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.fixedpoint.quantisation.analysis import analyse
-from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.float_model import deployed, pictures_of, raw_bytes
 from sgsdump.fixedpoint.quantisation.integer.walk import Substitute, write_integers
-from sgsdump.fixedpoint.quantisation.pictures import pictures_of, raw_bytes
 from sgsdump.fixedpoint.quantisation.quant_plan import Choice, QuantPlan, as_read, decide
 from sgsdump.fixedpoint.quantisation.ranges.masks import EXP_IS_ZERO, softmax_inputs
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import Feed, measure_ranges
 from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, with_softmax
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, SOFTMAX_QUANT
 from sgsdump.models.external_data import WeightFile
 from sgsdump.models.fixed_facts import Origin, read_facts
 from sgsdump.models.graph import Graph, has_weights_outside
 from sgsdump.models.model import Model
-from sgsdump.models.scales import INT16, SOFTMAX_QUANT
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 

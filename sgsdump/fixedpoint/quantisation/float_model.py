@@ -1,32 +1,200 @@
-"""The float model as quantisation works on it: opened, simplified, and as the hardware computes it."""
+"""The float model as quantisation works on it: opened, simplified, as the hardware computes it, and its picture inputs.
+
+The user's preprocess file says how the float model's picture is normalised, input_config.ini says it of the fixed one,
+and nothing else makes them agree. The fixed model takes the raw picture and computes real = (byte - mean) / std. One
+picture made both ways tells; a ``mean`` of 0 where the preprocess file takes 123 off is a difference of 123 grey
+levels, and a fixed model of no use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from sgsdump.errors import ConfigError, ModelError
-from sgsdump.executors.onnx_runtime.observed_branches import Feed, Feeds, settled, with_branches
+import numpy as np
+
+from sgsdump.errors import ConfigError, InputError, ModelError
+from sgsdump.executors.onnx_runtime.observed_branches import Feed, Runs, settled, with_branches
 from sgsdump.files.atomic_write import replacing
-from sgsdump.fixedpoint.quantisation.pictures import channels_last, grey_pictures
-from sgsdump.fixedpoint.quantisation.running_statistics import running_statistics
-from sgsdump.fixedpoint.sdk.converter import SDK, ConverterFacts, config_facts, facts_of, input_changes, refusals
+from sgsdump.fixedpoint.sdk.converter import caffe_facts, config_facts, facts_of, input_changes, refusals
+from sgsdump.models.converter_facts import SDK, ConverterFacts
 from sgsdump.models.external_data import MANY_BYTES, external_bytes, left_outside, moved_into
+from sgsdump.models.feeds.assumed_config import MOST_LEVELS
+from sgsdump.models.feeds.feeds import Feeds
+from sgsdump.models.feeds.picture import CHANNELS, as_fed, channel_axis
 from sgsdump.models.fixed_facts import is_fixed
 from sgsdump.models.graph import Graph, has_weights_outside, sorted_nodes, unlist_weights
 from sgsdump.models.model import WHOLE, Model, Part, graph_inputs, open_model
-from sgsdump.models.passes.converted import as_converted
+from sgsdump.models.passes.branches import choices
+from sgsdump.models.passes.converted import as_converted, running_statistics
 from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import single_precision
-from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from sgsdump.models.input_spec import InputSpec
+
+
+WHITE = 255.0  # the largest difference that two images can have, in grey levels
+
+
+@dataclass(frozen=True)
+class Picture:
+    """real = (byte - mean) / std, per channel in the model's order.
+
+    nv12  "RGB" or "BGR", that order, where the board gets the picture as YUV_NV12.
+    axis  of the channels: 1 of N, C, H, W or 3 of N, H, W, C.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    nv12: str = ""
+    axis: int = 1
+
+    def along(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
+        """A number for each channel, shaped to spread over the picture's other axes."""
+        return np.asarray(values, np.float64).reshape((1, -1, 1, 1) if self.axis == 1 else (1, 1, 1, -1))
+
+    def levels(self, array: np.ndarray) -> np.ndarray:
+        """A normalised picture in grey levels."""
+        return array * self.along(self.std) + self.along(self.mean)
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """The axes of height and width."""
+        return (2, 3) if self.axis == 1 else (1, 2)
+
+
+def pictures_of(model: Model, config: InputConfig, ranges: Container[str]) -> dict[str, Picture]:
+    """The picture inputs that are quantised, and how they were normalised. Raises ConfigError for a shape that is
+    no picture's."""
+    return {entry.name: _picture(model, entry) for entry in config.inputs if entry.is_picture and entry.name in ranges}
+
+
+def uint8_inputs(model: Model, config: InputConfig, ranges: Container[str]) -> frozenset[str] | None:
+    """The inputs that are UINT8, for ``analyse``: pictures; None where the config says nothing of any input."""
+    return frozenset(pictures_of(model, config, ranges)) if config.inputs else None
+
+
+def channels_last(model: Model, config: InputConfig) -> list[str]:
+    """The pictures whose input has the shape N, H, W, C, as TensorFlow's have."""
+    shapes = {spec.name: spec.shape for spec in graph_inputs(model.proto)}
+    pictures = [entry for entry in config.inputs if entry.is_picture and entry.name in shapes]
+    fed = [as_fed(entry, shapes[entry.name]) for entry in pictures]
+    return [e.name for e in fed if channel_axis(shapes[e.name], CHANNELS[e.training_format]) == 3]
+
+
+def grey_pictures(model: Model, config: InputConfig) -> list[str]:
+    """The pictures of one channel that are RGB with GRAY for the SDK."""
+    shapes = {spec.name: spec.shape for spec in graph_inputs(model.proto)}
+    return [e.name for e in config.inputs if e.name in shapes and as_fed(e, shapes[e.name]) != e]
+
+
+def raw_bytes(array: np.ndarray, picture: Picture) -> np.ndarray:
+    """The bytes of a normalised picture, as float32: what a fixed model's picture input takes."""
+    mean, std = picture.along(picture.mean), picture.along(picture.std)
+    return np.clip(np.round(array * std + mean), 0, 255).astype(np.float32)
+
+
+def renormalised(array: np.ndarray, told: Picture, other: Picture) -> np.ndarray:
+    """A picture that was normalised as ``told``, as the other way has it."""
+    return ((told.levels(array) - other.along(other.mean)) / other.along(other.std)).astype(array.dtype)
+
+
+def first_picture(
+    model: Model, config: InputConfig, ranges: Container[str], raw: Mapping[str, np.ndarray]
+) -> np.ndarray | None:
+    """The first picture input of a run, to be looked at: bytes of shape H, W for grey or H, W, 3 in the order RGB; None
+    where no input is a picture.
+
+    raw  the fixed model's feed.
+    """
+    orders = {entry.name: entry.training_format for entry in config.inputs}
+    for name, picture in pictures_of(model, config, ranges).items():
+        if name not in raw:
+            continue
+        pixels = np.clip(np.round(raw[name][0]), 0, 255).astype(np.uint8)
+        pixels = np.moveaxis(pixels, 0, -1) if picture.axis == 1 else pixels
+        return pixels[..., 0] if pixels.shape[-1] == 1 else pixels[..., :: -1 if orders[name] == "BGR" else 1]
+    return None
+
+
+def disagreements(model: Model, feeds: Feeds) -> Iterator[str]:
+    """A sentence for each quantised picture input of which the float and the fixed model are shown different pictures:
+    where the preprocess file and mean and std_value make it differently, or mean and std_value make no picture of it.
+
+    feeds  with its input_config. Raises what making a feed of the float model raises.
+    """
+    assert feeds.config is not None
+    spec_names = {spec.name for spec in feeds.specs}
+    quantised = [entry.name for entry in feeds.config.inputs if entry.quantised and entry.name in spec_names]
+    pictures = pictures_of(model, feeds.config, quantised)
+    if not pictures:
+        return
+    try:
+        label, feed, raw = feeds.both(0)
+    except InputError as error:
+        _ = feeds[0]  # raises where it is the float model that the picture is not for
+        yield str(error)
+        return
+    for name, picture in pictures.items():
+        difference = difference_of(name, feed[name], raw[name], picture)
+        if not difference.agrees:
+            yield f"{label}: {difference}"
+
+
+@dataclass(frozen=True)
+class InputDifference:
+    """How far the fixed model's picture is from the float model's, on one picture.
+
+    largest  in the units of the model's input.
+    levels   in grey levels: what the channel's std makes of it.
+    """
+
+    name: str
+    largest: float
+    levels: float
+
+    @property
+    def agrees(self) -> bool:
+        return self.levels <= MOST_LEVELS
+
+    def __str__(self) -> str:
+        far = f"up to {self.largest:.3g}"
+        far += f", {self.levels:.3g} grey levels" if self.levels <= WHITE else ""
+        return (
+            f"input {self.name!r}: the preprocess file and input_config turn the same image into different inputs "
+            f"({far}), so the float and the fixed model do not get the same image; make mean, std_value and the "
+            f"channel order agree"
+        )
+
+
+def _picture(model: Model, entry: ModelInput) -> Picture:
+    """Mean and std in the order of the model's channels."""
+    shape = next(i.shape for i in graph_inputs(model.proto) if i.name == entry.name)
+    channels = CHANNELS[as_fed(entry, shape).training_format]
+    axis = channel_axis(shape, channels)
+    if axis is None:
+        way = "RGB with input_formats = GRAY" if shape[1:2] == (1,) else "RAWDATA_F32_NHWC"
+        raise ConfigError(
+            f"input_config: input {entry.name!r} is a {entry.training_format} picture, but the model's input has the "
+            f"shape {list(shape)}, not [N, {channels}, H, W] or [N, H, W, {channels}]; use {way}"
+        )
+    order = slice(None, None, -1) if entry.training_format == "BGR" else slice(channels)
+    nv12 = entry.training_format if entry.input_format == "YUV_NV12" and channels == 3 else ""
+    return Picture(entry.mean[order], entry.std[order], nv12, axis)
+
+
+def difference_of(name: str, real: np.ndarray, raw: np.ndarray, picture: Picture) -> InputDifference:
+    """How far the picture of bytes ``raw`` is from ``real``, what the float model takes."""
+    mean, std = picture.along(picture.mean), picture.along(picture.std)
+    apart = np.abs((raw.astype(np.float64) - mean) / std - real)
+    return InputDifference(name, float(apart.max()), float((apart * std).max()))
 
 
 def open_float_model(
@@ -92,7 +260,7 @@ def conversion_notes(
     return [*refused, *refusals(rows), *map(str, (*facts.changed, *input_changes(facts, trained, grey)))]
 
 
-def simplify(model: Model, feeds: Feeds | None = None, outside: bool = False) -> Model:
+def simplify(model: Model, feeds: Runs | None = None, outside: bool = False) -> Model:
     """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away, in float32,
     and what the SDK's converter writes as other operators as those (``as_converted``).
 
@@ -115,8 +283,9 @@ def simplify(model: Model, feeds: Feeds | None = None, outside: bool = False) ->
     unlist_weights(ordered)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
-    model = replace(model, proto=ordered, folder=None)
-    if feeds is not None:
+    converter = caffe_facts(model.caffe.layers, model.caffe.other_weights) if model.caffe else model.converter
+    model = replace(model, proto=ordered, folder=None, caffe=None, converter=converter)
+    if feeds is not None and choices(ordered):
         model = settled(with_branches(model, feeds), feeds)
     proto = single_precision(fold_constants(model.proto))
     return replace(model, proto=as_converted(proto), trained=running_statistics(Graph(proto)))

@@ -36,17 +36,19 @@ from sgsdump.fixedpoint.quantisation.analysis import (
     output_axis,
 )
 from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
-from sgsdump.fixedpoint.quantisation.tensor_scales import TensorScales, inner_of_max, raised_concats
-from sgsdump.fixedpoint.quantisation.type_rules import Operator
-from sgsdump.models.graph import Graph, attribute, is_taken_apart
-from sgsdump.models.scales import (
+from sgsdump.fixedpoint.quantisation.tensor_scales import (
     INT8,
     INT16,
     SOFTMAX_QUANT,
     UINT8,
+    TensorScales,
+    inner_of_max,
     int16_quant,
     joined,
+    raised_concats,
 )
+from sgsdump.fixedpoint.quantisation.type_rules import Operator
+from sgsdump.models.graph import Graph, attribute, is_taken_apart
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 

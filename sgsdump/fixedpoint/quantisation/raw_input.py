@@ -1,5 +1,4 @@
 """The bytes that the board reads into a network's input: what the SDK's ``simulator.py --dump_rawdata`` writes.
-Apart: a format with golden bytes of its own.
 
 RGB BGR            packed pixels, then zeros up to four bytes a pixel
 RGBA BGRA          four bytes a pixel, the fourth 0, the others in this order, whatever the network was trained with;

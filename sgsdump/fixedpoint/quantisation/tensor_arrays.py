@@ -145,8 +145,6 @@ class RaisedInputs:
 def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputConfig, list[str]]:
     """The config with the inputs themselves in ``tensor_arrays``, and sentences on what the SDK raises besides. Raises
     ConfigError for a word that raises nothing."""
-    if not config.tensor_arrays:
-        return config, []
     inputs = RaisedInputs(analyse(proto))
     words = config.tensor_arrays
     exact = replace(config, tensor_arrays=inputs.inputs_of(words))

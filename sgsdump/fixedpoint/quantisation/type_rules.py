@@ -1,5 +1,5 @@
 """Which tensors are INT16 whatever reads them: the rules as a table, with the networks of the SDK's that
-show them, and as functions. Apart: the rules of types, in one place.
+show them, and as functions.
 
 | operator | neighbourhood | type |
 |---|---|---|

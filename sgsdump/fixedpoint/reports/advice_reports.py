@@ -1,4 +1,4 @@
-"""Which convolutions to raise: table, verdict and JSON. Apart: sentences of its own, tested alone."""
+"""Which convolutions to raise: table, verdict and JSON."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.objective import left_out_outputs, watched_by_output
 from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs, within_a_step
 from sgsdump.fixedpoint.reports.cause_sentences import conv_config
 from sgsdump.fixedpoint.reports.diagnosis import (
@@ -38,7 +39,6 @@ from sgsdump.fixedpoint.tuning.pareto import Pareto, Row
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, read_stages
-from sgsdump.models.scales import INT16
 from sgsdump.reports.report import (
     BLOB,
     IN_FLOAT,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.files.json_yaml import json_text
 from sgsdump.fixedpoint.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN
-from sgsdump.models.feeds.folds import FEWEST_HELD_OUT
+from sgsdump.models.feeds.by_content import FEWEST_HELD_OUT
 from sgsdump.reports.text import counted
 from sgsdump.reports.verdict import Step
 

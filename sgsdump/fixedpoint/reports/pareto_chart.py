@@ -1,5 +1,4 @@
-"""The tuned plans as a picture: bytes, and multiplications at 16 bits, against error; each output's COS. Apart: needs
-matplotlib."""
+"""The tuned plans as a picture: bytes, and multiplications at 16 bits, against error; each output's COS."""
 
 from __future__ import annotations
 

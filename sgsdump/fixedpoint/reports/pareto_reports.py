@@ -1,4 +1,4 @@
-"""The plans that ``tune`` found: a table, CSV, JSON, and sentences. Apart: commands print, reports render."""
+"""The plans that ``tune`` found: a table, CSV, JSON, and sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What diagnose says of a network that others quantised. Apart: of a fixed model it says other things.
+"""What diagnose says of a network that others quantised.
 
 The outputs, what their error comes from, and what to leave float in the words of the quantiser: as sentences, as
 findings, and as a table of every quantised tensor and weight.

@@ -1,4 +1,4 @@
-"""A repair as a log and, in full precision, as JSON. Apart: commands print, reports render."""
+"""A repair as a log and, in full precision, as JSON."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sgsdump.comparison.finding import Finding
-from sgsdump.models.feeds.folds import FEWEST_HELD_OUT
+from sgsdump.models.feeds.by_content import FEWEST_HELD_OUT
 from sgsdump.reports.text import counted
 
 if TYPE_CHECKING:

@@ -1,5 +1,4 @@
-"""What fixed models are worth, in sentences: by the user's metric, and on pictures held out. Apart: ``diagnose`` and
-``repair`` say it."""
+"""What fixed models are worth, in sentences: by the user's metric, and on pictures held out."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
 """What SDK 1.1.5 does with a model that it should take as it is: what it refuses, and what it computes otherwise.
 
-``sdk_converter_rows.py`` has what was seen of each operator; here it is looked for in a model.
+``converter_rows.py`` has what was seen of each operator; here it is looked for in a model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.errors import listed
 from sgsdump.fixedpoint.sdk import converter_rows as rows
 from sgsdump.fixedpoint.sdk.converter_forms import Operator
 from sgsdump.fixedpoint.sdk.converter_rows import Change, LayerRefusal, Refusal
+from sgsdump.models.converter_facts import SDK, Changed, ConverterFacts, Refused
 from sgsdump.models.graph import MAIN_DOMAINS, Graph, opset_of
 from sgsdump.models.passes.converted import SUMMED
 from sgsdump.sidecars.input_config import RAWDATA
@@ -20,29 +20,7 @@ from sgsdump.sidecars.input_config import RAWDATA
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-SDK = "SDK 1.1.5"
 MOST_IN_FULL = 2  # kinds of operators that are refused, a line each; more of them share a line
-STAGES = {
-    "convert": "its converter ends with",
-    "calibrate": "its calibrator ends with",
-    "simulate": "its simulator ends with",
-}
-
-
-@dataclass(frozen=True)
-class Refused:
-    """The layers of a model that one row refuses; ``above_l1``: at level L1 it does not."""
-
-    what: str
-    layers: tuple[str, ...]
-    stage: str
-    said: str
-    probe: str
-    above_l1: bool = False
-
-    def __str__(self) -> str:
-        seen = f" (seen on {self.probe})" if self.probe else ""
-        return f"{SDK} refuses {self.what} ({_named(self.layers)}): {STAGES[self.stage]} {self.said!r}{seen}"
 
 
 def refusals(refused: Sequence[Refused]) -> list[str]:
@@ -54,34 +32,6 @@ def refusals(refused: Sequence[Refused]) -> list[str]:
         f"{SDK} refuses {len(refused)} kinds of what is in this model: {kinds}; docs/sdk_converter.md has its words on "
         f"each, and a newer SDK may take them"
     ]
-
-
-@dataclass(frozen=True)
-class Changed:
-    """The layers of a model that one row of ``rows.CHANGED`` is of."""
-
-    what: str
-    layers: tuple[str, ...]
-    becomes: str
-    probe: str
-    followed: bool = False
-
-    def __str__(self) -> str:
-        ours = (
-            "this fixed model does so too, and differs from the float model there, as the chip does"
-            if self.followed
-            else "this fixed model keeps to ONNX, so a float dump of the SDK differs from the model there"
-        )
-        return f"{SDK} makes of {self.what} ({_named(self.layers)}) {self.becomes}; {ours} (docs/debug_a_layer.md)"
-
-
-@dataclass(frozen=True)
-class ConverterFacts:
-    """What the SDK refuses of a model, and what it changes; ``lone_channels``: inputs that ``ONE_CHANNEL`` is of."""
-
-    refused: tuple[Refused, ...] = ()
-    changed: tuple[Changed, ...] = ()
-    lone_channels: tuple[str, ...] = ()
 
 
 # --- forms -----------------------------------------------------------------------------------------------------------
@@ -250,7 +200,3 @@ def _names(graph: Graph) -> Iterator[Refused]:
     if parted:
         what = "names with a semicolon, above level L1"
         yield Refused(what, parted, "calibrate", "get_tensor_statistics_dict AssertionError", "resnet_semi", True)
-
-
-def _named(layers: Sequence[str]) -> str:
-    return listed(layers, 3)

@@ -1,13 +1,13 @@
-"""What the rows of ``sdk_converter_rows.py`` ask of a node: forms that SDK 1.1.5 refuses or changes. Apart: questions.
+"""What the rows of ``converter_rows.py`` ask of a node: forms that SDK 1.1.5 refuses or changes.
 
 What cannot be told (of a shape that is not known) is answered by False.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -406,3 +406,46 @@ def per_channel_off(operator: Operator) -> bool:
 def scalar_first(operator: Operator) -> bool:
     operand = _constant_operand(operator)
     return operand is not None and operand[0] == 0 and _size(operand[1]) == 1
+
+
+# By the probe of its row: what is asked of a node, or of the message of a Caffe layer.
+ASKED: dict[str, Callable[[Any], bool]] = {
+    "ox_clip": lambda operator: not_0_to_6(operator) and not not_from_0(operator),
+    "ox_sum3": lambda operator: len(operator.node.input) != 2,
+    "q3_max": lambda operator: len(operator.node.input) != 2,
+    "q2_prelu": lambda operator: operator.has(1) and not operator.is_constant(1),
+    "qm_matmul_left": lambda operator: operator.is_constant(0) and not operator.is_constant(1),
+    "qm_matmul3": lambda operator: operator.is_constant(1) and operator.rank() > 2,
+    "qm_gemm_nobias": lambda operator: not operator.has(2),
+    "ox_conv1d": lambda operator: operator.rank() == 3,
+    "x_conv3d": lambda operator: operator.rank() == 5,
+    "re_maxpool3d": lambda operator: operator.rank() in (3, 5),
+    "au_lower": lambda operator: operator.text("auto_pad") == "SAME_LOWER",
+    "aw_nostride": lambda operator: auto_padded(operator) and operator.ints("strides") is None,
+    "aw_dil2": lambda operator: auto_padded(operator) and dilated(operator),
+    "pt_mean": lambda operator: of_transpose(operator) and over_two(operator),
+    "qv_dyn": lambda operator: operator.has(1) and not operator.is_constant(1),
+    "ox_convt_op": lambda operator: operator.ints("output_padding") is not None,
+    "qs9_c": lambda operator: operator.opset < 10,
+    "ng_w1": lambda operator: ends_from_the_end(operator) and operator.node.input[0] not in operator.graph.inputs,
+    "rz_cubic_asymmetric_2": lambda operator: operator.text("mode") == "cubic",
+    "rz_linear_asym_noroi13": lambda operator: operator.opset >= 11 and not operator.has(1),
+    "rz_upsample8": lambda operator: operator.opset < 9,
+    "q_identity": lambda operator: operator.is_output,
+    "d5_addc": lambda operator: of_five_axes(operator) and not two_variables(operator),
+    "ql_averagepool_3": lambda operator: (
+        bool(attribute(operator.node, "count_include_pad", 0)) and any(operator.ints("pads") or ())
+    ),
+    "v_clip_0_1": lambda layer: layer.clip_param.min == 0 and layer.clip_param.max != 6,
+    "v_clip_m1_1": lambda layer: layer.clip_param.min != 0,
+    "v_power_0p5_1_1": lambda layer: layer.power_param.power not in (1, 2, 3),
+    "v_elt_max_three": lambda layer: len(layer.bottom) > 2 and layer.eltwise_param.operation != 1,
+    "v_argmax_top2": lambda layer: layer.argmax_param.top_k > 1,
+    "v_argmax_val": lambda layer: layer.argmax_param.out_max_val,
+    "v_deconv_g2": lambda layer: 1 < layer.convolution_param.group < layer.convolution_param.num_output,
+    "v_ip_axis2": lambda layer: layer.inner_product_param.axis not in (1, -3),
+    "reorg5": lambda layer: layer.reorg_param.stride != 2,
+    "nhwc3": lambda layer: list(layer.permute_param.order) == [0, 2, 3, 1],
+    "v_softmax_2": lambda layer: layer.softmax_param.axis not in (1, -3),
+    "v_elt_sum_coeff2": lambda layer: any(abs(factor) != 1 for factor in layer.eltwise_param.coeff),
+}

@@ -1,11 +1,11 @@
-"""What SDK 1.1.5 refuses of a model, and what it computes otherwise. Apart: tables of facts, ``REFUSED``, ``CHANGED``.
+"""What SDK 1.1.5 refuses of a model, and what it computes otherwise.
 
 Each row was seen: a small network with this form went through the SDK's own converter, calibrator and simulators, which
 ended with these words (``said``) or put out another function; ``probe`` names the network. The tables in
 docs/sdk_converter.md are those of this file.
 
-A row is text: types, form, stage, words, probe, and the function of ``sdk_converter_forms.py`` that tells the form. If
-none is named, ``_ASKED`` has it by the probe. An indented line continues the row before.
+A row is text: types, form, stage, words, probe, and the function of ``converter_forms.py`` that tells the form. If
+none is named, ``ASKED`` there has it by the probe. An indented line continues the row before.
 
 Stages: ``convert`` (its converter ends), ``calibrate`` (its calibrator ends), ``simulate`` (its simulator crashes).
 """
@@ -18,7 +18,6 @@ from typing import Any
 
 from sgsdump.fixedpoint.sdk import converter_forms as forms
 from sgsdump.fixedpoint.sdk.converter_forms import Operator
-from sgsdump.models.graph import attribute
 
 # The longest name that passes; one character more ends the calibrator.
 LONGEST_NAME = 246
@@ -51,7 +50,7 @@ class Refusal:
 class Change:
     """A form of which the SDK computes another function.
 
-    followed  whether our fixed model computes it too (``sdk_semantics``); otherwise it keeps to ONNX.
+    followed  whether our fixed model computes it too (``sdk.semantics``); otherwise it keeps to ONNX.
     """
 
     types: tuple[str, ...]
@@ -108,47 +107,6 @@ _GROUPS = {
     "(in place)": forms.IN_PLACE,
 }
 _SAID = {"NO STATISTICS": _NO_STATISTICS, "CRASH": _CRASH}
-
-_ASKED: dict[str, Callable[[Any], bool]] = {
-    "ox_clip": lambda operator: forms.not_0_to_6(operator) and not forms.not_from_0(operator),
-    "ox_sum3": lambda operator: len(operator.node.input) != 2,
-    "q3_max": lambda operator: len(operator.node.input) != 2,
-    "q2_prelu": lambda operator: operator.has(1) and not operator.is_constant(1),
-    "qm_matmul_left": lambda operator: operator.is_constant(0) and not operator.is_constant(1),
-    "qm_matmul3": lambda operator: operator.is_constant(1) and operator.rank() > 2,
-    "qm_gemm_nobias": lambda operator: not operator.has(2),
-    "ox_conv1d": lambda operator: operator.rank() == 3,
-    "x_conv3d": lambda operator: operator.rank() == 5,
-    "re_maxpool3d": lambda operator: operator.rank() in (3, 5),
-    "au_lower": lambda operator: operator.text("auto_pad") == "SAME_LOWER",
-    "aw_nostride": lambda operator: forms.auto_padded(operator) and operator.ints("strides") is None,
-    "aw_dil2": lambda operator: forms.auto_padded(operator) and forms.dilated(operator),
-    "pt_mean": lambda operator: forms.of_transpose(operator) and forms.over_two(operator),
-    "qv_dyn": lambda operator: operator.has(1) and not operator.is_constant(1),
-    "ox_convt_op": lambda operator: operator.ints("output_padding") is not None,
-    "qs9_c": lambda operator: operator.opset < 10,
-    "ng_w1": lambda operator: forms.ends_from_the_end(operator) and operator.node.input[0] not in operator.graph.inputs,
-    "rz_cubic_asymmetric_2": lambda operator: operator.text("mode") == "cubic",
-    "rz_linear_asym_noroi13": lambda operator: operator.opset >= 11 and not operator.has(1),
-    "rz_upsample8": lambda operator: operator.opset < 9,
-    "q_identity": lambda operator: operator.is_output,
-    "d5_addc": lambda operator: forms.of_five_axes(operator) and not forms.two_variables(operator),
-    "ql_averagepool_3": lambda operator: (
-        bool(attribute(operator.node, "count_include_pad", 0)) and any(operator.ints("pads") or ())
-    ),
-    "v_clip_0_1": lambda layer: layer.clip_param.min == 0 and layer.clip_param.max != 6,
-    "v_clip_m1_1": lambda layer: layer.clip_param.min != 0,
-    "v_power_0p5_1_1": lambda layer: layer.power_param.power not in (1, 2, 3),
-    "v_elt_max_three": lambda layer: len(layer.bottom) > 2 and layer.eltwise_param.operation != 1,
-    "v_argmax_top2": lambda layer: layer.argmax_param.top_k > 1,
-    "v_argmax_val": lambda layer: layer.argmax_param.out_max_val,
-    "v_deconv_g2": lambda layer: 1 < layer.convolution_param.group < layer.convolution_param.num_output,
-    "v_ip_axis2": lambda layer: layer.inner_product_param.axis not in (1, -3),
-    "reorg5": lambda layer: layer.reorg_param.stride != 2,
-    "nhwc3": lambda layer: list(layer.permute_param.order) == [0, 2, 3, 1],
-    "v_softmax_2": lambda layer: layer.softmax_param.axis not in (1, -3),
-    "v_elt_sum_coeff2": lambda layer: any(abs(factor) != 1 for factor in layer.eltwise_param.coeff),
-}
 
 _REFUSED = """
 LSTM |  | convert | TypeError: array([0.], dtype=float32) has type numpy.ndarray | ox_lstm
@@ -278,7 +236,7 @@ def _rows(text: str, columns: int) -> Iterator[tuple[list[str], Callable[[Any], 
     for line in text.replace("\n    ", " ").strip().splitlines():
         cells = [_SAID.get(cell.strip(), cell.strip()) for cell in line.split(" |")]
         *cells, name = cells if len(cells) > columns else [*cells, ""]
-        yield cells, getattr(forms, name) if name else _ASKED.get(cells[-1], _any)
+        yield cells, getattr(forms, name) if name else forms.ASKED.get(cells[-1], _any)
 
 
 def _types(words: str) -> tuple[str, ...]:

@@ -1,5 +1,4 @@
-"""Causes in what a network was calibrated on: how pictures are normalised, ranges that are given, and the pictures.
-Apart: each runs the float model on pictures again, and changes no model."""
+"""Causes in what a network was calibrated on: how pictures are normalised, ranges that are given, and the pictures."""
 
 from __future__ import annotations
 
@@ -13,9 +12,10 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.range_change import apart
 from sgsdump.fixedpoint.quantisation.diagnosis.reach import Reach, share_outside, with_swapped_channels
 from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject, calibrated
+from sgsdump.fixedpoint.quantisation.float_model import Picture, difference_of, pictures_of, renormalised
 from sgsdump.fixedpoint.quantisation.objective import output_error
-from sgsdump.fixedpoint.quantisation.pictures import MOST_LEVELS, Picture, difference_of, pictures_of, renormalised
 from sgsdump.fixedpoint.quantisation.quant_file import WIDE_TIMES
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.fixedpoint.tuning.advice import holds
 from sgsdump.fixedpoint.tuning.examined import (
     EXPLAINS,
@@ -45,9 +45,9 @@ from sgsdump.fixedpoint.tuning.reasons import (
     UNLIKE,
     WIDE,
 )
+from sgsdump.models.feeds.assumed_config import MOST_LEVELS
 from sgsdump.models.feeds.feeds import ChosenFeeds
 from sgsdump.models.fixed_facts import read_facts
-from sgsdump.models.scales import INT16
 from sgsdump.progress import Progress
 from sgsdump.tensors.types import Range
 

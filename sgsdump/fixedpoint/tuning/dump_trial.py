@@ -21,13 +21,12 @@ from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import deployed, serialise
+from sgsdump.fixedpoint.quantisation.float_model import deployed, pictures_of, serialise
 from sgsdump.fixedpoint.quantisation.objective import Score, score, total, watched_tensors
-from sgsdump.fixedpoint.quantisation.pictures import pictures_of
 from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.fixedpoint.quantisation.simulation import simulate
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.models.graph import Graph
-from sgsdump.models.scales import INT16
 from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:

@@ -14,17 +14,17 @@ from sgsdump.fixedpoint.quantisation.diagnosis.reach import Reach, measure_reach
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.levels import LEVELS
 from sgsdump.fixedpoint.quantisation.objective import output_error, watched_tensors
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs, outputs_of
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import Graph
-from sgsdump.models.scales import INT16
 from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
-    from sgsdump.fixedpoint.quantisation.pictures import Picture
+    from sgsdump.fixedpoint.quantisation.float_model import Picture
     from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
     from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
     from sgsdump.sidecars.input_config import InputConfig

@@ -1,4 +1,4 @@
-"""The choice among plans that were run in integers (``integer_scores``). Apart: ``search`` knows no fixed models.
+"""The choice among plans that were run in integers (``integer_scores``).
 
 The cheapest plan with every output within the limits, on images held out too (``unseen``), is the one to take, all-INT8
 first of all: ``within_limits``. Only where no plan that was run is within them, or a target was given, the plan to take

@@ -1,5 +1,4 @@
-"""What onnxruntime's integer kernels lose on this processor beyond what a quantised model says. Apart: of the run, not
-of the network, and measured in sessions of its own.
+"""What onnxruntime's integer kernels lose on this processor beyond what a quantised model says.
 
 By default onnxruntime puts integer kernels in place of QuantizeLinear and DequantizeLinear. On x86 processors without
 VNNI those of uint8 by int8 (VPMADDUBSW) add two products in 16 bits, which saturate: 2 · 255 · 127 = 64,770 becomes

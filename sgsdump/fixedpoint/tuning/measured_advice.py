@@ -16,17 +16,16 @@ from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.fixedpoint.curing.ranges import with_int16_room
 from sgsdump.fixedpoint.quantisation.analysis import Analysis, analyse
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.float_model import deployed, uint8_inputs
 from sgsdump.fixedpoint.quantisation.objective import output_error, watched_tensors
-from sgsdump.fixedpoint.quantisation.pictures import uint8_inputs
 from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FloatOutputs, PlanOutputs, outputs_of
 from sgsdump.fixedpoint.tuning.advice import MAYBE, YES, Advice, advise, holds, tensor_arrays
 from sgsdump.fixedpoint.tuning.causes import named_causes, with_contributions
 from sgsdump.fixedpoint.tuning.rules_of_thumb import Convolution, config_names, convolutions, read_signs
 from sgsdump.fixedpoint.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
 from sgsdump.models.fixed_facts import read_facts
-from sgsdump.models.scales import INT16
 from sgsdump.progress import SILENT, Progress, each
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from sgsdump.dumps.io import open_dump
 from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import make_folder
 from sgsdump.fixedpoint.quantisation.analysis import Analysis, analyse
-from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.float_model import deployed, uint8_inputs
 from sgsdump.fixedpoint.quantisation.objective import output_error
-from sgsdump.fixedpoint.quantisation.pictures import uint8_inputs
 from sgsdump.fixedpoint.tuning.advice import MAYBE, NO, YES, Advice, advise, holds, rules_text
 from sgsdump.fixedpoint.tuning.dump_trial import Calibrated, DumpRun, DumpTrial
 from sgsdump.fixedpoint.tuning.rules_of_thumb import Convolution, config_names, convolutions, read_signs

@@ -1,5 +1,5 @@
 """What is to be put right before any INT16: the data that a network was calibrated on (``causes_of_data``), an operator
-that no bits of convolutions cure, and weights that share one scale. Apart: diagnose asks it, and knows no cause itself.
+that no bits of convolutions cure, and weights that share one scale.
 
 Each is proved by putting it right: the fixed model made anew must take a good part of the outputs' error away, or need
 fewer convolutions at 16 bits. What is only thought to be at fault is no cause, so a sound network has none.
@@ -20,6 +20,7 @@ from sgsdump.fixedpoint.quantisation.diagnosis.reach import rounded_at
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.objective import output_error, score, total, watched_tensors
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FloatOutputs
 from sgsdump.fixedpoint.tuning.advice import holds
 from sgsdump.fixedpoint.tuning.causes_of_data import (
@@ -44,7 +45,6 @@ from sgsdump.fixedpoint.tuning.sensitivity_analysis import loud_channel
 from sgsdump.fixedpoint.tuning.unlike_training import unlike_training
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import Graph
-from sgsdump.models.scales import INT16
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.types import Range
 

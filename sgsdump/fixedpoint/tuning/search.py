@@ -1,4 +1,4 @@
-"""Search for the best quant plans, each tried by fake quantisation. Apart: knows a pool of plans, not models or files.
+"""Search for the best quant plans, each tried by fake quantisation.
 
 1. Every domain is measured alone, at 8 bits among INT16 and at INT16 among 8 bits (``Surrogate``); of many domains on
    some of the pictures (``PlanScores.ranking``), as this ranks plans and judges none.

@@ -27,6 +27,7 @@ from sgsdump.errors import InputError, ValuesError
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.fixedpoint.quantisation.analysis import Analysis, is_convolution, output_rows
+from sgsdump.fixedpoint.quantisation.float_model import pictures_of
 from sgsdump.fixedpoint.quantisation.objective import (
     ALL_ZERO,
     Score,
@@ -38,14 +39,13 @@ from sgsdump.fixedpoint.quantisation.objective import (
     total,
     watched_tensors,
 )
-from sgsdump.fixedpoint.quantisation.pictures import pictures_of
 from sgsdump.fixedpoint.quantisation.quant_plan import DECIMALS, weight_quant
 from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT8, INT16
 from sgsdump.fixedpoint.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.fixedpoint.quantisation.trials.plan_trial import Domain, PlanTrial
 from sgsdump.fixedpoint.quantisation.trials.plan_walk import PlanWalk, Prepared
 from sgsdump.models.model import Model
-from sgsdump.models.scales import INT8, INT16
 from sgsdump.progress import Advance, unwatched
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range

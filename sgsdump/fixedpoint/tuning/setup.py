@@ -1,4 +1,4 @@
-"""Prepare a search. Apart: makes the pool of plans from a model, its ranges and pictures; ``search`` knows none."""
+"""Prepare a search."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sgsdump.executors.workers.task_pool import ALONE, Workers, task_pool
 from sgsdump.fixedpoint.quantisation.float_model import serialise
 from sgsdump.fixedpoint.quantisation.objective import softmax_axes, watched_tensors
 from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.fixedpoint.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.fixedpoint.quantisation.trials.plan_walk import PlanWalk
@@ -25,7 +26,6 @@ from sgsdump.fixedpoint.tuning.judge import Judge, Subject, make_answer
 from sgsdump.fixedpoint.tuning.plan_costs import BYTES, PlanCosts, Sizes, costs_of
 from sgsdump.fixedpoint.tuning.plan_scores import PlanScores
 from sgsdump.models.model import Model
-from sgsdump.models.scales import INT16
 from sgsdump.progress import SILENT, Progress
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range

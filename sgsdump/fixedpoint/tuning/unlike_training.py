@@ -1,5 +1,5 @@
 """Whether the data are those that a network was trained on, as far as its first BatchNormalizations tell: they keep
-the mean and the variance of each channel as training had them. Apart: the one cause that is of the float model alone.
+the mean and the variance of each channel as training had them.
 
 Values from 0 to 255 where 0 to 1 was trained with are some hundred standard deviations off. Where that is less it may
 be another kind of picture, or another normalisation: it is told where one that networks are trained with fits, and what
@@ -17,7 +17,7 @@ import numpy as np
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
-from sgsdump.fixedpoint.quantisation.pictures import Picture, pictures_of, renormalised
+from sgsdump.fixedpoint.quantisation.float_model import Picture, pictures_of, renormalised
 from sgsdump.fixedpoint.tuning.examined import (
     BRIGHTNESS,
     CONTRAST,
@@ -37,9 +37,9 @@ from sgsdump.models.graph import Graph
 from sgsdump.models.passes.extract import extract
 
 if TYPE_CHECKING:
-    from sgsdump.fixedpoint.quantisation.running_statistics import RunningStatistics
     from sgsdump.models.feeds.feeds import LabelledFeed
     from sgsdump.models.model import Model
+    from sgsdump.models.passes.converted import RunningStatistics
 
 # (mean, std) in grey levels, red first, that networks are trained with: bytes as they are, from 0 to 1, from -1 to 1,
 # ImageNet's, and Caffe's means alone.

@@ -25,9 +25,8 @@ from sgsdump.fixedpoint.quantisation.calibration import calibrate
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
 from sgsdump.fixedpoint.quantisation.objective import error_of
 from sgsdump.fixedpoint.quantisation.ranges.statistics import SideRanges, side_ranges
-from sgsdump.models.feeds.by_content import by_content
+from sgsdump.models.feeds.by_content import by_content, folds_of, judging, share
 from sgsdump.models.feeds.feeds import ChosenFeeds
-from sgsdump.models.feeds.folds import folds_of, judging, share
 from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:

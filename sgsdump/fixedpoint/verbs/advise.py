@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgsdump import notebook
+from sgsdump import plugins
 from sgsdump.errors import ConfigError, InputError, ModelError, ValuesError
 from sgsdump.fixedpoint.verbs.calibrate import FixedModel
-from sgsdump.fixedpoint.verbs.network import Beside, Network, OpenNetwork, beside_of, named_network, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
+from sgsdump.models.network import Beside, Network, beside_of, named_network
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
         SensitivityAnalysis,
         Totals,
     )
-    from sgsdump.fixedpoint.verbs.network import Data
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.graph import Graph
+    from sgsdump.models.network import Data
     from sgsdump.progress import Progress
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.tensors.types import Range
@@ -116,12 +117,12 @@ class Advised:
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw what each convolution's 8 bits bring to the outputs' error, the most first; without pictures the widths
         of their inputs' ranges."""
-        drawn: Axes = notebook.ask("plot of an advice", self.advice, axes)
+        drawn: Axes = plugins.ask("plot of an advice", self.advice, axes)
         return drawn
 
     def to_html(self, path: str | Path) -> Path:
         """Write what a notebook shows as a page. Raises OutputError."""
-        notebook.ask("page of a card", self, Path(path))
+        plugins.ask("page of a card", self, Path(path))
         return Path(path)
 
     def to_pandas(self) -> Any:
@@ -142,7 +143,7 @@ class Advised:
         return "\n".join(self.lines())
 
     def _repr_html_(self) -> str | None:
-        return notebook.as_html("advised", self)
+        return plugins.as_html("advised", self)
 
 
 class AdviseOptions(Beside, total=False):
@@ -212,8 +213,7 @@ def advised(task: Task, opened: OpenNetwork, feeds: Feeds | None, progress: Prog
     from sgsdump.dumps.io import open_dump
     from sgsdump.executors.onnx_runtime.session import release_unused
     from sgsdump.fixedpoint.quantisation.analysis import analyse
-    from sgsdump.fixedpoint.quantisation.float_model import deployed
-    from sgsdump.fixedpoint.quantisation.pictures import uint8_inputs
+    from sgsdump.fixedpoint.quantisation.float_model import deployed, uint8_inputs
     from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
     from sgsdump.fixedpoint.tuning import advice, rules_of_thumb
     from sgsdump.fixedpoint.tuning.causes import output_findings

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from sgsdump.fixedpoint.verbs.network import OpenNetwork, feeds_of, named_network, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
+from sgsdump.models.network import feeds_of, named_network
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.quantisation.calibration import Calibration
     from sgsdump.fixedpoint.quantisation.quant_file import Imported
     from sgsdump.fixedpoint.tuning.criteria import UserMetric
-    from sgsdump.fixedpoint.verbs.network import Beside, Data
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
+    from sgsdump.models.network import Beside, Data
     from sgsdump.progress import Progress
     from sgsdump.tensors.types import Range
 

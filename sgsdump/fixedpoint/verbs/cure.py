@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.fixedpoint.verbs.network import check_apart, named_network, open_network
+from sgsdump.fixedpoint.verbs.network import check_apart, open_network
+from sgsdump.models.network import named_network
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from sgsdump.fixedpoint.curing.cure import Cured
     from sgsdump.fixedpoint.curing.steps import CureOptions
-    from sgsdump.fixedpoint.verbs.network import Beside, Data, Network, OpenNetwork
+    from sgsdump.fixedpoint.verbs.network import OpenNetwork
     from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.network import Beside, Data, Network
     from sgsdump.progress import Progress
 
 LEVEL = "L2"

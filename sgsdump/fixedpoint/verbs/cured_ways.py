@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.fixedpoint.verbs.network import Network, OpenNetwork, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
+from sgsdump.models.network import Network
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
     from sgsdump.fixedpoint.tuning.unseen import Room
     from sgsdump.fixedpoint.verbs.diagnosed import Diagnosed
-    from sgsdump.fixedpoint.verbs.network import Data
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
+    from sgsdump.models.network import Data
     from sgsdump.progress import Progress
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.sidecars.quant_param_entries import QuantParam
@@ -144,7 +145,7 @@ class Start:
 
 def _widened_as(some: Mapping[str, Range], every: Mapping[str, Range], wide: Mapping[str, Range]) -> dict[str, Range]:
     """Return the ranges ``some`` as much wider as ``wide`` are than ``every``; ``wide`` where both are one."""
-    from sgsdump.models.scales import INT16, UINT8
+    from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, UINT8
 
     found = {}
     for name, measured in every.items():
@@ -207,7 +208,7 @@ def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import WORSE
     from sgsdump.fixedpoint.tuning.measured_advice import fixed_with, judge, measure
     from sgsdump.fixedpoint.tuning.rules_of_thumb import config_names
-    from sgsdump.models.feeds.folds import JUDGED
+    from sgsdump.models.feeds.by_content import JUDGED
     from sgsdump.models.feeds.image_list import evenly
 
     _, eight = _cured_subject(task, cured.proto, cured.params, progress)
@@ -313,7 +314,7 @@ def _errors(task: Task, cured: Cured, way: Subject, room: Room, progress: Progre
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import ByPicture, outputs_of
     from sgsdump.fixedpoint.tuning.measured_advice import labelled
     from sgsdump.fixedpoint.tuning.unseen import Calibrating, folds_for
-    from sgsdump.models.feeds.folds import JUDGED
+    from sgsdump.models.feeds.by_content import JUDGED
     from sgsdump.progress import each
 
     fixed: ModelProto | ByPicture = way.fixed_model.proto

@@ -14,13 +14,8 @@ from sgsdump.fixedpoint.verbs.diagnose_quantised import QuantisedTask, diagnosed
 from sgsdump.fixedpoint.verbs.diagnose_setting import Setting, Task, facts_of, preprocessed, setting_of, subject_of
 from sgsdump.fixedpoint.verbs.diagnosed import Diagnosed
 from sgsdump.fixedpoint.verbs.judges import JudgedBy, judges_of
-from sgsdump.fixedpoint.verbs.network import (
-    Beside,
-    assumed_source,
-    beside_of,
-    feeds_of,
-    named_network,
-)
+from sgsdump.fixedpoint.verbs.network import assumed_source
+from sgsdump.models.network import Beside, beside_of, feeds_of, named_network
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -33,7 +28,6 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs
     from sgsdump.fixedpoint.reports.graph_files import NetworkGraph
     from sgsdump.fixedpoint.reports.root_causes import Righted
-    from sgsdump.fixedpoint.reports.worst_picture import WorstPicture
     from sgsdump.fixedpoint.tuning.criteria import UserMetric
     from sgsdump.fixedpoint.tuning.examined import RootCause
     from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
@@ -41,10 +35,11 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.worth import Worths
     from sgsdump.fixedpoint.verbs.diagnose_unseen import Candidate
     from sgsdump.fixedpoint.verbs.judges import JudgingFeeds
-    from sgsdump.fixedpoint.verbs.network import Data
     from sgsdump.models.model import Model
+    from sgsdump.models.network import Data
     from sgsdump.progress import Progress
     from sgsdump.reports.verdict import Step
+    from sgsdump.reports.worst_picture import WorstPicture
     from sgsdump.sidecars.quant_param_entries import QuantParam
 
 PICTURES, FOLDER = 10, "diagnosis"
@@ -261,8 +256,8 @@ def _prepared(
 ) -> tuple[Subject, list[str]]:
     """The models, tried on the first picture; and the warnings, which ``tell`` got with what is assumed."""
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, rehearse
-    from sgsdump.fixedpoint.quantisation.pictures import disagreements
-    from sgsdump.models.feeds.coverage import coverage_warnings
+    from sgsdump.fixedpoint.quantisation.float_model import disagreements
+    from sgsdump.models.feeds.by_content import coverage_warnings
 
     feeds, coverage = judging.calibrated, judging.coverage
     first = feeds[0]
@@ -353,8 +348,8 @@ def _weighed(
     """With what the fixed model as it is, with what is advised and with every convolution at 16 bits are worth. An
     advice that brings less on the pictures held out is no promise."""
     from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.tuning.worth import Weighed, worths_of
-    from sgsdump.models.scales import INT16
 
     subject, advised, held_out = judged.subject, judged.advised, feeds.held_out
     fixed = {kind: candidate.proto for kind, candidate in _candidates(judged, feeds).items()}
@@ -413,9 +408,9 @@ def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progre
 
 def _worst_picture(judged: Judged) -> WorstPicture | None:
     """What the outputs say on the picture with the largest error, by one run more of each model."""
-    from sgsdump.fixedpoint.quantisation.pictures import first_picture
+    from sgsdump.fixedpoint.quantisation.float_model import first_picture
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs
-    from sgsdump.fixedpoint.reports.worst_picture import worst_picture
+    from sgsdump.reports.worst_picture import worst_picture
 
     subject, outputs = judged.subject, judged.outputs
     errors = [error if error == error else float("inf") for error in outputs.pictures.values()]

@@ -1,4 +1,4 @@
-"""``diagnose --fixed`` of a model that only its own framework runs (TFLite, OpenVINO). Apart: it runs as a whole."""
+"""``diagnose --fixed`` of a model that only its own framework runs (TFLite, OpenVINO)."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
     """What a ``Diagnosed`` is made of. ``folder`` is for what is written while layers are compared."""
     from sgsdump.errors import ValuesError
     from sgsdump.fixedpoint.quantisation.diagnosis.native import compared_models
-    from sgsdump.fixedpoint.reports.worst_picture import worst_input
     from sgsdump.models.feeds.image_list import evenly
     from sgsdump.reports.comparison import REPORTS
     from sgsdump.reports.report import Context, report_of
+    from sgsdump.reports.worst_picture import worst_input
 
     limits = task.limits
     indices = evenly(list(range(len(task.feeds))), task.most)

@@ -1,4 +1,4 @@
-"""``diagnose --fixed`` of an ONNX model that others quantised: no ranges, no chip. Apart: its own task and report."""
+"""``diagnose --fixed`` of an ONNX model that others quantised: no ranges, no chip."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) -
         report_of_quantised,
         with_findings,
     )
-    from sgsdump.fixedpoint.reports.worst_picture import worst_input
     from sgsdump.fixedpoint.tuning.exclusions import ExclusionTrial
     from sgsdump.models.feeds.image_list import evenly
     from sgsdump.models.model import open_model
     from sgsdump.reports.comparison import REPORTS
+    from sgsdump.reports.worst_picture import worst_input
 
     limits = task.limits
     models = open_model(task.model), open_model(task.quantised)

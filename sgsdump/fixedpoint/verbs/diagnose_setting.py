@@ -1,4 +1,4 @@
-"""What a diagnosis starts from: models, configuration, pictures, the fixed model. Apart: nothing is judged here."""
+"""What a diagnosis starts from: models, configuration, pictures, the fixed model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.fixedpoint.verbs.network import Network, OpenNetwork, measured, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
+from sgsdump.models.network import Network, measured
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
@@ -76,8 +77,8 @@ class Setting:
 
 def setting_of(task: Task) -> Setting:
     """Raises what reading the model and the files beside it raises."""
-    from sgsdump.fixedpoint.quantisation.assumed_config import ini_text
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import given_fixed
+    from sgsdump.models.feeds.assumed_config import ini_text
 
     network, path = task.network, task.fixed
     opened = open_network(network, task.quant_level, guesses=True)

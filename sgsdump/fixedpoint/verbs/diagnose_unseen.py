@@ -1,4 +1,4 @@
-"""What a diagnosis promises of images that nothing was fitted to. Apart: runs what is advised, and advises nothing."""
+"""What a diagnosis promises of images that nothing was fitted to."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ def _outputs(
 ) -> list[PlanOutputs]:
     from sgsdump.fixedpoint.quantisation.float_model import deployed
     from sgsdump.fixedpoint.quantisation.objective import watched_tensors
+    from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import outputs_of
     from sgsdump.fixedpoint.tuning.measured_advice import labelled
-    from sgsdump.models.scales import INT16
     from sgsdump.progress import each
 
     model = candidate.subject.float_model

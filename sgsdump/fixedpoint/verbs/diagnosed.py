@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgsdump import notebook
+from sgsdump import plugins
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,4 +109,4 @@ class Diagnosed:
         return "\n".join([*self.report.verdict, *steps])
 
     def _repr_html_(self) -> str | None:
-        return notebook.as_html("diagnosed", (self.report, self.comparison))
+        return plugins.as_html("diagnosed", (self.report, self.comparison))

@@ -12,8 +12,8 @@ from sgsdump.fixedpoint.verbs.network import OpenNetwork, check_apart
 if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.criteria import UserMetric
     from sgsdump.fixedpoint.tuning.setup import PictureFeed
-    from sgsdump.fixedpoint.verbs.network import Data
     from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.network import Data
 
 
 class JudgedBy(TypedDict, total=False):

@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgsdump import notebook
+from sgsdump import plugins
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 from sgsdump.fixedpoint.verbs.judges import JudgedBy, Judges, judges_of
-from sgsdump.fixedpoint.verbs.network import Beside, Network, OpenNetwork, beside_of, named_network, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
+from sgsdump.models.network import Beside, Network, beside_of, named_network
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.sensitivity_analysis import LabelledPictureFeed
     from sgsdump.fixedpoint.tuning.worth import Worths
     from sgsdump.fixedpoint.verbs.cured_ways import Start
-    from sgsdump.fixedpoint.verbs.network import Data
     from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.network import Data
     from sgsdump.progress import Progress
     from sgsdump.reports.report import Report
 
@@ -224,7 +225,7 @@ class Repaired:
         return "\n".join(filter(None, [*self.tail(), self.to_copy]))
 
     def _repr_html_(self) -> str | None:
-        return notebook.as_html("diagnosed", (self.report, self.comparison))
+        return plugins.as_html("diagnosed", (self.report, self.comparison))
 
 
 class RepairOptions(Beside, JudgedBy, total=False):

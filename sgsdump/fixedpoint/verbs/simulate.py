@@ -1,5 +1,4 @@
-"""``simulate``: every layer of a float or a fixed model as the SDK's simulators give it. Apart: in memory, where the
-command writes as it runs."""
+"""``simulate``: every layer of a float or a fixed model as the SDK's simulators give it."""
 
 from __future__ import annotations
 
@@ -8,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from sgsdump.executors.dump import one_of
 from sgsdump.fixedpoint.verbs.calibrate import FixedModel
-from sgsdump.fixedpoint.verbs.network import Source, feeds_of, named_network
+from sgsdump.models.network import Source, feeds_of, named_network
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from sgsdump.dumps.dump import Dump
-    from sgsdump.fixedpoint.verbs.network import Beside, Data
+    from sgsdump.models.network import Beside, Data
 
 
 def simulate(

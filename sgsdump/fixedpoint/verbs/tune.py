@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgsdump import notebook
+from sgsdump import plugins
 from sgsdump.errors import ConfigError
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 from sgsdump.fixedpoint.verbs.cured_ways import CURED, Start, start_cured
 from sgsdump.fixedpoint.verbs.judges import JudgedBy, JudgingFeeds, judges_of
-from sgsdump.fixedpoint.verbs.network import Beside, OpenNetwork, beside_of, named_network, open_network
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
+from sgsdump.models.network import Beside, beside_of, named_network
 from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.search import SearchResult
     from sgsdump.fixedpoint.tuning.setup import Setup
     from sgsdump.fixedpoint.tuning.unseen import Calibrating
-    from sgsdump.fixedpoint.verbs.network import Data
     from sgsdump.models.feeds.feeds import Feeds
+    from sgsdump.models.network import Data
     from sgsdump.tensors.types import Range
 
 Left = Callable[[], float]
@@ -110,7 +111,7 @@ class Tuned:
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the error of every plan against its bytes, and the one to take."""
-        drawn: Axes = notebook.ask("plot of plans", self.result, axes)
+        drawn: Axes = plugins.ask("plot of plans", self.result, axes)
         return drawn
 
     def to_html(self, path: str | Path) -> Path:
@@ -198,7 +199,7 @@ class Tuned:
         return first + pareto_table(self.result) + "\n".join(ending_lines(self.result))
 
     def _repr_html_(self) -> str | None:
-        return notebook.as_html("plans", self.result)
+        return plugins.as_html("plans", self.result)
 
 
 @dataclass(frozen=True)
@@ -422,6 +423,7 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     from sgsdump.fixedpoint.quantisation.fixed_model import clipped_ranges
     from sgsdump.fixedpoint.quantisation.float_model import deployed
     from sgsdump.fixedpoint.quantisation.objective import watched_by_output
+    from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.tuning.criteria import limits_target, parse_objective
     from sgsdump.fixedpoint.tuning.integer_choice import chosen, confirmed, within_limits
     from sgsdump.fixedpoint.tuning.integer_scores import EveryPicture, FoldScores, IntegerScores, fixed_of
@@ -429,7 +431,6 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     from sgsdump.fixedpoint.tuning.search import most_evaluations
     from sgsdump.fixedpoint.tuning.setup import Judging, set_up
     from sgsdump.fixedpoint.tuning.unseen import folds_for
-    from sgsdump.models.scales import INT16
 
     model, config = network.opened.model, network.opened.config
     folds = None if feeds.unseen is not None else folds_for(network.how, feeds.calibrated, run.progress)

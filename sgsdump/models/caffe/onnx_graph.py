@@ -1,4 +1,4 @@
-"""A Caffe net and its weights become an ONNX ModelProto of the same blobs. Apart: imported for such nets only.
+"""A Caffe net and its weights become an ONNX ModelProto of the same blobs.
 
 Under pycaffe's names a layer that writes in place makes a new tensor: the last one bears the blob's name, as pycaffe
 shows it, the ones before are named after their layer. For the names of the SDK's converter see stages.py.
@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgsdump.errors import ConfigError, ModelError, hint
-from sgsdump.fixedpoint.sdk.converter import caffe_facts
 from sgsdump.models.caffe.layer_builder import INT_MAX, LayerBuilder, Names, Shape, Value
 from sgsdump.models.caffe.layers import LAYERS
 from sgsdump.models.caffe.net import Net, read_net, who_makes
 from sgsdump.models.caffe.prototxt import Layer
 from sgsdump.models.caffe.stages import Step, steps
 from sgsdump.models.caffe.weights import Weights, read_weights
-from sgsdump.models.model import Model, write_stages
+from sgsdump.models.model import CaffeLayers, Model, write_stages
 from sgsdump.tensors.stages import Stage
 
 if TYPE_CHECKING:
@@ -69,9 +68,9 @@ def read_staged(path: Path, weights: Path | None, outputs: Sequence[str]) -> Mod
     graph = _Graph(net, named, learned, staged=True)
     graph.declare(outputs)
     write_stages(graph.proto, [stage for step in named for stage in _stages(step)])
-    other = [layer.name for layer in net.layers if learned and not learned.are_plain(layer.name)]
-    converter = caffe_facts(((layer.name, layer.type, layer.message) for layer in net.layers), other)
-    return Model(graph.proto, path, cut=net.cut, repeated_layers=net.repeated_names, converter=converter)
+    other = tuple(layer.name for layer in net.layers if learned and not learned.are_plain(layer.name))
+    caffe = CaffeLayers(tuple((layer.name, layer.type, layer.message) for layer in net.layers), other)
+    return Model(graph.proto, path, cut=net.cut, repeated_layers=net.repeated_names, caffe=caffe)
 
 
 def _stages(step: Step) -> Iterator[Stage]:

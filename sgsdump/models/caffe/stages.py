@@ -1,4 +1,4 @@
-"""The SDK's names of the tensors of a Caffe net, the stages of a blob. Apart: a specification with its own tests.
+"""The SDK's names of the tensors of a Caffe net, the stages of a blob.
 
 Layers in place (top = bottom) write one blob several times. Caffe shows the last value; the SDK keeps every one as a
 tensor of its own. In the order of the net, the first layer with the top ``b`` makes ``b``, each further one appends

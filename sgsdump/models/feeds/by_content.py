@@ -1,14 +1,59 @@
-"""Order the runs of a command by their content, so that names, order and place of the files decide nothing."""
+"""The runs of a command by content: their order, their folds, and whether there are enough to speak for others.
+
+Names, order and place of the files decide nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sgsdump.models.feeds.feeds import ChosenFeeds, Feeds
-from sgsdump.models.feeds.folds import content_key
+from sgsdump.models.feeds.image_list import evenly
+
+# Fewer different images are not divided: none of them is held out.
+FEWEST_HELD_OUT = 12
+# From MANY images on there are enough to fit to in OF_MANY folds.
+FOLDS, MANY, OF_MANY = 3, 24, 2
+# Images of a fold that judge.
+JUDGED = 16
+
+
+def content_key(feed: Mapping[str, np.ndarray]) -> bytes:
+    """Return a hash of the names, types, shapes and values of the arrays of one run."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(feed):
+        array = np.ascontiguousarray(feed[name])
+        digest.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode("utf-8", "surrogatepass"))
+        digest.update(array.tobytes())
+    return digest.digest()
+
+
+def folds_of(keys: Sequence[bytes]) -> list[list[int]]:
+    """Return the indices of each fold, in the order of their keys; equal images share a fold. [] for too few."""
+    ranks = {key: rank for rank, key in enumerate(sorted(set(keys)))}
+    if len(ranks) < FEWEST_HELD_OUT:
+        return []
+    count = FOLDS if len(ranks) < MANY else OF_MANY
+    order = sorted(range(len(keys)), key=lambda index: ranks[keys[index]])
+    return [[index for index in order if ranks[keys[index]] % count == fold] for fold in range(count)]
+
+
+def judging(fold: Sequence[int]) -> list[int]:
+    """Return the images of a fold that judge: JUDGED at most."""
+    return list(evenly(fold, JUDGED))
+
+
+def share(fitted: int, given: int) -> float:
+    """Return how much of the error that holding images out adds counts, when ``fitted`` of ``given`` images are kept.
+
+    A value is beyond the calibration range of m images in one of m + 1 cases, so fewer images clip more.
+    """
+    return (fitted + 1) / (given + 1)
+
 
 AnyRun = tuple[str, Mapping[str, np.ndarray]]
 
@@ -40,3 +85,68 @@ def _keys(runs: Sequence[AnyRun]) -> list[bytes]:
 
 def _order(keys: Sequence[bytes]) -> list[int]:
     return sorted(range(len(keys)), key=lambda index: keys[index])
+
+
+# Up to so many different runs say nothing of others.
+FEW = 3
+# Values of neighbours in an image correlate by more than this; less than two standard errors above is noise too.
+CORRELATED, ERRORS = 0.1, 2.0
+# Images looked at, and the least height and width of what can be one.
+LOOKED_AT, LEAST_SIDE = 16, 8
+CHANNELS = (1, 3, 4)
+
+
+def different(feeds: Feeds) -> int:
+    """Return the number of different runs."""
+    return len(set(by_content(feeds).keys))
+
+
+def coverage_warnings(feeds: Feeds) -> tuple[str, ...]:
+    """Return one sentence if the runs speak for no others, else nothing. Raises what making the feeds raises."""
+    feeds = by_content(feeds)
+    count, noise = different(feeds), is_noise(feeds)
+    if count > FEW and not noise:
+        return ()
+    images = "one image" if count == 1 else f"{count} different images"
+    what = (f"only {images} given" if count <= FEW else "") + (" and " if noise and count <= FEW else "")
+    what += "the images look like noise (neighbouring values are uncorrelated)" if noise else ""
+    return (f"{what}: no figure here speaks for other images; give {FEWEST_HELD_OUT} or more real images",)
+
+
+def is_noise(feeds: Feeds) -> bool:
+    """Return whether neighbouring values of an image input are uncorrelated: the lag-1 autocorrelation along height and
+    width, pooled over channels and runs, is at most CORRELATED and ERRORS standard errors."""
+    products: dict[str, list[float]] = {}
+    for index in range(min(LOOKED_AT, len(feeds))):
+        for name, array in feeds[index][1].items():
+            for one in _pairs(array):
+                sums = products.setdefault(name, [0.0, 0.0, 0.0])
+                products[name] = [have + more for have, more in zip(sums, one)]
+    correlations = [
+        (product / square, ERRORS / np.sqrt(count)) for product, square, count in products.values() if square > 0
+    ]
+    return any(correlation <= CORRELATED + error for correlation, error in correlations)
+
+
+def _pairs(array: np.ndarray) -> Iterator[tuple[float, float, float]]:
+    """Yield along height and width the sum of the products of neighbours about the channel's mean, the sum that it
+    would be if they were equal, and the number of pairs; nothing of what is no image."""
+    axes = _plane(array)
+    if axes is None or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        return
+    values = array.astype(np.float64)
+    values = values - values.mean(axis=axes, keepdims=True)
+    for axis in axes:
+        ends = np.split(values, [1, values.shape[axis] - 1], axis)
+        before, after = np.concatenate(ends[:2], axis), np.concatenate(ends[1:], axis)
+        yield float((before * after).sum()), float((before**2 + after**2).sum() / 2), float(before.size)
+
+
+def _plane(array: np.ndarray) -> tuple[int, int] | None:
+    """Return the axes of height and width, None for what is no image."""
+    if array.ndim != 4:
+        return None
+    for channels, axes in ((1, (2, 3)), (3, (1, 2))):
+        if array.shape[channels] in CHANNELS and min(array.shape[axis] for axis in axes) >= LEAST_SIDE:
+            return axes
+    return None

@@ -1,4 +1,4 @@
-"""Feeds that the user's own Python gives, one after another. Apart: it runs the user's own Python.
+"""Feeds that the user's own Python gives, one after another.
 
     def load_data():
         for path in sorted(Path("recordings").iterdir()):

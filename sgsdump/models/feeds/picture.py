@@ -1,4 +1,4 @@
-"""A picture becomes an input, resized and normalised as input_config.ini says. Apart: decodes untrusted files.
+"""A picture becomes an input, resized and normalised as input_config.ini says.
 
 Pillow decodes, turned upright by the EXIF note and without alpha, as OpenCV's imread does. Resizing is half-pixel
 bilinear without antialiasing (OpenCV's INTER_LINEAR, what most networks were trained with; Pillow's own averages when

@@ -1,5 +1,4 @@
-"""The user's preprocess file: Python with ``get_image(path, ..., nchw=)`` or ``image_preprocess(path, norm=)``. Apart:
-it runs the user's own Python.
+"""The user's preprocess file: Python with ``get_image(path, ..., nchw=)`` or ``image_preprocess(path, norm=)``.
 
 The SDK's convention: ``get_image(img_path, resizeH=224, ..., norm=True, ..., nchw=False)`` is called with ``nchw=True``
 to feed an ONNX or Caffe model; older files have no ``nchw`` and return NHWC, as ``image_preprocess`` does.

@@ -1,15 +1,17 @@
-"""Operators that the SDK's converter writes as others, with its names for what lies between. Apart: a table of rewrites
-with tests of its own, which ``simplify`` applies.
+"""Operators that the SDK's converter writes as others, with its names for what lies between.
 
 BatchNormalization: a factor and an offset per channel, ``b_MUL_output = x * b_scale`` and ``b = b_MUL_output +
 b_offset``; it is never folded into a convolution. Constants per channel minus a tensor: the tensor times -1, plus the
 constants. A division by a constant: a product. A mean along one axis: a sum, and that times 1 / n. An
 Identity is left out. Seen in the SDK's float dumps of such networks.
+
+What BatchNormalizations say of the training data (``running_statistics``) is read before they are written as others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +34,37 @@ from sgsdump.tensors.stages import KEY
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
+
+
+@dataclass(frozen=True, eq=False)
+class RunningStatistics:
+    """Of one BatchNormalization, float64 [C]; ``spread`` is the standard deviation that it divides by, with epsilon.
+
+    source  the tensor that it reads, channels on axis 1.
+    output  what it puts out, and is called by.
+    """
+
+    source: str
+    output: str
+    mean: np.ndarray
+    spread: np.ndarray
+    epsilon: float
+
+
+def running_statistics(graph: Graph) -> tuple[RunningStatistics, ...]:
+    """Of each in execution order; none of those that are as they began, mean 0 and variance 1. Raises ModelError for
+    damaged weights."""
+    found = []
+    for node in graph.nodes:
+        if node.op_type != "BatchNormalization" or not all(name in graph.constants for name in node.input[3:5]):
+            continue
+        mean, variance = (graph.value(name).astype(np.float64).reshape(-1) for name in node.input[3:5])
+        epsilon = float(attribute(node, "epsilon", 1e-5))
+        if (mean.any() or not (variance == 1).all()) and (variance >= 0).all():
+            spread = np.sqrt(variance + epsilon)
+            found.append(RunningStatistics(node.input[0], node.output[0], mean, spread, epsilon))
+    return tuple(found)
+
 
 SUMMED = "_reduceSum_output"  # the end of the sum of a mean along one axis, as the converter writes it
 _SUM_READS_AXES = 13  # the opset from which the axes of ReduceSum are an input; a model keeps its own until lifted

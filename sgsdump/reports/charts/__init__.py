@@ -4,23 +4,13 @@ writes its files there and returns their paths, none where there is nothing to d
 Histograms and sheets of them are drawn by Pillow, for speed; other static figures by matplotlib (``figure_png.py``).
 """
 
-from __future__ import annotations
+from functools import partial
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
+from sgsdump.plugins import further
 from sgsdump.registry import Registry
-
-if TYPE_CHECKING:
-    from sgsdump.reports.report import Report
 
 CHARTS = Registry(
     "chart",
     {"error": "sgsdump.reports.charts.depth:save", "histograms": "sgsdump.reports.charts.pair_sheets:save"},
+    partial(further, "charts"),
 )
-
-
-def save_plots(report: Report, folder: Path) -> Sequence[Path]:
-    """Write every chart of ``CHARTS`` into an existing folder; none of a report without layers. Raises OSError."""
-    return [path for save in CHARTS.values() for path in save(report, folder)] if report.layers else []

@@ -1,4 +1,4 @@
-"""The error over depth: RMSE, 1 - COS, MSE, SQNR of every layer, limits, rises. Apart: needs matplotlib."""
+"""The error over depth: RMSE, 1 - COS, MSE, SQNR of every layer, limits, rises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network's histograms, a PNG per layer, and its overview. Apart: Pillow; only commands choose pictures.
+"""A network's histograms, a PNG per layer, and its overview.
 
 Counts of the layer's values are blue, the ends of its calibrated range red dashed lines.
 

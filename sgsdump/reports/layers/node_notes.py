@@ -1,4 +1,4 @@
-"""The layers as notes beside the nodes of a model. Apart: the only one that needs the room models."""
+"""The layers as notes beside the nodes of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers as a table for a terminal: as wide as the window, with bars for the error. Apart: one of the tables.
+"""The layers as a table for a terminal: as wide as the window, with bars for the error.
 
 What does not fit is left out column by column, the least telling one first; names lose their middle. Why no library:
 rich would pad and colour the cells, a third of what is here, for 40 ms and 13 MB (its highlighter is pygments); which

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from small_nets import conv, model, node, residual_net, weights
 
 from sgsdump.errors import InputError
-from sgsdump.executors.onnx_runtime import placed_graph
-from sgsdump.executors.onnx_runtime.placed_graph import ALIGNMENT, PlacedGraph, PlacedRun, Unplaceable, plan_memory
+from sgsdump.executors.onnx_runtime import repeated_graph
+from sgsdump.executors.onnx_runtime.repeated_graph import ALIGNMENT, PlacedGraph, PlacedRun, Unplaceable, plan_memory
 from sgsdump.executors.onnx_runtime.session import REFUSALS
 from sgsdump.models.passes.rewrites import mark_outputs
 
@@ -39,7 +39,7 @@ def values(run, given):
 
 @pytest.mark.parametrize("segment_bytes", [1, 2000, 1 << 20])
 def test_every_tensor_of_every_feed_has_the_bits_of_one_run(monkeypatch, segment_bytes):
-    monkeypatch.setattr(placed_graph, "SEGMENT_BYTES", segment_bytes)
+    monkeypatch.setattr(repeated_graph, "SEGMENT_BYTES", segment_bytes)
     net = residual_net()
     wanted = {name for node in net.proto.graph.node for name in node.output}
     graph = PlacedGraph(net, feed(0), wanted)
@@ -67,7 +67,7 @@ def test_runs_of_one_graph_go_side_by_side():
 def test_only_what_is_wanted_or_handed_on_is_kept(monkeypatch):
     net = residual_net()
     assert [list(made) for made in PlacedRun(PlacedGraph(net, feed(0), {"c2"})).made] == [["data"], ["c2"]]
-    monkeypatch.setattr(placed_graph, "SEGMENT_BYTES", 1)
+    monkeypatch.setattr(repeated_graph, "SEGMENT_BYTES", 1)
     made = PlacedRun(PlacedGraph(net, feed(0), ())).made
     assert "prob" not in {name for each in made for name in each} and ["r1"] in [list(each) for each in made]
 
@@ -89,14 +89,14 @@ def test_what_is_not_known_before_the_run_has_no_place():
 
 def test_a_shape_that_is_inferred_wrongly_is_refused_at_the_run(monkeypatch):
     net = model([conv("c", "data")], weights("c", (4, 3, 1, 1)), {"data": (1, 3, 8, 8)}, ["c"])
-    infer = placed_graph.infer_types
+    infer = repeated_graph.infer_types
 
     def wrong(proto, shapes):
         types = infer(proto, shapes)
         types["c"].tensor_type.shape.dim[3].dim_value = 9
         return types
 
-    monkeypatch.setattr(placed_graph, "infer_types", wrong)
+    monkeypatch.setattr(repeated_graph, "infer_types", wrong)
     with pytest.raises(REFUSALS):
         values(PlacedRun(PlacedGraph(net, feed(0), {"c"})), feed(0))
 

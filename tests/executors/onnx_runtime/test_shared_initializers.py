@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgsdump.executors.onnx_runtime.shared_initializers import _aligned
+from sgsdump.executors.onnx_runtime.session import _aligned
 
 
 @pytest.mark.parametrize("shape", [(3,), (5, 7), (1000, 1000)])

@@ -19,8 +19,17 @@ from sgsdump.fixedpoint.curing.search import Search, State
 from sgsdump.fixedpoint.curing.steps import BIAS, EQUALISE, RANGES, CureOptions, Step
 from sgsdump.fixedpoint.quantisation.calibration import calibrate
 from sgsdump.fixedpoint.reports.cured import lines, summary
+from sgsdump.models.feeds.by_content import (
+    FEWEST_HELD_OUT,
+    FOLDS,
+    JUDGED,
+    MANY,
+    OF_MANY,
+    content_key,
+    folds_of,
+    judging,
+)
 from sgsdump.models.feeds.feeds import PictureFeeds
-from sgsdump.models.feeds.folds import FEWEST_HELD_OUT, FOLDS, JUDGED, MANY, OF_MANY, content_key, folds_of, judging
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.sidecars import input_config
 

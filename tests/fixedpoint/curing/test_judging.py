@@ -17,7 +17,7 @@ from sgsdump.fixedpoint.curing.reconstruction import _led_to, on_grid_of
 from sgsdump.fixedpoint.curing.search import Search, State, gain_on_most
 from sgsdump.fixedpoint.curing.sensitivity import of_rounding
 from sgsdump.fixedpoint.curing.steps import ABSORB, BIAS, EQUALISE, FOLD, RANGES, ROUND, CureOptions
-from sgsdump.models.feeds.folds import FEWEST_HELD_OUT, FOLDS, JUDGED, MANY, OF_MANY
+from sgsdump.models.feeds.by_content import FEWEST_HELD_OUT, FOLDS, JUDGED, MANY, OF_MANY
 from sgsdump.models.graph import Graph
 from sgsdump.tensors.tensor import Quant
 

@@ -27,10 +27,10 @@ from sgsdump.fixedpoint.quantisation.calibration import calibrate
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
 from sgsdump.fixedpoint.quantisation.quant_file import import_params
 from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, UINT8
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import graph_inputs, open_model
-from sgsdump.models.scales import INT16, UINT8
 from sgsdump.sidecars import input_config
 from sgsdump.tensors.types import Range
 

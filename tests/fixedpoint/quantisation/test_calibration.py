@@ -38,18 +38,24 @@ from sgsdump.fixedpoint.quantisation.calibration import (
     sensitivities,
 )
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed, rehearse
-from sgsdump.fixedpoint.quantisation.float_model import simplify
+from sgsdump.fixedpoint.quantisation.float_model import Picture, raw_bytes, simplify
 from sgsdump.fixedpoint.quantisation.integer import curves
 from sgsdump.fixedpoint.quantisation.integer.emitter import Integers
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
-from sgsdump.fixedpoint.quantisation.pictures import Picture, raw_bytes
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import gather, measure_ranges
-from sgsdump.fixedpoint.quantisation.ranges.range_fit import MIN_MAX, MSE, Proposal, proposals
-from sgsdump.fixedpoint.quantisation.ranges.statistics import FloatRun, Statistics, count_values
+from sgsdump.fixedpoint.quantisation.ranges.statistics import (
+    MIN_MAX,
+    MSE,
+    FloatRun,
+    Proposal,
+    Statistics,
+    count_values,
+    proposals,
+)
 from sgsdump.fixedpoint.quantisation.simulation import simulate
 from sgsdump.fixedpoint.quantisation.trials.plan_trial import Domain
+from sgsdump.models.feeds.by_content import content_key
 from sgsdump.models.feeds.feeds import PictureFeeds
-from sgsdump.models.feeds.folds import content_key
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput

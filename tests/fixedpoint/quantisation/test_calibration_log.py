@@ -22,8 +22,8 @@ from sgsdump.fixedpoint.quantisation.calibration_log import (
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.quant_plan import plan
 from sgsdump.fixedpoint.quantisation.ranges.statistics import SideRanges, updated, with_softmax
+from sgsdump.fixedpoint.quantisation.tensor_scales import joined
 from sgsdump.models.graph import Graph
-from sgsdump.models.scales import joined
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.quant_param_entries import QuantParam, with_model_names
 from sgsdump.tensors.types import Range

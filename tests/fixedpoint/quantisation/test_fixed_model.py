@@ -11,8 +11,7 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.fixedpoint.quantisation.analysis import Analysis
 from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel, make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import serialise, simplify
-from sgsdump.fixedpoint.quantisation.pictures import Picture, pictures_of
+from sgsdump.fixedpoint.quantisation.float_model import Picture, pictures_of, serialise, simplify
 from sgsdump.fixedpoint.quantisation.quant_file import Imported
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.fixedpoint.quantisation.ranges.statistics import Statistics

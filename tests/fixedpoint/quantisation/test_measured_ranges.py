@@ -8,8 +8,8 @@ import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.errors import InputError
-from sgsdump.executors.onnx_runtime import placed_graph
-from sgsdump.executors.onnx_runtime.placed_graph import PlacedGraph, Unplaceable
+from sgsdump.executors.onnx_runtime import repeated_graph
+from sgsdump.executors.onnx_runtime.repeated_graph import PlacedGraph, Unplaceable
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import Workers
 from sgsdump.fixedpoint.quantisation.analysis import analyse
@@ -227,7 +227,7 @@ def in_all(see, feeds):
 def test_both_ways_see_the_same(monkeypatch, segment_bytes, batch):
     net = residual_net()
     net.proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
-    monkeypatch.setattr(placed_graph, "SEGMENT_BYTES", segment_bytes)
+    monkeypatch.setattr(repeated_graph, "SEGMENT_BYTES", segment_bytes)
     one_by_one = SegmentRunner.run
     monkeypatch.setattr(SegmentRunner, "run", lambda *_, **__: pytest.fail("not one by one"))
     at_places = in_all(OnePicture(net, EVERYTHING), pictures(batch=batch))
@@ -290,7 +290,7 @@ def test_a_graph_that_is_refused_at_its_run_is_not_tried_again(monkeypatch):
         tried.append(feed)
         raise RuntimeError("refused")
 
-    monkeypatch.setattr(placed_graph.PlacedRun, "steps", steps)
+    monkeypatch.setattr(repeated_graph.PlacedRun, "steps", steps)
     found = plain(in_all(OnePicture(net, EVERYTHING), pictures()))
     monkeypatch.undo()
     assert len(tried) == 1 and found == plain(in_all(OnePicture(net, EVERYTHING), pictures()))

@@ -7,8 +7,13 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.errors import InputError
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import conversion_notes, simplify
-from sgsdump.fixedpoint.quantisation.pictures import Picture, difference_of, disagreements
+from sgsdump.fixedpoint.quantisation.float_model import (
+    Picture,
+    conversion_notes,
+    difference_of,
+    disagreements,
+    simplify,
+)
 from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.picture import channel_axis
 from sgsdump.models.graph import Graph

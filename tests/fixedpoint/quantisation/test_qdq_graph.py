@@ -7,12 +7,12 @@ import onnx
 import pytest
 from small_nets import conv, model, node, residual_net, run_all, single_convolution, weights
 
+from sgsdump.fixedpoint.quantisation.float_model import Picture
 from sgsdump.fixedpoint.quantisation.integer.emitter import store_weight
-from sgsdump.fixedpoint.quantisation.pictures import Picture
 from sgsdump.fixedpoint.quantisation.quant_plan import Choice, plan
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, uint8_quant
 from sgsdump.fixedpoint.quantisation.trials.qdq_graph import LARGEST, fake_weight, lowest, quantise, zero_point
 from sgsdump.models.fixed_facts import read_facts
-from sgsdump.models.scales import INT16, uint8_quant
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 

@@ -11,8 +11,8 @@ from sgsdump.errors import ConfigError
 from sgsdump.fixedpoint.quantisation.analysis import analyse, output_axis
 from sgsdump.fixedpoint.quantisation.fixed_model import clipped_ranges
 from sgsdump.fixedpoint.quantisation.quant_plan import Choice, as_read, plan, weight_quant
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT8, INT16, UINT8, int16_quant, uint8_quant
 from sgsdump.models.graph import Graph
-from sgsdump.models.scales import INT8, INT16, UINT8, int16_quant, uint8_quant
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 

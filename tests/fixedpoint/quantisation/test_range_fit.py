@@ -5,8 +5,8 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from sgsdump.fixedpoint.quantisation.ranges import range_fit
-from sgsdump.fixedpoint.quantisation.ranges.range_fit import (
+from sgsdump.fixedpoint.quantisation.ranges import statistics
+from sgsdump.fixedpoint.quantisation.ranges.statistics import (
     DEEPEST,
     ENTROPY,
     GRID,
@@ -17,12 +17,12 @@ from sgsdump.fixedpoint.quantisation.ranges.range_fit import (
     _divergence,
     _least_error,
     _percentiles,
+    count_values,
     proposals,
     squared_error,
     squared_errors,
 )
-from sgsdump.fixedpoint.quantisation.ranges.statistics import count_values
-from sgsdump.models.scales import uint8_quant
+from sgsdump.fixedpoint.quantisation.tensor_scales import uint8_quant
 
 
 def by_onnxruntime(values, low, high):
@@ -249,11 +249,11 @@ def test_no_range_is_tried_beyond_what_was_seen(monkeypatch):
         tried.extend(ends)
         return squared_errors(values, counts, ends)
 
-    monkeypatch.setattr(range_fit, "squared_errors", recorded)
+    monkeypatch.setattr(statistics, "squared_errors", recorded)
     values = np.random.default_rng(0).standard_t(3, 2000).astype(np.float32)
     low, high = float(values.min()), float(values.max())
     proposals(count_values(values), low, high)
-    assert len(tried) > 2 * range_fit.GRID.size
+    assert len(tried) > 2 * statistics.GRID.size
     assert all(low <= each[0] <= 0 <= each[1] <= high for each in tried)
 
 
@@ -261,7 +261,7 @@ def test_no_range_is_tried_beyond_what_was_seen(monkeypatch):
 def test_no_ends_are_tried_twice(monkeypatch, low, high):
     tried = []
     monkeypatch.setattr(
-        range_fit, "squared_errors", lambda v, c, ends: tried.extend(ends) or squared_errors(v, c, ends)
+        statistics, "squared_errors", lambda v, c, ends: tried.extend(ends) or squared_errors(v, c, ends)
     )
     values = np.random.default_rng(0).standard_t(2, 2000).clip(low, high)
     _least_error(values, np.ones(2000), low, high)

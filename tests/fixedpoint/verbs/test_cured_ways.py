@@ -17,6 +17,7 @@ from sgsdump.fixedpoint.curing.cure import Cured
 from sgsdump.fixedpoint.curing.steps import ALL_16, AS_IT_IS, CURED_8, KEEPING, PLAN
 from sgsdump.fixedpoint.quantisation.calibration import calibrate
 from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, UINT8
 from sgsdump.fixedpoint.verbs import cured_ways
 from sgsdump.fixedpoint.verbs.cured_ways import (
     Task,
@@ -28,9 +29,9 @@ from sgsdump.fixedpoint.verbs.cured_ways import (
     ways_of,
     with_cure,
 )
-from sgsdump.fixedpoint.verbs.network import Network, OpenNetwork, named_network, open_network
-from sgsdump.models.feeds.folds import content_key, folds_of
-from sgsdump.models.scales import INT16, UINT8
+from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
+from sgsdump.models.feeds.by_content import content_key, folds_of
+from sgsdump.models.network import Network, named_network
 from sgsdump.progress import SILENT
 from sgsdump.tensors.types import Range
 

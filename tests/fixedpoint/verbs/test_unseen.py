@@ -17,7 +17,7 @@ from sgsdump.fixedpoint.tuning import unseen
 from sgsdump.fixedpoint.tuning.unseen import Run, expected_error, mean_error
 from sgsdump.fixedpoint.tuning.worth import AS_IT_IS, PLAN
 from sgsdump.fixedpoint.verbs import diagnose_unseen
-from sgsdump.models.feeds.folds import content_key, folds_of
+from sgsdump.models.feeds.by_content import content_key, folds_of
 from sgsdump.sidecars import input_config
 
 NOISE = "the images look like noise (neighbouring values are uncorrelated)"
@@ -146,7 +146,8 @@ def test_no_image_is_judged_by_a_calibration_on_it(count, work, monkeypatch):
     monkeypatch.setattr(unseen, "calibrate", lambda model, feeds, *_: seen.append(feeds) or _nothing())
     monkeypatch.setattr(unseen, "side_ranges", lambda statistics: None)
     feeds = [{"data": array} for array in images(1, count)]
-    from sgsdump.fixedpoint.verbs.network import named_network, open_network
+    from sgsdump.fixedpoint.verbs.network import open_network
+    from sgsdump.models.network import named_network
 
     opened = open_network(named_network("net.onnx", [*feeds, feeds[0]], {}), "L2")
     how = unseen.Calibrating(opened.model, opened.config, "L2", lambda *_: {})

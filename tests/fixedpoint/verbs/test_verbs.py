@@ -12,7 +12,7 @@ from small_nets import residual_net
 
 import sgsdump
 from sgsdump.cli import main
-from sgsdump.fixedpoint.verbs.network import named_network
+from sgsdump.models.network import named_network
 
 RUNS = [{"data": np.random.default_rng(seed).normal(size=(1, 3, 8, 8)).astype(np.float32)} for seed in range(3)]
 LOADER = """

@@ -8,9 +8,8 @@ import numpy as np
 from picture_folder import write_pictures
 from small_nets import conv, model, weights
 
-from sgsdump.models.feeds.by_content import by_content, runs_by_content
+from sgsdump.models.feeds.by_content import by_content, content_key, runs_by_content
 from sgsdump.models.feeds.feeds import PictureFeeds
-from sgsdump.models.feeds.folds import content_key
 from sgsdump.models.model import graph_inputs
 from sgsdump.sidecars import input_config
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sgsdump.models.feeds.coverage import coverage_warnings, is_noise
+from sgsdump.models.feeds.by_content import coverage_warnings, is_noise
 
 SIDE = 32
 

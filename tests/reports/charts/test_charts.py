@@ -9,7 +9,7 @@ import pytest
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.registry import Registry
-from sgsdump.reports import charts
+from sgsdump.reports.charts import plots
 from sgsdump.reports.report import Context, report_of
 from sgsdump.tensors.tensor import Tensor
 
@@ -22,7 +22,7 @@ def comparison(details=True):
 
 @pytest.mark.parametrize(("details", "names"), [(True, ["error.png", "histograms.png"]), (False, ["error.png"])])
 def test_every_chart_is_written(details, names, tmp_path):
-    paths = charts.save_plots(report_of(comparison(details)), tmp_path)
+    paths = plots.save_plots(report_of(comparison(details)), tmp_path)
     assert [path.name for path in paths] == names == sorted(path.name for path in tmp_path.iterdir())
 
 
@@ -33,10 +33,10 @@ def test_a_new_chart_is_a_line_of_the_table(monkeypatch, tmp_path):
         return [path]
 
     monkeypatch.setitem(sys.modules, "own_chart", types.SimpleNamespace(save=save))
-    monkeypatch.setattr(charts, "CHARTS", Registry("chart", {"own": "own_chart:save"}))
-    (path,) = charts.save_plots(report_of(comparison(), context=Context("a against b")), tmp_path)
+    monkeypatch.setattr(plots, "CHARTS", Registry("chart", {"own": "own_chart:save"}))
+    (path,) = plots.save_plots(report_of(comparison(), context=Context("a against b")), tmp_path)
     assert path.read_text() == "a against b: 1 layer, RMSE 0.1"
 
 
 def test_nothing_compared_draws_nothing(tmp_path):
-    assert charts.save_plots(report_of(compare(Dump([]), Dump([]))), tmp_path) == [] and not list(tmp_path.iterdir())
+    assert plots.save_plots(report_of(compare(Dump([]), Dump([]))), tmp_path) == [] and not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""The index's lines of operators and tensors (``Lines``), a file's header. Apart: runs in the program's process.
+"""The index's lines of operators and tensors (``Lines``), a file's header.
 
 Everything is said once: what an operator is, in the first line of its number (``place``); what the values of a tensor
 are, where they come first in a step. All other lines have numbers::

@@ -1,4 +1,4 @@
-"""An operator dump's two headers, protobuf and nano, and their slots. Apart: untrusted bytes, a schema of their own.
+"""An operator dump's two headers, protobuf and nano, and their slots.
 
 **Protobuf**: field numbers and types are those of the public ``toolkit.dumpdata.DumpData``, syntax proto3. Enums are
 declared as int32, so that a number which no version of the schema knows stays what the file says, and texts as bytes,

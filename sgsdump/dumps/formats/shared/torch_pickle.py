@@ -1,4 +1,4 @@
-"""The pickle in a torch file: storages, tensors as views, their names. Apart: untrusted, and all its calls are here.
+"""The pickle in a torch file: storages, tensors as views, their names.
 
 ``torch.save`` writes a tensor as a call of ``torch._utils._rebuild_tensor_v2(storage, offset, size, stride, …)``, and a
 storage as a reference outside of the pickle, ``("storage", torch.FloatStorage, key, location, elements)``. The calls

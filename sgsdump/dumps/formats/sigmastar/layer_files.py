@@ -1,4 +1,4 @@
-r"""A dump as one file per tensor: layer files, and splite_binary_to_binary's tree. Apart: the SDK's own file names.
+r"""A dump as one file per tensor: layer files, and splite_binary_to_binary's tree.
 
 Layer files, with one file of all tensors beside them (docs/formats/sigmastar.md#layer-files)::
 

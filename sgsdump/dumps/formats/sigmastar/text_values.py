@@ -1,4 +1,4 @@
-"""A string dump's records: where they lie, their printed values. Apart: exact arithmetic on text, tested by itself.
+"""A string dump's records: where they lie, their printed values.
 
 ``text_dump.py`` has the grammar. The values are read a piece of text at a time, by whole arrays.
 

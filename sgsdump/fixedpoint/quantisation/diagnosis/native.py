@@ -1,4 +1,4 @@
-"""A quantised model that only its own framework runs, beside its float model. Apart: it is compared, not measured.
+"""A quantised model that only its own framework runs, beside its float model.
 
 Both run on the same inputs and are compared layer by layer, and the weights of a TFLite file with the float ones.
 

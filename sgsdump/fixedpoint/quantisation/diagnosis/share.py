@@ -15,9 +15,9 @@ import numpy as np
 
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.quant_plan import RULE
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.models.fixed_facts import FixedFacts
 from sgsdump.models.graph import Graph, attribute
-from sgsdump.models.scales import INT16
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto

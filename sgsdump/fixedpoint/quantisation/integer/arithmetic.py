@@ -59,8 +59,8 @@ from sgsdump.fixedpoint.quantisation.integer.emitter import (
     shift,
     step,
 )
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, int16_quant
 from sgsdump.models.graph import attribute
-from sgsdump.models.scales import INT16, int16_quant
 from sgsdump.tensors.tensor import Quant
 
 PRODUCT_BITS = 14

@@ -31,7 +31,7 @@ Exp of x from lo to hi, its calibrated range: from the top, in steps that reach 
 
 An input of a Sigmoid or TanH from inside a fused chain has a range that reaches 6 at least (``Rule.reach``).
 
-Softmax, over the axis that the SDK takes (``sdk_semantics``): the exponential, its sum's reciprocal in 15 bits.
+Softmax, over the axis that the SDK takes (``sdk.semantics``): the exponential, its sum's reciprocal in 15 bits.
 
     d = q - max(q);   t = -d * half_up(s * 2^n) / 2^n,  n = shift(s);   E = exponential(t)
     j = max(floor(log2(sum E)) - 15, 0);   R = floor(2^(30 + j) / sum E)
@@ -77,9 +77,9 @@ from sgsdump.fixedpoint.quantisation.integer.emitter import (
     shift,
     step,
 )
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, SOFTMAX_QUANT, int16_quant
 from sgsdump.fixedpoint.sdk.semantics import softmax_rows
 from sgsdump.models.graph import Graph
-from sgsdump.models.scales import INT16, SOFTMAX_QUANT, int16_quant
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 

@@ -1,5 +1,5 @@
 """Operators that move integers, where the node alone does not say how: a Pad's filling, and the SDK's Slice of several
-axes (``sdk_semantics``). Apart: rules of operators, which ``walk`` only looks up."""
+axes (``sdk.semantics``)."""
 
 from __future__ import annotations
 

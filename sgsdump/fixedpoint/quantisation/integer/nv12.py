@@ -1,5 +1,5 @@
 """A picture that the board gets as YUV_NV12: what the SDK's fixed simulator makes of its bytes, and the colours that
-the chip's matrix makes of that. Apart: a conversion of its own, with probes of its own.
+the chip's matrix makes of that.
 
 Forth as ``raw_input`` writes it, U and V at half the size; back in steps of 1/1024, with g = 1 / (std * s):
 
@@ -23,7 +23,7 @@ from sgsdump.fixedpoint.quantisation.raw_input import TO_U, TO_V, TO_Y
 from sgsdump.tensors.tensor import Quant
 
 if TYPE_CHECKING:
-    from sgsdump.fixedpoint.quantisation.pictures import Picture
+    from sgsdump.fixedpoint.quantisation.float_model import Picture
 
 # Of U, V and Y, for red, green and blue.
 BACK = np.array([[0.0, 1613.0, 1024.0], [-192.0, -479.0, 1024.0], [1900.0, 0.0, 1024.0]])

@@ -29,10 +29,10 @@ from sgsdump.fixedpoint.quantisation.integer.emitter import (
     shift,
     step,
 )
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.fixedpoint.quantisation.type_rules import is_average, reduced_axes
 from sgsdump.fixedpoint.sdk.semantics import counts_padding, explicitly_padded
 from sgsdump.models.graph import attribute
-from sgsdump.models.scales import INT16
 
 if TYPE_CHECKING:
     from onnx import NodeProto

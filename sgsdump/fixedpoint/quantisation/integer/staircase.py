@@ -1,4 +1,4 @@
-"""UINT8 results by one float32 division, where that is exact. Apart: a search with its own tests.
+"""UINT8 results by one float32 division, where that is exact.
 
 QuantizeLinear divides, rounds half to even, moves by the zero point, saturates and stores in one pass over float32,
 which takes less time than the rule written out in doubles. With P whole and m = mul / 2^shift, the rule is

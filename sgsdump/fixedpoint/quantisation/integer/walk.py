@@ -1,4 +1,4 @@
-"""Write a quant plan as the hardware computes it, in ONNX. Apart: ``fixed_model`` decides what is written.
+"""Write a quant plan as the hardware computes it, in ONNX.
 
 Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), made by the rule of its operator; a graph output ``X`` is
 the float32 its integers mean. A picture input takes the raw bytes of the picture, as the SDK's fixed model does:
@@ -53,6 +53,7 @@ from sgsdump.fixedpoint.quantisation.integer.emitter import (
 )
 from sgsdump.fixedpoint.quantisation.integer.moving import first_sliced, padding
 from sgsdump.fixedpoint.quantisation.quant_plan import as_read
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, SOFTMAX_QUANT, UINT8, int16_quant
 from sgsdump.fixedpoint.quantisation.type_rules import POOLED, Operator, is_average, is_threshold
 from sgsdump.fixedpoint.sdk.semantics import slices_first_axis
 from sgsdump.models.external_data import WeightFile
@@ -68,14 +69,13 @@ from sgsdump.models.graph import (
     reading,
 )
 from sgsdump.models.passes.lift import opset_of
-from sgsdump.models.scales import INT16, SOFTMAX_QUANT, UINT8, int16_quant
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-    from sgsdump.fixedpoint.quantisation.pictures import Picture
+    from sgsdump.fixedpoint.quantisation.float_model import Picture
     from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
 
 # onnxruntime moves integers of any type with these; with the others it moves float32, which holds them as well.

@@ -19,7 +19,7 @@ from threading import Lock
 import numpy as np
 
 from sgsdump.errors import InputError
-from sgsdump.executors.onnx_runtime.placed_graph import PlacedGraph, PlacedRun, Unplaceable
+from sgsdump.executors.onnx_runtime.repeated_graph import PlacedGraph, PlacedRun, Unplaceable
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import REFUSALS, release_unused
 from sgsdump.executors.workers.task_pool import ALONE, Workers, in_threads, run_tasks
@@ -52,7 +52,7 @@ from sgsdump.models.graph import REARRANGING, Graph, captured, has_weights_outsi
 from sgsdump.models.model import Model
 from sgsdump.models.passes.segment import tensor_bytes
 from sgsdump.progress import SILENT, Progress, each
-from sgsdump.tensors.one_pass.rows import RowWatch, extremes
+from sgsdump.tensors.one_pass.compiled import RowWatch, extremes
 from sgsdump.tensors.types import Range
 
 # Tensors wait until so much of them is there, and are looked at together: they still lie in the processor's cache.

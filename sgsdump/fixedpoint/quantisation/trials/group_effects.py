@@ -1,5 +1,4 @@
 """Which of many domains change the outputs: groups of neighbours are tried together, halved while they change much.
-Apart: knows no networks, only a function that tries a group.
 
 Noise adds up: what the 8 bits of several domains do to the outputs together is about the sum of what each does alone,
 as energy, so a group that does little has no member that does much. Of n domains of which k matter some k log n groups

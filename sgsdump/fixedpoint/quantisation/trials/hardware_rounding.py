@@ -1,4 +1,4 @@
-"""What the hardware rounds on the way to a stored tensor, for the float approximation of a plan. Apart: formulas alone.
+"""What the hardware rounds on the way to a stored tensor, for the float approximation of a plan.
 
 A convolution's accumulator is cut to some 14 bits before bias and multiplier (``integer/convolution.py``). Beside 8
 bits that is little, but it decides which way they round; of a network at 16 bits it is most of the error, 10 to 40
@@ -29,9 +29,8 @@ import numpy as np
 
 from sgsdump.fixedpoint.quantisation.analysis import GROUP_OUTPUT, is_convolution, of_groups
 from sgsdump.fixedpoint.quantisation.integer import rule_of
-from sgsdump.fixedpoint.quantisation.integer.accumulator import kernel_of
 from sgsdump.fixedpoint.quantisation.integer.arithmetic import PRODUCT_BITS
-from sgsdump.fixedpoint.quantisation.integer.convolution import Quants, requantisation
+from sgsdump.fixedpoint.quantisation.integer.convolution import Quants, kernel_of, requantisation
 from sgsdump.fixedpoint.quantisation.integer.emitter import (
     half_away,
     log2_ceiling,
@@ -43,9 +42,9 @@ from sgsdump.fixedpoint.quantisation.integer.emitter import (
     store_weight,
 )
 from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT8, INT16, int16_quant, joined
 from sgsdump.fixedpoint.quantisation.type_rules import SPREAD
 from sgsdump.models.graph import Graph, attribute, dtype_of
-from sgsdump.models.scales import INT8, INT16, int16_quant, joined
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 

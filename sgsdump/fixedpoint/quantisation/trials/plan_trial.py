@@ -17,10 +17,9 @@ import numpy as np
 
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.fixedpoint.quantisation.analysis import Analysis, analyse
-from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.float_model import deployed, pictures_of
 from sgsdump.fixedpoint.quantisation.integer.emitter import REACH
 from sgsdump.fixedpoint.quantisation.objective import watched_by_output
-from sgsdump.fixedpoint.quantisation.pictures import pictures_of
 from sgsdump.fixedpoint.quantisation.quant_plan import (
     Choice,
     PlanScales,
@@ -33,6 +32,7 @@ from sgsdump.fixedpoint.quantisation.quant_plan import (
 )
 from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE
 from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT8
 from sgsdump.fixedpoint.quantisation.trials.qdq_graph import (
     ADDEND,
     BIAS,
@@ -54,7 +54,6 @@ from sgsdump.fixedpoint.quantisation.trials.qdq_graph import (
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import REARRANGING, Graph, mark_of
 from sgsdump.models.model import Model
-from sgsdump.models.scales import INT8
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range

@@ -1,4 +1,4 @@
-"""Many plans of one ``PlanTrial`` on one picture. Apart: runs a graph by stages, where ``plan_trial`` makes it.
+"""Many plans of one ``PlanTrial`` on one picture.
 
 Plans run in an order in which neighbours agree as long as possible, and each only from the first stage on where it
 differs from the one before. Same values as running each plan alone, to the last bit.

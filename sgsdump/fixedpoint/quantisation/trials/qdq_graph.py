@@ -1,4 +1,4 @@
-"""A quant plan as QDQ ONNX, and one graph of it for every plan. Apart: the trials run it, other tools read it.
+"""A quant plan as QDQ ONNX, and one graph of it for every plan.
 
 ``quantise`` inserts QuantizeLinear and DequantizeLinear where the hardware stores integers. Every stored tensor ``X``
 becomes three: ``X#float`` (what the operator computed), ``X#stored`` (the integers, QuantizeLinear's output) and ``X``
@@ -46,7 +46,7 @@ from sgsdump.tensors.tensor import Quant
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-    from sgsdump.fixedpoint.quantisation.pictures import Picture
+    from sgsdump.fixedpoint.quantisation.float_model import Picture
     from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
 
 CONTRIB = "com.microsoft"

@@ -17,9 +17,9 @@ from onnx_part import STORED, part_outputs
 from small_nets import helper, model, node
 
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.integer import accumulator, convolution, emitter
+from sgsdump.fixedpoint.quantisation.integer import convolution, emitter
 from sgsdump.fixedpoint.quantisation.ranges.statistics import SideRanges
-from sgsdump.models.scales import INT16
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
@@ -218,7 +218,7 @@ def test_every_kind_of_convolution_is_the_reference(case):
     check(case)
 
 
-# What each way of adding up is taken for; ``ways`` are functions of accumulator.py.
+# What each way of adding up is taken for; ``ways`` are functions of convolution.py.
 WAYS = {
     "one float32 Conv": (Case(inputs=6, fill="lowest"), set()),
     "one float32 ConvTranspose": (Case("ConvTranspose", inputs=4, strides=(2, 2), pads=(1, 1, 1, 1)), set()),
@@ -254,10 +254,10 @@ def test_each_way_to_add_up(way, monkeypatch):
     case, ways = WAYS[way]
     taken = set()
     for name in ("_by_taps", "_by_pieces", "_matrix_product"):
-        own = getattr(accumulator, name)
-        monkeypatch.setattr(accumulator, name, lambda *a, name=name, own=own: (taken.add(name), own(*a))[1])
-    bits = accumulator._piece_bits
-    monkeypatch.setattr(accumulator, "_piece_bits", lambda k, top: (top == 128 and taken.add("bytes")) or bits(k, top))
+        own = getattr(convolution, name)
+        monkeypatch.setattr(convolution, name, lambda *a, name=name, own=own: (taken.add(name), own(*a))[1])
+    bits = convolution._piece_bits
+    monkeypatch.setattr(convolution, "_piece_bits", lambda k, top: (top == 128 and taken.add("bytes")) or bits(k, top))
     _, acc = check(case)
     assert taken == ways
     if way.startswith(("just", "doubles", "16 bits", "pieces of groups", "bytes")):
@@ -402,8 +402,8 @@ NUDGED = [
     (convolution, "shift", lambda largest: int(np.frexp(32767 / largest)[1])),
     (emitter, "S16_MAX", 16384),
     (convolution, "store_weight", lambda w, quant: np.trunc(w / np.max(quant.scale)).astype(quant.dtype)),
-    (accumulator, "EXACT", 2.0**60),
-    (accumulator, "BYTE", 128.0),
+    (convolution, "EXACT", 2.0**60),
+    (convolution, "BYTE", 128.0),
 ]
 
 

@@ -11,13 +11,12 @@ from onnx_part import STORED, part_outputs
 from small_nets import conv, model, node, weights
 
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import simplify
+from sgsdump.fixedpoint.quantisation.float_model import Picture, simplify
 from sgsdump.fixedpoint.quantisation.integer import curves
 from sgsdump.fixedpoint.quantisation.integer.arithmetic import add_to, multiply_by
 from sgsdump.fixedpoint.quantisation.integer.emitter import Emitter, Integers, Unrounded, half_up, ratio, requantise
 from sgsdump.fixedpoint.quantisation.integer.walk import steps_of_bytes
-from sgsdump.fixedpoint.quantisation.pictures import Picture
-from sgsdump.models.scales import INT16, int16_quant, uint8_quant
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, int16_quant, uint8_quant
 from sgsdump.tensors.stages import KEY
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range

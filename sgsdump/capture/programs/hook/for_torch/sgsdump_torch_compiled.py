@@ -1,4 +1,4 @@
-"""Programs that ``torch.compile`` made: their compiled graphs as they ran (``Graphs``). Apart: runs in the program.
+"""Programs that ``torch.compile`` made: their compiled graphs as they ran (``Graphs``).
 
 A step that is dumped keeps the program's compiled code. Each graph that a back-end compiled is an operator
 ``graph_N`` of type ``compiled.graph``, with its inputs and outputs as they were; beside it stands ``graph_N_eager``, of

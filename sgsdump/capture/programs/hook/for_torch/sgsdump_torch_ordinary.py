@@ -1,4 +1,4 @@
-"""Ordinary operators are told of by the compiled kernel (``ordinary_of``). Apart: what it is made of, in its order.
+"""Ordinary operators are told of by the compiled kernel (``ordinary_of``).
 
 ``sgsdump_operators.c`` does for them what ``sgsdump_torch_taking.py`` and ``sgsdump_torch_round.py`` do, on the same
 objects and to the same bytes; whatever is unusual it leaves to these. Where it is not built they do all.

@@ -1,4 +1,4 @@
-"""The line of the program that calls an operator or a module (``line_of_program``). Apart: walks the stack of frames.
+"""The line of the program that calls an operator or a module (``line_of_program``).
 
 Frames of torch and of the hook are passed over, and so is code without a file (what Dynamo and FX make). The name of a
 file is its path below the folder that it is imported from: ``net.py:28``, ``transformers/models/llama/….py:230``.

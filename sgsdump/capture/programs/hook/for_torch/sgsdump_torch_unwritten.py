@@ -1,4 +1,4 @@
-"""Memory that nothing has written to yet, as ``torch.empty`` gives. Apart: torchair uses it without the hook.
+"""Memory that nothing has written to yet, as ``torch.empty`` gives.
 
 Memory counts as unwritten from the operator that gave it (``allocated``) until operators have written to it (``ran``),
 element by element; what moves elements (a copy, a concatenation, an index) moves this with them. Writes

@@ -1,5 +1,4 @@
-"""Two diagnoses of one network as one report: the layers of the newer one, and how they were in the older one. Apart:
-reads untrusted files."""
+"""Two diagnoses of one network as one report: the layers of the newer one, and how they were in the older one."""
 
 from __future__ import annotations
 

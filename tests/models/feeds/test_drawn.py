@@ -6,8 +6,16 @@ import pytest
 from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.dumps.formats.sdaa.dump_info import DumpInfo, InputEntry, facts_of
 from sgsdump.errors import ConfigError, FormatError, InputError
+from sgsdump.models.feeds.drawn import (
+    InputDefaults,
+    InputSource,
+    array_of,
+    checked_ranges,
+    from_folder,
+    from_json,
+    give,
+)
 from sgsdump.models.input_spec import InputSpec
-from sgsdump.pipeline.inputs import InputDefaults, InputSource, array_of, checked_ranges, from_folder, from_json, give
 
 
 def spec(name="x", shape=(2, 3), dtype="float32") -> InputSpec:

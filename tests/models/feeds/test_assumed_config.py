@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from sgsdump.errors import InputError
-from sgsdump.fixedpoint.quantisation.assumed_config import assume_config, fit_normalisation, ini_text
+from sgsdump.models.feeds.assumed_config import assume_config, fit_normalisation, ini_text
 from sgsdump.models.feeds.feeds import feed_maker
 from sgsdump.models.input_spec import InputSpec
 from sgsdump.sidecars import input_config

@@ -7,15 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
-from reports.html.reports import compared, report
 from small_nets import model, node
 
-from sgsdump.fixedpoint.quantisation.pictures import first_picture
-from sgsdump.fixedpoint.reports.worst_picture import worst_picture
+from sgsdump.fixedpoint.quantisation.float_model import first_picture
+from sgsdump.fixedpoint.reports.notebook import show_diagnosed
 from sgsdump.reports.html.document import render
-from sgsdump.reports.notebook import show_diagnosed
 from sgsdump.reports.report import View
+from sgsdump.reports.worst_picture import worst_picture
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
+
+from .html.reports import compared, report
 
 FLOAT = np.float32([[0.1, 4, 3, -1, 2, 0]])
 FIXED = np.float32([[0, 3, 5, -1, 0, 1]])

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from sgsdump.errors import InputError, SgsdumpError
-from sgsdump.fixedpoint.quantisation.pictures import MOST_LEVELS
 from sgsdump.models.feeds import picture
 from sgsdump.models.feeds.feeds import InputSpec, feed_maker
 from sgsdump.models.feeds.image_list import are_arrays
@@ -28,6 +27,8 @@ from sgsdump.sidecars.input_config import COLOURS, InputConfig, ModelInput, Mode
 from sgsdump.tensors.dtypes import is_integer
 
 PLAIN_STD = 255.0
+# Rounding a picture to bytes costs half a grey level; a preprocess file that rounds elsewhere, another half.
+MOST_LEVELS = 1.0
 _MORE = "does more than (picture - mean) / std"
 # Of a picture whose size the model leaves open: networks that halve it up to five times add what they made of it.
 ALIGNED = 32

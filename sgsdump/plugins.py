@@ -1,0 +1,202 @@
+"""Plug-ins: what each adds to the core, as tables of plain text, imported when it is used.
+
+A plug-in is a record ``PLUGIN = Plugin(...)``. The own ones, ``OWN``, have it in their ``__init__.py``. An installed
+package names its record in the entry-point group ``sgsdump.plugins``::
+
+    [project.entry-points."sgsdump.plugins"]
+    toy = "sgsdump_toy:PLUGIN"
+
+The core and the own plug-ins are asked first. Installed ones are looked for only where none of these has what is asked
+for: an unknown command, format or name, a file that no own reader recognises, and for ``sgsdump --help``. One that
+cannot be loaded is one warning, and everything else works. ``SGSDUMP_NO_PLUGINS=1`` leaves all of them out.
+"""
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sgsdump.errors import one_line
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+OWN = ("capture", "pipeline", "fixedpoint")
+GROUP = "sgsdump.plugins"
+SWITCH = "SGSDUMP_NO_PLUGINS"
+
+
+class Command(NamedTuple):
+    """A subcommand.
+
+    module  has a docstring, which is its help, ``add_arguments(parser)`` and ``run(args)``, which returns the exit
+            status.
+    help    its line in ``sgsdump --help``.
+    group   the heading above this line; a new one stands last.
+    after   the command above this line, "" for the first place of the group, None for the last.
+    """
+
+    module: str
+    help: str
+    group: str = "plug-ins"
+    after: str | None = None
+
+
+class Plugin(NamedTuple):
+    """The tables of a plug-in. A target is ``module:attribute``; for ``names`` the module alone.
+
+    commands  subcommands by name.
+    formats   dump formats by name: an ``sgsdump.dumps.format.Format``.
+    charts    charts of ``compare --plots`` by name: ``save(report, folder)``, which returns the paths it wrote.
+    views     functions that show, draw or write a kind of result, by kind.
+    names     public names of ``sgsdump``.
+    """
+
+    commands: Mapping[str, Command] = {}
+    formats: Mapping[str, str] = {}
+    charts: Mapping[str, str] = {}
+    views: Mapping[str, str] = {}
+    names: Mapping[str, str] = {}
+
+
+# Those of the core's own results: their rooms do not know reports.
+_CORE = Plugin(
+    views={
+        "comparison": "sgsdump.reports.notebook:show_comparison",
+        "table": "sgsdump.reports.notebook:show_table",
+        "tensor": "sgsdump.reports.notebook:show_tensor",
+        "distribution": "sgsdump.reports.notebook:show_distribution",
+        "distributions": "sgsdump.reports.notebook:show_distributions",
+        "plot of a comparison": "sgsdump.reports.charts.axes:plot_comparison",
+        "plot of a distribution": "sgsdump.reports.charts.axes:plot_distribution",
+        "file of a comparison": "sgsdump.reports.comparison.file:save",
+        "page of a card": "sgsdump.reports.notebook:save_card",
+    }
+)
+
+
+@cache
+def own() -> tuple[Plugin, ...]:
+    """Return the own plug-ins, in the order of ``OWN``."""
+    return tuple(importlib.import_module(f"sgsdump.{name}").PLUGIN for name in OWN)
+
+
+@cache
+def installed() -> Mapping[str, Plugin]:
+    """Return the plug-ins of installed packages by the names of their entry points; warn of those that do not load."""
+    if os.environ.get(SWITCH, "0") not in ("", "0") or not _any_is_named():
+        return {}
+    from importlib.metadata import entry_points
+
+    loaded = ((point.name, _loaded(point)) for point in entry_points(group=GROUP))
+    return {name: plugin for name, plugin in loaded if plugin is not None}
+
+
+def _loaded(point: "EntryPoint") -> Plugin | None:
+    try:
+        plugin = point.load()
+        if not isinstance(plugin, Plugin):
+            raise TypeError(f"{point.value} is a {type(plugin).__name__}, not an sgsdump.plugins.Plugin")
+        for table, entries in zip(plugin._fields, plugin):
+            kind = Command if table == "commands" else str
+            if not isinstance(entries, Mapping) or not all(isinstance(entry, kind) for entry in entries.values()):
+                raise TypeError(f"{table} of {point.value} is not a dictionary of {kind.__name__} by name")
+    except Exception as error:
+        leave_out(f"plug-in {point.name}", error)
+        return None
+    return plugin
+
+
+def leave_out(what: str, error: Exception) -> None:
+    """Warn that a part of an installed plug-in is left out, in one line."""
+    reason = str(error) or type(error).__name__
+    warnings.warn(one_line(f"the {what} is left out: {reason}; {SWITCH}=1 leaves out every plug-in"), stacklevel=3)
+
+
+@cache
+def further(table: str, attribute: str = "__call__") -> Mapping[str, str]:
+    """Return what installed plug-ins add to a table of targets; warn of targets that do not load.
+
+    attribute  what each target has to have.
+    """
+    found = [pair for plugin in installed().values() for pair in getattr(plugin, table).items()]
+    return {name: target for name, target in found if _loads(target, attribute, f"plug-in's {name!r} of {table}")}
+
+
+def _loads(target: str, attribute: str, what: str) -> bool:
+    try:
+        value = imported(target)
+        if not hasattr(value, attribute):
+            raise TypeError(f"{target} is a {type(value).__name__}")
+    except Exception as error:
+        leave_out(what, error)
+        return False
+    return True
+
+
+def further_commands() -> Mapping[str, Command]:
+    """Return the commands of installed plug-ins, whose modules are not imported."""
+    return {name: command for plugin in installed().values() for name, command in plugin.commands.items()}
+
+
+def imported(target: str) -> Any:
+    """Import what ``module:attribute``, or a module alone, names."""
+    module, _, attribute = target.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found
+
+
+def public_name(name: str) -> Any:
+    """Import the public name of a plug-in. Raises AttributeError for one that none has."""
+    module = next((plugin.names[name] for plugin in own() if name in plugin.names), None)
+    if module is None and not name.startswith("_"):
+        module = next((plugin.names[name] for plugin in installed().values() if name in plugin.names), None)
+    if module is None:
+        raise AttributeError(f"module 'sgsdump' has no attribute {name!r}")
+    return getattr(importlib.import_module(module), name)
+
+
+def as_html(kind: str, result: object) -> str | None:
+    """Return HTML for ``_repr_html_``; None, which lets a notebook show the ``repr``, for a kind that none shows."""
+    target = _view(kind)
+    return imported(target)(result) if target else None
+
+
+def ask(kind: str, result: object, *further: object) -> Any:
+    """Return what the function of this kind makes of a result. Raises KeyError for a kind that none has."""
+    target = _view(kind)
+    if target is None:
+        raise KeyError(kind)
+    return imported(target)(result, *further)
+
+
+def _view(kind: str) -> str | None:
+    """The function of a kind of result, of the core, of an own plug-in, or of an installed one."""
+    for plugin in (_CORE, *own()):
+        if kind in plugin.views:
+            return plugin.views[kind]
+    return further("views").get(kind)
+
+
+def _any_is_named() -> bool:
+    """Whether an installed package names the group: found in a hundredth of the time that importlib.metadata takes."""
+    return any(_names_group(place) for folder in sys.path for place in _metadata_in(folder or "."))
+
+
+def _metadata_in(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if entry.name.endswith((".dist-info", ".egg-info"))]
+    except OSError:
+        return []
+
+
+def _names_group(place: str) -> bool:
+    try:
+        with open(f"{place}/entry_points.txt", "rb") as file:
+            return f"[{GROUP}]".encode() in file.read()
+    except OSError:
+        return False
