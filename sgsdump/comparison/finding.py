@@ -1,4 +1,4 @@
-"""A finding: one fact that a user should know, with its evidence; ``findings.py`` makes them of a comparison."""
+"""A finding: one fact that a user should know, with its evidence; ``rules.py`` concludes them."""
 
 from __future__ import annotations
 
