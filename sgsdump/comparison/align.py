@@ -16,14 +16,6 @@ from sgsdump.comparison.alignment import Alignment, Pair, Unpaired, compared, id
 from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources
 from sgsdump.comparison.environment import within_module
-from sgsdump.comparison.naming import (
-    pairs_by_map,
-    pairs_by_name,
-    pairs_by_network,
-    pairs_by_quantisation,
-    pairs_by_stage,
-    pairs_by_value,
-)
 from sgsdump.comparison.naming.fused_parts import split_fused
 from sgsdump.comparison.naming.sides import Settled, Sides
 from sgsdump.dumps.dump import Dump, Network, Record
@@ -31,22 +23,25 @@ from sgsdump.errors import ConfigError, hint
 from sgsdump.files.names import normalised
 
 Propose = Callable[[Sides, Settled], Settled]
-BY_NAME: tuple[Propose, ...] = (
-    pairs_by_stage.propose,
-    pairs_by_name.only_tensor,
-    pairs_by_name.same_name,
-    pairs_by_name.same_name_of_another_slot,
-    pairs_by_name.normalised_name,
-    pairs_by_name.cut_name,
-    pairs_by_name.word_of_name,
-)
-WAYS: tuple[Propose, ...] = (
-    pairs_by_map.propose,
-    pairs_by_value.propose,
-    pairs_by_quantisation.propose,
-    pairs_by_network.propose,
-    *BY_NAME,
-)
+Way = tuple[Callable[[Sides, Settled], bool], str]
+# By name, each way with the question when it applies, and the function; a module is imported when its way applies.
+_OF = "sgsdump.comparison.naming.pairs_by_"
+BY_NAME: dict[str, Way] = {
+    "stages of Caffe blobs": (Sides.names_differ, f"{_OF}stage:propose"),
+    "the only tensor": (Sides.is_nothing_paired, f"{_OF}name:only_tensor"),
+    "same name": (Sides.is_open, f"{_OF}name:same_name"),
+    "same name, another slot": (Sides.is_open, f"{_OF}name:same_name_of_another_slot"),
+    "normalised name": (Sides.is_open, f"{_OF}name:normalised_name"),
+    "cut name": (Sides.is_open, f"{_OF}name:cut_name"),
+    "words of a name": (Sides.is_open, f"{_OF}name:word_of_name"),
+}
+WAYS: dict[str, Way] = {
+    "name maps and rules": (Sides.have_maps, f"{_OF}map:propose"),
+    "equal values": (Sides.are_paired_by_value, f"{_OF}value:propose"),
+    "quantised values": (Sides.names_differ, f"{_OF}quantisation:propose"),
+    "place in the network": (Sides.have_operators, f"{_OF}network:propose"),
+    **BY_NAME,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +96,13 @@ def align(sides: Sides, exclude: Sequence[str] = ()) -> Pairs:
     return Pairs(whole, dumps, networks, kept, settled, sources, completeness, excluded, unwritten)
 
 
-def paired(sides: Sides, settled: Settled | None = None, ways: Sequence[Propose] = WAYS) -> tuple[Alignment, Settled]:
+def paired(sides: Sides, settled: Settled | None = None, ways: Mapping[str, Way] = WAYS) -> tuple[Alignment, Settled]:
     """Return the alignment that these ways make in order, and all that they settled."""
     settled = settled or Settled()
-    for propose in ways:
-        settled = propose(sides, settled)
+    for applies, target in ways.values():
+        if applies(sides, settled):
+            propose: Propose = imported(target)
+            settled = propose(sides, settled)
     return _aligned(sides, settled), settled
 
 
@@ -172,10 +169,9 @@ def _by_name(dump: Dump) -> dict[str, list[Record]]:
 
 def _taken(record: Record, others: Mapping[str, list[Record]], side: str, partners: Mapping[int, Pair]) -> str:
     """The reason that a name map or the values paired the other dump's tensor of this name with another one, or ""."""
-    slot = pairs_by_name.slot_of
     for other in others.get(normalised(record.name), []):
         pair = partners.get(id(other))
-        if pair is not None and other.io == record.io and slot(other) == slot(record):
+        if pair is not None and other.io == record.io and slot_of(other) == slot_of(record):
             partner = pair.sample if pair.benchmark is other else pair.benchmark
             return f"the {side}'s {other.name!r} is another tensor: paired by {pair.how} with {partner.name!r}"
     return ""
@@ -183,12 +179,11 @@ def _taken(record: Record, others: Mapping[str, list[Record]], side: str, partne
 
 def _elsewhere(record: Record, others: Mapping[str, list[Record]], side: str) -> str:
     """The reason that the other dump has the name, but in a role it cannot be paired in, or ""."""
-    slot = pairs_by_name.slot_of
-    role = (record.io, slot(record))
-    same = [r for r in others.get(normalised(record.name), []) if r.constant or (r.io, slot(r)) != role]
+    role = (record.io, slot_of(record))
+    same = [r for r in others.get(normalised(record.name), []) if r.constant or (r.io, slot_of(r)) != role]
     slots = sorted({r.slot for r in same if r.io == "out" and not r.constant})
     if record.io == "out" and slots:
-        return f"the {side} has it only as output {pairs_by_name.listed(slots)}, not {record.slot}"
+        return f"the {side} has it only as output {listed_names(slots)}, not {record.slot}"
     if same:
         return f"the {side} has it only as a constant" if same[0].constant else f"the {side} has it only as an input"
     return ""

@@ -14,6 +14,7 @@ from sgsdump.tensors.dtypes import is_complex
 from sgsdump.tensors.tensor import values_of
 
 NAME_WAYS = ("name", "normalised name", "cut name")
+QUANTISED_VALUES = "quantised values"
 # Maps a function over items, in threads say.
 Mapper = Callable[[Callable, Iterable], Iterable]
 

@@ -1,15 +1,22 @@
 """The third stage of ``compare``: gather what is known of the pairs beside their figures, as evidence for the rules.
 
-``rules.py`` has the rules themselves, one ordered list. They are applied when the limits are known:
+What the recordings of two programs tell (calls, weights, environments, operators run again) is asked once, while both
+dumps are open. ``rules.py`` has the rules themselves, one ordered list. They are applied when the limits are known:
 ``Comparison.findings`` and ``Comparison.verdict``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sgsdump.comparison.align import Pairs
+from sgsdump.comparison.causes import argument_findings, causes, with_collectives, with_sources
 from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.environment import environment_findings, other_inputs, other_runs
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.low_precision import Rounding, TwoRuns, of_low_precision, types_of_products
 from sgsdump.comparison.measure import Rows
-from sgsdump.comparison.recordings import around, recorded
+from sgsdump.comparison.quantisation_change import change_findings
 
 
 def conclude(pairs: Pairs, measured: Rows) -> Comparison:
@@ -28,4 +35,37 @@ def conclude(pairs: Pairs, measured: Rows) -> Comparison:
         pairs.completeness,
         causes=causes,
         environment=around(pairs, measured, causes),
+    )
+
+
+def recorded(pairs: Pairs, measured: Rows) -> tuple[Finding, ...]:
+    """Return what the operators were called with that differs, the operator that differs first or is outside its bound,
+    and what rounding explains, in the order in which they ran."""
+    networks, rows, aligned = pairs.networks, measured.rows, measured.alignment
+    maker_of = pairs.settled.places.maker_of
+    products = types_of_products(pairs.dumps, networks) if all(networks) else ()
+    may_round = all(networks) or any(row.dtype_note for row in rows)
+    rounding = Rounding(rows, aligned.pairs, measured.in_8_bits, products) if may_round else None
+    arguments = argument_findings(rows, aligned.pairs, *networks, maker_of, rounding)
+    found = causes(rows, arguments)
+    unmatched = aligned.only_in_sample, aligned.only_in_benchmark
+    if rounding is not None and rounding.is_low and all(networks):
+        runs = TwoRuns(pairs.whole, networks, aligned.pairs, unmatched, maker_of)
+        found = of_low_precision(rows, arguments, found, runs, rounding)
+    records = ((one.record, network) for side, network in zip(unmatched, networks) for one in side)
+    found = tuple(with_collectives(with_sources(found, rows, records), rows, networks[1]))
+    return (*found, *(change_findings(networks) if all(networks) else ()))
+
+
+def around(pairs: Pairs, measured: Rows, recorded: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return in what the two runs differ beside their tensors: environments, inputs, and whether they are two runs."""
+    sample, benchmark = pairs.dumps
+    are_other_weights = any(finding.facts.get("what") in ("weight", "input") for finding in recorded)
+    environments = sample.environment(), benchmark.environment()
+    return (
+        *environment_findings(environments, pairs.networks, are_other_weights),
+        *(
+            other_inputs(measured.rows, measured.alignment.pairs, pairs.networks)
+            or other_runs(pairs.whole, (*measured.rows, *measured.failed))
+        ),
     )

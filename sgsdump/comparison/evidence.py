@@ -45,7 +45,7 @@ class Evidence:
     by_flow      it is known which layers feed which (``Row.sources``).
     environment  in what the two runs differ beside their tensors.
     recorded     what the recordings of two programs tell: arguments and weights that differ, the operator that differs
-                 first or is outside its bound, in the order in which they ran (``recordings.py``).
+                 first or is outside its bound, in the order in which they ran (``conclude.py``).
     limits       what the layers are held against.
     judged       of a comparison with a golden run the layers; ``recomputed`` are operators that, computed again from
                  their recorded inputs, do not give what was recorded. None where they were not computed again.

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sgsdump.comparison.account import Account
+from sgsdump.comparison.alignment import QUANTISED_VALUES
 from sgsdump.comparison.evidence import Evidence
 from sgsdump.comparison.finding import CAUSES, Finding
 from sgsdump.comparison.metrics import METRICS
-from sgsdump.comparison.naming.pairs_by_quantisation import HOW as QUANTISED_VALUES
 from sgsdump.comparison.remedy import Action
 from sgsdump.comparison.row import Row, differs, is_rounding, place_by_error
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds

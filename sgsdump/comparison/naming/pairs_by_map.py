@@ -28,8 +28,7 @@ _Operators = Callable[[Output], list[Record]]
 
 def propose(sides: Sides, settled: Settled) -> Settled:
     """Pair what the user's name maps, mapping files and rules say. Raises ConfigError where they fit nothing."""
-    if sides.names is None or not sides.names.names_pairs:
-        return settled
+    assert sides.names is not None, "the user said something of names"
     told = pairs_by_map(sides.sample, sides.benchmark, sides.names, sides.inputs)
     return replace(told, pairs=(*settled.pairs, *told.pairs), is_told=True)
 

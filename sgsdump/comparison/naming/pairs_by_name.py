@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from sgsdump.comparison.alignment import NAME_WAYS, Pair
-from sgsdump.comparison.naming.sides import Settled, Sides
+from sgsdump.comparison.naming.sides import Settled, Sides, listed_names, slot_of
 from sgsdump.dumps.dump import RAW, Dump, Record
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.files.bounded_read import is_file
@@ -24,7 +24,7 @@ ONLY = "being the only tensor of its file"
 def only_tensor(sides: Sides, settled: Settled) -> Settled:
     """Pair the tensors of two files of one tensor each, which are named as the files are."""
     dumps = sides.sample, sides.benchmark
-    if settled.pairs or any(len(dump.records) != 1 for dump in dumps) or not all(map(_is_one_tensor, dumps)):
+    if not all(map(_is_one_tensor, dumps)):
         return settled
     a, b = (dump.records[0] for dump in dumps)
     return replace(settled, pairs=(Pair(a, b, NAME if a.name == b.name else ONLY),))
@@ -36,8 +36,6 @@ def same_name(sides: Sides, settled: Settled) -> Settled:
 
 def same_name_of_another_slot(sides: Sides, settled: Settled) -> Settled:
     """Pair outputs whose operator names each output: their slots say nothing."""
-    if not all(sides.remaining(settled)):
-        return settled
     apart = _named_apart(sides.sample) | _named_apart(sides.benchmark)
     return _by_key(sides, settled, NAME, lambda r: (r.io, 0 if id(r) in apart else slot_of(r), r.name))
 
@@ -72,20 +70,9 @@ def word_of_name(sides: Sides, settled: Settled) -> Settled:
     return _by_key(sides, settled, NORMALISED, lambda r: (r.io, slot_of(r), word(r.name)))
 
 
-def slot_of(record: Record) -> int:
-    """Return the slot that identifies an output; 0 for a network input, whose slot is only its consumer's."""
-    return record.slot if record.io == "out" else 0
-
-
-def listed(items: Sequence[object]) -> str:
-    return " and ".join(map(str, items)) if len(items) < 4 else f"{len(items)} names ({items[0]} …)"
-
-
 def _by_key(sides: Sides, settled: Settled, how: str, key: Callable[[Record], Hashable]) -> Settled:
     """Pair what has the same key, the k-th with the k-th; refuse where different names read the same."""
     of_sample, of_benchmark = sides.remaining(settled)
-    if not (of_sample and of_benchmark):
-        return settled
     done: set[tuple[str, str]] = {(record.io, record.name) for pair in settled.named for record in pair.records}
     in_sample, in_benchmark = (_groups(records, key, done) for records in (of_sample, of_benchmark))
     pairs: list[Pair] = []
@@ -99,7 +86,7 @@ def _by_key(sides: Sides, settled: Settled, how: str, key: Callable[[Record], Ha
             continue
         names = sorted({r.name for r in left}), sorted({r.name for r in right})
         if max(map(len, names)) > 1:
-            reason = f"ambiguous: {listed(names[0])} of the sample and {listed(names[1])} of the benchmark read alike"
+            reason = f"ambiguous: {listed_names(names[0])} of the sample and {listed_names(names[1])} of the benchmark read alike"
             refused.update({id(r): reason for r in left + right})
             continue
         for number, (a, b) in enumerate(zip(left, right), 1):

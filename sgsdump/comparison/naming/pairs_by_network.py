@@ -51,10 +51,7 @@ def propose(sides: Sides, settled: Settled) -> Settled:
 
     Two dumps of models pair by names first, as far as their graphs do not say that the name is another operator's:
     operators that one of them fuses would shift those of the same kind."""
-    dumps = sides.sample, sides.benchmark
-    operators = [known or of_names(dump.records) for known, dump in zip(sides.networks, dumps)]
-    if not any(operators):
-        return settled
+    dumps, operators = (sides.sample, sides.benchmark), sides.operators
     networks = nodes_of(sides.sample, operators[0]), nodes_of(sides.benchmark, operators[1])
     modules = {id(record): node.module for side in networks for node in side for record in _records(node)}
     records = [compared(dump, sides.inputs) for dump in dumps]

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field, replace
 
 import ml_dtypes
 
-from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.alignment import QUANTISED_VALUES, Pair
 from sgsdump.comparison.naming.sides import Settled, Sides
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.onnx_network import OnnxNetwork
 from sgsdump.dumps.quantised_graph import Group, Node, QuantisedGraph, float_kind, is_passed, on_integers
 from sgsdump.tensors.dtypes import is_integer
 
-HOW = "quantised values"
 ACTIVATIONS = frozenset(("Relu", "Clip"))
 # Endings that onnxruntime and those who build on it give to the names of a tensor.
 REAL_ENDINGS = ("_DequantizeLinear_Output", "_dequantized")
@@ -53,8 +52,6 @@ class Twins:
 
 def propose(sides: Sides, settled: Settled) -> Settled:
     """Pair what holds the same values in a quantised network and in its float one."""
-    if sides.have_same_names:
-        return settled
     records = sides.remaining(settled)
     graphs = tuple(
         known.quantised if isinstance(known, OnnxNetwork) else QuantisedGraph(()) for known in sides.networks
@@ -71,7 +68,7 @@ def propose(sides: Sides, settled: Settled) -> Settled:
         groups = graphs[0].groups[own], graphs[1].groups[root]
         held, wanted = of_sample.get(groups[0].holder), of_benchmark.get(groups[1].holder)
         if held is not None and wanted is not None and any(group.is_quantised for group in groups):
-            pairs.append(Pair(held, wanted, HOW))
+            pairs.append(Pair(held, wanted, QUANTISED_VALUES))
     paired = {id(record) for pair in pairs for record in pair.records}
     unmatched = {
         id(record): why

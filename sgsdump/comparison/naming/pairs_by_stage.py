@@ -53,8 +53,6 @@ _IN_PLACE = frozenset(
 
 def propose(sides: Sides, settled: Settled) -> Settled:
     """Pair stages with blobs, where one dump has stages and the other blobs."""
-    if sides.have_same_names:
-        return settled
     ids, table = settled.ids, sides.stages
     one = _Side("sample", sides.sample, sides.inputs, ids)
     other = _Side("benchmark", sides.benchmark, sides.inputs, ids)

@@ -49,9 +49,7 @@ class Held:
 
 
 def propose(sides: Sides, settled: Settled) -> Settled:
-    """Pair what holds the same values, where the user wants that."""
-    if not sides.by_value:
-        return settled
+    """Pair what holds the same values."""
     unclear: dict[int, str] = {}
     sample_groups = _held(sides.sample, sides.inputs, settled, "benchmark", unclear)
     benchmark_groups = _held(sides.benchmark, sides.inputs, settled, "sample", unclear)

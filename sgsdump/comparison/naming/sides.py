@@ -14,6 +14,7 @@ from typing import NamedTuple
 from sgsdump.comparison.alignment import Mapper, Pair, compared, ids_of
 from sgsdump.comparison.naming.name_sources import NameSources
 from sgsdump.dumps.dump import Dump, Network, Record
+from sgsdump.dumps.onnx_network import of_names
 from sgsdump.tensors.stages import Stage
 
 
@@ -116,9 +117,30 @@ class Sides:
         return self.sample.network(), self.benchmark.network()
 
     @cached_property
-    def have_same_names(self) -> bool:
+    def operators(self) -> tuple[Network, Network]:
+        """The operators of both dumps; of a dump that records none, those that its names tell."""
+        sample, benchmark = self.networks
+        return sample or of_names(self.sample.records), benchmark or of_names(self.benchmark.records)
+
+    def have_maps(self, _: Settled) -> bool:
+        return self.names is not None and self.names.names_pairs
+
+    def are_paired_by_value(self, _: Settled) -> bool:
+        return self.by_value
+
+    def names_differ(self, _: Settled) -> bool:
         sample, benchmark = ({record.name for record in dump.records} for dump in (self.sample, self.benchmark))
-        return sample == benchmark
+        return sample != benchmark
+
+    def have_operators(self, _: Settled) -> bool:
+        return any(self.operators)
+
+    def is_nothing_paired(self, settled: Settled) -> bool:
+        return not settled.pairs and len(self.sample.records) == len(self.benchmark.records) == 1
+
+    def is_open(self, settled: Settled) -> bool:
+        """Return whether both dumps have records about which something is open."""
+        return all(self.remaining(settled))
 
     def remaining(self, settled: Settled) -> tuple[list[Record], list[Record]]:
         """Return the compared records of both dumps about which something is open."""
@@ -128,3 +150,12 @@ class Sides:
             for dump in (self.sample, self.benchmark)
         )
         return sample, benchmark
+
+
+def slot_of(record: Record) -> int:
+    """Return the slot that identifies an output; 0 for a network input, whose slot is only its consumer's."""
+    return record.slot if record.io == "out" else 0
+
+
+def listed_names(items: Sequence[object]) -> str:
+    return " and ".join(map(str, items)) if len(items) < 4 else f"{len(items)} names ({items[0]} …)"

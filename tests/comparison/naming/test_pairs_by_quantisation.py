@@ -14,7 +14,8 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump import Dump, Record, Tensor, compare, open_dump
 from sgsdump.cli import main
-from sgsdump.comparison.naming.pairs_by_quantisation import HOW, twins_of
+from sgsdump.comparison.alignment import QUANTISED_VALUES as HOW
+from sgsdump.comparison.naming.pairs_by_quantisation import twins_of
 from sgsdump.dumps.quantised_graph import QuantisedGraph, quants_in, quants_text
 from sgsdump.models.model import Model
 from sgsdump.models.quantised_model import QuantisedModel, quants_of
