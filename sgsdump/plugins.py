@@ -20,6 +20,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sgsdump.errors import one_line
+from sgsdump.registry import imported
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -140,13 +141,6 @@ def _loads(target: str, attribute: str, what: str) -> bool:
 def further_commands() -> Mapping[str, Command]:
     """Return the commands of installed plug-ins, whose modules are not imported."""
     return {name: command for plugin in installed().values() for name, command in plugin.commands.items()}
-
-
-def imported(target: str) -> Any:
-    """Import what ``module:attribute``, or a module alone, names."""
-    module, _, attribute = target.partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, attribute) if attribute else found
 
 
 def public_name(name: str) -> Any:
