@@ -17,10 +17,11 @@ from sgsdump.comparison.completeness import completeness_of
 from sgsdump.comparison.dataflow import known_sources
 from sgsdump.comparison.environment import within_module
 from sgsdump.comparison.naming.fused_parts import split_fused
-from sgsdump.comparison.naming.sides import Settled, Sides
+from sgsdump.comparison.naming.sides import Settled, Sides, listed_names, slot_of
 from sgsdump.dumps.dump import Dump, Network, Record
 from sgsdump.errors import ConfigError, hint
 from sgsdump.files.names import normalised
+from sgsdump.registry import imported
 
 Propose = Callable[[Sides, Settled], Settled]
 Way = tuple[Callable[[Sides, Settled], bool], str]

@@ -86,7 +86,8 @@ def _by_key(sides: Sides, settled: Settled, how: str, key: Callable[[Record], Ha
             continue
         names = sorted({r.name for r in left}), sorted({r.name for r in right})
         if max(map(len, names)) > 1:
-            reason = f"ambiguous: {listed_names(names[0])} of the sample and {listed_names(names[1])} of the benchmark read alike"
+            both = f"{listed_names(names[0])} of the sample and {listed_names(names[1])} of the benchmark"
+            reason = f"ambiguous: {both} read alike"
             refused.update({id(r): reason for r in left + right})
             continue
         for number, (a, b) in enumerate(zip(left, right), 1):

@@ -22,7 +22,7 @@ from sgsdump.comparison.naming.composed_operators import MOVING, ends_of_modules
 from sgsdump.comparison.naming.network import Node, Nodes, nodes_of, plain
 from sgsdump.comparison.naming.sides import OneSided, Places, Settled, Sides
 from sgsdump.dumps.dump import Record
-from sgsdump.dumps.onnx_network import OnnxNetwork, of_names
+from sgsdump.dumps.onnx_network import OnnxNetwork
 
 MODULE, PLACE = "module and operator", "place in the dataflow"
 MOST = 2000  # alone on a side, beyond which only the order counts: each is compared with many

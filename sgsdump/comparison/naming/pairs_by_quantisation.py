@@ -104,7 +104,7 @@ def _by_endings(sample: Iterable[Record], benchmark: Iterable[Record]) -> Iterat
         if held is None and codes is not None and (codes.tensor.info.quant or not is_integer(codes.tensor.dtype)):
             held = codes
         if held is not None:
-            yield Pair(held, record, HOW, "by the ending of its name")
+            yield Pair(held, record, QUANTISED_VALUES, "by the ending of its name")
 
 
 def _why_unpaired(name: str, graph: QuantisedGraph, matched: Set[str]) -> str:
