@@ -148,6 +148,16 @@ def test_the_cheapest_remedy_within_the_limits_is_recommended_and_none_that_is_w
         assert best.error == min(remedy.error for remedy in allowed)
 
 
+def test_of_two_within_the_limits_the_cheaper_is_recommended_and_of_none_the_better():
+    dear, cheap, poor = (
+        Remedy("raise convolutions", error, cost, within)
+        for error, cost, within in ((0.01, 0.9, True), (0.05, 0.1, True), (0.5, 0.0, False))
+    )
+    assert recommended([dear, cheap, poor], 1.0) is cheap and recommended([dear, poor], 1.0) is dear
+    assert recommended([poor, Remedy("raise convolutions", 0.4, 0.5)], 1.0).error == 0.4
+    assert recommended([poor], 0.5) is None
+
+
 def judged(name, passes, error, order, sources=()):
     return JudgedLayer(name, passes, error, {"diff2": error}, ("diff2", error, None), order=order, sources=sources)
 
