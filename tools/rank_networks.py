@@ -238,8 +238,8 @@ def findings(proto: onnx.ModelProto, diagnose: bool = False) -> Iterator[str]:
     from sgsdump.models.graph import infer_types, sizes_of
     from sgsdump.models.model import open_model
     from sgsdump.models.passes.extract import extract
-    from sgsdump.models.passes.fold import fold_constants
     from sgsdump.models.passes.lift import lift
+    from sgsdump.models.passes.rewrites import fold_constants
     from sgsdump.sidecars.input_config import InputConfig
 
     shape = sizes_of(proto.graph.input[0].type)

@@ -32,15 +32,13 @@ from sgsdump.fixedpoint.curing.fold import AS_IT_IS, Fed, Fold, Made, Settings, 
 from sgsdump.fixedpoint.curing.search import Search
 from sgsdump.fixedpoint.curing.steps import EVERY, KEEPING, RANGES, CureOptions, Step
 from sgsdump.fixedpoint.quantisation.calibration import calibrate
-from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
 from sgsdump.fixedpoint.quantisation.float_model import simplify
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 from sgsdump.models.canonical_order import in_canonical_order, in_file_order
-from sgsdump.models.feeds.by_content import JUDGED, by_content, folds_of, judging, share
+from sgsdump.models.feeds.by_content import JUDGED, PicturePairs, by_content, folds_of, judging, share
 from sgsdump.models.graph import sorted_nodes, unlist_weights, with_nodes
 from sgsdump.models.passes.converted import without_identities
-from sgsdump.models.passes.fold import fold_constants
-from sgsdump.models.passes.rewrites import single_precision
+from sgsdump.models.passes.rewrites import fold_constants, single_precision
 from sgsdump.plugins import ask
 from sgsdump.progress import SILENT, Progress
 

@@ -34,7 +34,7 @@ from sgsdump.progress import SILENT, Progress
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.model import Model
     from sgsdump.sidecars.input_config import InputConfig
     from sgsdump.sidecars.quant_param_entries import QuantParam

@@ -23,7 +23,7 @@ from sgsdump.models.feeds.image_list import evenly
 from sgsdump.progress import Progress, each
 
 if TYPE_CHECKING:
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.models.feeds.by_content import PicturePairs
 
 # A step is taken if it lowers the error by WORTH on the geometric mean over the images, improves more images than
 # chance explains (at the level CHANCE), and makes no output worse by more than WORSE on MOST of them.

@@ -29,9 +29,8 @@ from sgsdump.models.graph import Graph, has_weights_outside, sorted_nodes, unlis
 from sgsdump.models.model import WHOLE, Model, Part, graph_inputs, open_model
 from sgsdump.models.passes.branches import choices
 from sgsdump.models.passes.converted import as_converted, running_statistics
-from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import lift
-from sgsdump.models.passes.rewrites import single_precision
+from sgsdump.models.passes.rewrites import fold_constants, single_precision
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Record
 from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.remarks import remark
-from sgsdump.reports.tables import csv_text
+from sgsdump.reports.text import csv_text
 
 _PLACE = ["op_index", "name", "io", "slot", "op_type"]
 _NUMBERS = ["count", "mse", "cos", "rmse", "rise"]
