@@ -130,7 +130,7 @@ def operators_json(graphs: Sequence[Graph]) -> str:
 
 @dataclass(frozen=True)
 class PlannedTensor:
-    """A tensor of a fixed model: how it is stored, and who or what decided its type, "" in older models."""
+    """A tensor of a fixed model: how it is stored, and who or what decided its type."""
 
     name: str
     dtype: str

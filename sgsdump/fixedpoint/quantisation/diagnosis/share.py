@@ -55,8 +55,7 @@ class ConvolutionBits:
 
     input      what the bits go with: they are those of the weights too.
     bits       8 or 16.
-    raised_by  who raised it: RULE, CONFIG, QUANT_FILE or LEVEL of ``quant_plan``; "" for 8 bits, and in fixed models of
-               earlier versions.
+    raised_by  who raised it: RULE, CONFIG, QUANT_FILE or LEVEL of ``quant_plan``; "" for 8 bits.
     rule       which rule it was.
     """
 
