@@ -27,7 +27,7 @@ The map of the package. The core, top down: a room imports rooms below it in thi
     sidecars        the small text files beside a model
     tensors         Tensor, dtypes, layouts, statistics: numpy only
     files           untrusted reading, atomic writing: standard library, numpy for mapped bytes
-    progress registry plugins errors
+    progress plugins registry errors
 
 The plug-ins, each with its rooms, top down. A plug-in imports the core, never another plug-in.
 

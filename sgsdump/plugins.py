@@ -20,6 +20,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sgsdump.errors import one_line
+from sgsdump.registry import imported
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -104,13 +105,13 @@ def _loaded(point: "EntryPoint") -> Plugin | None:
             kind = Command if table == "commands" else str
             if not isinstance(entries, Mapping) or not all(isinstance(entry, kind) for entry in entries.values()):
                 raise TypeError(f"{table} of {point.value} is not a dictionary of {kind.__name__} by name")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         leave_out(f"plug-in {point.name}", error)
         return None
     return plugin
 
 
-def leave_out(what: str, error: Exception) -> None:
+def leave_out(what: str, error: BaseException) -> None:
     """Warn that a part of an installed plug-in is left out, in one line."""
     reason = str(error) or type(error).__name__
     warnings.warn(one_line(f"the {what} is left out: {reason}; {SWITCH}=1 leaves out every plug-in"), stacklevel=3)
@@ -131,7 +132,7 @@ def _loads(target: str, attribute: str, what: str) -> bool:
         value = imported(target)
         if not hasattr(value, attribute):
             raise TypeError(f"{target} is a {type(value).__name__}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         leave_out(what, error)
         return False
     return True
@@ -140,13 +141,6 @@ def _loads(target: str, attribute: str, what: str) -> bool:
 def further_commands() -> Mapping[str, Command]:
     """Return the commands of installed plug-ins, whose modules are not imported."""
     return {name: command for plugin in installed().values() for name, command in plugin.commands.items()}
-
-
-def imported(target: str) -> Any:
-    """Import what ``module:attribute``, or a module alone, names."""
-    module, _, attribute = target.partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, attribute) if attribute else found
 
 
 def public_name(name: str) -> Any:

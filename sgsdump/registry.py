@@ -5,11 +5,18 @@ The table is plain data, so listing it imports nothing heavy, and there is no re
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sgsdump.errors import ConfigError, hint
-from sgsdump.plugins import imported
+
+
+def imported(target: str) -> Any:
+    """Import what ``module:attribute``, or a module alone, names."""
+    module, _, attribute = target.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found
 
 
 class Registry(Mapping[str, Any]):

@@ -122,6 +122,9 @@ PLUGINS = {
 }
 
 
+PUBLIC_OF_PLUGINS = {*PLUGINS, *(name for plugin in plugins.own() for name in plugin.names)}
+
+
 def plugin_of(name):
     """The plug-in in which a module stands; None for the core."""
     first = name.split(".")[0]
@@ -148,11 +151,14 @@ def test_imports_point_down(module):
 
 @of_every_module
 def test_the_core_imports_no_plug_in_and_plug_ins_none_of_each_other(module):
-    """In functions and for type checkers neither."""
+    """In functions and for type checkers neither, nor by a name in text or a public name of the package."""
     plugin = plugin_of(name_of(module))
-    if name_of(module) == "__init__":
+    if name_of(module) == "__init__":  # the public names, for type checkers
         return None
-    return {name for name in own(module, typing=True) if plugin_of(name) not in (None, plugin)}
+    named = re.findall(r"sgsdump\.(\w+)", (PACKAGE / module).read_text(encoding="utf-8"))
+    taken = {node.name for node in nodes(module) if isinstance(node, ast.alias)} & PUBLIC_OF_PLUGINS
+    public = taken if "sgsdump" in imports(module, typing=True) else set()
+    return {name for name in named if plugin_of(name) not in (None, plugin)} | public
 
 
 def test_the_map_is_the_tree():

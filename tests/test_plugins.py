@@ -115,6 +115,7 @@ BROKEN = {
     "a module that is not there": ("toy = toy_absent:PLUGIN", "", "No module named 'toy_absent'"),
     "a module that raises": ("toy = toy_plugin:PLUGIN", "raise RuntimeError('no\\nlicence')", "no\\nlicence"),
     "no such name": ("toy = toy_plugin:PLUGIN", "", "has no attribute 'PLUGIN'"),
+    "a module that ends the process": ("toy = toy_plugin:PLUGIN", "raise SystemExit(3)", "left out: 3"),
     "no record": ("toy = toy_plugin:PLUGIN", "PLUGIN = {}", "is a dict, not an sgsdump.plugins.Plugin"),
     "a table of something else": (
         "toy = toy_plugin:PLUGIN",
@@ -152,11 +153,24 @@ def test_a_broken_reader_is_left_out(format: str, reason: str, install: Installe
     assert error.startswith("sgsdump: error: file is not a dump of a known format")
 
 
-def test_a_broken_command_is_one_line(install: Installed, capsys: pytest.CaptureFixture[str]) -> None:
-    command = "Command('toy_absent', 'counts zeros')"
-    install("toy = toy_plugin:PLUGIN", toy_plugin=f"{HEAD}PLUGIN = Plugin(commands={{'zeros': {command}}})")
+def test_a_reader_that_fails_is_one_line(install: Installed, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("file").write_text("mine")
+    reader = "Format('mine', lambda path, head: True, lambda path: {}['x'])"
+    text = f"from sgsdump.dumps.format import Format\n{HEAD}FORMAT = {reader}\n"
+    install("toy = toy_plugin:PLUGIN", toy_plugin=text + "PLUGIN = Plugin(formats={'mine': 'toy_plugin:FORMAT'})")
+    assert main(["show", "file"]) == 2
+    assert capsys.readouterr().err == "sgsdump: error: file: the plug-in's reader mine failed: 'x'\n"
+
+
+@pytest.mark.parametrize(("module", "reason"), {"toy_absent": "No module", "toy_plugin": "'add_arguments'"}.items())
+def test_a_broken_command_is_one_line(
+    module: str, reason: str, install: Installed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"'Count zeros.'\n{HEAD}PLUGIN = Plugin(commands={{'zeros': Command('{module}', 'count zeros')}})"
+    install("toy = toy_plugin:PLUGIN", toy_plugin=text)
     assert main(["zeros"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("sgsdump: error: the plug-in's command zeros cannot be loaded: ") and reason in line
 
 
 def test_own_readers_and_commands_are_asked_first(install: Installed) -> None:

@@ -218,14 +218,12 @@ def imported_by(*args):
     return done.stdout.splitlines()[-1].split()
 
 
-FOLDERS = {"judge": "compare"}
-
-
 @pytest.mark.parametrize("args", [(), *((name,) for name in COMMANDS)])
 def test_help_imports_nothing_heavy(args):
     heavy = {"numpy", "onnx", "onnxruntime", "matplotlib", "PIL", "tqdm"}
     if args in (("compare",), ("judge",)):  # which stand in one folder
         heavy.remove("numpy")  # its help lists the table of metrics, whose formulas are numpy's
     assert heavy.isdisjoint(modules := imported_by(*args, "--help"))
-    commands = {f"sgsdump.commands.{name}" for name in COMMANDS}
-    assert commands & set(modules) == {f"sgsdump.commands.{FOLDERS.get(name, name)}" for name in args}
+    of_command = {name: COMMANDS._members[name] for name in COMMANDS}
+    expected = {of_command[name] for name in args} | ({of_command["compare"]} if args == ("judge",) else set())
+    assert expected == {*of_command.values()} & {*modules}

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from sgsdump import __version__, plugins
 from sgsdump.commands import COMMANDS, GROUPS, HELP, grouped
-from sgsdump.errors import did_you_mean
+from sgsdump.errors import ConfigError, did_you_mean
 from sgsdump.plugins import Command
 
 DESCRIPTION = "Find the layer that loses accuracy when a network is quantised.\n\n"
@@ -195,13 +195,23 @@ def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
     for name, listed in (pair for group in groups.values() for pair in group.items()):
         formatter = argparse.RawDescriptionHelpFormatter
         sub = subparsers.add_parser(name, help=listed.help, formatter_class=formatter)  # shells show it
-        if name in commands:
-            command = COMMANDS[name]
-            sub.description, _, sub.epilog = command.__doc__.partition("\n\n")
-            command.add_arguments(sub)
-            _add_loudness(sub)
-            sub.set_defaults(run=command.run)
+        if name in HELP and name in commands:
+            _define(sub, name)
+        elif name in commands:
+            try:
+                _define(sub, name)
+            except Exception as error:
+                raise ConfigError(f"the plug-in's command {name} cannot be loaded: {error}") from error
     return parser
+
+
+def _define(parser: argparse.ArgumentParser, name: str) -> None:
+    """Give a command's parser its help, its options and what runs it."""
+    command = COMMANDS[name]
+    parser.description, _, parser.epilog = command.__doc__.partition("\n\n")
+    command.add_arguments(parser)
+    _add_loudness(parser)
+    parser.set_defaults(run=command.run)
 
 
 def _add_loudness(parser: argparse.ArgumentParser) -> None:

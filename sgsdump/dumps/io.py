@@ -17,7 +17,7 @@ from sgsdump.dumps.graph_file import with_graph
 from sgsdump.dumps.runs import Choice
 from sgsdump.dumps.targets import Target, by_ending, fits_own, losses, target_of
 from sgsdump.dumps.trees import located
-from sgsdump.errors import ConfigError, LossWarning, ValuesError, one_line
+from sgsdump.errors import ConfigError, FormatError, LossWarning, SgsdumpError, ValuesError, one_line
 from sgsdump.tensors.tensor import Tensor
 
 
@@ -33,8 +33,21 @@ def open_dump(path: str | Path, step: int | None = None, rank: int | None = None
     """
     format, folder = located(Path(path), Choice(step, rank))
     with collector_paused():
-        dump: Dump = format.read(folder)
+        dump = _read(format, folder)
     return with_graph(dump)
+
+
+def _read(format: Any, path: Path) -> Dump:
+    """Read a dump; what a plug-in's reader raises by mistake is one line."""
+    try:
+        dump: Dump = format.read(path)
+    except SgsdumpError:
+        raise
+    except Exception as error:
+        if format.name in FORMATS.own:
+            raise
+        raise FormatError(f"{path}: the plug-in's reader {format.name} failed: {error}") from error
+    return dump
 
 
 def save_dump(
