@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import numpy as np
+from onnx import ModelProto
 
 from sgsdump.errors import ConfigError, InputError, ModelError
 from sgsdump.executors.onnx_runtime.observed_branches import Feed, Runs, settled, with_branches
@@ -26,18 +27,13 @@ from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.picture import CHANNELS, as_fed, channel_axis
 from sgsdump.models.fixed_facts import is_fixed
 from sgsdump.models.graph import Graph, has_weights_outside, sorted_nodes, unlist_weights
+from sgsdump.models.input_spec import InputSpec
 from sgsdump.models.model import WHOLE, Model, Part, graph_inputs, open_model
 from sgsdump.models.passes.branches import choices
 from sgsdump.models.passes.converted import as_converted, running_statistics
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import fold_constants, single_precision
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from sgsdump.models.input_spec import InputSpec
-
 
 WHITE = 255.0  # the largest difference that two images can have, in grey levels
 
