@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import ModelProto
 
 from sgsdump.fixedpoint.curing.errors import expected_errors, mean_ratio, ratios_by_image, shared, totals
 from sgsdump.fixedpoint.curing.fold import AS_IT_IS, Fed, Fold, Made, Settings, rewritten
@@ -36,19 +36,15 @@ from sgsdump.fixedpoint.quantisation.float_model import simplify
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 from sgsdump.models.canonical_order import in_canonical_order, in_file_order
 from sgsdump.models.feeds.by_content import JUDGED, PicturePairs, by_content, folds_of, judging, share
+from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.graph import sorted_nodes, unlist_weights, with_nodes
+from sgsdump.models.model import Model
 from sgsdump.models.passes.converted import without_identities
 from sgsdump.models.passes.rewrites import fold_constants, single_precision
 from sgsdump.plugins import ask
 from sgsdump.progress import SILENT, Progress
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.model import Model
-    from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.sidecars.quant_param_entries import QuantParam
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.quant_param_entries import QuantParam
 
 
 @dataclass(frozen=True, eq=False)

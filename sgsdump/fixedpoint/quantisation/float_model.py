@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import numpy as np
+from onnx import ModelProto
 
 from sgsdump.errors import ConfigError, InputError, ModelError
 from sgsdump.executors.onnx_runtime.observed_branches import Runs, settled, with_branches
@@ -30,10 +31,6 @@ from sgsdump.models.passes.converted import as_converted, running_statistics
 from sgsdump.models.passes.lift import lift
 from sgsdump.models.passes.rewrites import fold_constants, single_precision
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
 
 WHITE = 255.0  # the largest difference that two images can have, in grey levels
 

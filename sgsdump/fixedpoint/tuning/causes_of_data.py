@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -63,18 +63,15 @@ from sgsdump.fixedpoint.tuning.examined import (
     with_swapped_channels,
 )
 from sgsdump.models.feeds.assumed_config import MOST_LEVELS
-from sgsdump.models.feeds.feeds import ChosenFeeds
+from sgsdump.models.feeds.by_content import PicturePairs
+from sgsdump.models.feeds.feeds import ChosenFeeds, LabelledFeed
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model
+from sgsdump.models.passes.converted import RunningStatistics
 from sgsdump.models.passes.extract import extract
 from sgsdump.progress import Progress
 from sgsdump.tensors.types import Range
-
-if TYPE_CHECKING:
-    from sgsdump.models.feeds.by_content import PicturePairs
-    from sgsdump.models.feeds.feeds import LabelledFeed
-    from sgsdump.models.model import Model
-    from sgsdump.models.passes.converted import RunningStatistics
 
 
 def normalisation(examined: Examined) -> RootCause | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import NodeProto
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
@@ -44,16 +44,12 @@ from sgsdump.fixedpoint.tuning.examined import (
 )
 from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice, fixed_with
 from sgsdump.fixedpoint.tuning.sensitivity_analysis import loud_channel
+from sgsdump.models.feeds.feeds import LabelledFeed
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.types import Range
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
-
-    from sgsdump.models.feeds.feeds import LabelledFeed
-    from sgsdump.models.model import Model
 
 
 def root_cause(examined: Examined, progress: Progress = SILENT) -> RootCause | None:

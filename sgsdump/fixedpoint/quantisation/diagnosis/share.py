@@ -9,20 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import GraphProto, NodeProto
 
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.quant_plan import RULE
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.models.fixed_facts import FixedFacts
 from sgsdump.models.graph import Graph, attribute
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
-
-    from sgsdump.models.model import Model
+from sgsdump.models.model import Model
 
 RECURRENT = ("LSTM", "GRU", "RNN")
 PRODUCT = "MatMul of two tensors"
