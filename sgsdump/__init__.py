@@ -139,8 +139,11 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name in _NAMES:
-        return getattr(importlib.import_module(_NAMES[name]), name)
-    return importlib.import_module("sgsdump.plugins").public_name(name)
+        value = getattr(importlib.import_module(_NAMES[name]), name)
+    else:
+        value = importlib.import_module("sgsdump.plugins").public_name(name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import onnxruntime as ort
+from onnx import ModelProto
 
 from sgsdump.errors import ConfigError, ModelError, hint
 from sgsdump.executors.base import Configs, Executor
@@ -30,9 +31,6 @@ from sgsdump.executors.onnx_runtime.session import (
 )
 from sgsdump.models.graph import weights_of
 from sgsdump.models.passes.segment import segment, sub_model
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 LEVELS = {
     "none": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+import numpy as np
 
 from sgsdump.dumps.quantised_graph import dequantised
 from sgsdump.progress import Advance, unwatched
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @dataclass(frozen=True, eq=False)

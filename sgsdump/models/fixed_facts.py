@@ -12,9 +12,8 @@ They are kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
      "decided": {NAME: WHO}, "raised_by": {NAME: RULE, CONFIG, QUANT_FILE or LEVEL of quant_plan},
      "masks": {NAME: [LOW, HIGH]} (null for an infinite end)}
 
-Models of earlier versions lack ``model_order``, ``convolutions``, ``biases``, ``ranges``, ``channels`` or
-``raised_by``.
-Models are untrusted input: every type is checked.
+``model_order`` is left out where it is false, and ``masks`` where there are none. Models are untrusted input: every
+type is checked.
 """
 
 from __future__ import annotations
@@ -113,8 +112,7 @@ class DumpedOperator:
 class Origin:
     """The origin of a fixed model: the inputs of input_config.ini, and the range of every stored tensor and
     weight, and of convolutions' output channels; ``decided`` by whom or what each tensor has its type, ``raised_by``
-    who raised those at INT16 (both empty in models of earlier versions). A range that was cut for a mask has the ends
-    of the values as ``uncut``."""
+    who raised those at INT16. A range that was cut for a mask has the ends of the values as ``uncut``."""
 
     inputs: tuple[ModelInput, ...] = ()
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -167,7 +165,7 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
         document["decided"] = dict(facts.origin.decided)
         document["raised_by"] = dict(facts.origin.raised_by)
         masks = {name: r.uncut for name, r in facts.origin.ranges.items() if r.uncut is not None}
-        if masks:  # where it says something, so that earlier versions read most models
+        if masks:
             document["masks"] = {
                 name: [end if math.isfinite(end) else None for end in ends] for name, ends in masks.items()
             }
@@ -176,7 +174,7 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
 
 
 def _tensor_entry(tensor: StoredTensor) -> dict[str, Any]:
-    """Without ``model_order`` where it says nothing, so that earlier versions read most models."""
+    """Without ``model_order`` where it is false."""
     entry = {**vars(tensor), "dtype": str(tensor.dtype)}
     if not tensor.model_order:
         del entry["model_order"]
@@ -205,7 +203,7 @@ def _text_of(proto: ModelProto) -> str | None:
 
 
 def _facts(document: Any) -> FixedFacts:
-    version = _of(dict, document).get("version", VERSION)
+    version = _of(dict, document)["version"]
     if version != VERSION:
         raise ValueError(f"version {version!r}, not {VERSION}: made by another version of sgsdump")
     inputs = tuple(_model_input(entry) for entry in _of(list, document.get("inputs", [])))
@@ -216,10 +214,10 @@ def _facts(document: Any) -> FixedFacts:
     return FixedFacts(
         tensors=_each(_tensor, document["tensors"]),
         weights=_each(_weights, document["weights"]),
-        convolutions=_each(_name, document.get("convolutions", {})),
+        convolutions=_each(_name, document["convolutions"]),
         operators=tuple(_operator(entry) for entry in _of(list, document["operators"])),
         origin=Origin(inputs, ranges, channels, *(_each(_name, document.get(k, {})) for k in ("decided", "raised_by"))),
-        biases=_each(_name, document.get("biases", {})),
+        biases=_each(_name, document["biases"]),
     )
 
 

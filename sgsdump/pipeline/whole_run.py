@@ -12,19 +12,16 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgsdump.models.model import Model
 from sgsdump.pipeline.bisection import worst_relative
 from sgsdump.pipeline.replay import SAMPLE, OwnError, judge, recorded_run
 from sgsdump.pipeline.run import run_whole
 from sgsdump.pipeline.steps import FAST, ISOLATED, Engine, Failed
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.dtypes import is_float
-
-if TYPE_CHECKING:
-    from sgsdump.models.model import Model
 
 _LIMIT, _LIMIT_OF_16_BITS = 1e-4, 2e-2
 

@@ -9,8 +9,7 @@ from typing import Any
 from sgsdump.comparison.range_change import RangeChange, RangeChanges
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text
-from sgsdump.reports.tables import aligned, csv_text
-from sgsdump.reports.text import counted
+from sgsdump.reports.text import aligned, counted, csv_text
 
 MOST_NAMED = 8
 _COLUMNS = ("apart", "wider", "sample", "benchmark", "tensor")

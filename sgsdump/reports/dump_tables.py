@@ -14,8 +14,7 @@ from sgsdump.dumps.watched_changes import Change, WatchedChanges
 from sgsdump.errors import ConfigError, hint
 from sgsdump.files.escaping import shown
 from sgsdump.files.json_yaml import json_text
-from sgsdump.reports.tables import aligned, csv_text
-from sgsdump.reports.text import counted, shortened
+from sgsdump.reports.text import aligned, counted, csv_text, shortened
 from sgsdump.sidecars.ge_proto import Graph, GraphOperator
 from sgsdump.tensors.statistics import Statistics
 
@@ -131,7 +130,7 @@ def operators_json(graphs: Sequence[Graph]) -> str:
 
 @dataclass(frozen=True)
 class PlannedTensor:
-    """A tensor of a fixed model: how it is stored, and who or what decided its type, "" in older models."""
+    """A tensor of a fixed model: how it is stored, and who or what decided its type."""
 
     name: str
     dtype: str

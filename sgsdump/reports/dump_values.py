@@ -13,7 +13,7 @@ import numpy as np
 from sgsdump.comparison.worst_values import Number, WorstValue, WorstValues
 from sgsdump.files.escaping import shown
 from sgsdump.files.json_yaml import json_text
-from sgsdump.reports.tables import aligned, csv_text
+from sgsdump.reports.text import aligned, csv_text
 from sgsdump.tensors.dtypes import name_of
 
 WORST_COLUMNS = ("index", "sample", "benchmark", "error", "relative_error")

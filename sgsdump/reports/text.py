@@ -1,4 +1,4 @@
-"""Texts and numbers as reports show them: invisible characters escaped, long names cut, numbers in few digits.
+"""Texts, numbers and tables as reports show them: invisible characters escaped, long names cut, numbers in few digits.
 
 A text's width is in cells of a terminal: East Asian wide characters take two, combining marks none.
 """
@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from sgsdump.files.escaping import csv_lines, escaped
 
 # Besides what is invisible (control, format, surrogate, private, line and paragraph separators) nothing is changed.
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -122,3 +125,21 @@ def _width(char: str) -> int:
     if unicodedata.category(char) in _ON_TOP or ord(char) in _JAMO:
         return 0
     return 2 if unicodedata.east_asian_width(char) in _WIDE else 1
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Container[int] = (), gap: str = "  ") -> list[str]:
+    """A line for each row, its columns as wide as their longest cell; the columns ``right`` are flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        gap.join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """CSV with a line of titles. Missing cells are empty; texts that a spreadsheet would run begin with ``'``."""
+    cells = ([row.get(column, "") for column in columns] for row in map(escaped, rows))
+    return csv_lines(chain([columns], cells))

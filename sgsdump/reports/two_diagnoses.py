@@ -140,7 +140,7 @@ def _layer(row: Mapping[str, Any], rising: set[str]) -> Layer:
 
 
 def _bits(row: Mapping[str, Any]) -> Bits | None:
-    """Of a convolution; None for other layers, and in diagnoses of earlier versions."""
+    """Return the bits of a convolution; None for another layer."""
     if row.get("bits") is None:
         return None
     now = int(row["bits"])

@@ -1,4 +1,5 @@
-"""Element types: numpy's own, and those beyond numpy that accelerators compute in (bfloat16, 8-bit floats, int4 …).
+"""Element types: numpy's own, and those beyond numpy that accelerators compute in (bfloat16, 8-bit floats, int4 …);
+and what users give as values (scalars, lists, torch tensors, any array-like) as arrays of them.
 
 The latter come from ``ml_dtypes``. numpy knows little of them: their ``dtype.kind`` is mostly ``V``, a .npy header
 does not name them, and types of less than a byte take a whole one in memory. Ask here instead of ``dtype.kind``.
@@ -139,3 +140,31 @@ def unpacked(data: bytes | memoryview, dtype: np.dtype, count: int) -> np.ndarra
     np.bitwise_and(halves, 0x0F, out=nibbles[:, 0])
     np.right_shift(halves, 4, out=nibbles[:, 1])
     return nibbles.reshape(-1)[:count].view(dtype)
+
+
+def as_array(values: Any) -> np.ndarray:
+    """Return values as an array, without a copy if they are one.
+
+    Parameters
+    ----------
+    values
+        An array, a number, nested lists of numbers, a torch tensor on any device, or any object with ``__array__``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        By numpy, if the values have no shape, such as lists of unequal length.
+    """
+    if isinstance(values, np.ndarray) and not isinstance(values, np.matrix):  # a matrix has two axes whatever is done
+        return values
+    if callable(detach := getattr(values, "detach", None)):
+        return _of_torch(detach())
+    return np.asarray(values)
+
+
+def _of_torch(tensor: Any) -> np.ndarray:
+    """Return a torch tensor's values; types that numpy lacks, such as bfloat16, by way of float32, which is exact."""
+    tensor = tensor.cpu().resolve_conj().resolve_neg()
+    dtype = BEYOND_NUMPY.get(str(tensor.dtype).removeprefix("torch."))
+    array: np.ndarray = tensor.numpy() if dtype is None else tensor.float().numpy().astype(dtype)
+    return array

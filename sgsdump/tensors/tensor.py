@@ -18,9 +18,8 @@ import numpy as np
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.mapped import copied, in_memory
 from sgsdump.plugins import as_html
-from sgsdump.tensors.arrays import as_array
 from sgsdump.tensors.device import PLAIN, device_shape, is_device, logical_origin, to_device, to_logical
-from sgsdump.tensors.dtypes import is_complex, is_float, is_number, name_of
+from sgsdump.tensors.dtypes import as_array, is_complex, is_float, is_number, name_of
 from sgsdump.tensors.sdk_buffers import has_padded_channels
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.types import Origin, Quant, TensorInfo

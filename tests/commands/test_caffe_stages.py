@@ -1,6 +1,5 @@
-"""A Caffe net with layers in place, through the commands: stages, files of earlier versions, layers of one name."""
+"""A Caffe net with layers in place, through the commands: stages, layers of one name."""
 
-import numpy as np
 import onnx
 import pytest
 from models.caffe.layer_list import Layer, random_weights, text_of
@@ -12,15 +11,10 @@ from sgsdump.commands.sdk.files import find
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.distribution import distributions, layers, pair_ranges
 from sgsdump.dumps.io import open_dump
-from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import simplify
-from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
-from sgsdump.fixedpoint.quantisation.simulation import simulate
 from sgsdump.fixedpoint.reports.command_reports import attributes_of
 from sgsdump.models.model import open_model, read_stages
 from sgsdump.reports.report import Context, report_of
-from sgsdump.sidecars import input_config
-from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges
+from sgsdump.sidecars.tensor_min_max import read_ranges
 
 CONV = "convolution_param { num_output: 4 kernel_size: 3 pad: 1 }"
 LAYERS = [
@@ -50,13 +44,6 @@ def written(folder, layers):
     return folder
 
 
-def older(folder):
-    """The model as earlier versions had it when they quantised, and its ranges."""
-    model = simplify(open_model(folder / "net.prototxt", folder / "net.caffemodel"))
-    values = np.random.default_rng(0).uniform(-1, 1, (1, 3, 8, 8)).astype(np.float32)
-    return model, measure_ranges(model, [("0", {"data": values})])
-
-
 def test_the_fixed_model_carries_the_table(net):
     assert main(["calibrate", *NET, "-o", "fixed.onnx"]) == 0
     stages = [(stage.name, stage.blob, stage.layer) for stage in read_stages(onnx.load("fixed.onnx"))]
@@ -69,44 +56,12 @@ def test_the_fixed_model_carries_the_table(net):
     assert {"conv1_xx_xx_xx", "conv2_xx", "out"} <= set(read_ranges("log/tensor_min_max.txt"))
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["calibrate", *NET, "--quant-file", "old.txt"],
-        ["diagnose", *NET, "--ranges", "old.txt"],
-        ["advise", "old.txt", *NET[:4], *NET[6:]],
-    ],
-    ids=lambda command: command[0],
-)
-def test_a_file_of_ranges_of_an_earlier_version_is_refused(net, command, capsys):
-    _, ranges = older(net)
-    assert {"conv1", "conv1@conv1"} <= {*ranges}
-    write_ranges(ranges, net / "old.txt")
-    before = sorted(net.rglob("*"))
-    assert main(command) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("sgsdump")]
-    assert "old.txt has names of an earlier version of sgsdump (bn1, conv1@conv1, conv2@conv2 and 1 more), " in line
-    assert line.endswith("calibrate again to make it anew")
-    assert sorted(net.rglob("*")) == before, "nothing is left half written"
-
-
-def test_a_file_of_ranges_of_this_version_is_taken(net, capsys):
+def test_the_ranges_of_a_calibration_are_taken(net, capsys):
     assert main(["calibrate", *NET, "-o", "a.onnx"]) == 0
     assert main(["calibrate", *NET, "-o", "b.onnx", "--quant-file", "log/tensor_min_max.txt"]) == 0
     assert "not in this model" not in capsys.readouterr().out
     names = [[name for node in onnx.load(path).graph.node for name in node.output] for path in ("a.onnx", "b.onnx")]
     assert names[0] == names[1]
-
-
-def test_a_fixed_model_of_an_earlier_version_still_opens(net, capsys):
-    model, ranges = older(net)
-    fixed = make_fixed(model, ranges, input_config.read(net / "input_config.ini")).proto
-    onnx.save(fixed, "old.onnx")
-    assert read_stages(fixed) == ()
-    values = np.zeros((1, 3, 8, 8), np.float32)
-    assert "conv1" in {record.name for record in simulate(open_model("old.onnx"), {"data": values}).records}
-    assert main(["diagnose", *NET, "--fixed", "old.onnx", "-o", "found"]) in (0, 1)
-    assert "Traceback" not in capsys.readouterr().err
 
 
 REPEATED = [layer._replace(name="relu") if layer.type == "ReLU" else layer for layer in LAYERS]

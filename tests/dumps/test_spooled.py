@@ -9,8 +9,8 @@ import pytest
 
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Record
-from sgsdump.dumps.spooled import spooled
 from sgsdump.errors import OutputError, ValuesError
+from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import spooled
 from sgsdump.tensors.tensor import Quant, Tensor
 
 A = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)

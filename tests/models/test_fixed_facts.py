@@ -77,16 +77,6 @@ def test_the_metadata_have_the_form_of_every_version_so_far(fixed):
     assert [len(ends) for ends in document["ranges"]["r1"]] == [1, 1]
 
 
-def test_models_of_earlier_versions_are_read(fixed):
-    def older(document):
-        for key in ("version", "convolutions", "biases", "ranges", "channels", "decided", "raised_by", "inputs"):
-            del document[key]
-
-    facts = read_facts(changed(fixed, older))
-    assert facts.tensors == read_facts(fixed).tensors
-    assert not facts.convolutions and not facts.origin.ranges and not facts.origin.inputs and not facts.origin.raised_by
-
-
 def test_a_float_model_has_none():
     assert read_facts(NET) is None and not is_fixed(NET)
 

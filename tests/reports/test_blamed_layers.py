@@ -7,21 +7,21 @@ import pytest
 from sgsdump.comparison.finding import Finding
 from sgsdump.fixedpoint.reports.command_reports import _with_measured
 from sgsdump.fixedpoint.reports.diagnosis import Diagnosis
-from sgsdump.fixedpoint.tuning import reasons
+from sgsdump.fixedpoint.tuning import examined
 from sgsdump.reports.report import Figures, Layer
 
 BLAMES = {
-    reasons.WEIGHTS: True,
-    reasons.CLIPPED: True,
-    reasons.WIDE: True,
-    reasons.OPERATOR: True,
-    reasons.ODD: False,
-    reasons.UNLIKE: False,
-    reasons.FLAT: False,
-    reasons.NORMALISATION: False,
-    reasons.ORDER: False,
-    reasons.STILL: False,
-    reasons.UNTRAINED: False,
+    examined.WEIGHTS: True,
+    examined.CLIPPED: True,
+    examined.WIDE: True,
+    examined.OPERATOR: True,
+    examined.ODD: False,
+    examined.UNLIKE: False,
+    examined.FLAT: False,
+    examined.NORMALISATION: False,
+    examined.ORDER: False,
+    examined.STILL: False,
+    examined.UNTRAINED: False,
 }
 
 
@@ -29,7 +29,7 @@ def blames(root) -> bool:
     return Diagnosis.blames_layers.fget(SimpleNamespace(root=root))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("reason", reasons.REASONS)
+@pytest.mark.parametrize("reason", examined.REASONS)
 def test_only_causes_inside_the_model_blame_layers(reason):
     assert blames(SimpleNamespace(finding=Finding("cause", "x", facts={"reason": reason}))) is BLAMES[reason]
 

@@ -7,8 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgsdump.reports.tables import aligned, csv_text
-from sgsdump.reports.text import cells, counted, middle_cut, padded, shortened, shown, unfused, wrapped
+from sgsdump.reports.text import (
+    aligned,
+    cells,
+    counted,
+    csv_text,
+    middle_cut,
+    padded,
+    shortened,
+    shown,
+    unfused,
+    wrapped,
+)
 
 TEXTS = st.text(st.one_of(st.sampled_from("ab/ 名é\u0301😀"), st.characters()), max_size=60).map(shown)
 

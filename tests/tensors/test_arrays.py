@@ -9,7 +9,7 @@ import pytest
 import sgsdump
 from sgsdump import Dump, Record, Tensor, TensorInfo
 from sgsdump.errors import ValuesError
-from sgsdump.tensors.arrays import as_array
+from sgsdump.tensors.dtypes import as_array
 
 BASE = np.arange(24, dtype=np.float32).reshape(2, 3, 4) + 1
 

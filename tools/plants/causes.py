@@ -395,7 +395,7 @@ def healthy(rng: np.random.Generator, folder: Path) -> Outcome:
     done = sgsdump("diagnose", "-m", "net.onnx", *words, "--quant-level", level, "-o", "diagnosis", folder=place)
     told = [line for line in done.stdout.splitlines() if line.startswith("The cause: ")]
     document = json.loads((place / "diagnosis/layers.json").read_text())
-    from sgsdump.fixedpoint.tuning.reasons import REASONS
+    from sgsdump.fixedpoint.tuning.examined import REASONS
 
     named = [f["facts"]["reason"] for f in document["findings"] if f["kind"] == "cause" and told]
     return Outcome(frozenset(), tuple(name for name in named if name in REASONS), told[0] if told else "")

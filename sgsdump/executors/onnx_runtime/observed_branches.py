@@ -38,8 +38,7 @@ from sgsdump.models.passes.branches import (
     without_unread,
 )
 from sgsdump.models.passes.extract import extract
-from sgsdump.models.passes.fold import fold_constants
-from sgsdump.models.passes.rewrites import fix_shapes
+from sgsdump.models.passes.rewrites import fix_shapes, fold_constants
 
 Feed = Mapping[str, np.ndarray]
 Runs = Callable[[], Iterable[tuple[str, Feed]]]

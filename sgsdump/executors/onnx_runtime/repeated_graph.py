@@ -14,11 +14,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
+from onnx import ModelProto
 
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime.segment_runner import Ready, SegmentSessions
@@ -41,9 +42,6 @@ from sgsdump.models.graph import infer_types, sorted_nodes, weight_names, weight
 from sgsdump.models.input_spec import check_feed
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.models.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, unrounded
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 
 class WholeGraph:

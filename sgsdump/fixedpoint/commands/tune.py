@@ -70,7 +70,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import (
     INPUTS,
@@ -91,7 +90,7 @@ from sgsdump.commands.terminal import print_cut, print_lines
 from sgsdump.errors import ConfigError, OutputError
 from sgsdump.fixedpoint.commands.network_lines import print_warnings
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
-from sgsdump.fixedpoint.verbs.cured_ways import CURED
+from sgsdump.fixedpoint.verbs.cured_ways import CURED, Start
 from sgsdump.fixedpoint.verbs.judges import Judges
 from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
 from sgsdump.fixedpoint.verbs.tune import (
@@ -109,9 +108,6 @@ from sgsdump.fixedpoint.verbs.tune import (
     searched,
 )
 from sgsdump.models.network import Network
-
-if TYPE_CHECKING:
-    from sgsdump.fixedpoint.verbs.cured_ways import Start
 
 Left = Callable[[], float]
 TIDY = (10, 20, 30, 60, 120, 180, 300, 600, 1200, 1800, 3600)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
-
-if TYPE_CHECKING:
-    from sgsdump.models.model import Model
+from sgsdump.models.model import Model
 
 
 @dataclass(frozen=True, eq=False)

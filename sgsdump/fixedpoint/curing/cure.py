@@ -23,34 +23,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import ModelProto
 
 from sgsdump.fixedpoint.curing.errors import expected_errors, mean_ratio, ratios_by_image, shared, totals
 from sgsdump.fixedpoint.curing.fold import AS_IT_IS, Fed, Fold, Made, Settings, rewritten
 from sgsdump.fixedpoint.curing.search import Search
 from sgsdump.fixedpoint.curing.steps import EVERY, KEEPING, RANGES, CureOptions, Step
 from sgsdump.fixedpoint.quantisation.calibration import calibrate
-from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
 from sgsdump.fixedpoint.quantisation.float_model import simplify
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 from sgsdump.models.canonical_order import in_canonical_order, in_file_order
-from sgsdump.models.feeds.by_content import JUDGED, by_content, folds_of, judging, share
+from sgsdump.models.feeds.by_content import JUDGED, PicturePairs, by_content, folds_of, judging, share
+from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.graph import sorted_nodes, unlist_weights, with_nodes
+from sgsdump.models.model import Model
 from sgsdump.models.passes.converted import without_identities
-from sgsdump.models.passes.fold import fold_constants
-from sgsdump.models.passes.rewrites import single_precision
+from sgsdump.models.passes.rewrites import fold_constants, single_precision
 from sgsdump.plugins import ask
 from sgsdump.progress import SILENT, Progress
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.model import Model
-    from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.sidecars.quant_param_entries import QuantParam
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.quant_param_entries import QuantParam
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,4 +215,4 @@ def prepared(model: Model, feeds: Feeds) -> Model:
     proto = with_nodes(model.proto, sorted_nodes(model.proto.graph))
     unlist_weights(proto)
     proto = without_identities(single_precision(fold_constants(proto)))
-    return replace(model, proto=in_canonical_order(proto), caffe=None, converter=simple.converter)
+    return replace(model, proto=in_canonical_order(proto), caffe=None)

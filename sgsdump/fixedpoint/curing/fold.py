@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import ModelProto
 
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.fixedpoint.curing.absorption import absorbed, absorbing
@@ -26,19 +26,15 @@ from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.fixedpoint.quantisation.float_model import deployed, simplify
 from sgsdump.fixedpoint.quantisation.objective import watched_by_output
 from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
+from sgsdump.models.feeds.by_content import PicturePairs
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model
 from sgsdump.models.passes.lift import lift
 from sgsdump.progress import SILENT, Progress
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
-    from sgsdump.models.model import Model
-    from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.sidecars.quant_param_entries import QuantParam
-    from sgsdump.tensors.types import Range
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.sidecars.quant_param_entries import QuantParam
+from sgsdump.tensors.types import Range
 
 # Weights and biases are rebuilt on so many images; on fewer where each wave of layers runs the network once more.
 REBUILT, INHERITED = 24, 12

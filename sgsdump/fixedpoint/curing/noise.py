@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import ModelProto, NodeProto
 
 from sgsdump.fixedpoint.curing.channels import ChannelFigures
 from sgsdump.fixedpoint.curing.editing import Editing
@@ -31,9 +31,6 @@ from sgsdump.fixedpoint.quantisation.integer.convolution import BIAS_BITS
 from sgsdump.fixedpoint.quantisation.integer.emitter import log2_ceiling
 from sgsdump.fixedpoint.quantisation.quant_plan import EMPTY_TOP, WIDEST_RATIO
 from sgsdump.models.graph import Graph, attribute
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
 
 UINT8_STEPS, INT8_STEPS = 255.0, 127.0
 EMPTY, TINIEST = 1.5e-6, 1e-300

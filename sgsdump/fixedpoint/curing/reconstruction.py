@@ -44,8 +44,8 @@ from sgsdump.tensors.tensor import Quant
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePair
     from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel
+    from sgsdump.models.feeds.by_content import PicturePair
     from sgsdump.models.model import Model
 
 # Each runs the network up to its layers once more.

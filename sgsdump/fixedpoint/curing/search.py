@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,11 +18,9 @@ from sgsdump.fixedpoint.curing.steps import ABSORB, BIAS, CURES, EQUALISE, FOLD,
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.objective import watched_by_output
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import MOST, WORSE, FloatOutputs, outputs_of
+from sgsdump.models.feeds.by_content import PicturePairs
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.progress import Progress, each
-
-if TYPE_CHECKING:
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
 
 # A step is taken if it lowers the error by WORTH on the geometric mean over the images, improves more images than
 # chance explains (at the level CHANCE), and makes no output worse by more than WORSE on MOST of them.

@@ -12,17 +12,14 @@ it is measured by itself (``of_rounding``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import ModelProto, NodeProto
 
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.fixedpoint.quantisation.analysis import is_convolution, output_axis
 from sgsdump.models.graph import Graph
 from sgsdump.models.passes.rewrites import mark_outputs
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
 
 EPSILON = 0.03
 MOST_GROUPS = 48

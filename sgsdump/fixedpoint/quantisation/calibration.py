@@ -27,9 +27,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from onnx import ModelProto
 
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.executors.workers.task_pool import ALONE, Workers
@@ -59,9 +60,6 @@ from sgsdump.models.passes.rewrites import mark_outputs
 from sgsdump.progress import SILENT, Advance, Progress, unwatched
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 # The SDK's -sth: a domain whose 8 bits alone change the outputs by more than this is raised to INT16.
 THRESHOLD = 0.002

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import ModelProto
 
 from sgsdump.errors import ConfigError, ModelError, listed
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
@@ -31,9 +31,6 @@ from sgsdump.models.graph import Graph, has_weights_outside
 from sgsdump.models.model import Model
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 VISIBLE = 0.05
 

@@ -30,7 +30,6 @@ from sgsdump.fixedpoint.quantisation.analysis import (
     output_axis,
 )
 from sgsdump.fixedpoint.quantisation.float_model import deployed
-from sgsdump.fixedpoint.quantisation.tensor_arrays import check_names
 from sgsdump.fixedpoint.quantisation.type_rules import keeps_scale
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import Graph
@@ -95,13 +94,11 @@ def import_params(
     one_per_tensor  False: leave out a range for the whole of a convolution's weights that comes without a bit, as
                     tensor_min_max.txt has it, where the level finds one per output channel.
 
-    Raises ConfigError for a file of an earlier version, one that names no tensor of the model, a bit other than 8 or
-    16, 16 bits for a picture or 8 for a tensor that no convolution reads, another number of values than the tensor has
-    channels, ``data`` of another shape or for a tensor that is not a convolution's weights, and two different entries
-    of one name.
+    Raises ConfigError for a file that names no tensor of the model, a bit other than 8 or 16, 16 bits for a picture or
+    8 for a tensor that no convolution reads, another number of values than the tensor has channels, ``data`` of another
+    shape or for a tensor that is not a convolution's weights, and two different entries of one name.
     """
     graph_of_model = Graph(model.proto)
-    check_names((param.name for param in params), model.proto, where)
     own = {*graph_of_model.inputs, *graph_of_model.producer, *graph_of_model.constants}
     requantised = {REQUANTISED.format(name) for name in own}
     params = with_model_names(params, own | requantised)

@@ -22,10 +22,9 @@ from sgsdump.fixedpoint.quantisation.analysis import (
     Analysis,
     analyse,
 )
-from sgsdump.models.graph import BROUGHT_BACK, FLAT, Graph, is_reshape_of_converter
+from sgsdump.models.graph import BROUGHT_BACK, FLAT, is_reshape_of_converter
 from sgsdump.models.model import read_stages
 from sgsdump.sidecars.input_config import InputConfig
-from sgsdump.tensors.stages import last_of_table, of_layers
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -157,22 +156,3 @@ def wider(word: str, names: Iterable[str]) -> str:
         f"tensor_arrays {word!r} raises {listed(tuple(names))} too: the SDK takes every convolution whose first "
         f"input's name begins so"
     )
-
-
-def check_names(names: Iterable[str], proto: ModelProto, source: str) -> None:
-    """Raise ConfigError for a file that an earlier version of sgsdump wrote of a Caffe net with layers in place. That
-    called a blob's last value by the blob's name, and those before by their layer's name or ``BLOB@LAYER``."""
-    table = read_stages(proto)
-    if not table:
-        return
-    graph = Graph(proto)
-    model_names = {*graph.inputs, *graph.producer, *graph.constants}
-    last = set(last_of_table(table).values())
-    older = {*last_of_table(table), *of_layers(stage for stage in table if stage.name not in last)}
-    older |= {f"{name}#bias" for name in model_names}  # of a convolution with its BatchNorm folded
-    outdated = sorted(older.intersection(names) - model_names)
-    if outdated:
-        raise ConfigError(
-            f"{source} has names of an earlier version of sgsdump ({listed(outdated, 3)}), which called the stages of "
-            f"a Caffe blob otherwise than the SDK does; calibrate again to make it anew"
-        )

@@ -19,8 +19,7 @@ from sgsdump.fixedpoint.reports.cause_sentences import conv_config, int16_is_not
 from sgsdump.fixedpoint.tuning.advice import MAYBE, Advice, Measured
 from sgsdump.fixedpoint.tuning.causes import Exact
 from sgsdump.fixedpoint.tuning.sensitivity_analysis import Measurement
-from sgsdump.reports.tables import aligned
-from sgsdump.reports.text import counted
+from sgsdump.reports.text import aligned, counted
 
 MOST_NAMES = 8
 # input_config.ini separates by commas, ends a value with a semicolon and strips quotes and blanks.

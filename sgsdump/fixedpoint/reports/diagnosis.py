@@ -32,10 +32,9 @@ from sgsdump.fixedpoint.reports.unseen import OF_CALIBRATION, unseen_findings, u
 from sgsdump.fixedpoint.reports.worth import not_recommended, worth_findings, worth_lines
 from sgsdump.fixedpoint.tuning.advice import MAYBE
 from sgsdump.fixedpoint.tuning.causes import layers_finding, output_findings
-from sgsdump.fixedpoint.tuning.reasons import IN_NETWORK, WEIGHTS
+from sgsdump.fixedpoint.tuning.examined import IN_NETWORK, WEIGHTS
 from sgsdump.fixedpoint.tuning.worth import AS_IT_IS, PLAN
-from sgsdump.reports.tables import csv_text
-from sgsdump.reports.text import counted, percent
+from sgsdump.reports.text import counted, csv_text, percent
 from sgsdump.reports.verdict import Step
 
 if TYPE_CHECKING:

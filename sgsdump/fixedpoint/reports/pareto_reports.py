@@ -11,8 +11,7 @@ from sgsdump.files.json_yaml import json_text
 from sgsdump.fixedpoint.reports.unseen import OF_CALIBRATION, unseen_text
 from sgsdump.fixedpoint.tuning.pareto import Limits, Pareto, Row, as_document, plan_lines, worsened
 from sgsdump.fixedpoint.tuning.plan_costs import BYTES
-from sgsdump.reports.tables import aligned
-from sgsdump.reports.text import counted
+from sgsdump.reports.text import aligned, counted
 
 # A part of an error that need not be told.
 WITHIN = 0.01

@@ -20,8 +20,7 @@ from sgsdump.fixedpoint.quantisation.others.quantisers import SEVEN_BITS, LeftFl
 from sgsdump.fixedpoint.reports.cause_sentences import output_text
 from sgsdump.fixedpoint.tuning.causes import output_findings
 from sgsdump.reports.report import Context, Layer, Report, report_of
-from sgsdump.reports.tables import csv_text
-from sgsdump.reports.text import counted, percent
+from sgsdump.reports.text import counted, csv_text, percent
 from sgsdump.reports.verdict import Step
 from sgsdump.tensors.dtypes import name_of
 

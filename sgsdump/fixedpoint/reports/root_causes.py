@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.errors import listed
-from sgsdump.fixedpoint.tuning.reasons import (
+from sgsdump.fixedpoint.tuning.examined import (
     CLIPPED,
     FLAT,
     NORMALISATION,

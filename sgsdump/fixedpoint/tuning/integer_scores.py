@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import ByPicture, PlanOutputs
     from sgsdump.fixedpoint.quantisation.trials.plan_trial import Plan, PlanTrial
     from sgsdump.fixedpoint.tuning.criteria import Picture
     from sgsdump.fixedpoint.tuning.plan_scores import PlanScores
     from sgsdump.fixedpoint.tuning.unseen import Expected, Folds
+    from sgsdump.models.feeds.by_content import PicturePairs
 
 
 def fixed_of(trial: PlanTrial, tensors: tuple[str, ...]) -> FixedModel:

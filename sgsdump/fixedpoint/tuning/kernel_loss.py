@@ -9,15 +9,13 @@ VNNI those of uint8 by int8 (VPMADDUBSW) add two products in 16 bits, which satu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.executors.onnx_runtime.program_session import ProgramSession
 from sgsdump.fixedpoint.quantisation.objective import output_error
 from sgsdump.fixedpoint.tuning.exclusions import ExclusionTrial, Totals, is_good
-
-if TYPE_CHECKING:
-    from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.models.model import Model
+from sgsdump.models.model import Model
 
 WORSE = 1.5  # times the error that the operators define; what fused kernels round otherwise stays below
 GIVEN_BACK = 0.5  # of the difference: then it is saturation

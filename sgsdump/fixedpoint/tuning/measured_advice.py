@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.finding import Finding
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
+    from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.model import Model
     from sgsdump.tensors.types import Range
 

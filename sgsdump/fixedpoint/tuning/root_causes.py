@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import NodeProto
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.fixedpoint.quantisation.analysis import Analysis, output_axis, output_rows
-from sgsdump.fixedpoint.quantisation.diagnosis.reach import rounded_at
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.objective import output_error, score, total, watched_tensors
@@ -29,30 +28,28 @@ from sgsdump.fixedpoint.tuning.causes_of_data import (
     normalisation,
     odd_picture,
     of_given_ranges,
+    unlike_training,
 )
 from sgsdump.fixedpoint.tuning.examined import (
     FEW_STEPS,
     LEFT,
     LEFT_AT_NO_COST,
     MOST_OPERATORS,
+    OPERATOR,
+    WEIGHTS,
     Examined,
     RootCause,
     float_feeds,
+    rounded_at,
 )
 from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice, fixed_with
-from sgsdump.fixedpoint.tuning.reasons import OPERATOR, WEIGHTS
 from sgsdump.fixedpoint.tuning.sensitivity_analysis import loud_channel
-from sgsdump.fixedpoint.tuning.unlike_training import unlike_training
+from sgsdump.models.feeds.feeds import LabelledFeed
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.types import Range
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
-
-    from sgsdump.models.feeds.feeds import LabelledFeed
-    from sgsdump.models.model import Model
 
 
 def root_cause(examined: Examined, progress: Progress = SILENT) -> RootCause | None:

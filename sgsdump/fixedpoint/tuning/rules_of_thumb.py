@@ -19,7 +19,7 @@ from sgsdump.dumps.formats.sigmastar.side_files import with_scales
 from sgsdump.errors import ConfigError
 from sgsdump.files.names import normalised
 from sgsdump.fixedpoint.quantisation.analysis import Analysis, is_convolution, sdk_name
-from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs, check_names
+from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.models.graph import RESHAPED
 
 if TYPE_CHECKING:
@@ -127,9 +127,7 @@ def config_names(names: Iterable[str], convolutions: Iterable[Convolution]) -> t
 
 
 def ranges_of_model(graph: Graph, ranges: Mapping[str, Range], source: str) -> dict[str, Range]:
-    """The ranges by the model's own names. Raises ConfigError when no tensor of the model is among them, and for a file
-    of an earlier version."""
-    check_names(ranges, graph.proto, source)
+    """Return the ranges by the model's own names. Raises ConfigError when no tensor of the model is among them."""
     names = [*graph.inputs, *(name for node in graph.nodes for name in node.output if name)]
     pairs = pair_ranges([*names, *graph.constants], ranges)
     if not pairs.keys() & set(names):

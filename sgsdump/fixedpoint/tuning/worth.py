@@ -22,7 +22,7 @@ from sgsdump.progress import SILENT, Progress, each
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.model import Model
 
 AS_IT_IS, PLAN, ALL_16 = "as it is", "plan", "all at 16 bits"

@@ -184,8 +184,8 @@ def calibrate(
 
 def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progress: Progress) -> FixedModel:
     """Raises what the metric raises."""
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.tuning.worth import metrics_of
+    from sgsdump.models.feeds.by_content import PicturePairs
 
     if metric is None:
         return made

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.fixedpoint.curing.cure import Cured
     from sgsdump.fixedpoint.curing.steps import Way
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
     from sgsdump.fixedpoint.quantisation.ranges.statistics import SideRanges
     from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
     from sgsdump.fixedpoint.tuning.unseen import Room
     from sgsdump.fixedpoint.verbs.diagnosed import Diagnosed
+    from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
     from sgsdump.models.network import Data
@@ -56,10 +56,10 @@ def with_cure(
     evaluate  the pictures that the diagnosis judged by, where they are not the network's own.
     folder    for the values of pictures, and where the models will be.
     """
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.reports.cured import cured_steps
     from sgsdump.fixedpoint.reports.diagnosis import TRY_CURE
     from sgsdump.fixedpoint.reports.diagnosis_verdict import with_cured
+    from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.reports.report import other_run
 
     level = "L1" if task[0] == "L1" else "L2"
@@ -204,11 +204,10 @@ def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
     """
     from sgsdump.fixedpoint.curing.ranges import params_of
     from sgsdump.fixedpoint.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN, Way
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import WORSE
     from sgsdump.fixedpoint.tuning.measured_advice import fixed_with, judge, measure
     from sgsdump.fixedpoint.tuning.rules_of_thumb import config_names
-    from sgsdump.models.feeds.by_content import JUDGED
+    from sgsdump.models.feeds.by_content import JUDGED, PicturePairs
     from sgsdump.models.feeds.image_list import evenly
 
     _, eight = _cured_subject(task, cured.proto, cured.params, progress)
@@ -310,11 +309,10 @@ def _errors(task: Task, cured: Cured, way: Subject, room: Room, progress: Progre
     """
     from sgsdump.comparison.metrics import ratio
     from sgsdump.executors.onnx_runtime.session import release_unused
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import ByPicture, outputs_of
     from sgsdump.fixedpoint.tuning.measured_advice import labelled
     from sgsdump.fixedpoint.tuning.unseen import Calibrating, folds_for
-    from sgsdump.models.feeds.by_content import JUDGED
+    from sgsdump.models.feeds.by_content import JUDGED, PicturePairs
     from sgsdump.progress import each
 
     fixed: ModelProto | ByPicture = way.fixed_model.proto

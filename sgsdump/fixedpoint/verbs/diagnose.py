@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.merge import Compared
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs
     from sgsdump.fixedpoint.reports.graph_files import NetworkGraph
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.worth import Worths
     from sgsdump.fixedpoint.verbs.diagnose_unseen import Candidate
     from sgsdump.fixedpoint.verbs.judges import JudgingFeeds
+    from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.model import Model
     from sgsdump.models.network import Data
     from sgsdump.progress import Progress
@@ -188,7 +188,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     from sgsdump.fixedpoint.reports.command_reports import diagnosed, report_of_diagnosis
     from sgsdump.fixedpoint.reports.diagnosis import Tried, unseen_step, with_columns, with_findings
     from sgsdump.fixedpoint.reports.diagnosis_verdict import verdict_of_diagnosis
-    from sgsdump.fixedpoint.tuning.reasons import CONTRADICTED
+    from sgsdump.fixedpoint.tuning.examined import CONTRADICTED
     from sgsdump.reports.comparison import REPORTS
     from sgsdump.reports.post_processing import to_paste
     from sgsdump.reports.report import Context
@@ -275,10 +275,10 @@ def _prepared(
 
 
 def _judged(task: Task, setting: Setting, subject: Subject, feeds: JudgingFeeds, progress: Progress) -> Judged:
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.tuning.examined import Examined
     from sgsdump.fixedpoint.tuning.measured_advice import judge, measure, with_causes
     from sgsdump.fixedpoint.tuning.root_causes import root_cause
+    from sgsdump.models.feeds.by_content import PicturePairs
 
     every = PicturePairs(feeds.judges)
     few = replace(every, most=MEASURED)
@@ -347,9 +347,9 @@ def _weighed(
 ) -> Judged:
     """With what the fixed model as it is, with what is advised and with every convolution at 16 bits are worth. An
     advice that brings less on the pictures held out is no promise."""
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.tuning.worth import Weighed, worths_of
+    from sgsdump.models.feeds.by_content import PicturePairs
 
     subject, advised, held_out = judged.subject, judged.advised, feeds.held_out
     fixed = {kind: candidate.proto for kind, candidate in _candidates(judged, feeds).items()}

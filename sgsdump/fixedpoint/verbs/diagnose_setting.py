@@ -11,9 +11,9 @@ from sgsdump.models.network import Network, measured
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
     from sgsdump.fixedpoint.verbs.judges import Judges, JudgingFeeds
+    from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.input_spec import InputSpec
     from sgsdump.models.model import Model

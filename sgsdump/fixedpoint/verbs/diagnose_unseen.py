@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto
 
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
     from sgsdump.fixedpoint.quantisation.ranges.statistics import SideRanges
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import ByPicture, PlanOutputs
     from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
     from sgsdump.fixedpoint.tuning.unseen import Folds, Room, Run, Unseen
+    from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
@@ -86,8 +86,8 @@ def in_folds(candidates: Mapping[str, Candidate], level: str, progress: Progress
 
 def on_images(candidates: Mapping[str, Candidate], feeds: Feeds, progress: Progress) -> Unseen:
     """Run each on images of their own."""
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.tuning.unseen import Run, Unseen
+    from sgsdump.models.feeds.by_content import PicturePairs
 
     pairs = PicturePairs(feeds)
     return Unseen({kind: Run(_outputs(each, [each.proto], pairs, progress)[0]) for kind, each in candidates.items()})
@@ -111,8 +111,8 @@ def _room_of(model: Model) -> Room:
 
 
 def _run(candidate: Candidate, folds: Folds, progress: Progress) -> Run:
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.tuning.unseen import Run
+    from sgsdump.models.feeds.by_content import PicturePairs
 
     pairs = PicturePairs(folds.feeds)
     fixed, places = folds.fixed(candidate.config, candidate.room, candidate.per_channel), pairs.labels

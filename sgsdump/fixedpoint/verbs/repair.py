@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.fixedpoint.quantisation.calibration import Calibration
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.tuning.dump_trial import Calibrated
     from sgsdump.fixedpoint.tuning.repair import Repair, Round
     from sgsdump.fixedpoint.tuning.sensitivity_analysis import LabelledPictureFeed
     from sgsdump.fixedpoint.tuning.worth import Worths
     from sgsdump.fixedpoint.verbs.cured_ways import Start
+    from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.network import Data
     from sgsdump.progress import Progress
@@ -288,7 +288,7 @@ class Opened:
 
 def opened_for(task: Task) -> Opened:
     """Raises what reading the model, the files beside it and the pictures raises."""
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+    from sgsdump.models.feeds.by_content import PicturePairs
 
     task.judges.loaded()
     opened = open_network(task.network, task.quant_level)

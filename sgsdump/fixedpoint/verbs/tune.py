@@ -170,8 +170,8 @@ class Tuned:
     def _page(self, folder: Path, more: tuple[tuple[str, str], ...], progress: Progress) -> str:
         """Of the plan to take, compared on a few of the pictures that judge plans; ``folder`` is for their values."""
         from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
-        from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
         from sgsdump.fixedpoint.reports.command_reports import bits_by, report_of_tuning
+        from sgsdump.models.feeds.by_content import PicturePairs
         from sgsdump.reports.html.document import render
         from sgsdump.reports.made_by import versions
         from sgsdump.reports.report import Context
@@ -419,7 +419,6 @@ def calibrated(network: OpenNetwork | Start, feeds: Feeds, run: Run) -> Calibrat
 
 def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> Tuned:
     """The plans of a network, the promising ones run in integers. Raises what a search raises."""
-    from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
     from sgsdump.fixedpoint.quantisation.fixed_model import clipped_ranges
     from sgsdump.fixedpoint.quantisation.float_model import deployed
     from sgsdump.fixedpoint.quantisation.objective import watched_by_output
@@ -431,6 +430,7 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     from sgsdump.fixedpoint.tuning.search import most_evaluations
     from sgsdump.fixedpoint.tuning.setup import Judging, set_up
     from sgsdump.fixedpoint.tuning.unseen import folds_for
+    from sgsdump.models.feeds.by_content import PicturePairs
 
     model, config = network.opened.model, network.opened.config
     folds = None if feeds.unseen is not None else folds_for(network.how, feeds.calibrated, run.progress)

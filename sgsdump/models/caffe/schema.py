@@ -33,43 +33,19 @@ _ENUMS = {
 }
 
 _PARAMETERS = """
-    104 ConcatParameter concat_param
-    103 ArgMaxParameter argmax_param
-    106 ConvolutionParameter convolution_param
-    109 DummyDataParameter dummy_data_param
-    110 EltwiseParameter eltwise_param
-    111 ExpParameter exp_param
-    117 InnerProductParameter inner_product_param
-    118 LRNParameter lrn_param
-    121 PoolingParameter pooling_param
-    122 PowerParameter power_param
-    123 ReLUParameter relu_param
-    125 SoftmaxParameter softmax_param
-    128 ThresholdParameter threshold_param
-    126 SliceParameter slice_param
-    131 PReLUParameter prelu_param
-    133 ReshapeParameter reshape_param
-    134 LogParameter log_param
-    135 FlattenParameter flatten_param
-    136 ReductionParameter reduction_param
-    138 TileParameter tile_param
-    139 BatchNormParameter batch_norm_param
-    140 ELUParameter elu_param
-    141 BiasParameter bias_param
-    142 ScaleParameter scale_param
-    143 InputParameter input_param
-    144 CropParameter crop_param
-    148 ClipParameter clip_param
-    202 PermuteParameter permute_param
-    206 NormalizeParameter norm_param
-    203 PriorBoxParameter prior_box_param
-    1137 BNParameter bn_param
-    2143 InterpParameter interp_param
-    5137 UpsampleParameter upsample_param
-    164 ShuffleChannelParameter shuffle_channel_param
-    100000 ReLUParameter relu6_param
-    100001 CReLUParameter crelu_param
-    100002 ReorgParameter reorg_param
+    104 ConcatParameter concat_param; 103 ArgMaxParameter argmax_param; 106 ConvolutionParameter convolution_param
+    109 DummyDataParameter dummy_data_param; 110 EltwiseParameter eltwise_param; 111 ExpParameter exp_param
+    117 InnerProductParameter inner_product_param; 118 LRNParameter lrn_param; 121 PoolingParameter pooling_param
+    122 PowerParameter power_param; 123 ReLUParameter relu_param; 125 SoftmaxParameter softmax_param
+    128 ThresholdParameter threshold_param; 126 SliceParameter slice_param; 131 PReLUParameter prelu_param
+    133 ReshapeParameter reshape_param; 134 LogParameter log_param; 135 FlattenParameter flatten_param
+    136 ReductionParameter reduction_param; 138 TileParameter tile_param; 139 BatchNormParameter batch_norm_param
+    140 ELUParameter elu_param; 141 BiasParameter bias_param; 142 ScaleParameter scale_param
+    143 InputParameter input_param; 144 CropParameter crop_param; 148 ClipParameter clip_param
+    202 PermuteParameter permute_param; 206 NormalizeParameter norm_param; 203 PriorBoxParameter prior_box_param
+    1137 BNParameter bn_param; 2143 InterpParameter interp_param; 5137 UpsampleParameter upsample_param
+    164 ShuffleChannelParameter shuffle_channel_param; 100000 ReLUParameter relu6_param
+    100001 CReLUParameter crelu_param; 100002 ReorgParameter reorg_param
 """
 
 _LAYER_RULES = """

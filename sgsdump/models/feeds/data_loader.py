@@ -33,7 +33,7 @@ from sgsdump.files.user_module import blaming, import_file
 from sgsdump.models.feeds.feeds import Feed, Feeds, LabelledFeed, check_inputs, config_entries, fitted_feed
 from sgsdump.models.input_spec import InputSpec
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
-from sgsdump.tensors.arrays import as_array
+from sgsdump.tensors.dtypes import as_array
 
 FUNCTION = "load_data"
 # Of a loader that does not end by itself, so many are taken; more are said to be too many.

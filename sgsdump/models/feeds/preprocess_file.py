@@ -17,7 +17,7 @@ import numpy as np
 
 from sgsdump.errors import InputError
 from sgsdump.files.user_module import blaming, import_file
-from sgsdump.tensors.arrays import as_array
+from sgsdump.tensors.dtypes import as_array
 from sgsdump.tensors.types import NCHW, NHWC
 
 FUNCTIONS = ("get_image", "image_preprocess")

@@ -34,7 +34,7 @@ from sgsdump.models.graph import (
     unlist_weights,
     weight_names,
 )
-from sgsdump.models.passes.fold import fold_constants
+from sgsdump.models.passes.rewrites import fold_constants
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto

@@ -14,7 +14,7 @@ from sgsdump.comparison.verdict import Verdict
 from sgsdump.dumps.dump import Record
 from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.remarks import remark
-from sgsdump.reports.tables import csv_text
+from sgsdump.reports.text import csv_text
 from sgsdump.reports.verdict_data import finding_data, verdict_data
 
 _PLACE = ["op_index", "name", "io", "slot", "op_type"]

@@ -14,8 +14,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.comparison.verdict import State
 from sgsdump.dumps.runs import Run
-from sgsdump.reports.tables import aligned
-from sgsdump.reports.text import counted, number, shortened
+from sgsdump.reports.text import aligned, counted, number, shortened
 
 MOST_ROUNDS, MOST_LAYERS, MOST_OPERATORS = 8, 8, 10
 LONGEST = 60

@@ -13,8 +13,7 @@ from sgsdump.errors import listed
 from sgsdump.files.escaping import shown
 from sgsdump.files.json_yaml import json_text
 from sgsdump.reports.remarks import reason_lines
-from sgsdump.reports.tables import csv_text
-from sgsdump.reports.text import counted
+from sgsdump.reports.text import counted, csv_text
 from sgsdump.reports.verdict_data import finding_data, verdict_data
 
 _FIGURES = ["diff2", "all_close", "max_sw", "max_g", "mean_sw", "mean_g"]

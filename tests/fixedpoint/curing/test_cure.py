@@ -29,8 +29,8 @@ from sgsdump.fixedpoint.curing.fold import AS_IT_IS, Fold, Made
 from sgsdump.fixedpoint.curing.ranges import HEADROOM, widened
 from sgsdump.fixedpoint.curing.reconstruction import Reconstructed, Wanted
 from sgsdump.fixedpoint.curing.steps import CURES, CureOptions
-from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs
+from sgsdump.models.feeds.by_content import PicturePairs
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.model import Model, graph_inputs, open_model

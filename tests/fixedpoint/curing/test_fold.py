@@ -15,7 +15,7 @@ from sgsdump.fixedpoint.curing.cure import prepared
 from sgsdump.fixedpoint.curing.fold import AS_IT_IS, Fold, Made, Settings
 from sgsdump.fixedpoint.curing.ranges import HEADROOM, SHARE
 from sgsdump.fixedpoint.curing.steps import BIAS, EQUALISE, CureOptions
-from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
+from sgsdump.models.feeds.by_content import PicturePairs
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.sidecars import input_config

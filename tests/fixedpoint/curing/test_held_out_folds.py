@@ -18,8 +18,7 @@ from sgsdump.fixedpoint.curing.cure import Cured, _promise, cure
 from sgsdump.fixedpoint.curing.fold import AS_IT_IS, Fold, Made, Settings
 from sgsdump.fixedpoint.curing.search import Search
 from sgsdump.fixedpoint.curing.steps import CureOptions
-from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
-from sgsdump.models.feeds.by_content import FEWEST_HELD_OUT, JUDGED, MANY, content_key
+from sgsdump.models.feeds.by_content import FEWEST_HELD_OUT, JUDGED, MANY, PicturePairs, content_key
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.sidecars import input_config

@@ -8,11 +8,11 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from sgsdump.fixedpoint.quantisation.diagnosis.picture_pairs import PicturePairs
-from sgsdump.fixedpoint.quantisation.diagnosis.reach import Reach
 from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
 from sgsdump.fixedpoint.quantisation.float_model import Picture
 from sgsdump.fixedpoint.tuning import causes_of_data, root_causes
+from sgsdump.fixedpoint.tuning.examined import Reach
+from sgsdump.models.feeds.by_content import PicturePairs
 from sgsdump.models.feeds.feeds import ChosenFeeds, Feeds
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT

@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 from sgsdump.fixedpoint.quantisation.float_model import simplify
 from sgsdump.fixedpoint.reports.root_causes import root_line, what_to_do
-from sgsdump.fixedpoint.tuning.unlike_training import unlike_training
+from sgsdump.fixedpoint.tuning.causes_of_data import unlike_training
 from sgsdump.models.model import Model
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 

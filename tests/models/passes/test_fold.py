@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from small_nets import conv, model, node, run_all, weights
 
-from sgsdump.models.passes.fold import fold_constants
+from sgsdump.models.passes.rewrites import fold_constants
 
 
 def test_shape_arithmetic_folds_to_nothing():

@@ -9,8 +9,8 @@ import pytest
 from small_nets import conv, model, node, residual_net, run_all, weights
 
 from sgsdump.errors import ModelError
-from sgsdump.models.passes.fold import fold_constants
 from sgsdump.models.passes.lift import IR_VERSION, OPSET, lift, opset_of
+from sgsdump.models.passes.rewrites import fold_constants
 
 
 def as_ir_3(proto):

@@ -23,9 +23,9 @@ from sgsdump.comparison.naming.pairs_by_quantisation import ACTIVATIONS
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.onnx_network import FUSED, of_nodes
 from sgsdump.dumps.quantised_graph import Node
-from sgsdump.dumps.spooled import spooled
 from sgsdump.errors import InputError
 from sgsdump.executors.table import open_runner
+from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import spooled
 from sgsdump.models.graph import Graph, values_of
 from sgsdump.models.input_spec import fit
 from sgsdump.models.model import Model, graph_inputs

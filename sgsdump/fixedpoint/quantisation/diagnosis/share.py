@@ -9,20 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import GraphProto, NodeProto
 
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.quant_plan import RULE
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.models.fixed_facts import FixedFacts
 from sgsdump.models.graph import Graph, attribute
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
-
-    from sgsdump.models.model import Model
+from sgsdump.models.model import Model
 
 RECURRENT = ("LSTM", "GRU", "RNN")
 PRODUCT = "MatMul of two tensors"
@@ -55,8 +51,7 @@ class ConvolutionBits:
 
     input      what the bits go with: they are those of the weights too.
     bits       8 or 16.
-    raised_by  who raised it: RULE, CONFIG, QUANT_FILE or LEVEL of ``quant_plan``; "" for 8 bits, and in fixed models of
-               earlier versions.
+    raised_by  who raised it: RULE, CONFIG, QUANT_FILE or LEVEL of ``quant_plan``; "" for 8 bits.
     rule       which rule it was.
     """
 

@@ -6,6 +6,7 @@ line here. What has no line is computed in float32 between dequantised inputs an
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sgsdump.registry import Registry
@@ -48,6 +49,7 @@ RULES = Registry(
 )
 
 
+@cache
 def rule_of(op_type: str) -> Rule | None:
     """The rule for a kind of operator; None when it has none."""
     return RULES[op_type] if op_type in RULES else None  # noqa: SIM401

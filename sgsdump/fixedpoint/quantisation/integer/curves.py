@@ -52,9 +52,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import NodeProto
 
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.fixedpoint.quantisation.integer.emitter import (
@@ -82,9 +82,6 @@ from sgsdump.fixedpoint.sdk.semantics import softmax_rows
 from sgsdump.models.graph import Graph
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
 
 Function = Callable[[np.ndarray], np.ndarray]
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,17 +21,15 @@ from sgsdump.comparison.metrics import Sums, merged_sums, rmse
 from sgsdump.comparison.sums.summation import pair_sums
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.onnx_network import of_nodes
-from sgsdump.dumps.spooled import spooled
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import with_found_scales
+from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import spooled
 from sgsdump.fixedpoint.quantisation.others.link import QuantisedPair, decibels
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FEWEST_FOR_MEAN, HELD_BYTES, OutputFigures
+from sgsdump.models.model import Model
 from sgsdump.models.quantised_model import QuantisedModel, nodes_of
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.tensor import Tensor, Values
-
-if TYPE_CHECKING:
-    from sgsdump.models.model import Model
 
 LabelledFeed = tuple[str, Mapping[str, np.ndarray]]
 

@@ -9,20 +9,16 @@ floats by the definition of QuantizeLinear and DequantizeLinear; the rounding of
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.fixedpoint.quantisation.others.link import QuantisedPair, QuantisedTensor, QuantisedWeight
 from sgsdump.models.graph import Graph, mark_of, reading
 from sgsdump.models.quantised_model import limits
 from sgsdump.tensors.dtypes import is_integer
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
 
 
 class SwitchedNetwork:

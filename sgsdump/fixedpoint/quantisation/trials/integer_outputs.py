@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+from onnx import ModelProto
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.metrics import Sums, cos, merged_sums, mse, rmse
@@ -21,14 +22,10 @@ from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.objective import error_of, probabilities, softmax_axes, sums_of
 from sgsdump.models.fixed_facts import FixedFacts, read_facts
 from sgsdump.models.graph import REARRANGING, Graph
+from sgsdump.models.model import Model
 from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.rewrites import mark_outputs
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from sgsdump.models.model import Model
-    from sgsdump.tensors.tensor import Quant
+from sgsdump.tensors.tensor import Quant
 
 Arrays = Mapping[str, np.ndarray]
 ByPicture: TypeAlias = "Callable[[str], ModelProto]"

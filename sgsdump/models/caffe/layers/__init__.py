@@ -3,73 +3,33 @@
 To add a layer type: write the function in the module whose idea it shares, and list it here.
 """
 
+from collections.abc import Iterator
+
 from sgsdump.registry import Registry
 
-_MODULES = {
-    "arithmetic": {
-        "ReLU": "relu",
-        "PReLU": "prelu",
-        "ELU": "elu",
-        "Sigmoid": "sigmoid",
-        "TanH": "tanh",
-        "AbsVal": "absolute",
-        "BNLL": "bnll",
-        "ReLU6": "relu6",
-        "Clip": "clip",
-        "Power": "power",
-        "Exp": "exp",
-        "Log": "log",
-        "Eltwise": "eltwise",
-        "Reduction": "reduction",
-        "ArgMax": "arg_max",
-        "Axpy": "axpy",
-        "CReLU": "crelu",
-        "Threshold": "threshold",
-    },
-    "windows": {
-        "Convolution": "convolution",
-        "ConvolutionDepthwise": "convolution",
-        "DepthwiseConvolution": "convolution",
-        "Deconvolution": "deconvolution",
-        "InnerProduct": "inner_product",
-        "Pooling": "pooling",
-    },
-    "normalisation": {
-        "BatchNorm": "batch_norm",
-        "BN": "bn",
-        "LRN": "lrn",
-        "Normalize": "normalize",
-        "Softmax": "softmax",
-        "Scale": "scale",
-        "Bias": "bias",
-    },
-    "arrangement": {
-        "Concat": "concat",
-        "Slice": "slices",
-        "Split": "split",
-        "Dropout": "dropout",
-        "Flatten": "flatten",
-        "Reshape": "reshape",
-        "Permute": "permute",
-        "Crop": "crop",
-        "Tile": "tile",
-        "ShuffleChannel": "shuffle_channel",
-        "Reorg": "reorg",
-        "Interp": "interp",
-        "Upsample": "upsample",
-        "PriorBox": "prior_box",
-        "DummyData": "dummy_data",
-    },
-}
+# By module: the layer types, and their functions where these are not called as the type in small letters.
+_FUNCTIONS = """
+arithmetic:     ReLU PReLU ELU Sigmoid TanH AbsVal=absolute BNLL ReLU6 Clip Power Exp Log Eltwise Reduction
+                ArgMax=arg_max Axpy CReLU Threshold
+windows:        Convolution ConvolutionDepthwise=convolution DepthwiseConvolution=convolution Deconvolution
+                InnerProduct=inner_product Pooling
+normalisation:  BatchNorm=batch_norm BN LRN Normalize Softmax Scale Bias
+arrangement:    Concat Slice=slices Split Dropout Flatten Reshape Permute Crop Tile ShuffleChannel=shuffle_channel
+                Reorg Interp Upsample PriorBox=prior_box DummyData=dummy_data
+"""
 
-LAYERS = Registry(
-    "layer type",
-    {
-        kind: f"sgsdump.models.caffe.layers.{module}:{function}"
-        for module, members in _MODULES.items()
-        for kind, function in members.items()
-    },
-)
+
+def _targets() -> Iterator[tuple[str, str]]:
+    module = ""
+    for word in _FUNCTIONS.split():
+        if word.endswith(":"):
+            module = word.removesuffix(":")
+        else:
+            kind, _, function = word.partition("=")
+            yield kind, f"sgsdump.models.caffe.layers.{module}:{function or kind.lower()}"
+
+
+LAYERS = Registry("layer type", dict(_targets()))
 
 POST_PROCESSING = (
     *("DetectionOutput", "DetectionEvaluate", "RegionOutput"),
