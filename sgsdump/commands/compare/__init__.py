@@ -77,8 +77,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sgsdump.commands.compare.board import compare_board, is_board
-from sgsdump.commands.compare.models import are_models, compare_models
+from sgsdump.commands.compare.kinds import are_models, holds_ranges, is_no_dump
 from sgsdump.commands.compare.options import (
     BOARD,
     GOLDEN,
@@ -93,7 +92,6 @@ from sgsdump.commands.compare.options import (
     add_arguments,
     options_of,
 )
-from sgsdump.commands.compare.ranges import compare_ranges_of, holds_ranges
 from sgsdump.commands.compare.trees import (
     compare_tokens,
     compare_trees,
@@ -114,13 +112,20 @@ def run(args: argparse.Namespace) -> int:
 
     paths = [path for path in (args.sample, args.benchmark, *args.further) if path is not None]
     if len(paths) == 2 and any(map(holds_ranges, paths)) and args.golden is None:
+        from sgsdump.commands.compare.ranges import compare_ranges_of
+
         options = options_of(args)
         MODES.check(RANGES, options.given)
         return compare_ranges_of(options)
-    if len(paths) > 1 and not args.raw_dtype and is_board(paths):
-        MODES.check(BOARD, MODES.given(args))
-        return compare_board(paths[:-1], paths[-1])
+    if len(paths) > 1 and not args.raw_dtype and is_no_dump(paths[0]):
+        from sgsdump.commands.compare.board import compare_board, is_board
+
+        if is_board(paths):
+            MODES.check(BOARD, MODES.given(args))
+            return compare_board(paths[:-1], paths[-1])
     if len(paths) == 2 and args.golden is None and are_models(*paths):
+        from sgsdump.commands.compare.models import compare_models
+
         options = options_of(args)
         MODES.check(MODELS, options.given)
         with together():

@@ -18,18 +18,8 @@ MOST_BYTES = 1 << 30
 
 
 def is_board(paths: Sequence[Path]) -> bool:
-    """Whether the first is a file of no known format and, of two, an output of the other would fit it."""
-    from sgsdump.dumps.trees import format_of, tree_of
-
+    """Return whether the first, a file of no known format, is a board's: of two, an output of the other fits it."""
     board, reference = paths[0], paths[-1]
-    if not board.is_file():
-        return False
-    try:
-        format_of(tree_of(board))
-    except FormatError:
-        pass
-    else:
-        return False
     if len(paths) > 2:
         return True
     try:

@@ -14,7 +14,7 @@ from sgsdump.commands.shared_files import absolute, in_tasks, on_this_worker, re
 if TYPE_CHECKING:
     from sgsdump.commands.compare.options import Options
     from sgsdump.comparison.alignment import Pair
-    from sgsdump.comparison.compare import MeasuredBy
+    from sgsdump.comparison.measure import MeasuredBy
     from sgsdump.comparison.pair_result import Measures
     from sgsdump.comparison.row import Failed, Row
     from sgsdump.dumps.dump import Dump
@@ -55,10 +55,8 @@ class _Files:
         return described(self.reading, self.sample, self.benchmark)
 
 
-def measured_on_cluster(options: Options) -> MeasuredBy | None:
-    """The ``measured_by`` of ``compare`` for the dumps and the cluster of the options; None without ``--scheduler``."""
-    if options.scheduler is None:
-        return None
+def measured_on_cluster(options: Options, scheduler: str) -> MeasuredBy:
+    """Return the ``measured_by`` of ``compare`` for the dumps of the options and a cluster."""
     from sgsdump.commands.terminal import Terminal
     from sgsdump.comparison.row import Failed
     from sgsdump.executors.workers.task_pool import Workers, run_tasks
@@ -67,7 +65,7 @@ def measured_on_cluster(options: Options) -> MeasuredBy | None:
         sizes = (size_of(pair.benchmark) for pair in pairs)
         tasks = in_tasks(_indexes(sample, benchmark, pairs), sizes, TASK_VALUES, TASK_PAIRS)
         setting = _Files.of(options), replace(measures, own={})
-        results = run_tasks(_measuring, setting, tasks, Workers(scheduler=options.scheduler), Terminal("stderr"))
+        results = run_tasks(_measuring, setting, tasks, Workers(scheduler=scheduler), Terminal("stderr"))
         for pair, result in zip(pairs, chain.from_iterable(results)):
             yield Failed(pair, *result) if isinstance(result, tuple) else result
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.terminal import TERMINAL, print_lines, window
-from sgsdump.errors import ConfigError, ValuesError, listed
+from sgsdump.errors import ValuesError, listed
 
 if TYPE_CHECKING:
     from sgsdump.commands.compare.options import Options
@@ -16,16 +15,6 @@ if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
 
 MOST_LISTED, MOST_NAMES = 20, 10
-ENDING = ".onnx"
-
-
-def are_models(sample: Path, benchmark: Path) -> bool:
-    """Whether both are named as ONNX models are. Raises ConfigError where one alone is."""
-    kinds = [path.suffix.lower() == ENDING and not path.is_dir() for path in (sample, benchmark)]
-    if any(kinds) and not all(kinds):
-        model, other = (sample, benchmark) if kinds[0] else (benchmark, sample)
-        raise ConfigError(f"{model} is a model and {other} is not; dump it first: sgsdump dump -m {model} -i INPUT")
-    return all(kinds)
 
 
 def compare_models(options: Options, limits: Thresholds) -> int:

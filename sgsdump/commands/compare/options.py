@@ -26,6 +26,7 @@ from sgsdump.commands.options import (
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.own_metric import OwnMetric
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.comparison.verdict import Verdict
 
@@ -118,6 +119,14 @@ class Measuring:
     def has_limits(self) -> bool:
         limits = (self.min_cos, self.max_rmse, self.max_mse, self.max_channel_rmse)
         return bool(self.limit) or any(limit is not None for limit in limits)
+
+    def own_metrics(self) -> dict[str, OwnMetric]:
+        """Load the user's own metrics. Raises InputError and ConfigError."""
+        if not self.metric:
+            return {}
+        from sgsdump.comparison.own_metric import load_own_metrics
+
+        return load_own_metrics(self.metric)
 
     def verdict_on(self, comparison: Comparison, limits: Thresholds) -> Verdict:
         """Return the verdict by these limits, where the user gave any."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.compare.kinds import holds_ranges
 from sgsdump.commands.terminal import print_lines
 from sgsdump.errors import ConfigError, FormatError
 
@@ -16,21 +16,6 @@ if TYPE_CHECKING:
 
 APART = "apart"
 MOST_LISTED = 20
-_HEAD = 4096
-
-
-def holds_ranges(path: Path) -> bool:
-    """Whether a file is ranges by its first bytes: lines of names, or a list of quant parameters. Of a pickle, only
-    what no dump's name ends in."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(_HEAD)
-    except OSError:
-        return False
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if head.startswith(b"\x80"):
-        return path.suffix.lower() in (".pkl", ".pickle")
-    return text.startswith(b"Name:") or (text.startswith(b"[") and b'"name"' in text and b'"min"' in text)
 
 
 def compare_ranges_of(options: Options) -> int:

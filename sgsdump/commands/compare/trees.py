@@ -257,14 +257,13 @@ def _write_missing(options: Options, run: Run) -> None:
     """The files of a run that the sample lacks, which say so."""
     from sgsdump.comparison.account import Completeness
     from sgsdump.comparison.comparison import Comparison
-    from sgsdump.comparison.own_metric import load_own_metrics
     from sgsdump.comparison.thresholds import DOCUMENTED
     from sgsdump.reports.layers.table import table_of
 
     output = replace(options.output, html=None, plots=None, annotate=None, write_name_map=None)
     missing = replace(options, output=output.labelled(_label(run)))
     comparison = Comparison((), (), (), (), completeness=Completeness(runs=(str(run),)))
-    limits = options.measuring.thresholds(tuple(load_own_metrics(options.measuring.metric))) or DOCUMENTED
+    limits = options.measuring.thresholds(tuple(options.measuring.own_metrics())) or DOCUMENTED
     write_files(missing, comparison, limits, table_of(comparison, limits, str(run)), None)
 
 

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.compare.cluster import measured_on_cluster
 from sgsdump.commands.compare.options import ALWAYS, Options
 from sgsdump.commands.compare.output import check_files, damage_text, print_comparison, write_files
 from sgsdump.commands.options import described, stages_of
@@ -18,6 +17,7 @@ from sgsdump.errors import ValuesError
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
+    from sgsdump.comparison.measure import MeasuredBy
     from sgsdump.comparison.own_metric import OwnMetric
     from sgsdump.dumps.dump import Dump
     from sgsdump.dumps.runs import PairedDumps
@@ -28,29 +28,26 @@ Dumps = tuple["Dump", "Dump"]
 def compare_two(options: Options, in_full: bool) -> tuple[int, Comparison]:
     """Prints the comparison where it is told ``in_full``. Raises ConfigError, and ValuesError where nothing could be
     compared."""
-    from sgsdump.comparison.own_metric import load_own_metrics
-
     check_files(options.output, options.files)
-    own = load_own_metrics(options.measuring.metric)
+    own = options.measuring.own_metrics()
     compared = _comparing(options, own)
     sample, benchmark = described(options.reading, options.sample, options.benchmark)
-    comparison = compared(sample, benchmark, measured_by=measured_on_cluster(options), progress=TERMINAL)
+    comparison = compared(sample, benchmark, measured_by=_measured_by(options), progress=TERMINAL)
     return _conclude(options, comparison, tuple(own), (sample, benchmark), in_full=in_full), comparison
 
 
 def compare_merged(options: Options, runs: PairedDumps) -> int:
     """The comparisons of all runs, merged."""
     from sgsdump.comparison.merge import merge_each
-    from sgsdump.comparison.own_metric import load_own_metrics
     from sgsdump.progress import each
 
     check_files(options.output, options.files)
-    own = load_own_metrics(options.measuring.metric)
+    own = options.measuring.own_metrics()
     compared = _comparing(options, own)
 
     def of_pair(sample: Path, benchmark: Path) -> Comparison:
         pair = options.of_pair(sample, benchmark)
-        return compared(*described(pair.reading, sample, benchmark), measured_by=measured_on_cluster(pair))
+        return compared(*described(pair.reading, sample, benchmark), measured_by=_measured_by(pair))
 
     pairs = each(TERMINAL, runs.pairs.items(), "compare", "run", len(runs.pairs))
     comparison = merge_each((name, of_pair(*paths)) for name, paths in pairs)
@@ -92,6 +89,15 @@ def _conclude(
     if comparison.damaged:
         print_error(damage_text("both dumps", comparison.damaged))
     return options.measuring.verdict_on(comparison, limits).exit_status(bool(options.measuring.fail_on))
+
+
+def _measured_by(options: Options) -> MeasuredBy | None:
+    """What measures the pairs on a cluster; None without ``--scheduler``."""
+    if options.scheduler is None:
+        return None
+    from sgsdump.commands.compare.cluster import measured_on_cluster
+
+    return measured_on_cluster(options, options.scheduler)
 
 
 def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:

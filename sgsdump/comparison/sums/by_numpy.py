@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sgsdump.comparison.sums.tiles import CHUNK, COUNTS, LANES, SUMS, Part, Table, ToSum
+from sgsdump.comparison.sums.tiles import CHUNK, COUNTS, LANES, SUMS, Part, Table, ToSum, are_wide
 from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.tensor import Values
 
@@ -42,12 +42,6 @@ def _add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> Non
             x[:] = a if sample.to_real is None else sample.to_real(a)
             y[:] = b if benchmark.to_real is None else benchmark.to_real(b)
             _add_chunk(totals, x, y, difference(a, b, wide, x, y, d))
-
-
-def are_wide(sample: Values, benchmark: Values) -> bool:
-    """True for integers whose difference float64 may lose: 64 bits, of one type, real as stored."""
-    a, b = sample.array.dtype, benchmark.array.dtype
-    return a == b and a.kind in "iu" and a.itemsize == 8 and sample.to_real is None and benchmark.to_real is None
 
 
 def difference(a: np.ndarray, b: np.ndarray, wide: bool, x: np.ndarray, y: np.ndarray, out: np.ndarray) -> np.ndarray:

@@ -30,6 +30,7 @@ from sgsdump.comparison.sums.tiles import (
     Picked,
     Table,
     ToSum,
+    are_wide,
     parts,
 )
 from sgsdump.errors import ValuesError
@@ -356,7 +357,7 @@ def feed_all(sample: Values, benchmark: Values, accumulators: Sequence[Accumulat
 
 def _float_chunks(sample: Values, benchmark: Values) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Chunks of real values in float64, and their difference, in buffers that the next chunk overwrites."""
-    wide = by_numpy.are_wide(sample, benchmark)
+    wide = are_wide(sample, benchmark)
     if not hasattr(_LOCAL, "buffers"):
         _LOCAL.buffers = np.empty((3, CHUNK))  # the thread's own, and kept: fresh pages cost a fifth more
     for a, b in chunks(sample.array, benchmark.array):

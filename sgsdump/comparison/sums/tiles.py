@@ -178,3 +178,9 @@ class ToSum(NamedTuple):
         """Whether the values of both lie one after the other."""
         flat: bool = self.sample.array.flags.c_contiguous and self.benchmark.array.flags.c_contiguous
         return flat
+
+
+def are_wide(a: Values, b: Values) -> bool:
+    """Return whether float64 may lose the difference: integers of 64 bits, of one type, real as stored."""
+    types = a.array.dtype, b.array.dtype
+    return types[0] == types[1] and types[0].kind in "iu" and types[0].itemsize == 8 and a.to_real is b.to_real is None

@@ -1,0 +1,46 @@
+"""What the paths given to ``compare`` are, where they are no dumps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sgsdump.errors import ConfigError, FormatError
+
+ENDING = ".onnx"
+_HEAD = 4096
+
+
+def holds_ranges(path: Path) -> bool:
+    """Whether a file is ranges by its first bytes: lines of names, or a list of quant parameters. Of a pickle, only
+    what no dump's name ends in."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return False
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head.startswith(b"\x80"):
+        return path.suffix.lower() in (".pkl", ".pickle")
+    return text.startswith(b"Name:") or (text.startswith(b"[") and b'"name"' in text and b'"min"' in text)
+
+
+def are_models(sample: Path, benchmark: Path) -> bool:
+    """Whether both are named as ONNX models are. Raises ConfigError where one alone is."""
+    kinds = [path.suffix.lower() == ENDING and not path.is_dir() for path in (sample, benchmark)]
+    if any(kinds) and not all(kinds):
+        model, other = (sample, benchmark) if kinds[0] else (benchmark, sample)
+        raise ConfigError(f"{model} is a model and {other} is not; dump it first: sgsdump dump -m {model} -i INPUT")
+    return all(kinds)
+
+
+def is_no_dump(path: Path) -> bool:
+    """Return whether a path is a file of no known format."""
+    from sgsdump.dumps.trees import format_of, tree_of
+
+    if not path.is_file():
+        return False
+    try:
+        format_of(tree_of(path))
+    except FormatError:
+        return True
+    return False
