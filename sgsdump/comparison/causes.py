@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from sgsdump.comparison.naming.sides import OneSided
 
 NOT_GIVEN = "not given"
-_GRADIENT = "parameters_grad"
 # The ends of float types, which masks have in the type of their run.
 _ENDS = [sign * float(ml_dtypes.finfo(name).max) for name in ("float16", "bfloat16", "float32") for sign in (1, -1)]
-_LEFT = 1e-4  # of the other gradients of a module, what rounding leaves of one whose terms cancel
 # Where something is computed or kept, not what.
 _AXES = frozenset("dim dims axis dim0 dim1".split())
 _NO_EFFECT = frozenset("device layout pin_memory memory_format non_blocking requires_grad".split())
@@ -121,33 +119,6 @@ def _each_weight_once(findings: Iterable[Finding]) -> Iterator[Finding]:
             yield finding
 
 
-def cancelled(rows: Sequence[Row], pairs: Iterable[Pair]) -> list[Row]:
-    """The rows, those marked whose gradient is zero in theory: both sides hold what is left where large terms cancel,
-    next to nothing beside the gradients of the module's other parameters, as a bias before a normalisation does."""
-    named = [pair.benchmark for pair in pairs if _GRADIENT in pair.benchmark.name]
-    gradients = {record.op_index for record in named if _GRADIENT in record.name.split(".")}
-    if not gradients:
-        return list(rows)
-    largest: defaultdict[int, float] = defaultdict(float)
-    for row in rows:
-        if row.op_index in gradients:
-            largest[row.op_index] = max(largest[row.op_index], _size(row))
-    return [
-        row.replaced(cancelled=True)
-        if row.op_index in gradients and differs(row) and _size(row, max) <= _LEFT * largest[row.op_index]
-        else row
-        for row in rows
-    ]
-
-
-def _size(row: Row, of_sides: Callable[..., float] = min) -> float:
-    """The root mean square of both sides, the smaller one or the larger one; 0 where there are no values."""
-    sums = row.sums
-    if sums is None or not sums.count or not row.finite:
-        return 0.0
-    return math.sqrt(of_sides(sums.aa, sums.bb) / sums.count)
-
-
 def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, ...]:
     """The ``arguments``, after the first operator that differs by more than rounding where none explains it."""
     if not any(row.by_flow or row.module or row.io == "in" for row in rows):
@@ -164,12 +135,6 @@ def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, 
     if before:
         return tuple(arguments)
     return (_by_value(first), *arguments)
-
-
-def source_of(pair: Pair, networks: tuple[Network, Network]) -> str:
-    """The line of the program that called a pair's operator, the sample's where it is known: the fault is there."""
-    operators = (network.get(record.op_index) for network, record in zip(networks, (pair.sample, pair.benchmark)))
-    return next((operator.source for operator in operators if operator is not None and operator.source), "")
 
 
 def with_collectives(findings: Iterable[Finding], rows: Sequence[Row], network: Network) -> Iterator[Finding]:

@@ -8,23 +8,23 @@ of another one went through the processor's cache.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from sgsdump.comparison.align import Pairs
 from sgsdump.comparison.alignment import Alignment, Mapper, Pair, compared
-from sgsdump.comparison.causes import cancelled, source_of
 from sgsdump.comparison.dataflow import network_outputs, with_rises
 from sgsdump.comparison.layout_match import RETRY_BELOW
 from sgsdump.comparison.low_precision import is_quantised
 from sgsdump.comparison.masks import without_masked
 from sgsdump.comparison.pair_result import Measures, Started, is_rearranged, may_be_rearranged
 from sgsdump.comparison.rewritten import without_rewritten
-from sgsdump.comparison.row import Failed, Misnamed, Row, is_suspicious
+from sgsdump.comparison.row import Failed, Misnamed, Row, differs, is_suspicious
 from sgsdump.comparison.same_values import WORTH, Probes, find_misnamed, may_be_renamed
 from sgsdump.comparison.sums.summation import sums_of_each
-from sgsdump.dumps.dump import Dump
+from sgsdump.dumps.dump import Dump, Network
 from sgsdump.files.mapped import KEPT, MappedFile, file_of, kept_open
 from sgsdump.progress import SILENT, Progress, each
 
@@ -34,6 +34,8 @@ MeasuredBy = Callable[[Measures, Dump, Dump, Sequence[Pair]], Iterable[Row | Fai
 LEAST, MOST, PAIRS = 4 << 20, 24 << 20, 64  # bytes of a batch, and the pairs it has at most
 MOST_SORTED = 1 << 20  # values that are sorted to see whether they are the same in another order
 SHARES = 4  # batches that a thread would have to go if all were as large as the next one
+_GRADIENT = "parameters_grad"
+_LEFT = 1e-4  # of the other gradients of a module, what rounding leaves of one whose terms cancel
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,7 @@ def measure(pairs: Pairs, how: Measuring) -> Rows:
     if all(networks):
         in_8_bits = is_quantised(pairs.dumps, networks)
         rows, failed, aligned = without_rewritten(rows, failed, aligned, networks, in_8_bits)
-    rows = cancelled(with_rises(rows, *pairs.dumps, pairs.sources), aligned.pairs)
+    rows = _cancelled(with_rises(rows, *pairs.dumps, pairs.sources), aligned.pairs)
     return Rows(tuple(rows), tuple(failed), aligned, in_8_bits)
 
 
@@ -121,11 +123,44 @@ def _told(
         if isinstance(result, Failed):
             failed.append(result)
             continue
-        known = {"source": source} if (source := source_of(pair, pairs.networks)) else {}
+        known = {"source": source} if (source := _source_of(pair, pairs.networks)) else {}
         if places.modules and (module := places.module_of(pair)):
             known |= {"module": module, "origin": places.origin_of(pair)}
         rows.append(result.replaced(**known) if known else result)
     return rows, failed
+
+
+def _source_of(pair: Pair, networks: tuple[Network, Network]) -> str:
+    """The line of the program that called a pair's operator, the sample's where it is known: the fault is there."""
+    operators = (network.get(record.op_index) for network, record in zip(networks, (pair.sample, pair.benchmark)))
+    return next((operator.source for operator in operators if operator is not None and operator.source), "")
+
+
+def _cancelled(rows: Sequence[Row], pairs: Iterable[Pair]) -> list[Row]:
+    """The rows, those marked whose gradient is zero in theory: both sides hold what is left where large terms cancel,
+    next to nothing beside the gradients of the module's other parameters, as a bias before a normalisation does."""
+    named = [pair.benchmark for pair in pairs if _GRADIENT in pair.benchmark.name]
+    gradients = {record.op_index for record in named if _GRADIENT in record.name.split(".")}
+    if not gradients:
+        return list(rows)
+    largest: defaultdict[int, float] = defaultdict(float)
+    for row in rows:
+        if row.op_index in gradients:
+            largest[row.op_index] = max(largest[row.op_index], _size(row))
+    return [
+        row.replaced(cancelled=True)
+        if row.op_index in gradients and differs(row) and _size(row, max) <= _LEFT * largest[row.op_index]
+        else row
+        for row in rows
+    ]
+
+
+def _size(row: Row, of_sides: Callable[..., float] = min) -> float:
+    """The root mean square of both sides, the smaller one or the larger one; 0 where there are no values."""
+    sums = row.sums
+    if sums is None or not sums.count or not row.finite:
+        return 0.0
+    return math.sqrt(of_sides(sums.aa, sums.bb) / sums.count)
 
 
 def _mark_rearranged(
