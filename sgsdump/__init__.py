@@ -52,6 +52,7 @@ The plug-ins, each with its rooms, top down. A plug-in imports the core, never a
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -144,6 +145,21 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module("sgsdump.plugins").public_name(name)
     # The package ``sgsdump.capture``, which can be called, keeps its name.
     return globals().setdefault(name, value)
+
+
+class _PublicModules:
+    """Finds the packages that plug-ins publish below ``sgsdump``, such as ``sgsdump.torchair``; asked last."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> Any:
+        if not name.startswith("sgsdump."):
+            return None
+        import importlib
+
+        return importlib.import_module("sgsdump.plugins").public_module(name)
+
+
+sys.meta_path.append(_PublicModules)
 
 
 def __dir__() -> list[str]:

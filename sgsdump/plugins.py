@@ -16,7 +16,10 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sgsdump.errors import one_line
@@ -54,6 +57,7 @@ class Plugin(NamedTuple):
     charts    charts of ``compare --plots`` by name: ``save(report, folder)``, which returns the paths it wrote.
     views     functions that show, draw or write a kind of result, by kind.
     names     public names of ``sgsdump``.
+    modules   packages that users import below ``sgsdump``, by their public name: of the own plug-ins only.
     """
 
     commands: Mapping[str, Command] = {}
@@ -61,6 +65,7 @@ class Plugin(NamedTuple):
     charts: Mapping[str, str] = {}
     views: Mapping[str, str] = {}
     names: Mapping[str, str] = {}
+    modules: Mapping[str, str] = {}
 
 
 # Those of the core's own results: their rooms do not know reports.
@@ -151,6 +156,26 @@ def public_name(name: str) -> Any:
     if module is None:
         raise AttributeError(f"module 'sgsdump' has no attribute {name!r}")
     return getattr(importlib.import_module(module), name)
+
+
+def public_module(name: str) -> ModuleSpec | None:
+    """Return how a package that an own plug-in publishes, or a module in it, is imported; None for others."""
+    root, _, inside = name.removeprefix("sgsdump.").partition(".")
+    target = next((plugin.modules[root] for plugin in own() if root in plugin.modules), None)
+    if target is None:
+        return None
+    return ModuleSpec(name, _Alias(f"{target}.{inside}" if inside else target), is_package=True)
+
+
+class _Alias(Loader):
+    """Gives a module all names of another one, which is imported under its own name alone."""
+
+    def __init__(self, target: str):
+        self._target = target
+
+    def exec_module(self, module: ModuleType) -> None:
+        real = importlib.import_module(self._target)
+        vars(module).update(__doc__=real.__doc__, __getattr__=partial(getattr, real), __dir__=partial(dir, real))
 
 
 def as_html(kind: str, result: object) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pkgutil
 import re
@@ -206,3 +207,22 @@ PLUGIN = Plugin(
     assert sgsdump.zeros_of.__module__ == "toy_plugin"  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="no attribute 'ones_of'"):
         sgsdump.ones_of  # type: ignore[attr-defined] # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("public", "where", "name"),
+    [
+        ("sgsdump.msit", "sgsdump.capture.msit", "DumpConfig"),
+        ("sgsdump.torchair", "sgsdump.capture.torchair", "CompilerConfig"),
+        ("sgsdump.programs.control", "sgsdump.capture.programs.control", "Steps"),
+        ("sgsdump.tuning.advice", "sgsdump.fixedpoint.tuning.advice", "Advice"),
+    ],
+)
+def test_packages_that_users_import_keep_their_names(public, where, name):
+    """And their classes are one, under either name."""
+    module, real = importlib.import_module(public), importlib.import_module(where)
+    assert getattr(module, name) is getattr(real, name) and module.__doc__ == real.__doc__ and name in dir(module)
+    with pytest.raises(ImportError):
+        importlib.import_module(f"{public}.nothing")
+    with pytest.raises(ImportError):
+        importlib.import_module("sgsdump.nothing")

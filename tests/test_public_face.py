@@ -105,11 +105,11 @@ DOCUMENTED = {
     "sgsdump.executors.table": "open_executor",
     "sgsdump.models.external_data": "in_one_piece",
     "sgsdump.models.model": "graph_inputs",
-    "sgsdump.capture.msit": "DumpConfig atb_json_to_onnx register_hook",
+    "sgsdump.msit": "DumpConfig atb_json_to_onnx register_hook",
     "sgsdump.progress": "Progress",
     "sgsdump.reports.comparison": "REPORTS",
     "sgsdump.reports.html.document": "render",
-    "sgsdump.capture.torchair": "CompilerConfig get_npu_backend",
+    "sgsdump.torchair": "CompilerConfig get_npu_backend",
     "sgsdump.fixedpoint.tuning.advice": "to_pandas",
 }
 

@@ -32,5 +32,6 @@ PLUGIN = Plugin(
             after="judge",
         ),
     },
+    modules={name: f"sgsdump.capture.{name}" for name in ("msit", "programs", "torchair")},
     names={"capture": "sgsdump.capture.programs.capture", "DumpControl": "sgsdump.capture.programs.control"},
 )

@@ -37,6 +37,7 @@ PLUGIN = Plugin(
         "plot of plans": "sgsdump.fixedpoint.reports.axes:plot_plans",
         "text of a cure": "sgsdump.fixedpoint.reports.cured:text",
     },
+    modules={"tuning": "sgsdump.fixedpoint.tuning"},
     names={
         "Cured": "sgsdump.fixedpoint.curing.cure",
         "cure": "sgsdump.fixedpoint.verbs.cure",

@@ -186,8 +186,7 @@ def with_config(control: DumpControl, options: CaptureOptions, path: Path) -> tu
     if configured.scene:
         setting = "dump_scene watcher" if configured.scene == "watcher" else "dump_debug on"
         raise ConfigError(
-            f"{path}: {setting} looks at the graph of a compiled program; give it to sgsdump.capture.torchair, or "
-            "leave it out"
+            f"{path}: {setting} looks at the graph of a compiled program; give it to sgsdump.torchair, or leave it out"
         )
     chosen = {
         "mode": torchair.mode or msit.part,
@@ -207,9 +206,9 @@ def with_config(control: DumpControl, options: CaptureOptions, path: Path) -> tu
 
 
 def _only_for_graphs(acl: AclDump) -> Iterator[str]:
-    """A sentence for each setting that only ``sgsdump.capture.torchair`` goes by."""
+    """A sentence for each setting that only ``sgsdump.torchair`` goes by."""
     if any(entry.op_type_blacklist or entry.op_name_blacklist or entry.op_name_ranges for entry in acl.entries):
-        yield "blacklists and opname_range are of compiled graphs (sgsdump.capture.torchair) and have no effect here"
+        yield "blacklists and opname_range are of compiled graphs (sgsdump.torchair) and have no effect here"
     if acl.statistics:
         yield "dump_stats has no effect here: the statistics are msit's, max, min, mean and l2norm"
 

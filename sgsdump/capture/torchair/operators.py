@@ -42,7 +42,7 @@ _SOURCE = re.compile(r"\['([^']*)'\]|\.(\w+)|\[(\d+)\]")
 _STORES = frozenset("_modules _parameters _buffers".split())
 _PROGRAM_LINE = re.compile(r'File "([^"]*)", line (\d+)')
 # Reports what could not be done as asked; TorchAir has one too.
-logger = logging.getLogger("sgsdump.capture.torchair")
+logger = logging.getLogger("sgsdump.torchair")
 _MOST_IN_LIST = 64
 _NOT_TRACED = ("_enter_autocast", "_exit_autocast")
 _SLOT = re.compile(r"(input|output)([0-9]{1,9})")
