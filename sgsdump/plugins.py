@@ -17,7 +17,6 @@ import sys
 import warnings
 from collections.abc import Mapping
 from functools import cache, partial
-from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -164,14 +163,18 @@ def public_module(name: str) -> ModuleSpec | None:
     target = next((plugin.modules[root] for plugin in own() if root in plugin.modules), None)
     if target is None:
         return None
-    return ModuleSpec(name, _Alias(f"{target}.{inside}" if inside else target), is_package=True)
+    loader: Any = _Alias(f"{target}.{inside}" if inside else target)
+    return ModuleSpec(name, loader, is_package=True)
 
 
-class _Alias(Loader):
-    """Gives a module all names of another one, which is imported under its own name alone."""
+class _Alias:
+    """A loader that gives a module all names of another one, which is imported under its own name alone."""
 
     def __init__(self, target: str):
         self._target = target
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave the module to the import system: importlib.abc, which has a base for this, takes long to import."""
 
     def exec_module(self, module: ModuleType) -> None:
         real = importlib.import_module(self._target)
