@@ -39,8 +39,7 @@ from sgsdump.executors.onnx_runtime.session import (
     use_shared_arena,
 )
 from sgsdump.models.graph import infer_types, sorted_nodes, weight_names, weights_of
-from sgsdump.models.input_spec import check_feed
-from sgsdump.models.model import Model, graph_inputs
+from sgsdump.models.model import Model, check_feed, graph_inputs
 from sgsdump.models.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, unrounded
 
 

@@ -27,8 +27,7 @@ from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.picture import CHANNELS, as_fed, channel_axis
 from sgsdump.models.fixed_facts import is_fixed
 from sgsdump.models.graph import Graph, has_weights_outside, sorted_nodes, unlist_weights
-from sgsdump.models.input_spec import InputSpec
-from sgsdump.models.model import WHOLE, Model, Part, graph_inputs, open_model
+from sgsdump.models.model import WHOLE, InputSpec, Model, Part, graph_inputs, open_model
 from sgsdump.models.passes.branches import choices
 from sgsdump.models.passes.converted import as_converted, running_statistics
 from sgsdump.models.passes.lift import lift

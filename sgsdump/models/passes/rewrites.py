@@ -25,7 +25,7 @@ from sgsdump.models.graph import (
     sizes_of,
     values_of,
 )
-from sgsdump.models.input_spec import fits, shape_text
+from sgsdump.tensors.types import fits, shape_text
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, TypeProto
