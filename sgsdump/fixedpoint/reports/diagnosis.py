@@ -17,6 +17,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text, strict
+from sgsdump.fixedpoint.quantisation.diagnosis.share import share_text
 from sgsdump.fixedpoint.quantisation.objective import output_error
 from sgsdump.fixedpoint.quantisation.tensor_arrays import wider
 from sgsdump.fixedpoint.reports.cause_sentences import (
@@ -26,7 +27,6 @@ from sgsdump.fixedpoint.reports.cause_sentences import (
     output_text,
     source_lines,
 )
-from sgsdump.fixedpoint.reports.integer_share import share_text
 from sgsdump.fixedpoint.reports.root_causes import A_SCALE_PER_CHANNEL, Righted, root_line, told_config, what_to_do
 from sgsdump.fixedpoint.reports.unseen import OF_CALIBRATION, unseen_findings, unseen_text
 from sgsdump.fixedpoint.reports.worth import not_recommended, worth_findings, worth_lines
