@@ -25,9 +25,10 @@ import numpy as np
 
 from sgsdump.fixedpoint.quantisation.calibration import Calibration, calibrate
 from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel, make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import deployed, open_float_model, pictures_of, serialise
+from sgsdump.fixedpoint.quantisation.float_model import deployed, pictures_of, serialise
 from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
 from sgsdump.fixedpoint.quantisation.trials.qdq_graph import quantise
+from sgsdump.fixedpoint.verbs.network import open_float_model
 from sgsdump.models.feeds.feeds import PictureFeeds, feeds
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.sidecars.input_config import InputConfig, ModelInput

@@ -17,8 +17,9 @@ from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.io import open_dump
 from sgsdump.fixedpoint.quantisation.calibration_log import read_log
 from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel, make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import deployed, open_float_model
+from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.quant_file import import_params, read_quant_file
+from sgsdump.fixedpoint.verbs.network import open_float_model
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
 from sgsdump.sidecars import input_config

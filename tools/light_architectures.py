@@ -149,8 +149,8 @@ def run(command: str, *statuses: int) -> str:
 
 def clipped_tensors(fixed: str) -> list[str]:
     """The tensors whose float values on the calibration pictures go beyond what the fixed model holds by a step."""
-    from sgsdump.fixedpoint.quantisation.float_model import open_float_model
     from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
+    from sgsdump.fixedpoint.verbs.network import open_float_model
     from sgsdump.models.feeds.feeds import PictureFeeds
     from sgsdump.models.fixed_facts import read_facts
     from sgsdump.models.model import graph_inputs, open_model

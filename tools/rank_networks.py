@@ -234,7 +234,8 @@ def run(proto: onnx.ModelProto, feed: dict[str, np.ndarray], names: list[str] | 
 def findings(proto: onnx.ModelProto, diagnose: bool = False) -> Iterator[str]:
     """A line for each rewrite of this network that does not load, gives another value, or declares another shape."""
     from sgsdump.executors.table import open_runner
-    from sgsdump.fixedpoint.quantisation.float_model import deployed, open_float_model
+    from sgsdump.fixedpoint.quantisation.float_model import deployed
+    from sgsdump.fixedpoint.verbs.network import open_float_model
     from sgsdump.models.graph import infer_types, sizes_of
     from sgsdump.models.model import open_model
     from sgsdump.models.passes.extract import extract

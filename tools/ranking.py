@@ -126,11 +126,11 @@ def main() -> int:
 def ranked(net: Net, level: str, draws: Draws) -> tuple[int, list[Run]]:
     """How many domains there are, and the run of each draw."""
     from sgsdump.fixedpoint.quantisation.calibration import calibrate
-    from sgsdump.fixedpoint.quantisation.float_model import open_float_model
     from sgsdump.fixedpoint.quantisation.objective import total
     from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
     from sgsdump.fixedpoint.tuning.measured_advice import labelled
     from sgsdump.fixedpoint.tuning.sensitivity_analysis import SensitivityAnalysis
+    from sgsdump.fixedpoint.verbs.network import open_float_model
     from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.feeds.feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs

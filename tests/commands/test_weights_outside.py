@@ -12,10 +12,10 @@ from sgsdump.cli import main
 from sgsdump.errors import ModelError
 from sgsdump.executors.onnx_runtime import segment_runner, session
 from sgsdump.fixedpoint.quantisation import float_model
-from sgsdump.fixedpoint.quantisation.float_model import open_float_model
 from sgsdump.fixedpoint.quantisation.integer import emitter
 from sgsdump.fixedpoint.quantisation.ranges import measured_ranges
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import gather
+from sgsdump.fixedpoint.verbs.network import open_float_model
 from sgsdump.models import external_data
 from sgsdump.models.fixed_facts import METADATA_KEY
 from sgsdump.models.graph import Graph, has_weights_outside, values_of

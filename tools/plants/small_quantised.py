@@ -258,9 +258,9 @@ def intervene(
     what the level itself raises to 16 bits, else with all at 8."""
     from sgsdump.fixedpoint.quantisation.calibration import calibrate
     from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-    from sgsdump.fixedpoint.quantisation.float_model import open_float_model
     from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
     from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial
+    from sgsdump.fixedpoint.verbs.network import open_float_model
     from sgsdump.models.feeds.feeds import PictureFeeds
     from sgsdump.models.model import graph_inputs
     from sgsdump.sidecars import input_config

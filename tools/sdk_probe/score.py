@@ -24,9 +24,9 @@ from sgsdump.dumps.io import open_dump
 from sgsdump.errors import SgsdumpError
 from sgsdump.fixedpoint.quantisation.calibration_log import read_log
 from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel, make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import open_float_model
 from sgsdump.fixedpoint.quantisation.quant_file import import_params, read_quant_file
 from sgsdump.fixedpoint.quantisation.simulation import simulate
+from sgsdump.fixedpoint.verbs.network import open_float_model
 from sgsdump.sidecars import input_config
 
 CLOSE = 2e-6  # the SDK's dumps print scales with nine digits, cut

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 def _write_input_config(options: Options) -> int:
     """input_config.ini of a model, and what of it is assumed."""
     from sgsdump.errors import ConfigError
-    from sgsdump.fixedpoint.quantisation.float_model import open_float_model
+    from sgsdump.fixedpoint.verbs.network import open_float_model
     from sgsdump.models.feeds.assumed_config import assume_config, ini_text, made_up_run
     from sgsdump.models.feeds.feeds import expand
     from sgsdump.models.model import graph_inputs

@@ -215,4 +215,4 @@ def prepared(model: Model, feeds: Feeds) -> Model:
     proto = with_nodes(model.proto, sorted_nodes(model.proto.graph))
     unlist_weights(proto)
     proto = without_identities(single_precision(fold_constants(proto)))
-    return replace(model, proto=in_canonical_order(proto), caffe=None, converter=simple.converter)
+    return replace(model, proto=in_canonical_order(proto), caffe=None)

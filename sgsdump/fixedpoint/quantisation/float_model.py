@@ -1,4 +1,4 @@
-"""The float model as quantisation works on it: opened, simplified, as the hardware computes it, and its picture inputs.
+"""The float model as quantisation works on it: simplified, as the hardware computes it, and its picture inputs.
 
 The user's preprocess file says how the float model's picture is normalised, input_config.ini says it of the fixed one,
 and nothing else makes them agree. The fixed model takes the raw picture and computes real = (byte - mean) / std. One
@@ -8,7 +8,7 @@ levels, and a fixed model of no use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -17,17 +17,15 @@ import numpy as np
 from onnx import ModelProto
 
 from sgsdump.errors import ConfigError, InputError, ModelError
-from sgsdump.executors.onnx_runtime.observed_branches import Feed, Runs, settled, with_branches
+from sgsdump.executors.onnx_runtime.observed_branches import Runs, settled, with_branches
 from sgsdump.files.atomic_write import replacing
-from sgsdump.fixedpoint.sdk.converter import caffe_facts, config_facts, facts_of, input_changes, refusals
-from sgsdump.models.converter_facts import SDK, ConverterFacts
 from sgsdump.models.external_data import MANY_BYTES, external_bytes, left_outside, moved_into
 from sgsdump.models.feeds.assumed_config import MOST_LEVELS
 from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.picture import CHANNELS, as_fed, channel_axis
 from sgsdump.models.fixed_facts import is_fixed
 from sgsdump.models.graph import Graph, has_weights_outside, sorted_nodes, unlist_weights
-from sgsdump.models.model import WHOLE, InputSpec, Model, Part, graph_inputs, open_model
+from sgsdump.models.model import Model, graph_inputs
 from sgsdump.models.passes.branches import choices
 from sgsdump.models.passes.converted import as_converted, running_statistics
 from sgsdump.models.passes.lift import lift
@@ -191,69 +189,6 @@ def difference_of(name: str, real: np.ndarray, raw: np.ndarray, picture: Picture
     return InputDifference(name, float(apart.max()), float((apart * std).max()))
 
 
-def open_float_model(
-    path: str | Path,
-    weights: str | Path | None,
-    config: InputConfig,
-    part: Part = WHOLE,
-    feeds_of: Callable[[Sequence[InputSpec]], Iterable[tuple[str, Feed]]] | None = None,
-    outside: bool = False,
-) -> Model:
-    """The simplified model of a file, lifted to what can be quantised; a Caffe model has the SDK's tensors, and the
-    outputs that input_config.ini names are outputs too. ``part``: of the model, in place of the whole.
-    ``feeds_of`` gives the data for the model's inputs: where they all take the same branch of an If, that takes its
-    place (``with_branches``).
-
-    outside  for callers that read a weight at a time, and run the model by segments: large weights stay in their file
-             where there are many bytes of them (``external_data.left_outside``).
-
-    Raises what ``open_model``, ``simplify`` and ``lift`` raise, and ConfigError for an input that went with the
-    network's post-processing.
-    """
-    in_place = outside and Path(path).is_file() and Path(path).stat().st_size >= MANY_BYTES
-    outputs = [output.name for output in config.outputs]
-    opened = open_model(path, weights, in_place, staged_outputs=outputs, part=part)
-    specs = graph_inputs(opened.proto)
-    simple = simplify(opened, None if feeds_of is None else lambda: feeds_of(specs), outside)
-    for entry in config.inputs:
-        if simple.cut is not None and entry.name in simple.cut.blobs:
-            raise ConfigError(
-                f"input_config: inputs names {entry.name!r}, which only the post-processing of {path} reads, and that "
-                f"is cut off; remove it from [INPUT_CONFIG]"
-            )
-    converter = simple.converter or facts_of(simple.proto)  # of the opset it came with: lifting hides some forms
-    return replace(simple, proto=lift(simple.proto), converter=converter)
-
-
-def conversion_notes(
-    model: Model, config: InputConfig | None = None, strict: bool = False, level: str = ""
-) -> list[str]:
-    """Sentences on what is in the float model, and in the user's input_config.ini, that the SDK's converter does not
-    take, and on what it makes another function of.
-
-    level   of the calibration, where it is known.
-    strict  Raises ModelError for the first that it does not take.
-    """
-    refused = [
-        f"two layers are called {name!r}, and {SDK} refuses such a net; rename one before you convert it"
-        for name in model.repeated_layers
-    ]
-    facts = model.converter or ConverterFacts()
-    inputs = config.inputs if config is not None else ()
-    last = channels_last(model, config) if config is not None else []
-    grey = grey_pictures(model, config) if config is not None else []
-    shared = config.one_for_all if config is not None else ()
-    by_colour = config is None or config.means_by_colour
-    trained = [(entry.name, entry.training_format) for entry in inputs]
-    formats = config_facts(trained, last, shared, by_colour)
-    rows = [row for row in (*facts.refused, *formats) if not (row.above_l1 and level == "L1")]
-    said = [*refused, *map(str, rows)]
-    if strict and said:
-        more = f" (and {len(said) - 1} more: without --strict-sdk they are warnings)" if len(said) > 1 else ""
-        raise ModelError(f"{model.path}: {said[0]}{more}")
-    return [*refused, *refusals(rows), *map(str, (*facts.changed, *input_changes(facts, trained, grey)))]
-
-
 def simplify(model: Model, feeds: Runs | None = None, outside: bool = False) -> Model:
     """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away, in float32,
     and what the SDK's converter writes as other operators as those (``as_converted``).
@@ -277,8 +212,7 @@ def simplify(model: Model, feeds: Runs | None = None, outside: bool = False) -> 
     unlist_weights(ordered)
     del ordered.graph.node[:]
     ordered.graph.node.extend(sorted_nodes(model.proto.graph))
-    converter = caffe_facts(model.caffe.layers, model.caffe.other_weights) if model.caffe else model.converter
-    model = replace(model, proto=ordered, folder=None, caffe=None, converter=converter)
+    model = replace(model, proto=ordered, folder=None, caffe=None)
     if feeds is not None and choices(ordered):
         model = settled(with_branches(model, feeds), feeds)
     proto = single_precision(fold_constants(model.proto))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.errors import ConfigError, listed
+from sgsdump.errors import ConfigError, ModelError, listed
 from sgsdump.models.network import Source, as_runs, feeds_of, is_script
 
 if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import Feed, Feeds
-    from sgsdump.models.model import InputSpec, Model
+    from sgsdump.models.model import InputSpec, Model, Part
     from sgsdump.models.network import Data, Network
     from sgsdump.sidecars.input_config import InputConfig
 
@@ -66,7 +66,6 @@ def open_network(network: Network, level: str, guesses: bool = False, outside: b
     that the SDK refuses where the user wants that (``strict_sdk``).
     """
     from sgsdump.files.bounded_read import read_bytes
-    from sgsdump.fixedpoint.quantisation.float_model import conversion_notes, open_float_model
     from sgsdump.models.feeds.feeds import board_notes
     from sgsdump.models.model import graph_inputs
     from sgsdump.sidecars import input_config
@@ -175,3 +174,78 @@ def check_branches(model: Model, feeds: Iterable[tuple[str, Feed]]) -> None:
     if guard.taken:
         for label, feed in feeds:
             guard.check(feed, label)
+
+
+def open_float_model(
+    path: str | Path,
+    weights: str | Path | None,
+    config: InputConfig,
+    part: Part | None = None,
+    feeds_of: Callable[[Sequence[InputSpec]], Iterable[tuple[str, Feed]]] | None = None,
+    outside: bool = False,
+) -> Model:
+    """The simplified model of a file, lifted to what can be quantised; a Caffe model has the SDK's tensors, and the
+    outputs that input_config.ini names are outputs too. ``part``: of the model, in place of the whole.
+    ``feeds_of`` gives the data for the model's inputs: where they all take the same branch of an If, that takes its
+    place (``with_branches``).
+
+    outside  for callers that read a weight at a time, and run the model by segments: large weights stay in their file
+             where there are many bytes of them (``external_data.left_outside``).
+
+    Raises what ``open_model``, ``simplify`` and ``lift`` raise, and ConfigError for an input that went with the
+    network's post-processing.
+    """
+    from sgsdump.fixedpoint.quantisation.float_model import simplify
+    from sgsdump.fixedpoint.sdk.converter import caffe_facts, facts_of
+    from sgsdump.models.external_data import MANY_BYTES
+    from sgsdump.models.model import WHOLE, graph_inputs, open_model
+    from sgsdump.models.passes.lift import lift
+
+    in_place = outside and Path(path).is_file() and Path(path).stat().st_size >= MANY_BYTES
+    outputs = [output.name for output in config.outputs]
+    opened = open_model(path, weights, in_place, staged_outputs=outputs, part=part or WHOLE)
+    specs = graph_inputs(opened.proto)
+    simple = simplify(opened, None if feeds_of is None else lambda: feeds_of(specs), outside)
+    for entry in config.inputs:
+        if simple.cut is not None and entry.name in simple.cut.blobs:
+            raise ConfigError(
+                f"input_config: inputs names {entry.name!r}, which only the post-processing of {path} reads, and that "
+                f"is cut off; remove it from [INPUT_CONFIG]"
+            )
+    # Of the opset it came with: lifting hides some forms.
+    caffe = opened.caffe
+    converter = caffe_facts(caffe.layers, caffe.other_weights) if caffe else facts_of(simple.proto)
+    return replace(simple, proto=lift(simple.proto), converter=converter)
+
+
+def conversion_notes(
+    model: Model, config: InputConfig | None = None, strict: bool = False, level: str = ""
+) -> list[str]:
+    """Sentences on what is in the float model, and in the user's input_config.ini, that the SDK's converter does not
+    take, and on what it makes another function of.
+
+    level   of the calibration, where it is known.
+    strict  Raises ModelError for the first that it does not take.
+    """
+    from sgsdump.fixedpoint.quantisation.float_model import channels_last, grey_pictures
+    from sgsdump.fixedpoint.sdk.converter import config_facts, input_changes, refusals
+    from sgsdump.models.converter_facts import SDK, ConverterFacts
+
+    refused = [
+        f"two layers are called {name!r}, and {SDK} refuses such a net; rename one before you convert it"
+        for name in model.repeated_layers
+    ]
+    facts = model.converter or ConverterFacts()
+    inputs = config.inputs if config is not None else ()
+    last = channels_last(model, config) if config is not None else []
+    grey = grey_pictures(model, config) if config is not None else []
+    shared = config.one_for_all if config is not None else ()
+    by_colour = config is None or config.means_by_colour
+    trained = [(entry.name, entry.training_format) for entry in inputs]
+    formats = config_facts(trained, last, shared, by_colour)
+    rows = [row for row in (*facts.refused, *formats) if not (row.above_l1 and level == "L1")]
+    said = [*refused, *map(str, rows)]
+    if strict and said:
+        more = f" (and {len(said) - 1} more: without --strict-sdk they are warnings)" if len(said) > 1 else ""
+        raise ModelError(f"{model.path}: {said[0]}{more}")
+    return [*refused, *refusals(rows), *map(str, (*facts.changed, *input_changes(facts, trained, grey)))]

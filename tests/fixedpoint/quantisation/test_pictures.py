@@ -7,13 +7,8 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.errors import InputError
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import (
-    Picture,
-    conversion_notes,
-    difference_of,
-    disagreements,
-    simplify,
-)
+from sgsdump.fixedpoint.quantisation.float_model import Picture, difference_of, disagreements, simplify
+from sgsdump.fixedpoint.verbs.network import conversion_notes
 from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.picture import channel_axis
 from sgsdump.models.graph import Graph

@@ -11,8 +11,8 @@ import pytest
 
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import open_float_model
 from sgsdump.fixedpoint.quantisation.simulation import simulate
+from sgsdump.fixedpoint.verbs.network import open_float_model
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.tensor_min_max import read_ranges
 

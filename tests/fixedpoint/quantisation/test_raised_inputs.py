@@ -15,10 +15,11 @@ from vendor_probes import Probe, fixed_of_log
 from sgsdump.errors import ConfigError
 from sgsdump.fixedpoint.quantisation.analysis import analyse
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import open_float_model, simplify
+from sgsdump.fixedpoint.quantisation.float_model import simplify
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs, wider, with_raised_inputs
 from sgsdump.fixedpoint.tuning.rules_of_thumb import convolutions
+from sgsdump.fixedpoint.verbs.network import open_float_model
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 

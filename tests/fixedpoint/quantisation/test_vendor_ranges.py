@@ -13,7 +13,8 @@ from sgsdump.fixedpoint.quantisation import calibration_log
 from sgsdump.fixedpoint.quantisation.calibration import calibrate
 from sgsdump.fixedpoint.quantisation.calibration_log import LogOptions, write_log
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import open_float_model, simplify
+from sgsdump.fixedpoint.quantisation.float_model import simplify
+from sgsdump.fixedpoint.verbs.network import open_float_model
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.sidecars import input_config

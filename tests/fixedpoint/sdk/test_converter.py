@@ -12,8 +12,9 @@ from small_nets import conv, model, node, weights
 
 from sgsdump.cli import main
 from sgsdump.errors import ModelError
-from sgsdump.fixedpoint.quantisation.float_model import conversion_notes, simplify
+from sgsdump.fixedpoint.quantisation.float_model import simplify
 from sgsdump.fixedpoint.sdk import converter as sdk_converter
+from sgsdump.fixedpoint.verbs.network import conversion_notes
 from sgsdump.models.caffe.net import read_net
 from sgsdump.models.model import Model
 from sgsdump.sidecars import input_config
@@ -381,7 +382,8 @@ def test_layers_that_it_changes_or_refuses_are_named(tmp_path):
     def facts_of(layer):
         net = tmp_path / "net.prototxt"
         net.write_text(HEAD + f'layer {{ name: "x" bottom: "data" top: "x" {layer} }}')
-        return simplify(open_model(net, staged_outputs=["f" if "Flatten" in layer else "x"])).converter
+        caffe = open_model(net, staged_outputs=["f" if "Flatten" in layer else "x"]).caffe
+        return sdk_converter.caffe_facts(caffe.layers, caffe.other_weights)
 
     (changed,) = facts_of('type: "Threshold"').changed
     assert str(changed).startswith("SDK 1.1.5 makes of Threshold (x) one whose 1 is a single step")

@@ -19,9 +19,9 @@ from models.caffe.nets import save
 
 from sgsdump.dumps.io import open_dump
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import open_float_model
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.fixedpoint.quantisation.simulation import simulate
+from sgsdump.fixedpoint.verbs.network import open_float_model
 from sgsdump.models.caffe.layers.normalisation import gain_and_offset
 from sgsdump.models.caffe.stages import steps
 from sgsdump.models.model import open_model, read_stages

@@ -10,9 +10,9 @@ from models.caffe.nets import by_opencv, opened, ours, save
 
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
-from sgsdump.fixedpoint.quantisation.float_model import open_float_model
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.fixedpoint.quantisation.simulation import simulate
+from sgsdump.fixedpoint.verbs.network import open_float_model
 from sgsdump.models.model import Model
 from sgsdump.sidecars.input_config import InputConfig
 

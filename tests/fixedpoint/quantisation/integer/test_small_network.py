@@ -11,7 +11,7 @@ from vendor_probes import fixed_of_log
 
 from sgsdump.cli import main
 from sgsdump.dumps.io import open_dump
-from sgsdump.fixedpoint.quantisation.float_model import open_float_model
+from sgsdump.fixedpoint.verbs.network import open_float_model
 from sgsdump.sidecars.input_config import read
 
 # dump -> level, input_config.ini, log folder of the SDK's calibrator.
