@@ -34,6 +34,18 @@ if TYPE_CHECKING:
     from sgsdump.models.passes.branches import Branches
     from sgsdump.models.passes.converted import RunningStatistics
 
+HEAD_BYTES = 4096
+NATIVE = ("tflite", "openvino")
+"""Readers of models that only their own framework runs, which has the same name."""
+CODES = "sgsdump.codes"
+"""Key of an input's metadata: it is declared as the float32 that it means, and takes codes of this type too."""
+_NO_TENSORS = {
+    "sequence_type": "a sequence",
+    "optional_type": "an optional value",
+    "map_type": "a map",
+    "sparse_tensor_type": "a sparse tensor",
+}
+
 
 @dataclass(frozen=True)
 class InputSpec:
@@ -121,19 +133,6 @@ def fitted(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> dict[
     check_feed(feed, inputs)
     rounded = {spec.name: spec.also[0] for spec in inputs if spec.also}
     return {name: array.astype(rounded[name]) if name in rounded else array for name, array in feed.items()}
-
-
-HEAD_BYTES = 4096
-NATIVE = ("tflite", "openvino")
-"""Readers of models that only their own framework runs, which has the same name."""
-CODES = "sgsdump.codes"
-"""Key of an input's metadata: it is declared as the float32 that it means, and takes codes of this type too."""
-_NO_TENSORS = {
-    "sequence_type": "a sequence",
-    "optional_type": "an optional value",
-    "map_type": "a map",
-    "sparse_tensor_type": "a sparse tensor",
-}
 
 
 @dataclass(frozen=True)

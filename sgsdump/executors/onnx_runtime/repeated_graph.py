@@ -42,6 +42,11 @@ from sgsdump.models.graph import infer_types, sorted_nodes, weight_names, weight
 from sgsdump.models.model import Model, check_feed, graph_inputs
 from sgsdump.models.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, unrounded
 
+# Of a segment's tensors. A core's own cache holds half as much or less, but smaller segments take longer to enter than
+# they save.
+SEGMENT_BYTES = 3 << 20
+Shape = tuple[np.dtype, tuple[int, ...]]
+
 
 class WholeGraph:
     """A session over a model whose weights are in it. What a run needs beside its outputs is given back after it.
@@ -169,13 +174,6 @@ def _session(model: bytes, options: ort.SessionOptions, what: str) -> ort.Infere
         return ort.InferenceSession(model, options, providers=[CPU])
     except Exception as error:
         raise ModelError(f"onnxruntime cannot load {what}: {str(error).splitlines()[0]}") from error
-
-
-# Of a segment's tensors. A core's own cache holds half as much or less, but smaller segments take longer to enter than
-# they save.
-SEGMENT_BYTES = 3 << 20
-
-Shape = tuple[np.dtype, tuple[int, ...]]
 
 
 class PlacedGraph:
