@@ -7,35 +7,30 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.fixedpoint.quantisation.analysis import SDK_NAMES, Analysis
 from sgsdump.fixedpoint.quantisation.calibration import selection
-from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
+from sgsdump.fixedpoint.quantisation.float_model import Picture, deployed
 from sgsdump.fixedpoint.quantisation.levels import LEVELS
 from sgsdump.fixedpoint.quantisation.objective import output_error, watched_tensors
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import OnePicture, with_followers
 from sgsdump.fixedpoint.quantisation.ranges.statistics import Selection
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs, outputs_of
+from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
+from sgsdump.models.feeds.by_content import PicturePairs
+from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
+from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
-
-if TYPE_CHECKING:
-    from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
-    from sgsdump.fixedpoint.quantisation.float_model import Picture
-    from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
-    from sgsdump.models.feeds.by_content import PicturePairs
-    from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
-    from sgsdump.sidecars.input_config import InputConfig
-
 
 # What can be at fault before any INT16, by the word that stands in a finding's facts.
 WEIGHTS, ODD, UNLIKE, WIDE, CLIPPED = "weights per tensor", "odd picture", "unlike pictures", "wide ranges", "clipped"
