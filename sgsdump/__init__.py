@@ -142,8 +142,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_NAMES[name]), name)
     else:
         value = importlib.import_module("sgsdump.plugins").public_name(name)
-    globals()[name] = value
-    return value
+    # The package ``sgsdump.capture``, which can be called, keeps its name.
+    return globals().setdefault(name, value)
 
 
 def __dir__() -> list[str]:

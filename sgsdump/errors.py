@@ -8,14 +8,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"  # compiled when it is used, not at every start
 _BEGINNING, _END = 1500, 300
 
 
 def one_line(text: str) -> str:
     """``text`` on one line of at most some 1800 characters: what a file says of itself (its tensors' names, its own
     name) may be of any length and hold line ends and a terminal's commands."""
-    text = _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+    text = re.sub(_CONTROL, lambda match: repr(match[0])[1:-1], text)
     return text if len(text) <= _BEGINNING + _END + 3 else f"{text[:_BEGINNING]} … {text[-_END:]}"
 
 
