@@ -23,13 +23,13 @@ import numpy as np
 
 from sgsdump.errors import ConfigError, ModelError, SgsdumpError, hint
 from sgsdump.models.graph import dtype_of, infer_types, sizes_of
-from sgsdump.models.input_spec import fits, fitted, shape_text
-from sgsdump.models.model import graph_inputs
+from sgsdump.models.model import fitted, graph_inputs
+from sgsdump.tensors.types import fits, shape_text
 
 if TYPE_CHECKING:
     import onnx
 
-    from sgsdump.models.input_spec import InputSpec
+    from sgsdump.models.model import InputSpec
 
 
 Configs = Mapping[str, Any]

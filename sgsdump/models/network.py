@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.input_spec import InputSpec
-    from sgsdump.models.model import Part
+    from sgsdump.models.model import InputSpec, Part
     from sgsdump.sidecars.input_config import InputConfig
 
     Run: TypeAlias = np.ndarray | Mapping[str, np.ndarray]

@@ -21,8 +21,7 @@ from sgsdump.executors.runner import Layer
 from sgsdump.files.atomic_write import replacing_folder
 from sgsdump.models.external_data import external_bytes, in_one_piece
 from sgsdump.models.graph import weight_names
-from sgsdump.models.input_spec import fitted
-from sgsdump.models.model import Model, graph_inputs
+from sgsdump.models.model import Model, fitted, graph_inputs
 from sgsdump.models.passes.extract import Extractor
 from sgsdump.pipeline.run import run
 from sgsdump.pipeline.steps import Engine

@@ -33,8 +33,7 @@ from sgsdump.errors import ConfigError, hint
 from sgsdump.executors.runner import Layer
 from sgsdump.executors.table import open_runner
 from sgsdump.models.graph import infer_types
-from sgsdump.models.input_spec import check_feed
-from sgsdump.models.model import graph_inputs
+from sgsdump.models.model import check_feed, graph_inputs
 from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.segment import cut, tensor_bytes, unrounded
 from sgsdump.pipeline.not_dumped import NotDumped, inside_nodes, why_no_array

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from sgsdump.comparison.alignment import NAME_WAYS
+from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.row import EQUAL, LEAST, Row
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.errors import listed
 from sgsdump.reports.text import number, shortened, unfused
-
-if TYPE_CHECKING:
-    from sgsdump.comparison.comparison import Comparison
 
 CANCELLED = "cancellation: this gradient is zero in theory, both sides hold what rounding left of it"
 NAMES_INDENT = " " * 4  # before names that share a reason

@@ -1,4 +1,4 @@
-"""Facts of a tensor without its values: layout, quantisation, range.
+"""Facts of a tensor without its values: shape, layout, quantisation, range.
 
 Layouts of 4-D tensors: a dump stores NHWC, ONNX and Caffe compute in NCHW; tensors of another rank have no layout.
 """
@@ -132,3 +132,13 @@ def nchw_shape(shape: Sequence[int]) -> tuple[int, ...]:
         return tuple(shape)
     n, h, w, c = shape
     return (n, c, h, w)
+
+
+def shape_text(shape: Sequence[int | None]) -> str:
+    """``[1, 3, ?, ?]``: a shape for people."""
+    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
+
+
+def fits(shape: Sequence[int], sizes: Sequence[int | None]) -> bool:
+    """Whether a shape has these sizes; None stands for any."""
+    return len(shape) == len(sizes) and all(size in (length, None) for length, size in zip(shape, sizes))

@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sgsdump.capture.programs.captured_models import CapturedModel, CapturedRun, Value
 from sgsdump.errors import InputError, ModelError
+from sgsdump.executors.runner import Layer
 from sgsdump.tensors.dtypes import is_integer, is_number, name_of
-
-if TYPE_CHECKING:
-    from sgsdump.executors.runner import Layer
 
 # Beyond it the difference is not explained by the order of float32 sums.
 LARGE = 1e-3

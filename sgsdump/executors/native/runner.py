@@ -21,8 +21,7 @@ from sgsdump import errors
 from sgsdump.errors import ModelError
 from sgsdump.executors.native.worker import receive, send
 from sgsdump.executors.runner import Layer, Skip
-from sgsdump.models.input_spec import check_feed
-from sgsdump.models.model import Model, Native, graph_inputs
+from sgsdump.models.model import Model, Native, check_feed, graph_inputs
 from sgsdump.progress import Advance, unwatched
 from sgsdump.tensors.types import Quant
 

@@ -39,9 +39,13 @@ from sgsdump.executors.onnx_runtime.session import (
     use_shared_arena,
 )
 from sgsdump.models.graph import infer_types, sorted_nodes, weight_names, weights_of
-from sgsdump.models.input_spec import check_feed
-from sgsdump.models.model import Model, graph_inputs
+from sgsdump.models.model import Model, check_feed, graph_inputs
 from sgsdump.models.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, unrounded
+
+# Of a segment's tensors. A core's own cache holds half as much or less, but smaller segments take longer to enter than
+# they save.
+SEGMENT_BYTES = 3 << 20
+Shape = tuple[np.dtype, tuple[int, ...]]
 
 
 class WholeGraph:
@@ -170,13 +174,6 @@ def _session(model: bytes, options: ort.SessionOptions, what: str) -> ort.Infere
         return ort.InferenceSession(model, options, providers=[CPU])
     except Exception as error:
         raise ModelError(f"onnxruntime cannot load {what}: {str(error).splitlines()[0]}") from error
-
-
-# Of a segment's tensors. A core's own cache holds half as much or less, but smaller segments take longer to enter than
-# they save.
-SEGMENT_BYTES = 3 << 20
-
-Shape = tuple[np.dtype, tuple[int, ...]]
 
 
 class PlacedGraph:

@@ -44,8 +44,7 @@ from sgsdump.executors.onnx_runtime.session import (
 from sgsdump.executors.runner import Layer, Skip
 from sgsdump.files.mapped import identity
 from sgsdump.models.graph import bodies, called, infer_types, inner_tensors, needs, sorted_nodes, weights_of
-from sgsdump.models.input_spec import fitted
-from sgsdump.models.model import Model, graph_inputs
+from sgsdump.models.model import Model, fitted, graph_inputs
 from sgsdump.models.passes.segment import (
     Segment,
     cut,

@@ -45,6 +45,19 @@ ALIGNMENT = 64
 ELEMENT_NAMES = {"float": "FLOAT", "double": "DOUBLE"}
 # onnxruntime's words for tensors of PLAIN elements.
 PLAIN_TYPES = frozenset(f"tensor({word.lower()})" for word in PLAIN_WORDS.split())
+CPU = "CPUExecutionProvider"
+# The first with functions and their overloads; every onnxruntime that sgsdump allows takes it.
+LOWEST_IR, LOWEST_OPSET = 9, 17
+# onnxruntime's kinds of error when it cannot load or run a graph; they share no base class of their own.
+REFUSALS = (
+    *(binding.Fail, binding.InvalidArgument, binding.InvalidGraph, binding.InvalidProtobuf, binding.NotImplemented),
+    *(binding.RuntimeException, binding.NoSuchFile, binding.EPFail, RuntimeError),
+)
+_FATAL = 4  # onnxruntime's severities are 0 verbose, 1 info, 2 warning, 3 error, 4 fatal
+_AS_REQUESTED = 1  # grow the memory pool by what is asked for, not to the next power of two
+# Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.
+MIN_ELEMENTS = 1024
+Values = dict[str, ort.OrtValue]
 
 
 def type_proto(text: str, shape: Sequence[int] | None) -> TypeProto:
@@ -122,18 +135,6 @@ def to_array(value: ort.OrtValue) -> np.ndarray:
     # A copy: the memory is the value's own, which may go first.
     raw = ctypes.string_at(value.data_ptr(), size) if size else b""
     return unpacked(raw, dtype, math.prod(shape)).reshape(shape)
-
-
-CPU = "CPUExecutionProvider"
-# The first with functions and their overloads; every onnxruntime that sgsdump allows takes it.
-LOWEST_IR, LOWEST_OPSET = 9, 17
-# onnxruntime's kinds of error when it cannot load or run a graph; they share no base class of their own.
-REFUSALS = (
-    *(binding.Fail, binding.InvalidArgument, binding.InvalidGraph, binding.InvalidProtobuf, binding.NotImplemented),
-    *(binding.RuntimeException, binding.NoSuchFile, binding.EPFail, RuntimeError),
-)
-_FATAL = 4  # onnxruntime's severities are 0 verbose, 1 info, 2 warning, 3 error, 4 fatal
-_AS_REQUESTED = 1  # grow the memory pool by what is asked for, not to the next power of two
 
 
 def message_of(error: Exception) -> str:
@@ -344,12 +345,6 @@ def _identity(ir_version: int, opset: int) -> bytes:
     graph = helper.make_graph([identity], "g", [info("x", 1, [1])], [info("y", 1, [1])])
     model = helper.make_model(graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)])
     return bytes(model.SerializeToString())
-
-
-# Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.
-MIN_ELEMENTS = 1024
-
-Values = dict[str, ort.OrtValue]
 
 
 class ModelFile(NamedTuple):

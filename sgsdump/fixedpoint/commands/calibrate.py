@@ -149,12 +149,11 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_outputs, replace_text, replacing, replacing_folder, together
     from sgsdump.files.json_yaml import json_text
     from sgsdump.fixedpoint.quantisation.calibration_log import FILES
-    from sgsdump.fixedpoint.quantisation.diagnosis.share import integer_share
+    from sgsdump.fixedpoint.quantisation.diagnosis.share import integer_share, share_text
     from sgsdump.fixedpoint.quantisation.fixed_model import clipped_ranges
     from sgsdump.fixedpoint.quantisation.float_model import deployed, disagreements
     from sgsdump.fixedpoint.quantisation.objective import left_out_outputs, watched_tensors
     from sgsdump.fixedpoint.quantisation.quant_file import WIDE_TIMES, read_quant_file, too_wide
-    from sgsdump.fixedpoint.reports.integer_share import share_text
     from sgsdump.fixedpoint.tuning.criteria import load_metric
     from sgsdump.models.fixed_facts import read_facts
     from sgsdump.sidecars import debug_config

@@ -31,24 +31,20 @@ that takes 2^K down. INT8 weights have none. Ranges of weights cannot stand in a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import NodeProto
 
+from sgsdump.fixedpoint.curing.noise import Layer, Noise
 from sgsdump.fixedpoint.quantisation.analysis import is_convolution, is_grouped, output_axis
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.quant_file import quant_params
 from sgsdump.fixedpoint.quantisation.quant_plan import DECIMALS, WIDEST_RATIO, weight_quant
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.models.graph import Graph, attribute
+from sgsdump.models.model import Model
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.types import Range
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
-
-    from sgsdump.fixedpoint.curing.noise import Layer, Noise
-    from sgsdump.models.model import Model
 
 HEADROOM, INT16_STEPS = 1.5, 32767
 # So far below a power of two sums are kept, of its logarithm.

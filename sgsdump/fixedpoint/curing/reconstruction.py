@@ -22,9 +22,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import ModelProto, NodeProto
 
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.executors.workers.task_pool import in_threads
@@ -33,20 +33,16 @@ from sgsdump.fixedpoint.curing.biases import correction
 from sgsdump.fixedpoint.curing.editing import Editing
 from sgsdump.fixedpoint.curing.patches import as_weight, columns_of, has_patches, matrices, positions, rows
 from sgsdump.fixedpoint.curing.rounding import Products, enough_rows, nearest, rounded
+from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT8
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs
 from sgsdump.fixedpoint.quantisation.type_rules import is_average
+from sgsdump.models.feeds.by_content import PicturePair
 from sgsdump.models.graph import REARRANGING, Graph, needs
+from sgsdump.models.model import Model
 from sgsdump.models.passes.extract import extract
 from sgsdump.tensors.tensor import Quant
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
-
-    from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel
-    from sgsdump.models.feeds.by_content import PicturePair
-    from sgsdump.models.model import Model
 
 # Each runs the network up to its layers once more.
 WAVES = 8

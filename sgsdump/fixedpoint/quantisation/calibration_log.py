@@ -16,7 +16,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -29,18 +29,16 @@ from sgsdump.fixedpoint.quantisation.analysis import (
     output_rows,
     sdk_name,
 )
+from sgsdump.fixedpoint.quantisation.calibration import Calibration
 from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
 from sgsdump.fixedpoint.quantisation.ranges.statistics import SideRanges
 from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model
 from sgsdump.sidecars import tensor_chn, tensor_weight
 from sgsdump.sidecars.quant_param_entries import QuantParam, model_name
 from sgsdump.sidecars.tensor_min_max import read_ranges, write_ranges
 from sgsdump.tensors.types import Range, to_nhwc
-
-if TYPE_CHECKING:
-    from sgsdump.fixedpoint.quantisation.calibration import Calibration
-    from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
-    from sgsdump.models.model import Model
 
 WEIGHTS_LIMIT = 1 << 22
 FILES = (

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from sgsdump.fixedpoint.quantisation.analysis import (
     output_axis,
 )
 from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
 from sgsdump.fixedpoint.quantisation.type_rules import keeps_scale
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import Graph
@@ -39,10 +39,6 @@ from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.quant_param_entries import PICKLE_LIMIT, QuantParam, with_model_names
 from sgsdump.sidecars.tensor_min_max import read_ranges
 from sgsdump.tensors.types import Range
-
-if TYPE_CHECKING:
-    from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
-    from sgsdump.models.model import Model
 
 BITS = (8, 16)
 # A range of this many times the width of the values loses two bits.

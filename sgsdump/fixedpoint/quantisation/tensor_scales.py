@@ -39,6 +39,12 @@ TINIEST_SCALE = float(np.finfo(np.float32).tiny)
 
 # What a Softmax puts out, whatever its range.
 SOFTMAX_QUANT = Quant(INT16, 1 / 32768, 0, exact=True)
+SOFTMAX_INPUT_MIN = -10.0
+CURVE_INPUT_MAX = 6.0
+# What has one range with its operands.
+SHARING = ("Max", "Abs")
+Bounds = dict[str, tuple[float, float]]
+"""(min, max) by domain."""
 
 
 def uint8_quant(lo: float, hi: float) -> Quant:
@@ -70,14 +76,6 @@ def joined(ranges: Mapping[str, Range], names: Iterable[str]) -> Range | None:
     low = np.concatenate([part.min for part in parts if part is not None])
     high = np.concatenate([part.max for part in parts if part is not None])
     return Range(low, high)
-
-
-SOFTMAX_INPUT_MIN = -10.0
-CURVE_INPUT_MAX = 6.0
-# What has one range with its operands.
-SHARING = ("Max", "Abs")
-Bounds = dict[str, tuple[float, float]]
-"""(min, max) by domain."""
 
 
 @dataclass(frozen=True)

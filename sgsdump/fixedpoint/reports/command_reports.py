@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.merge import Compared
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.fixedpoint.quantisation import quant_plan
+from sgsdump.fixedpoint.quantisation.analysis import Analysis
 from sgsdump.fixedpoint.quantisation.diagnosis.share import ConvolutionBits, bits_by_layer, float_layers, integer_share
 from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
 from sgsdump.fixedpoint.quantisation.float_model import deployed
@@ -35,8 +36,10 @@ from sgsdump.fixedpoint.reports.diagnosis import (
 )
 from sgsdump.fixedpoint.reports.pareto_reports import limits_line
 from sgsdump.fixedpoint.reports.root_causes import Righted
+from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
 from sgsdump.fixedpoint.tuning.pareto import Pareto, Row
-from sgsdump.models.fixed_facts import read_facts
+from sgsdump.fixedpoint.tuning.repair import Repair, Round
+from sgsdump.models.fixed_facts import FixedFacts, read_facts
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, read_stages
 from sgsdump.reports.report import (
@@ -56,12 +59,6 @@ from sgsdump.reports.report import (
 )
 from sgsdump.reports.text import counted
 from sgsdump.reports.verdict import Step
-
-if TYPE_CHECKING:
-    from sgsdump.fixedpoint.quantisation.analysis import Analysis
-    from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
-    from sgsdump.fixedpoint.tuning.repair import Repair, Round
-    from sgsdump.models.fixed_facts import FixedFacts
 
 LONGEST_ATTRIBUTE = 60
 WITHIN = "the error is what 8 bits leave of what it reaches"

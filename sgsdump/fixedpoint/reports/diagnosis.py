@@ -9,7 +9,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.finding import Finding
@@ -17,8 +17,10 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text, strict
+from sgsdump.fixedpoint.quantisation.diagnosis.share import IntegerShare, share_text
 from sgsdump.fixedpoint.quantisation.objective import output_error
 from sgsdump.fixedpoint.quantisation.tensor_arrays import wider
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs
 from sgsdump.fixedpoint.reports.cause_sentences import (
     conv_config,
     int16_is_not_enough,
@@ -26,24 +28,18 @@ from sgsdump.fixedpoint.reports.cause_sentences import (
     output_text,
     source_lines,
 )
-from sgsdump.fixedpoint.reports.integer_share import share_text
 from sgsdump.fixedpoint.reports.root_causes import A_SCALE_PER_CHANNEL, Righted, root_line, told_config, what_to_do
 from sgsdump.fixedpoint.reports.unseen import OF_CALIBRATION, unseen_findings, unseen_text
 from sgsdump.fixedpoint.reports.worth import not_recommended, worth_findings, worth_lines
 from sgsdump.fixedpoint.tuning.advice import MAYBE
 from sgsdump.fixedpoint.tuning.causes import layers_finding, output_findings
 from sgsdump.fixedpoint.tuning.examined import IN_NETWORK, WEIGHTS
-from sgsdump.fixedpoint.tuning.worth import AS_IT_IS, PLAN
+from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice, Promise
+from sgsdump.fixedpoint.tuning.unseen import Unseen
+from sgsdump.fixedpoint.tuning.worth import AS_IT_IS, PLAN, Worths
+from sgsdump.reports.report import Bits
 from sgsdump.reports.text import counted, csv_text, percent
 from sgsdump.reports.verdict import Step
-
-if TYPE_CHECKING:
-    from sgsdump.fixedpoint.quantisation.diagnosis.share import IntegerShare
-    from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs
-    from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice, Promise
-    from sgsdump.fixedpoint.tuning.unseen import Unseen
-    from sgsdump.fixedpoint.tuning.worth import Worths
-    from sgsdump.reports.report import Bits
 
 MOST_NAMED = 4
 # Who raised an input.

@@ -9,26 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import sqnr
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text
+from sgsdump.fixedpoint.quantisation.others.compared import ComparedNetworks
+from sgsdump.fixedpoint.quantisation.others.link import QuantisedPair
 from sgsdump.fixedpoint.quantisation.others.quantisers import SEVEN_BITS, LeftFloat, words
 from sgsdump.fixedpoint.reports.cause_sentences import output_text
 from sgsdump.fixedpoint.tuning.causes import output_findings
+from sgsdump.fixedpoint.tuning.exclusions import MeasuredExclusions, QuantisedError
+from sgsdump.fixedpoint.tuning.kernel_loss import KernelLoss
 from sgsdump.reports.report import Context, Layer, Report, report_of
 from sgsdump.reports.text import counted, csv_text, percent
 from sgsdump.reports.verdict import Step
 from sgsdump.tensors.dtypes import name_of
-
-if TYPE_CHECKING:
-    from sgsdump.fixedpoint.quantisation.others.compared import ComparedNetworks
-    from sgsdump.fixedpoint.quantisation.others.link import QuantisedPair
-    from sgsdump.fixedpoint.tuning.exclusions import MeasuredExclusions, QuantisedError
-    from sgsdump.fixedpoint.tuning.kernel_loss import KernelLoss
 
 CAUSES = 3
 MOST_NAMED = 4

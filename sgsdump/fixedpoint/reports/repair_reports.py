@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.metrics import cos
@@ -16,11 +16,9 @@ from sgsdump.files.json_yaml import json_text
 from sgsdump.fixedpoint.quantisation.objective import Totals, error_of
 from sgsdump.fixedpoint.reports.worth import worth_document
 from sgsdump.fixedpoint.tuning.advice import holds
+from sgsdump.fixedpoint.tuning.repair import Change, Repair, Round
 from sgsdump.fixedpoint.tuning.worth import Worths
 from sgsdump.reports.remarks import error_before
-
-if TYPE_CHECKING:
-    from sgsdump.fixedpoint.tuning.repair import Change, Repair, Round
 
 MOST_JUMPS = 3
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.errors import listed
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs
 from sgsdump.fixedpoint.tuning.examined import (
     CLIPPED,
     FLAT,
@@ -21,11 +21,8 @@ from sgsdump.fixedpoint.tuning.examined import (
     WEIGHTS,
     WIDE,
 )
+from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
 from sgsdump.reports.text import counted, percent
-
-if TYPE_CHECKING:
-    from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs
-    from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
 
 MOST_NAMED = 4
 # The fixed model of the level that is advised, in the folder of ``diagnose``.

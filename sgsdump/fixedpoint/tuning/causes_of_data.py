@@ -73,6 +73,16 @@ from sgsdump.models.passes.extract import extract
 from sgsdump.progress import Progress
 from sgsdump.tensors.types import Range
 
+# (mean, std) in grey levels, red first, that networks are trained with: bytes as they are, from 0 to 1, from -1 to 1,
+# ImageNet's, and Caffe's means alone.
+USUAL = (
+    ((0.0,) * 3, (1.0,) * 3),
+    ((0.0,) * 3, (255.0,) * 3),
+    ((127.5,) * 3, (127.5,) * 3),
+    ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+    ((123.0, 117.0, 104.0), (1.0,) * 3),
+)
+
 
 def normalisation(examined: Examined) -> RootCause | None:
     """input_config says another normalisation, or another order of channels, than the fixed model was made with, or
@@ -299,17 +309,6 @@ def hardly_moved(examined: Examined) -> RootCause:
     figures = {"seen": past[first].seen or 0.0, "reaches": past[first].span, "largest_error": past[first].largest}
     facts = {"reason": STILL, "input": first}
     return RootCause(Finding("cause", first, examined.operator_of(first), figures, "measured", tuple(past), facts))
-
-
-# (mean, std) in grey levels, red first, that networks are trained with: bytes as they are, from 0 to 1, from -1 to 1,
-# ImageNet's, and Caffe's means alone.
-USUAL = (
-    ((0.0,) * 3, (1.0,) * 3),
-    ((0.0,) * 3, (255.0,) * 3),
-    ((127.5,) * 3, (127.5,) * 3),
-    ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
-    ((123.0, 117.0, 104.0), (1.0,) * 3),
-)
 
 
 @dataclass(frozen=True)

@@ -10,33 +10,29 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.comparison import Comparison
+from sgsdump.dumps.dump import Record
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import InputError, ValuesError
 from sgsdump.files.atomic_write import replacing
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
 from sgsdump.fixedpoint.quantisation.float_model import deployed, pictures_of, serialise
-from sgsdump.fixedpoint.quantisation.objective import Score, score, total, watched_tensors
+from sgsdump.fixedpoint.quantisation.objective import Score, Totals, score, total, watched_tensors
+from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
 from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges
 from sgsdump.fixedpoint.quantisation.simulation import simulate
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
+from sgsdump.fixedpoint.tuning.sensitivity_analysis import LabelledPictureFeed
 from sgsdump.models.graph import Graph
+from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress
-
-if TYPE_CHECKING:
-    from sgsdump.dumps.dump import Record
-    from sgsdump.fixedpoint.quantisation.objective import Totals
-    from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
-    from sgsdump.fixedpoint.tuning.sensitivity_analysis import LabelledPictureFeed
-    from sgsdump.models.model import Model
-    from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tensors.types import Range
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.types import Range
 
 
 @dataclass(frozen=True, eq=False)

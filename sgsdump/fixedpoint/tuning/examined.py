@@ -7,35 +7,30 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.fixedpoint.quantisation.analysis import SDK_NAMES, Analysis
 from sgsdump.fixedpoint.quantisation.calibration import selection
-from sgsdump.fixedpoint.quantisation.float_model import deployed
+from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
+from sgsdump.fixedpoint.quantisation.float_model import Picture, deployed
 from sgsdump.fixedpoint.quantisation.levels import LEVELS
 from sgsdump.fixedpoint.quantisation.objective import output_error, watched_tensors
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import OnePicture, with_followers
 from sgsdump.fixedpoint.quantisation.ranges.statistics import Selection
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs, outputs_of
+from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
+from sgsdump.models.feeds.by_content import PicturePairs
+from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model
+from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
-
-if TYPE_CHECKING:
-    from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
-    from sgsdump.fixedpoint.quantisation.float_model import Picture
-    from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
-    from sgsdump.models.feeds.by_content import PicturePairs
-    from sgsdump.models.feeds.feeds import Feeds, LabelledFeed
-    from sgsdump.sidecars.input_config import InputConfig
-
 
 # What can be at fault before any INT16, by the word that stands in a finding's facts.
 WEIGHTS, ODD, UNLIKE, WIDE, CLIPPED = "weights per tensor", "odd picture", "unlike pictures", "wide ranges", "clipped"
@@ -50,6 +45,31 @@ REASONS = (WEIGHTS, ODD, UNLIKE, WIDE, CLIPPED, FLAT, OPERATOR, NORMALISATION, O
 
 # A range is taken to clip where values go beyond it by this part of its width.
 BEYOND = 0.1
+# Putting the cause right leaves at most this part of the outputs' error.
+LEFT = 0.5
+# Of a level with a scale for each output channel, which costs no bits.
+LEFT_AT_NO_COST = 0.75
+# An odd picture's tensors are so many times as wide as the others' in the median, and at most this part is odd.
+ODD_TIMES, MOST_ODD = 3.0, 0.1
+FEWEST_PICTURES = 4
+# Calibration pictures that use at most this part of the grey levels of a byte.
+FLAT_PART = 0.25
+# Ranges are of other pictures where this part of the tensors goes beyond them, or is WIDE_TIMES narrower.
+MANY = 0.25
+# Of one explanation of given ranges, beside the pictures as they are: it leaves this part of the distance.
+EXPLAINS = 0.5
+# Data unlike those of training: of so many first BatchNormalizations, as logarithms of how many times. From FAR on, of
+# pictures of another brightness or contrast than most from FARTHER on, a normalisation is looked for that is at most
+# NEAR; from VERY_FAR on it is said without one.
+FIRST_FEW, FAR, FARTHER, NEAR, VERY_FAR = 3, 0.7, 2.0, 1.5, 4.0
+# Of most pictures, in grey levels: the mean, and the standard deviation.
+BRIGHTNESS, CONTRAST = (70.0, 180.0), (35.0, 90.0)
+# An INT16 tensor of fewer steps to the spread of its values than UINT8 has to a range of its own is looked at.
+FEW_STEPS = 40.0
+MOST_OPERATORS = 8
+GREYS = 255.0
+# What networks are trained with, in grey levels; ranges of dark or dull pictures look like others.
+MEANS, STDS = (-1.0, 160.0), (0.5, 280.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,33 +162,6 @@ def rounded_at(model: Model, name: str, step: float) -> Model:
     del graph.node[:]
     graph.node.extend(nodes)
     return replace(model, proto=proto)
-
-
-# Putting the cause right leaves at most this part of the outputs' error.
-LEFT = 0.5
-# Of a level with a scale for each output channel, which costs no bits.
-LEFT_AT_NO_COST = 0.75
-# An odd picture's tensors are so many times as wide as the others' in the median, and at most this part is odd.
-ODD_TIMES, MOST_ODD = 3.0, 0.1
-FEWEST_PICTURES = 4
-# Calibration pictures that use at most this part of the grey levels of a byte.
-FLAT_PART = 0.25
-# Ranges are of other pictures where this part of the tensors goes beyond them, or is WIDE_TIMES narrower.
-MANY = 0.25
-# Of one explanation of given ranges, beside the pictures as they are: it leaves this part of the distance.
-EXPLAINS = 0.5
-# Data unlike those of training: of so many first BatchNormalizations, as logarithms of how many times. From FAR on, of
-# pictures of another brightness or contrast than most from FARTHER on, a normalisation is looked for that is at most
-# NEAR; from VERY_FAR on it is said without one.
-FIRST_FEW, FAR, FARTHER, NEAR, VERY_FAR = 3, 0.7, 2.0, 1.5, 4.0
-# Of most pictures, in grey levels: the mean, and the standard deviation.
-BRIGHTNESS, CONTRAST = (70.0, 180.0), (35.0, 90.0)
-# An INT16 tensor of fewer steps to the spread of its values than UINT8 has to a range of its own is looked at.
-FEW_STEPS = 40.0
-MOST_OPERATORS = 8
-GREYS = 255.0
-# What networks are trained with, in grey levels; ranges of dark or dull pictures look like others.
-MEANS, STDS = (-1.0, 160.0), (0.5, 280.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sgsdump.errors import ConfigError
+from sgsdump.fixedpoint.quantisation.trials.plan_trial import Plan
 from sgsdump.fixedpoint.tuning.criteria import (
     NEGLIGIBLE,
     OutputLimits,
@@ -29,14 +29,10 @@ from sgsdump.fixedpoint.tuning.criteria import (
     lies_beyond,
 )
 from sgsdump.fixedpoint.tuning.integer_scores import EveryPicture, IntegerScores
+from sgsdump.fixedpoint.tuning.plan_costs import Sizes
+from sgsdump.fixedpoint.tuning.plan_scores import PlanScores
 from sgsdump.fixedpoint.tuning.search import ENOUGH, Left, SearchResult, no_limit
-
-if TYPE_CHECKING:
-    from sgsdump.fixedpoint.quantisation.trials.plan_trial import Plan
-    from sgsdump.fixedpoint.tuning.plan_costs import Sizes
-    from sgsdump.fixedpoint.tuning.plan_scores import PlanScores
-    from sgsdump.fixedpoint.tuning.setup import Setup
-
+from sgsdump.fixedpoint.tuning.setup import Setup
 
 # So much more of the bytes at 16 bits has to halve the error; of an error below NEGLIGIBLE there is nothing to halve.
 HALVING = 0.05

@@ -5,36 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import ModelProto
 
 from sgsdump.comparison.metrics import mse
-from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import InputError
 from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel, make_fixed
 from sgsdump.fixedpoint.quantisation.objective import Score, watched_tensors
-from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FloatOutputs, OutputFigures, outputs_of
-from sgsdump.fixedpoint.quantisation.trials.plan_trial import words_of
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import (
+    ByPicture,
+    FloatOutputs,
+    OutputFigures,
+    PlanOutputs,
+    outputs_of,
+)
+from sgsdump.fixedpoint.quantisation.trials.plan_trial import Plan, PlanTrial, words_of
 from sgsdump.fixedpoint.tuning.criteria import (
     CombinedError,
+    Picture,
     combined_error,
     measured,
 )
 from sgsdump.fixedpoint.tuning.measured_advice import labelled
-from sgsdump.fixedpoint.tuning.unseen import Run
+from sgsdump.fixedpoint.tuning.plan_scores import PlanScores
+from sgsdump.fixedpoint.tuning.unseen import Expected, Folds, Run
+from sgsdump.models.feeds.by_content import PicturePairs
 from sgsdump.progress import SILENT, Progress, each
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.fixedpoint.quantisation.trials.integer_outputs import ByPicture, PlanOutputs
-    from sgsdump.fixedpoint.quantisation.trials.plan_trial import Plan, PlanTrial
-    from sgsdump.fixedpoint.tuning.criteria import Picture
-    from sgsdump.fixedpoint.tuning.plan_scores import PlanScores
-    from sgsdump.fixedpoint.tuning.unseen import Expected, Folds
-    from sgsdump.models.feeds.by_content import PicturePairs
 
 
 def fixed_of(trial: PlanTrial, tensors: tuple[str, ...]) -> FixedModel:

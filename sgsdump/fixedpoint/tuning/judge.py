@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +13,10 @@ from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, Si
 from sgsdump.fixedpoint.quantisation.trials.hardware_rounding import OnHardware
 from sgsdump.fixedpoint.quantisation.trials.plan_trial import Plan, PlanTrial
 from sgsdump.fixedpoint.quantisation.trials.plan_walk import PlanWalk, Prepared, Visit
+from sgsdump.fixedpoint.tuning.criteria import Criteria, Picture
 from sgsdump.models.model import Model
-
-if TYPE_CHECKING:
-    from sgsdump.fixedpoint.tuning.criteria import Criteria, Picture
-    from sgsdump.sidecars.input_config import InputConfig
-    from sgsdump.tensors.types import Range
+from sgsdump.sidecars.input_config import InputConfig
+from sgsdump.tensors.types import Range
 
 # The surrogate's vectors hold at most this many values of the outputs, evenly chosen.
 MAX_VALUES = 1 << 16

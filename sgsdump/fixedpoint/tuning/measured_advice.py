@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from onnx import ModelProto
+
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.fixedpoint.curing.ranges import with_int16_room
 from sgsdump.fixedpoint.quantisation.analysis import Analysis, analyse
+from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
 from sgsdump.fixedpoint.quantisation.float_model import deployed, uint8_inputs
 from sgsdump.fixedpoint.quantisation.objective import output_error, watched_tensors
@@ -25,18 +29,11 @@ from sgsdump.fixedpoint.tuning.advice import MAYBE, YES, Advice, advise, holds, 
 from sgsdump.fixedpoint.tuning.causes import named_causes, with_contributions
 from sgsdump.fixedpoint.tuning.rules_of_thumb import Convolution, config_names, convolutions, read_signs
 from sgsdump.fixedpoint.tuning.sensitivity_analysis import LabelledPictureFeed, Measurement, SensitivityAnalysis
+from sgsdump.models.feeds.by_content import PicturePairs
 from sgsdump.models.fixed_facts import read_facts
+from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from sgsdump.comparison.comparison import Comparison
-    from sgsdump.comparison.finding import Finding
-    from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
-    from sgsdump.models.feeds.by_content import PicturePairs
-    from sgsdump.models.model import Model
-    from sgsdump.tensors.types import Range
+from sgsdump.tensors.types import Range
 
 # A larger plan is proposed where it takes away so much of what is left.
 WORTH_MORE = 0.1

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.distribution import WIDE, Distribution, distributions, layers, pair_ranges
+from sgsdump.comparison.row import Row
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.formats.sigmastar.side_files import with_scales
 from sgsdump.errors import ConfigError
 from sgsdump.files.names import normalised
 from sgsdump.fixedpoint.quantisation.analysis import Analysis, is_convolution, sdk_name
 from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
-from sgsdump.models.graph import RESHAPED
-
-if TYPE_CHECKING:
-    from sgsdump.comparison.comparison import Comparison
-    from sgsdump.comparison.row import Row
-    from sgsdump.models.graph import Graph
-    from sgsdump.tensors.types import Range
+from sgsdump.models.graph import RESHAPED, Graph
+from sgsdump.tensors.types import Range
 
 RMSE_OVER = 0.5
 

@@ -11,19 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from onnx import ModelProto
 
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.objective import Score, watched_tensors
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs, PlanOutputs, outputs_of
 from sgsdump.fixedpoint.tuning.criteria import Picture, UserMetric, lies_beyond, measured
+from sgsdump.models.feeds.by_content import PicturePairs
+from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from sgsdump.models.feeds.by_content import PicturePairs
-    from sgsdump.models.model import Model
 
 AS_IT_IS, PLAN, ALL_16 = "as it is", "plan", "all at 16 bits"
 

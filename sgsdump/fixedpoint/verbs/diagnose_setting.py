@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.verbs.judges import Judges, JudgingFeeds
     from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.feeds.feeds import Feeds
-    from sgsdump.models.input_spec import InputSpec
-    from sgsdump.models.model import Model
+    from sgsdump.models.model import InputSpec, Model
     from sgsdump.progress import Progress
     from sgsdump.sidecars.input_config import InputConfig
 

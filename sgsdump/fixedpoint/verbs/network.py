@@ -12,8 +12,7 @@ from sgsdump.models.network import Source, as_runs, feeds_of, is_script
 
 if TYPE_CHECKING:
     from sgsdump.models.feeds.feeds import Feed, Feeds
-    from sgsdump.models.input_spec import InputSpec
-    from sgsdump.models.model import Model, Part
+    from sgsdump.models.model import InputSpec, Model, Part
     from sgsdump.models.network import Data, Network
     from sgsdump.sidecars.input_config import InputConfig
 

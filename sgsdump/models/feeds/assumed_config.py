@@ -22,7 +22,7 @@ from sgsdump.models.feeds import picture
 from sgsdump.models.feeds.feeds import InputSpec, feed_maker
 from sgsdump.models.feeds.image_list import are_arrays
 from sgsdump.models.feeds.preprocess_file import load_preprocess
-from sgsdump.models.input_spec import fit
+from sgsdump.models.model import fit
 from sgsdump.sidecars.input_config import COLOURS, InputConfig, ModelInput, ModelOutput, output_section
 from sgsdump.tensors.dtypes import is_integer
 

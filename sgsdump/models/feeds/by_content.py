@@ -24,6 +24,14 @@ FOLDS, MANY, OF_MANY = 3, 24, 2
 JUDGED = 16
 # Pictures are made once where they take so little; several times as fast as decoding and resizing them again.
 HELD_BYTES = 64 << 20
+AnyRun = tuple[str, Mapping[str, np.ndarray]]
+# Up to so many different runs say nothing of others.
+FEW = 3
+# Values of neighbours in an image correlate by more than this; less than two standard errors above is noise too.
+CORRELATED, ERRORS = 0.1, 2.0
+# Images looked at, and the least height and width of what can be one.
+LOOKED_AT, LEAST_SIDE = 16, 8
+CHANNELS = (1, 3, 4)
 
 
 def content_key(feed: Mapping[str, np.ndarray]) -> bytes:
@@ -59,9 +67,6 @@ def share(fitted: int, given: int) -> float:
     return (fitted + 1) / (given + 1)
 
 
-AnyRun = tuple[str, Mapping[str, np.ndarray]]
-
-
 @dataclass(frozen=True, eq=False)
 class FeedsByContent(ChosenFeeds):
     """All runs of ``every`` in the order of their ``keys``, which equal runs share; labels stay those of the files."""
@@ -89,15 +94,6 @@ def _keys(runs: Sequence[AnyRun]) -> list[bytes]:
 
 def _order(keys: Sequence[bytes]) -> list[int]:
     return sorted(range(len(keys)), key=lambda index: keys[index])
-
-
-# Up to so many different runs say nothing of others.
-FEW = 3
-# Values of neighbours in an image correlate by more than this; less than two standard errors above is noise too.
-CORRELATED, ERRORS = 0.1, 2.0
-# Images looked at, and the least height and width of what can be one.
-LOOKED_AT, LEAST_SIDE = 16, 8
-CHANNELS = (1, 3, 4)
 
 
 def different(feeds: Feeds) -> int:

@@ -31,7 +31,7 @@ import numpy as np
 from sgsdump.errors import InputError, OutputError
 from sgsdump.files.user_module import blaming, import_file
 from sgsdump.models.feeds.feeds import Feed, Feeds, LabelledFeed, check_inputs, config_entries, fitted_feed
-from sgsdump.models.input_spec import InputSpec
+from sgsdump.models.model import InputSpec
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.dtypes import as_array
 

@@ -24,7 +24,8 @@ import numpy as np
 from sgsdump.dumps.formats.sdaa import dump_info
 from sgsdump.errors import ConfigError, InputError, hint
 from sgsdump.files.mapped import load_npy
-from sgsdump.models.input_spec import InputSpec, check_feed, shape_text
+from sgsdump.models.model import InputSpec, check_feed
+from sgsdump.tensors.types import shape_text
 
 if TYPE_CHECKING:
     import onnx

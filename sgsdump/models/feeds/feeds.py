@@ -24,11 +24,11 @@ from sgsdump.files.mapped import load_npy
 from sgsdump.models.feeds import picture
 from sgsdump.models.feeds.image_list import are_arrays, expand, is_named, random_seed
 from sgsdump.models.feeds.preprocess_file import Preprocess, load_preprocess
-from sgsdump.models.input_spec import InputSpec, fit, shape_text
+from sgsdump.models.model import InputSpec, fit
 from sgsdump.sidecars import input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.dtypes import is_float, is_integer, is_number
-from sgsdump.tensors.types import NCHW, NHWC
+from sgsdump.tensors.types import NCHW, NHWC, shape_text
 
 __all__ = ["Feed", "InputSpec", "PictureFeeds", "board_notes", "expand", "feed_maker", "feeds"]
 

@@ -35,6 +35,12 @@ from sgsdump.tensors.stages import KEY
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
+SUMMED = "_reduceSum_output"  # the end of the sum of a mean along one axis, as the converter writes it
+_SUM_READS_AXES = 13  # the opset from which the axes of ReduceSum are an input; a model keeps its own until lifted
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+# What has a type of its own, whatever a fully connected operator reads it as.
+OWN_TYPE = ("Sigmoid", "Softmax", "ReduceMean", "Concat")
+
 
 @dataclass(frozen=True, eq=False)
 class RunningStatistics:
@@ -64,13 +70,6 @@ def running_statistics(graph: Graph) -> tuple[RunningStatistics, ...]:
             spread = np.sqrt(variance + epsilon)
             found.append(RunningStatistics(node.input[0], node.output[0], mean, spread, epsilon))
     return tuple(found)
-
-
-SUMMED = "_reduceSum_output"  # the end of the sum of a mean along one axis, as the converter writes it
-_SUM_READS_AXES = 13  # the opset from which the axes of ReduceSum are an input; a model keeps its own until lifted
-WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-# What has a type of its own, whatever a fully connected operator reads it as.
-OWN_TYPE = ("Sigmoid", "Softmax", "ReduceMean", "Concat")
 
 
 def as_converted(proto: ModelProto) -> ModelProto:

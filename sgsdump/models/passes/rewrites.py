@@ -25,7 +25,7 @@ from sgsdump.models.graph import (
     sizes_of,
     values_of,
 )
-from sgsdump.models.input_spec import fits, shape_text
+from sgsdump.tensors.types import fits, shape_text
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TensorShapeProto, TypeProto
@@ -40,6 +40,11 @@ LEFT = frozenset(
     "AveragePool BatchNormalization Bernoulli GRU Hardmax LSTM LogSoftmax LpNormalization MaxPool Multinomial "
     "QuantizeLinear RNN RoiAlign Softmax".split()
 )
+# Functions that call functions that call functions: a small file may stand for more nodes than any memory holds.
+MOST_NODES = 1_000_000
+# Attributes that hold the type of what a node puts out.
+_TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
+_Key = tuple[str, str, str]
 
 
 def fold_constants(proto: ModelProto) -> ModelProto:
@@ -155,14 +160,6 @@ def _static_shapes(proto: ModelProto) -> dict[str, tuple[int, ...]]:
         if sizes is not None and all(size is not None and size > 0 for size in sizes):
             shapes[info.name] = tuple(size for size in sizes if size is not None)
     return shapes
-
-
-# Functions that call functions that call functions: a small file may stand for more nodes than any memory holds.
-MOST_NODES = 1_000_000
-# Attributes that hold the type of what a node puts out.
-_TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
-
-_Key = tuple[str, str, str]
 
 
 def inline_functions(proto: ModelProto) -> ModelProto:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from PIL import ImageDraw
 
 from sgsdump.comparison.binned import Binned
+from sgsdump.comparison.details import Details
 from sgsdump.reports.charts import canvas
 from sgsdump.reports.charts.bins import FEWEST, Copies, also_of, of_details
 from sgsdump.reports.charts.canvas import font, number
@@ -26,10 +26,7 @@ from sgsdump.reports.charts.sheet import (
     save_sheets,
     with_copies,
 )
-
-if TYPE_CHECKING:
-    from sgsdump.comparison.details import Details
-    from sgsdump.reports.report import Layer, Report
+from sgsdump.reports.report import Layer, Report
 
 LEGENDS = (
     Legend("benchmark", canvas.PALE),

@@ -13,12 +13,11 @@ from small_nets import model, node
 from sgsdump.cli import main
 from sgsdump.errors import InputError
 from sgsdump.fixedpoint.quantisation.calibration import calibrate
-from sgsdump.fixedpoint.quantisation.diagnosis.share import integer_share
+from sgsdump.fixedpoint.quantisation.diagnosis.share import integer_share, share_text
 from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
 from sgsdump.fixedpoint.quantisation.ranges import masks
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import measure_ranges
 from sgsdump.fixedpoint.quantisation.ranges.statistics import Extremes, side_ranges
-from sgsdump.fixedpoint.reports.integer_share import share_text
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import Graph
 from sgsdump.sidecars.input_config import InputConfig

@@ -11,7 +11,7 @@ from PIL import Image
 from sgsdump.errors import InputError
 from sgsdump.models.feeds.assumed_config import assume_config, fit_normalisation, ini_text
 from sgsdump.models.feeds.feeds import feed_maker
-from sgsdump.models.input_spec import InputSpec
+from sgsdump.models.model import InputSpec
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
 

@@ -15,7 +15,7 @@ from sgsdump.models.feeds.drawn import (
     from_json,
     give,
 )
-from sgsdump.models.input_spec import InputSpec
+from sgsdump.models.model import InputSpec
 
 
 def spec(name="x", shape=(2, 3), dtype="float32") -> InputSpec:

@@ -9,7 +9,7 @@ from PIL import Image
 from sgsdump.errors import InputError, MissingExtra, SgsdumpError
 from sgsdump.models.feeds import picture
 from sgsdump.models.feeds.feeds import InputSpec, board_notes, expand, feeds
-from sgsdump.models.input_spec import fit
+from sgsdump.models.model import fit
 from sgsdump.sidecars import input_config, input_text
 from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.dtypes import dtype_named

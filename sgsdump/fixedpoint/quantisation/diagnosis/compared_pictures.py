@@ -43,6 +43,7 @@ from sgsdump.tensors.types import NCHW, NHWC
 KEPT_BYTES = 4 << 20
 # A comparison, and the records of the sample and the benchmark.
 _Sent = tuple[Comparison, list[Record], list[Record]]
+_ALIGNED = 64
 
 
 class PictureComparer:
@@ -138,9 +139,6 @@ def _bare(record: Record) -> Record:
 
 def _gone() -> np.ndarray:
     raise ValuesError("the values of a picture that another machine ran are not kept")
-
-
-_ALIGNED = 64
 
 
 def spooled(records: Iterable[Record], folder: Path) -> Dump:

@@ -27,8 +27,7 @@ from sgsdump.errors import InputError
 from sgsdump.executors.table import open_runner
 from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import spooled
 from sgsdump.models.graph import Graph, values_of
-from sgsdump.models.input_spec import fit
-from sgsdump.models.model import Model, graph_inputs
+from sgsdump.models.model import Model, fit, graph_inputs
 from sgsdump.models.quantised_model import nodes_of, quants_of
 from sgsdump.models.tflite import constant
 from sgsdump.progress import SILENT, Progress, each

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import GraphProto, NodeProto
 
+from sgsdump.errors import listed
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.quant_plan import RULE
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.models.fixed_facts import FixedFacts
 from sgsdump.models.graph import Graph, attribute
 from sgsdump.models.model import Model
+from sgsdump.reports.text import percent
 
 RECURRENT = ("LSTM", "GRU", "RNN")
 PRODUCT = "MatMul of two tensors"
@@ -180,3 +182,20 @@ def _shapes(graph: Graph) -> dict[str, list[int]]:
         if dims and all(size > 0 for size in dims[1:]):
             shapes[info.name] = [dims[0] or 1, *dims[1:]]
     return shapes
+
+
+MOST_NAMED = 4
+
+
+def share_text(share: IntegerShare) -> str:
+    """How much of a network became integers, and what stayed in float32; "" where all did."""
+    if share.weights is None or not share.convolutions:
+        return "no weight became an integer, so all of the network runs in float32 here"
+    if share.whole:
+        return ""
+    kinds = listed([f"{count} {kind}" for kind, count in share.floats.items()], MOST_NAMED)
+    macs = f" and {percent(share.macs)} of the multiplications" if share.macs is not None else ""
+    return (
+        f"{percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32, which says nothing "
+        f"of the chip"
+    )

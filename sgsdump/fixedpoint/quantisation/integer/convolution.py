@@ -72,6 +72,13 @@ EXACT = float(2**24)
 BYTE = 256.0
 # Holds the magnitude of every value.
 _WIDER = {np.dtype(np.int8): np.int16, np.dtype(np.int16): np.int32}
+BIAS_BITS = 13
+FLOOR_BITS = 16
+# Multiplied by 1 + e, a tie lies past the middle, away from zero, and rounding half to even takes it there; nothing
+# else moves past a tie as long as |acc| * e is less than one.
+FLOAT_TIES = 1 - 2.0**-22
+FLOAT_TIES_BELOW = 3.3e6
+DOUBLE_TIES = 1 + 2.0**-44
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,15 +330,6 @@ def _pieces(values: np.ndarray, bits: int) -> list[np.ndarray]:
         pieces.append(rest - (high << bits))
         rest = high
     return pieces
-
-
-BIAS_BITS = 13
-FLOOR_BITS = 16
-# Multiplied by 1 + e, a tie lies past the middle, away from zero, and rounding half to even takes it there; nothing
-# else moves past a tie as long as |acc| * e is less than one.
-FLOAT_TIES = 1 - 2.0**-22
-FLOAT_TIES_BELOW = 3.3e6
-DOUBLE_TIES = 1 + 2.0**-44
 
 
 def _convolution(call: Call) -> Integers | Unrounded | None:

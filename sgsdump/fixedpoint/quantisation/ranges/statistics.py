@@ -37,6 +37,14 @@ from sgsdump.tensors.types import Range
 SIDE = 4096
 # Smaller values than 2^SMALLEST all count as that small: their bins would be narrower than float32 can tell apart.
 SMALLEST = -100
+STEPS = 255
+PERCENTILES = (1e-5, 1e-4, 1e-3)
+# Clipping to less than this part of the range is never worth it for 255 steps of values that reach beyond.
+DEEPEST = 0.2
+GRID = np.linspace(1.0, DEEPEST, 81)
+# Ranges whose errors are summed up together, at most some MB of values.
+TOGETHER = 128
+MIN_MAX, PERCENTILE, ENTROPY, MSE = "min_max", "percentile", "entropy", "mse"
 
 
 @dataclass(frozen=True)
@@ -280,16 +288,6 @@ def with_softmax(ranges: Mapping[str, Range], softmax: Mapping[str, Range]) -> d
         else measured
         for name, measured in ranges.items()
     }
-
-
-STEPS = 255
-PERCENTILES = (1e-5, 1e-4, 1e-3)
-# Clipping to less than this part of the range is never worth it for 255 steps of values that reach beyond.
-DEEPEST = 0.2
-GRID = np.linspace(1.0, DEEPEST, 81)
-# Ranges whose errors are summed up together, at most some MB of values.
-TOGETHER = 128
-MIN_MAX, PERCENTILE, ENTROPY, MSE = "min_max", "percentile", "entropy", "mse"
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
 from operator import is_not
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from onnx import NodeProto
 
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.fixedpoint.quantisation.analysis import Analysis, analyse
@@ -33,6 +34,7 @@ from sgsdump.fixedpoint.quantisation.quant_plan import (
 from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE
 from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT8
+from sgsdump.fixedpoint.quantisation.trials.hardware_rounding import Accumulated, OnHardware
 from sgsdump.fixedpoint.quantisation.trials.qdq_graph import (
     ADDEND,
     BIAS,
@@ -51,19 +53,13 @@ from sgsdump.fixedpoint.quantisation.trials.qdq_graph import (
     quantise,
     zero_point,
 )
-from sgsdump.models.fixed_facts import read_facts
+from sgsdump.fixedpoint.quantisation.type_rules import Operator
+from sgsdump.models.fixed_facts import FixedFacts, read_facts
 from sgsdump.models.graph import REARRANGING, Graph, mark_of
 from sgsdump.models.model import Model
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
-
-    from sgsdump.fixedpoint.quantisation.trials.hardware_rounding import Accumulated, OnHardware
-    from sgsdump.fixedpoint.quantisation.type_rules import Operator
-    from sgsdump.models.fixed_facts import FixedFacts
 
 Plan = frozenset[str]
 """Names of the domains at INT16; all others are at 8 bits."""
