@@ -32,14 +32,14 @@ import contextlib, io, json, sys, threading
 from pathlib import Path
 root = Path({root!r})
 package = str(root / "sgsdump") + "/"
-entered, carried, seeing = {{}}, [], False
+entered, carried, seeing = {{}}, {{}}, False
 
 def profile(frame, event, argument):
     code = frame.f_code
     if seeing and event == "call" and code.co_name != "<module>" and code.co_filename.startswith(package):
         entered[code.co_filename] = True
         if "sample" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
-            carried.append(code.co_filename)
+            carried.setdefault(threading.get_ident(), []).append(code.co_filename)
 
 # From the first call on, because threads of a pool live on.
 threading.setprofile(profile)
@@ -51,7 +51,7 @@ for seeing in (False, True):
 seeing = False
 sys.setprofile(None)
 short = lambda path: Path(path).relative_to(package).as_posix()
-print(json.dumps([list(map(short, entered)), list(map(short, carried))]))
+print(json.dumps([list(map(short, entered)), [list(map(short, calls)) for calls in carried.values()]]))
 """
 DUMPS = """
 folder = root / "tests/golden/sigmastar/dumps"
@@ -88,8 +88,8 @@ class Measure:
 
 
 @functools.cache
-def walked(setup: str) -> tuple[list[str], list[str]]:
-    """Return the files that ``call`` enters, and those of the functions with a parameter ``sample``, in their order."""
+def walked(setup: str) -> tuple[list[str], list[list[str]]]:
+    """Return the files that ``call`` enters, and by thread those of the functions with a parameter ``sample``."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", WALK.format(root=str(ROOT), setup=setup)]
@@ -109,8 +109,8 @@ def modules_of(setup: str) -> tuple[int, Sequence[str]]:
 def returns_of(setup: str) -> tuple[int, Sequence[str]]:
     """Return how often a parameter ``sample`` comes to a module again that it had left."""
     _, carried = walked(setup)
-    legs = [name for place, name in enumerate(carried) if not place or carried[place - 1] != name]
-    return len(legs) - len(set(legs)), legs
+    legs = [[name for place, name in enumerate(calls) if not place or calls[place - 1] != name] for calls in carried]
+    return sum(len(own) - len(set(own)) for own in legs), [name for own in legs for name in own]
 
 
 def imported(path: Path) -> set[str]:

@@ -22,7 +22,6 @@ from sgsdump.progress import Advance, Progress, late_bar, unwatched
 
 if TYPE_CHECKING:
     from sgsdump.models.model import Model
-    from sgsdump.reports.report import Report
     from sgsdump.reports.window import Window
     from sgsdump.sidecars.input_config import InputConfig
 
@@ -66,13 +65,6 @@ def print_lines(lines: Iterable[str], prefix: str = "", flush: bool = False) -> 
 def print_error(text: str) -> None:
     """On standard error, as an error that ends a command."""
     print(for_terminal(f"sgsdump: error: {text}"), file=sys.stderr)
-
-
-def print_verdict(report: Report) -> None:
-    """What a report says first, and what to do next."""
-    print_lines(report.verdict)
-    for step in report.next_steps:
-        print_lines([step.text, *step.copy.splitlines()])
 
 
 def print_folder(folder: Path, asides: Iterable[Path]) -> None:

@@ -72,7 +72,7 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import print_folder, print_lines, print_verdict
+from sgsdump.commands.terminal import print_folder, print_lines
 from sgsdump.fixedpoint.verbs.diagnose import FOLDER, PICTURES
 from sgsdump.fixedpoint.verbs.judges import Judges
 from sgsdump.models.network import Network
@@ -156,7 +156,9 @@ def run(args: argparse.Namespace) -> int:
         found.write(folder)
     if options.json:
         replace_text(options.json, found.texts["layers.json"])
-    print_verdict(found.report)
+    print_lines(found.report.verdict)
+    for step in found.report.next_steps:
+        print_lines([step.text, *step.copy.splitlines()])
     print_lines(found.paste)
     print_folder(output, asides)
     return 1 if not found.agrees or (options.limits and not found.passes) else 0
