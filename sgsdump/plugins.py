@@ -92,12 +92,17 @@ def own() -> tuple[Plugin, ...]:
 @cache
 def installed() -> Mapping[str, Plugin]:
     """Return the plug-ins of installed packages by the names of their entry points; warn of those that do not load."""
-    if os.environ.get(SWITCH, "0") not in ("", "0") or not _any_is_named():
+    if are_left_out() or not _any_is_named():
         return {}
     from importlib.metadata import entry_points
 
     loaded = ((point.name, _loaded(point)) for point in entry_points(group=GROUP))
     return {name: plugin for name, plugin in loaded if plugin is not None}
+
+
+def are_left_out() -> bool:
+    """Return whether the user leaves installed plug-ins out."""
+    return os.environ.get(SWITCH, "0") not in ("", "0")
 
 
 def _loaded(point: "EntryPoint") -> Plugin | None:
@@ -150,11 +155,19 @@ def further_commands() -> Mapping[str, Command]:
 def public_name(name: str) -> Any:
     """Import the public name of a plug-in. Raises AttributeError for one that none has."""
     module = next((plugin.names[name] for plugin in own() if name in plugin.names), None)
-    if module is None and not name.startswith("_"):
+    if module is None and not name.startswith("_") and not _is_module(name):
         module = next((plugin.names[name] for plugin in installed().values() if name in plugin.names), None)
     if module is None:
         raise AttributeError(f"module 'sgsdump' has no attribute {name!r}")
     return getattr(importlib.import_module(module), name)
+
+
+def _is_module(name: str) -> bool:
+    """Return whether sgsdump has a module of this name: ``from sgsdump import NAME`` asks for a name first."""
+    from pathlib import Path
+
+    place = Path(__file__).with_name(name)
+    return place.is_dir() or place.with_suffix(".py").is_file()
 
 
 def public_module(name: str) -> ModuleSpec | None:

@@ -34,7 +34,7 @@ def run(site: Path, folder: Path, *words: str, **environment: str) -> subprocess
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example as pip installs it, without a network."""
-    pytest.importorskip("setuptools", "61")
+    pytest.importorskip("setuptools", "77")
     folder = tmp_path_factory.mktemp("site")
     copy = tmp_path_factory.mktemp("source")
     for file in EXAMPLE.iterdir():
@@ -181,6 +181,8 @@ def test_own_readers_and_commands_are_asked_first(install: Installed) -> None:
     assert main(["show", "x.npz"]) == 0
     assert main(["compare", "x.npz", "x.npz"]) == 0
     assert sgsdump.calibrate and sgsdump.open_dump("x.npz")._repr_html_()
+    for words in (["show", "x.npz"], ["compare", "x.npz", "x.npz"], ["compare", "--help"]):
+        assert run(Path("site").resolve(), Path.cwd(), *words).returncode == 0
     assert not Path("loaded").exists(), Path("loaded").read_text()
 
 

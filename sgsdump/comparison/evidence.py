@@ -77,6 +77,11 @@ class Evidence:
         """Whether the recordings show that all that differs is rounding to a narrow type."""
         return any(finding.kind == "rounding" for finding in self.recorded)
 
+    @cached_property
+    def concluded(self) -> dict[str, tuple[Finding, ...]]:
+        """What several rules share, by name: each is concluded once."""
+        return {}
+
     def of_kind(self, kind: str) -> tuple[Finding, ...]:
         """Return the recorded findings of a kind, in their order."""
         return tuple(finding for finding in self.recorded if finding.kind == kind)

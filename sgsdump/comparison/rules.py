@@ -161,11 +161,13 @@ def quantisation(evidence: Evidence) -> Iterable[Finding]:
     return evidence.of_kind("quantisation")
 
 
-def _causes(evidence: Evidence) -> Iterable[Finding]:
+def _causes(evidence: Evidence) -> tuple[Finding, ...]:
     """What the recordings name; else the layers where an error arises, the one first that others inherit from."""
     if of_operators := evidence.of_kind("cause"):
         return of_operators
-    return () if evidence.is_rounding else _of_figures(evidence)
+    if "causes" not in evidence.concluded:
+        evidence.concluded["causes"] = () if evidence.is_rounding else tuple(_of_figures(evidence))
+    return evidence.concluded["causes"]
 
 
 def _of_figures(evidence: Evidence) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from sgsdump.dumps.formats import FORMATS
 from sgsdump.dumps.runs import Choice, Run, chosen, how_to_choose, joined, one_of, split_choice
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 from sgsdump.files.bounded_read import open_file, reading
-from sgsdump.plugins import leave_out
+from sgsdump.plugins import SWITCH, are_left_out, leave_out
 
 TOPOLOGY = "model/*/*.json"
 _HOOKED = "msit_dump_*/control.json"
@@ -103,7 +103,8 @@ def format_of(path: Path) -> Any:
     if path.suffix == ".raw":
         raise FormatError(f"{path} holds bare values, and their type is not in it; give it: --raw-dtype float32")
     bare = "; if it holds bare values, give their type: --raw-dtype float32" if path.suffix == ".bin" else ""
-    raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)}){bare}")
+    left_out = f"; {SWITCH} leaves plug-ins out" if are_left_out() else ""
+    raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)}){bare}{left_out}")
 
 
 def _recognised(name: str, format: Any, path: Path, head: bytes) -> bool:

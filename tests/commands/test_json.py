@@ -93,6 +93,7 @@ def test_the_schema_knows_every_kind_of_finding():
     from sgsdump.comparison.finding import KINDS
 
     assert schema("comparison")["$defs"]["finding"]["properties"]["kind"]["enum"] == list(KINDS)
+    assert schema("golden comparison")["$defs"]["finding"] == schema("comparison")["$defs"]["finding"]
 
 
 def test_no_field_is_called_twin():
