@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from sgsdump.comparison.account import Account
@@ -47,6 +47,7 @@ class Evidence:
     recorded     what the recordings of two programs tell: arguments and weights that differ, the operator that differs
                  first or is outside its bound, in the order in which they ran (``conclude.py``).
     limits       what the layers are held against.
+    measured     what runs of changed models show: each output, which layers cause the error, what a change is worth.
     judged       of a comparison with a golden run the layers; ``recomputed`` are operators that, computed again from
                  their recorded inputs, do not give what was recorded. None where they were not computed again.
     """
@@ -59,7 +60,8 @@ class Evidence:
     environment: tuple[Finding, ...] = ()
     recorded: tuple[Finding, ...] = ()
     limits: Thresholds = DOCUMENTED
-    judged: Sequence[JudgedLayer] = field(default=())
+    measured: tuple[Finding, ...] = ()
+    judged: Sequence[JudgedLayer] = ()
     recomputed: tuple[Finding, ...] | None = None
 
     @cached_property
@@ -85,3 +87,7 @@ class Evidence:
     def of_kind(self, kind: str) -> tuple[Finding, ...]:
         """Return the recorded findings of a kind, in their order."""
         return tuple(finding for finding in self.recorded if finding.kind == kind)
+
+    def measured_of(self, *kinds: str) -> tuple[Finding, ...]:
+        """Return the findings of these kinds that runs of changed models show, in their order."""
+        return tuple(finding for finding in self.measured if finding.kind in kinds)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from sgsdump.comparison.account import Account
 from sgsdump.comparison.evidence import Evidence, JudgedLayer
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.rounding_floor import Departure, departures, is_fed_by
@@ -42,6 +43,7 @@ def leading_argument(evidence: Evidence) -> Iterator[Finding]:
 
 def outputs(evidence: Evidence) -> Iterator[Finding]:
     """Each output of the network, as far as it is known which these are and they were compared."""
+    yield from evidence.measured_of("output")
     names = set(evidence.outputs)
     for row in evidence.alike:
         if row.name in names and row.io == "out":
@@ -117,6 +119,26 @@ def not_finite(evidence: Evidence) -> Iterator[Finding]:
 def causes_by_figures(evidence: Evidence) -> Iterator[Finding]:
     """The layers where the error arises, as the figures alone suggest."""
     yield from (finding for finding in _causes(evidence) if finding.evidence not in _SHOWN)
+
+
+def causes_by_intervention(evidence: Evidence) -> Iterable[Finding]:
+    """The layers whose change in a model changes its error, or that the error is spread over them."""
+    return evidence.measured_of("cause", "spread", "part")
+
+
+def past_limits(evidence: Evidence) -> Iterable[Finding]:
+    """How many layers of a changed model are past the limits, and the cause that they share."""
+    return evidence.measured_of("layers")
+
+
+def worth(evidence: Evidence) -> Iterable[Finding]:
+    """What a changed model is worth, by the user's metric and on images that nothing was fitted to."""
+    return evidence.measured_of("worth", "unseen")
+
+
+def advice(evidence: Evidence) -> Iterable[Finding]:
+    """What to change, and what that gives back."""
+    return evidence.measured_of("advice")
 
 
 def recomputed(evidence: Evidence) -> Iterable[Finding]:
@@ -311,6 +333,7 @@ def rounding(evidence: Evidence) -> Iterable[Finding]:
 
 def not_judged(evidence: Evidence) -> Iterator[Finding]:
     """What the comparison cannot tell, and why."""
+    yield from evidence.measured_of("not judged")
     account = evidence.account
     fused = tuple(one.name for one in account.left_out if one.fused)
     for why, names in (
@@ -334,6 +357,7 @@ RULES: tuple[Rule, ...] = (
     arguments,
     causes_by_value,
     recomputed,
+    causes_by_intervention,
     other_tensors,
     not_finite,
     causes_by_figures,
@@ -342,6 +366,9 @@ RULES: tuple[Rule, ...] = (
     channels,
     magnified,
     rounding,
+    past_limits,
+    worth,
+    advice,
     not_judged,
 )
 # Those that hold of two runs of different inputs too.
@@ -352,3 +379,8 @@ def findings_of(evidence: Evidence) -> tuple[Finding, ...]:
     """Return what there is to say, in the order in which it is told."""
     rules = [rule for rule in RULES if rule in OF_ANY_INPUTS or not evidence.is_of_other_inputs]
     return tuple(finding for rule in rules for finding in rule(evidence))
+
+
+def of_changed_models(measured: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return what runs of changed models show, in the order in which it is told."""
+    return findings_of(Evidence(Account(0, 0), measured=tuple(measured)))

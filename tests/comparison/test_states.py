@@ -10,6 +10,7 @@ from sgsdump.comparison import align
 from sgsdump.comparison.account import Account, NotCompared
 from sgsdump.comparison.evidence import Evidence, JudgedLayer
 from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.rules import of_changed_models
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.comparison.verdict import judged_verdict, state_of
 from sgsdump.dumps.dump import Damage, Operator, as_arguments
@@ -98,6 +99,12 @@ def test_an_accepted_run_of_zeros_is_never_rounding():
     unwritten = replace(evidence, judged=(replace(layer, is_written=False),))
     assert judged_verdict(unwritten, ()).state == "differs"
     assert judged_verdict(replace(evidence, recomputed=None), ()).passes is False
+
+
+def test_what_changed_models_show_is_told_in_the_order_of_the_rules():
+    kinds = ("advice", "not judged", "spread", "output", "unseen", "cause", "layers", "worth")
+    told = [finding.kind for finding in of_changed_models(Finding(kind) for kind in kinds)]
+    assert told == ["output", "spread", "cause", "layers", "unseen", "worth", "advice", "not judged"]
 
 
 def test_a_way_of_pairing_is_entered_only_where_it_applies(monkeypatch):

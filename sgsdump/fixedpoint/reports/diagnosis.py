@@ -14,6 +14,7 @@ from typing import Any
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.row import Row
+from sgsdump.comparison.rules import of_changed_models
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text, strict
@@ -228,7 +229,7 @@ class Diagnosis:
             figures |= {"macs": self.share.macs} if self.share.macs is not None else {}
             kinds = tuple(self.share.floats)
             found.append(Finding("not judged", figures=figures, names=kinds, facts={"reason": "stayed in float"}))
-        return tuple(found)
+        return of_changed_models(found)
 
     @property
     def columns(self) -> dict[str, dict[str, Any]]:

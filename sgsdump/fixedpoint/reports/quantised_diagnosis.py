@@ -13,6 +13,7 @@ from typing import Any
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import sqnr
+from sgsdump.comparison.rules import of_changed_models
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text
@@ -120,7 +121,7 @@ class QuantisedDiagnosis:
                 found.append(Finding("not judged", names[0], names=names, facts={"reason": reason}))
         if self.not_run:
             found.append(Finding("not judged", facts={"reason": "not run as it is", "error": self.not_run}))
-        return tuple(found)
+        return of_changed_models(found)
 
 
 def report_of_quantised(diagnosis: QuantisedDiagnosis, context: Context) -> Report:
