@@ -9,7 +9,6 @@ import numpy as np
 
 from sgsdump.comparison.sums.tiles import CHUNK, COUNTS, LANES, SUMS, Part, Table, ToSum, are_wide
 from sgsdump.files.mapped import in_memory
-from sgsdump.tensors.tensor import Values
 
 _LOCAL = threading.local()
 
@@ -26,13 +25,14 @@ def part_sums(pair: ToSum, part: list[Table]) -> Part:
     """The sums of a part of a pair; nothing is picked up."""
     totals = Totals()
     for table in part:
-        _add(totals, pair.sample, pair.benchmark, table)
+        _add(totals, pair, table)
     with np.errstate(all="ignore"):
         sums: list[float] = np.add.accumulate(totals.lanes, axis=1)[:, -1].tolist()
     return sums, totals.odd.tolist()
 
 
-def _add(totals: Totals, sample: Values, benchmark: Values, table: Table) -> None:
+def _add(totals: Totals, pair: ToSum, table: Table) -> None:
+    sample, benchmark = pair.sample, pair.benchmark
     wide = are_wide(sample, benchmark)
     p, q, r, _, _ = _workspace()
     with np.errstate(all="ignore"):
