@@ -42,9 +42,10 @@ def make(path: Path, megabytes: float, factor: float = 1.0, swapped: bool = Fals
 
 def measured(sample: Path, benchmark: Path) -> tuple[float, float]:
     """Processor time of a comparison, and of its look for misnamed tensors."""
-    from sgsdump.comparison import compare
+    from sgsdump.comparison import measure
+    from sgsdump.comparison.compare import compare
 
-    search, spent = compare.find_misnamed, 0.0
+    search, spent = measure.find_misnamed, 0.0
 
     def timed(*args):  # type: ignore[no-untyped-def]
         nonlocal spent
@@ -53,13 +54,13 @@ def measured(sample: Path, benchmark: Path) -> tuple[float, float]:
         spent += time.process_time() - start
         return found
 
-    compare.find_misnamed = timed
+    measure.find_misnamed = timed
     try:
         start = time.process_time()
-        compare.compare(sample, benchmark)
+        compare(sample, benchmark)
         return time.process_time() - start, spent
     finally:
-        compare.find_misnamed = search
+        measure.find_misnamed = search
 
 
 def main() -> None:
