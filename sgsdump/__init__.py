@@ -148,7 +148,10 @@ def __getattr__(name: str) -> Any:
 
 
 class _PublicModules:
-    """Finds the packages that plug-ins publish below ``sgsdump``, such as ``sgsdump.torchair``; asked last."""
+    """An import finder for packages of plug-ins that are imported as ``sgsdump.NAME``, such as ``sgsdump.torchair``.
+
+    It is the last of ``sys.meta_path``, so it only sees modules that no other finder knows.
+    """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> Any:

@@ -152,7 +152,7 @@ def test_imports_point_down(module):
 
 @of_every_module
 def test_the_core_imports_no_plug_in_and_plug_ins_none_of_each_other(module):
-    """In functions and for type checkers neither, nor by a name in text or a public name of the package."""
+    """Imports in functions and for type checkers, module names in text and the package's public names count too."""
     plugin = plugin_of(name_of(module))
     if name_of(module) == "__init__":  # the public names, for type checkers
         return None

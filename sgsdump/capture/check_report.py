@@ -13,6 +13,7 @@ from sgsdump.comparison.replayed import CAME_IN, OVERFLOW, check_findings, finit
 from sgsdump.files.json_yaml import json_text
 from sgsdump.replay.check import Check, Judged
 from sgsdump.replay.finiteness import Finiteness
+from sgsdump.reports.verdict_data import finding_data
 
 FORMAT, VERSION = "sgsdump check", 1
 MOST = 5
@@ -110,7 +111,7 @@ def _run_json(run: CheckedRun) -> dict[str, Any]:
     found = check_findings(run.check) if finiteness is None else finiteness_findings(finiteness)
     return {
         "run": run.name,
-        "findings": [asdict_of(finding) for finding in found],
+        "findings": [finding_data(finding) for finding in found],
         **of_another,
         "judged": [
             {**asdict(j.place), "slot": j.slot, "dtype": j.dtype, "odd": j.odd, **asdict(j.judgement)}
@@ -119,10 +120,6 @@ def _run_json(run: CheckedRun) -> dict[str, Any]:
         "not_judged": [{**asdict(u.place), "why": u.why, "detail": u.detail} for u in run.check.unjudged],
         "notes": list(run.notes),
     }
-
-
-def asdict_of(finding: Finding) -> dict[str, Any]:
-    return {**asdict(finding), "figures": dict(finding.figures), "facts": dict(finding.facts)}
 
 
 def check_junit(runs: Sequence[CheckedRun]) -> str:

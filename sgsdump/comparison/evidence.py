@@ -1,4 +1,4 @@
-"""What the rules of conclusion know: one record, whatever was compared. ``rules.py`` has the rules."""
+"""The evidence for the rules of conclusion (``rules.py``): one record for every kind of comparison."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JudgedLayer:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Everything that is known of a comparison.
+    """All evidence of a comparison.
 
     account      what was compared, and what was not.
     rows         the compared layers, in the benchmark's order; ``failed`` are the pairs that could not be measured.
@@ -81,7 +81,7 @@ class Evidence:
 
     @cached_property
     def concluded(self) -> dict[str, tuple[Finding, ...]]:
-        """What several rules share, by name: each is concluded once."""
+        """A cache of findings that several rules need, by name."""
         return {}
 
     def of_kind(self, kind: str) -> tuple[Finding, ...]:

@@ -32,17 +32,17 @@ _MADE_HERE = 30  # times the error of what feeds a layer; rounding grows less fr
 
 
 def environment(evidence: Evidence) -> Iterable[Finding]:
-    """In what the two runs differ beside their tensors."""
+    """Return the differences between the two runs other than tensors."""
     return evidence.environment
 
 
 def leading_argument(evidence: Evidence) -> Iterator[Finding]:
-    """An argument, type or weight that differs where nothing differs before it."""
+    """Yield an argument, type or weight that differs, if no layer before it differs."""
     yield from (finding for finding in evidence.recorded[:1] if finding.kind == "argument")
 
 
 def outputs(evidence: Evidence) -> Iterator[Finding]:
-    """Each output of the network, as far as it is known which these are and they were compared."""
+    """Yield each compared output of the network, if the outputs are known."""
     yield from evidence.measured_of("output")
     names = set(evidence.outputs)
     for row in evidence.alike:
@@ -56,7 +56,7 @@ def outputs(evidence: Evidence) -> Iterator[Finding]:
 
 
 def figures_of(row: Row) -> dict[str, float]:
-    """A row's figures by name: those that its kind of values has."""
+    """Return the figures of a row by name. Which figures there are depends on the kind of values."""
     if row.indices is not None:
         return {"differing": float(row.indices.differing), "count": float(row.indices.count)}
     if row.statistics or row.checksums:
@@ -72,7 +72,7 @@ def _odd(row: Row) -> dict[str, float]:
 
 
 def missing(evidence: Evidence) -> Iterator[Finding]:
-    """Outputs, runs and layers that the sample lacks, and pairs that could not be measured."""
+    """Yield missing outputs, runs and layers, and pairs that could not be measured."""
     account = evidence.account
 
     def of(what: str, names: tuple[str, ...], **facts: str) -> Iterator[Finding]:
@@ -90,18 +90,18 @@ def missing(evidence: Evidence) -> Iterator[Finding]:
 
 
 def arguments(evidence: Evidence) -> Iterator[Finding]:
-    """The arguments, types and weights that differ, but for the leading one."""
+    """Yield the arguments, types and weights that differ, except the leading one."""
     first = tuple(leading_argument(evidence))
     yield from (finding for finding in evidence.of_kind("argument") if finding not in first)
 
 
 def causes_by_value(evidence: Evidence) -> Iterator[Finding]:
-    """The operator where the error arises, as replaying it or the values of what it reads show."""
+    """Yield the operator where the error arises, shown by replaying it or by the values of its inputs."""
     yield from (finding for finding in _causes(evidence) if finding.evidence in _SHOWN)
 
 
 def other_tensors(evidence: Evidence) -> Iterator[Finding]:
-    """Pairs of one name that hold different tensors."""
+    """Yield pairs that share a name but hold different tensors."""
     suspects = [row for row in evidence.rows if row.misnamed] if not evidence.is_rounding else []
     for row in suspects[:MOST]:
         assert row.misnamed is not None, "suspects are"
@@ -109,7 +109,7 @@ def other_tensors(evidence: Evidence) -> Iterator[Finding]:
 
 
 def not_finite(evidence: Evidence) -> Iterator[Finding]:
-    """The first layer with NaN or infinity, one side alone having it before both."""
+    """Yield the first layer with NaN or Inf on one side only, else the first with NaN or Inf on both sides."""
     rows = [row for row in evidence.alike if not row.finite and not row.equal]
     if rows:
         first = next((row for row in rows if row.odd_apart), rows[0])
@@ -117,37 +117,37 @@ def not_finite(evidence: Evidence) -> Iterator[Finding]:
 
 
 def causes_by_figures(evidence: Evidence) -> Iterator[Finding]:
-    """The layers where the error arises, as the figures alone suggest."""
+    """Yield the layers where the error arises, judged by figures alone."""
     yield from (finding for finding in _causes(evidence) if finding.evidence not in _SHOWN)
 
 
 def causes_by_intervention(evidence: Evidence) -> Iterable[Finding]:
-    """The layers whose change in a model changes its error, or that the error is spread over them."""
+    """Return the layers that cause the error, measured by changing them in the model."""
     return evidence.measured_of("cause", "spread", "part")
 
 
 def past_limits(evidence: Evidence) -> Iterable[Finding]:
-    """How many layers of a changed model are past the limits, and the cause that they share."""
+    """Return how many layers are past the limits, and the cause that they share."""
     return evidence.measured_of("layers")
 
 
 def worth(evidence: Evidence) -> Iterable[Finding]:
-    """What a changed model is worth, by the user's metric and on images that nothing was fitted to."""
+    """Return the user's metric and the error on held-out images."""
     return evidence.measured_of("worth", "unseen")
 
 
 def advice(evidence: Evidence) -> Iterable[Finding]:
-    """What to change, and what that gives back."""
+    """Return the advised changes, with the error before and after."""
     return evidence.measured_of("advice")
 
 
 def recomputed(evidence: Evidence) -> Iterable[Finding]:
-    """The operators that, computed again from their recorded inputs, do not give what was recorded."""
+    """Return the operators whose recorded output differs from a recomputation with the recorded inputs."""
     return evidence.recomputed or ()
 
 
 def first_failing(evidence: Evidence) -> Iterator[Finding]:
-    """Of layers that a golden run judges, those that fail while what feeds them passes, in the order of the network."""
+    """Yield the layers that fail against a golden run while their sources pass, in network order."""
     if evidence.recomputed is not None:
         return
     failing = [layer for layer in evidence.judged if not layer.passes]
@@ -165,8 +165,10 @@ def first_failing(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _origin(failing: JudgedLayer, judged: Sequence[JudgedLayer]) -> JudgedLayer:
-    """Return where the error of a layer is made: a layer passes where the accepted run's own error is as large, and may
-    be too much further down. Upstream from there the first layer whose error is many times that of what feeds it."""
+    """Return the layer upstream where the error arises: its error is many times the error of its sources.
+
+    That layer may pass, because the error of the accepted run is large there too.
+    """
     layers = {layer.name: layer for layer in judged}
     layer = failing
     while True:
@@ -179,12 +181,12 @@ def _origin(failing: JudgedLayer, judged: Sequence[JudgedLayer]) -> JudgedLayer:
 
 
 def quantisation(evidence: Evidence) -> Iterable[Finding]:
-    """Operators that one of two quantised copies of a network alone keeps in integers."""
+    """Return the operators that only one of two quantised models computes in integers."""
     return evidence.of_kind("quantisation")
 
 
 def _causes(evidence: Evidence) -> tuple[Finding, ...]:
-    """What the recordings name; else the layers where an error arises, the one first that others inherit from."""
+    """Return the causes from the recordings; without any, the layers where the error arises."""
     if of_operators := evidence.of_kind("cause"):
         return of_operators
     if "causes" not in evidence.concluded:
@@ -216,7 +218,7 @@ def _of_figures(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _first_departure(evidence: Evidence, bad: Sequence[Row]) -> Departure | None:
-    """The first layer that leaves the rounding floor; where layers are bad, one that these inherit from."""
+    """Return the first layer above the rounding floor; if layers are bad, only one that feeds a bad layer counts."""
     leaving = departures(evidence.alike, evidence.by_flow)
     if not bad or not evidence.by_flow:
         return next(iter(leaving), None)
@@ -248,7 +250,7 @@ def _cause(row: Row, evidence: str, inputs: str = "", before: float | None = Non
 
 
 def _inputs_of(departure: Departure, evidence: Evidence) -> str:
-    """``differ`` if a row that feeds it does, be it by rounding; ``unknown`` without a dataflow; else ""."""
+    """Return ``differ`` if any source differs, even by rounding; ``unknown`` without a dataflow; else ""."""
     if not evidence.by_flow:
         return "unknown"
     sources = departure.row.sources
@@ -256,8 +258,10 @@ def _inputs_of(departure: Departure, evidence: Evidence) -> str:
 
 
 def _first_unlike(evidence: Evidence, before: Sequence[Row]) -> Failed | None:
-    """The first layer that both sides have quantised in another way and so could not be compared, where it runs before
-    the first of these rows."""
+    """Return the first layer that cannot be compared because the two sides quantise it differently.
+
+    None if that layer does not run before all of the rows ``before``.
+    """
     if not before:
         return None
     place = min(row.op_index for row in before)
@@ -267,7 +271,7 @@ def _first_unlike(evidence: Evidence, before: Sequence[Row]) -> Failed | None:
 
 
 def _how(row: Row) -> str:
-    """What the figures alone show of the fault: ``rearranged``, ``zero`` or ``times``, a factor; "" for nothing."""
+    """Return the kind of fault that the figures show: ``rearranged``, ``zero``, ``times`` (a factor) or ""."""
     sums = row.sums
     if row.rearranged:
         return "rearranged"
@@ -283,8 +287,10 @@ def _how(row: Row) -> str:
 
 
 def _arising(evidence: Evidence, bad: Sequence[Row]) -> list[Row]:
-    """Of the bad rows those that none of them feeds, by how much the error rises; where it is not known what feeds
-    what, the first in file order whose error rises about as much as any."""
+    """Return the bad rows that no other bad row feeds, the largest rise first.
+
+    Without a dataflow, return the first row in file order whose rise is about the largest.
+    """
     if not bad:
         return []
     if evidence.by_flow and any(row.step for row in bad):
@@ -302,8 +308,10 @@ def _arising(evidence: Evidence, bad: Sequence[Row]) -> list[Row]:
 
 
 def _sudden(evidence: Evidence, bad: Sequence[Row]) -> list[Row]:
-    """Of a quantised side, whose every layer differs somewhat: the bad rows that no bad one feeds, whose error is
-    several times what feeds them. What follows may enlarge an error by far more, as a Softmax does."""
+    """Return the bad rows that no bad row feeds and whose error is several times that of their sources.
+
+    This is for a quantised side, where every layer differs. Later layers, such as a Softmax, may amplify more.
+    """
     names = {row.name for row in bad}
     sources = {row.name: row.sources for row in evidence.alike}
     first = [row for row in bad if row.error - row.rise <= row.error / _TIMES and not is_fed_by(row, names, sources)]
@@ -311,7 +319,7 @@ def _sudden(evidence: Evidence, bad: Sequence[Row]) -> list[Row]:
 
 
 def channels(evidence: Evidence) -> Iterator[Finding]:
-    """Layers within the limits of which channels are not, and those that only a channel's error is past."""
+    """Yield the layers that are within the limits as a whole but have lost channels or a channel past its limit."""
     whole = replace(evidence.limits, max_channel_rmse=None)
     for row in evidence.alike if not evidence.is_rounding else ():
         of_row = row.channels
@@ -322,17 +330,17 @@ def channels(evidence: Evidence) -> Iterator[Finding]:
 
 
 def magnified(evidence: Evidence) -> Iterable[Finding]:
-    """Where rounding is magnified."""
+    """Return the operator that amplifies rounding."""
     return evidence.of_kind("magnified")
 
 
 def rounding(evidence: Evidence) -> Iterable[Finding]:
-    """That all that differs is rounding to a narrow type."""
+    """Return the finding that all differences are rounding to a narrow type."""
     return evidence.of_kind("rounding")
 
 
 def not_judged(evidence: Evidence) -> Iterator[Finding]:
-    """What the comparison cannot tell, and why."""
+    """Yield what the comparison cannot judge, with the reason."""
     yield from evidence.measured_of("not judged")
     account = evidence.account
     fused = tuple(one.name for one in account.left_out if one.fused)
@@ -376,11 +384,11 @@ OF_ANY_INPUTS = frozenset((environment, missing, not_finite, not_judged))
 
 
 def findings_of(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return what there is to say, in the order in which it is told."""
+    """Return all findings, in the order of the rules."""
     rules = [rule for rule in RULES if rule in OF_ANY_INPUTS or not evidence.is_of_other_inputs]
     return tuple(finding for rule in rules for finding in rule(evidence))
 
 
 def of_changed_models(measured: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return what runs of changed models show, in the order in which it is told."""
+    """Return findings measured by running changed models, in the order of the rules."""
     return findings_of(Evidence(Account(0, 0), measured=tuple(measured)))

@@ -1,17 +1,18 @@
-"""The verdict for programs: one object, the same in the JSON of every command."""
+"""The verdict as JSON data, in the same form for every command."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.verdict import Verdict
+from sgsdump.comparison.verdict import Recommendation, Verdict
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
-    """Return the verdict as plain data. What was left out is counted by status; its lists stand elsewhere."""
+    """Return the verdict as plain data. Layers that were not compared are counted by status, not listed."""
     account, recommendation = verdict.account, verdict.recommendation
     return {
         "state": verdict.state,
@@ -33,11 +34,11 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
 
 
 def finding_data(finding: Finding) -> dict[str, Any]:
-    """Return a finding as plain data."""
+    """Return a finding as plain data, for any JSON."""
     return plain(finding)
 
 
-def plain(record: Any) -> dict[str, Any]:
-    """Return a record's facts, mappings as dictionaries."""
-    facts = {fact.name: getattr(record, fact.name) for fact in fields(record)}
-    return {name: dict(value) if hasattr(value, "keys") else value for name, value in facts.items()}
+def plain(record: Finding | Recommendation) -> dict[str, Any]:
+    """Return the fields of a record by name, mappings as dictionaries."""
+    values = ((each.name, getattr(record, each.name)) for each in fields(record))
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values}

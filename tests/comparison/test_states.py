@@ -10,6 +10,7 @@ from sgsdump.comparison import align
 from sgsdump.comparison.account import Account, NotCompared
 from sgsdump.comparison.evidence import Evidence, JudgedLayer
 from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.golden import compare_golden
 from sgsdump.comparison.rules import of_changed_models
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.comparison.verdict import judged_verdict, state_of
@@ -117,3 +118,9 @@ def test_a_way_of_pairing_is_entered_only_where_it_applies(monkeypatch):
     compare(dump(a=X), dump(b=X), name_map={"b": "a"})
     assert entered[0] == "propose" and "same_name" not in entered
     assert list(align.WAYS)[-len(align.BY_NAME) :] == list(align.BY_NAME) and len(align.WAYS) == 11
+
+
+def test_what_judge_misses_is_missing_and_fails_unless_that_is_allowed():
+    comparison = compare_golden(dump(a=X), dump(a=X, b=X), dump(a=X, b=X))
+    assert comparison.account.named("missing") == ("b.npy",) and comparison.account.of == 2
+    assert comparison.verdict().exit_status() == 1 and comparison.verdict(allow_missing=True).exit_status() == 0

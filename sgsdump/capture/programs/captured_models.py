@@ -1,5 +1,6 @@
-"""The models and runs that ``hook/sgsdump_hook_ort.py`` wrote of, whose docstring has the lines; and which of a model's
-tensors a ``DumpControl`` selects.
+"""The onnxruntime models that a program ran, and which of their tensors a ``DumpControl`` selects.
+
+The hook ``hook/sgsdump_hook_ort.py`` records models and runs. Its docstring specifies the recorded lines.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Value:
-    """One input or output as the program had it; ``why`` it could not be kept, or ""."""
+    """One input or output of a run. ``why`` says why its values could not be kept, "" if they were."""
 
     name: str
     dtype: str = ""
@@ -84,7 +85,7 @@ class CapturedModel:
 
 
 def captured_models(root: Path, processes: Iterable[Process]) -> list[CapturedModel]:
-    """The models that ran, process by process, in the order of their first runs."""
+    """Return the models that ran, process by process, in the order of their first runs."""
     return [model for process in processes for model in _of_process(root, process)]
 
 
@@ -132,7 +133,7 @@ def _model(root: Path, pid: int, line: Line, runs: tuple[CapturedRun, ...]) -> C
 
 
 def _is_unchanged(path: Path | None, loaded_as: object) -> bool:
-    """Whether a file has the size and time that it had when it was loaded."""
+    """Return whether a file has the size and the time that it had when the program loaded it."""
     if path is None:
         return False
     try:
@@ -164,7 +165,7 @@ def _value(root: Path, line: Line) -> Value:
 
 
 def _inside(root: Path, file: object) -> Path | None:
-    """A file of the dump by its path below the root; None for a path that leads out of it."""
+    """Return the path of a file below the dump's root, or None if it leads out of the root."""
     return root / file if isinstance(file, str) and file and not leads_out_of(root, file) else None
 
 

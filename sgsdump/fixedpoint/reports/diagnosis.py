@@ -41,6 +41,7 @@ from sgsdump.fixedpoint.tuning.worth import AS_IT_IS, PLAN, Worths
 from sgsdump.reports.report import Bits
 from sgsdump.reports.text import counted, csv_text, percent
 from sgsdump.reports.verdict import Step
+from sgsdump.reports.verdict_data import finding_data
 
 MOST_NAMED = 4
 # Who raised an input.
@@ -562,7 +563,7 @@ def with_findings(text: str, diagnosis: Diagnosis) -> str:
     columns = diagnosis.columns
     for row in document["rows"]:
         row |= {name: strict(value) for name, value in columns.get(row["name"], {}).items()}
-    document["findings"] = [asdict_of(finding) for finding in diagnosis.findings]
+    document["findings"] = [finding_data(finding) for finding in diagnosis.findings]
     return json_text(document)
 
 
@@ -585,8 +586,3 @@ def _cell(value: Any) -> Any:
 
 def _bits_columns(bits: Bits) -> dict[str, Any]:
     return {"bits": bits.now, "raised_by": bits.raised_by, "advised_bits": 16 if bits.advised else bits.now}
-
-
-def asdict_of(finding: Finding) -> dict[str, Any]:
-    """A finding for JSON."""
-    return asdict(finding)

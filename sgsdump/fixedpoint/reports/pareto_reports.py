@@ -134,7 +134,7 @@ def ending_lines(result: Pareto) -> Iterator[str]:
 
 
 def _expected_lines(result: Pareto) -> Iterator[str]:
-    """The error to expect on images that nothing was fitted to, or that the figures say nothing of them."""
+    """Yield the expected error on held-out images, or that no image was held out."""
     int8, taken = result.rows[0].outputs.unseen, result.taken.outputs.unseen
     if int8 is None or taken is None:
         yield OF_CALIBRATION

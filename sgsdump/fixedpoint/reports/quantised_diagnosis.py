@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sgsdump.comparison.finding import Finding
@@ -27,6 +27,7 @@ from sgsdump.fixedpoint.tuning.kernel_loss import KernelLoss
 from sgsdump.reports.report import Context, Layer, Report, report_of
 from sgsdump.reports.text import counted, csv_text, percent
 from sgsdump.reports.verdict import Step
+from sgsdump.reports.verdict_data import finding_data
 from sgsdump.tensors.dtypes import name_of
 
 CAUSES = 3
@@ -299,7 +300,7 @@ def _lines(diagnosis: QuantisedDiagnosis) -> Iterator[dict[str, Any]]:
 def with_findings(text: str, diagnosis: QuantisedDiagnosis) -> str:
     """The JSON of a comparison with the findings, and every quantised tensor and weight."""
     document: dict[str, Any] = json.loads(text)
-    document["findings"] = [asdict(finding) for finding in diagnosis.findings]
+    document["findings"] = [finding_data(finding) for finding in diagnosis.findings]
     document["quantised"] = [{k: None if v == "" else v for k, v in line.items()} for line in _lines(diagnosis)]
     return json_text(document)
 

@@ -259,7 +259,7 @@ def _levels(pairs: PicturePairs, name: str) -> tuple[list[float], list[float]]:
 
 
 def _stretched(array: np.ndarray, picture: Picture, low: float, high: float) -> np.ndarray:
-    """The picture with its grey levels spread from 0 to 255; of one that is all alike, a ramp of them."""
+    """Return the image with its grey levels spread from 0 to 255; a constant image becomes a ramp."""
     levels = picture.levels(array)
     if high > low:
         levels = (levels - low) * (GREYS / (high - low))
@@ -270,7 +270,7 @@ def _stretched(array: np.ndarray, picture: Picture, low: float, high: float) -> 
 
 
 def odd_picture(examined: Examined, reach: Reach, progress: Progress) -> RootCause | None:
-    """Few pictures that make the ranges of most tensors several times as wide as all others need."""
+    """Return the few images that make most ranges several times as wide as the other images need."""
     widths = reach.high - reach.low
     if len(widths) < FEWEST_PICTURES:
         return None
@@ -303,7 +303,7 @@ def _count_16(subject: Subject) -> int:
 
 
 def hardly_moved(examined: Examined) -> RootCause:
-    """Every output that is past the limits is one that these pictures hardly move."""
+    """Return the cause that these images barely affect any output that is past the limits."""
     past = {name: f for name, f in examined.outputs.outputs.items() if not f.good(examined.limits)}
     first = max(past, key=lambda name: past[name].rmse)
     figures = {"seen": past[first].seen or 0.0, "reaches": past[first].span, "largest_error": past[first].largest}
@@ -313,11 +313,12 @@ def hardly_moved(examined: Examined) -> RootCause:
 
 @dataclass(frozen=True)
 class _Apart:
-    """How far the data are from those of training.
+    """The distance of the data from the training data.
 
-    distance    the mean logarithm of how many times: of the spread, and of the mean in standard deviations, and 1.
-    deviations  at the first layer, how far the channels' means are off; their root mean square.
-    times       at the first layer, how many times as wide half of the channels are.
+    distance    mean logarithm of two ratios: that of the spreads, and 1 plus the offset of the mean in standard
+                deviations.
+    deviations  root mean square over the channels of the first layer: offset of the mean in standard deviations.
+    times       median over the channels of the first layer: ratio of the spreads.
     """
 
     distance: float
@@ -326,7 +327,7 @@ class _Apart:
 
 
 def unlike_training(examined: Examined) -> RootCause | None:
-    """Data that are not those that the network was trained on, by its first BatchNormalizations."""
+    """Return the cause that the data differ from the training data, judged by the first BatchNormalizations."""
     model, feeds = examined.subject.float_model, float_feeds(examined.few)
     made = Graph(model.proto)
     layers = [each for each in model.trained if each.source in made.producer or each.source in made.inputs][:FIRST_FEW]
@@ -350,9 +351,9 @@ def unlike_training(examined: Examined) -> RootCause | None:
 
 @dataclass(frozen=True)
 class _Fitting:
-    """A picture input, and the usual normalisation with which the data are nearest to those of training.
+    """An image input, and the common normalisation that brings the data closest to the training data.
 
-    usual  the pictures are about as bright and as lively as most, so that no other kind of picture explains it.
+    usual  brightness and contrast of the images are typical, so another kind of image does not explain the distance.
     """
 
     input: str
@@ -368,7 +369,7 @@ class _Fitting:
 
 
 def _fitting(examined: Examined, layers: Sequence[RunningStatistics], feeds: Sequence[LabelledFeed]) -> _Fitting | None:
-    """None without pictures."""
+    """Return the closest common normalisation, or None without image inputs."""
     model, config = examined.subject.float_model, examined.subject.config
     bgr = {entry.name for entry in config.inputs if entry.training_format == "BGR"}
     found: list[_Fitting] = []
@@ -391,7 +392,7 @@ def _of_channels(usual: Sequence[float], told: Picture, bgr: bool) -> tuple[floa
 
 
 def _apart(model: Model, layers: Sequence[RunningStatistics], feeds: Sequence[LabelledFeed]) -> _Apart | None:
-    """None where no layer has a channel that lives."""
+    """Return the distance from the training data, or None if no layer has a channel that varies."""
     seen = _moments(model, {each.source for each in layers}, feeds)
     distances, first = [], None
     for layer in layers:

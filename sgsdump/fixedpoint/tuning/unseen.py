@@ -1,9 +1,9 @@
-"""The error to expect on images that nothing was fitted to, in the hardware's integers. ``Folds`` hold images out.
+"""The expected output error on held-out images, in the hardware's integers.
 
 The images are divided into folds by their content: 3, or 2 from ``folds.MANY`` on. For each fold the model is
-calibrated on the images of the others, with the same options and the same room in its ranges. Every plan's fixed model
-of that is run on the images of the fold, against the float model. Fewer than ``folds.FEWEST_HELD_OUT`` different images
-are not divided.
+calibrated on the images of the other folds, with the same options and the same room in its ranges. The fixed model of
+every plan then runs on the images of the fold and is compared with the float model. Fewer than
+``folds.FEWEST_HELD_OUT`` different images are not divided.
 
 The expected error is the pessimistic end: one standard error, found by leaving out each image (jackknife), above the
 error over all held-out images. What a fold's calibration adds to the error of an image, compared with a calibration on
@@ -59,13 +59,13 @@ class Expected:
 
     @property
     def figures(self) -> tuple[float, float, float]:
-        """The expected error, and that of the median and of the worst image."""
+        """Return the expected error, and the errors of the median and the worst image."""
         return self.expected, self.median, self.worst
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A fixed model on images that nothing was fitted to.
+    """The results of a fixed model on held-out images.
 
     outputs  on these images; ``seen``: of the model calibrated on all images, where folds hold them out.
     shares   of each image how much of what is added to ``seen`` counts.
@@ -119,7 +119,7 @@ def _infinite(error: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Unseen:
-    """Fixed models on images that nothing was fitted to, by what they are (``worth.AS_IT_IS`` …).
+    """The results of fixed models on held-out images, by their kind (``worth.AS_IT_IS`` …).
 
     folds  of how many calibrations the images were held out; 0 for images of their own.
     """
@@ -154,7 +154,7 @@ class Calibrating:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """What calibrating without some images found; ``share``: see ``Run``."""
+    """The calibration without the images of one fold; ``share``: see ``Run``."""
 
     share: float
     ranges: Mapping[str, Range]

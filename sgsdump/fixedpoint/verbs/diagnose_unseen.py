@@ -1,4 +1,4 @@
-"""What a diagnosis promises of images that nothing was fitted to."""
+"""The errors that ``diagnose`` expects on held-out images."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A fixed model, and how it is made of other ranges.
+    """A fixed model, and how to make it again from other calibration ranges.
 
-    feeds        that its ranges are of.
-    config       with what is raised.
+    feeds        runs that its ranges were calibrated on.
+    config       input_config.ini, with the inputs raised to INT16.
     room         whether INT16 ranges have room.
-    per_channel  a weight scale for each output channel, where the level has none.
+    per_channel  whether weights have one scale per output channel although the level has one per tensor.
     """
 
     subject: Subject
@@ -50,7 +50,7 @@ def as_it_is(subject: Subject, feeds: Feeds) -> Candidate:
 
 
 def planned(advice: MeasuredAdvice, feeds: Feeds, names: tuple[str, ...] | None = None) -> Candidate:
-    """Return what is advised, as its files have it, or these inputs at INT16 in place of it."""
+    """Return the advised model as it is written, or the model with the inputs ``names`` at INT16."""
     from sgsdump.fixedpoint.tuning.measured_advice import fixed_with
     from sgsdump.fixedpoint.tuning.rules_of_thumb import config_names
 

@@ -130,7 +130,7 @@ def is_noise(feeds: Feeds) -> bool:
 
 def _pairs(array: np.ndarray) -> Iterator[tuple[float, float, float]]:
     """Yield along height and width the sum of the products of neighbours about the channel's mean, the sum that it
-    would be if they were equal, and the number of pairs; nothing of what is no image."""
+    would be if they were equal, and the number of pairs. An array that is no image yields nothing."""
     axes = _plane(array)
     if axes is None or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         return
@@ -143,7 +143,7 @@ def _pairs(array: np.ndarray) -> Iterator[tuple[float, float, float]]:
 
 
 def _plane(array: np.ndarray) -> tuple[int, int] | None:
-    """Return the axes of height and width, None for what is no image."""
+    """Return the axes of height and width, or None if the shape is not that of an image."""
     if array.ndim != 4:
         return None
     for channels, axes in ((1, (2, 3)), (3, (1, 2))):
@@ -154,19 +154,19 @@ def _plane(array: np.ndarray) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, eq=False)
 class PicturePair:
-    """``feed`` is the float model's, ``raw`` the same run with pictures as bytes 0 to 255."""
+    """One run. ``feed`` is for the float model; ``raw`` has the same images as grey levels 0 to 255."""
 
     label: str
     feed: Mapping[str, np.ndarray]
     raw: Mapping[str, np.ndarray]
 
     def fixed_feed(self, pictures: Collection[str]) -> dict[str, np.ndarray]:
-        """The feed of the fixed model, whose quantised picture inputs are these."""
+        """Return the feed of a fixed model whose quantised image inputs are ``pictures``."""
         return {name: self.raw[name] if name in pictures else self.feed[name] for name in self.feed}
 
 
 class HeldPictures:
-    """Runs by their index, as both models are fed with them: as many as HELD_BYTES hold."""
+    """A cache of runs by index, limited to HELD_BYTES."""
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Feed, Feed]] = {}
@@ -202,7 +202,7 @@ class PicturePairs:
         return [names[index] for index in self.indices]
 
     def labels_in(self, others: PicturePairs) -> list[str]:
-        """What ``others`` call these runs, which are some of theirs."""
+        """Return the labels that ``others``, which contain these runs, give to them."""
         names = dict(zip(others.indices, others.labels))
         return [names[index] for index in self.indices]
 
@@ -210,7 +210,7 @@ class PicturePairs:
         return len(self.indices)
 
     def make(self, index: int) -> PicturePair:
-        """Raises what making feeds raises."""
+        """Return one run. Raises what making feeds raises."""
         run = self.indices[index]
         made = self.held.get(run)
         if made is None:
