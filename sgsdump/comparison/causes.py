@@ -20,7 +20,7 @@ import numpy as np
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.dataflow import DATA, Difference, first_difference
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.naming.network import only_moves, plain
+from sgsdump.comparison.naming.network import kind_of, only_moves, plain
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator, Record
 from sgsdump.dumps.onnx_network import INITIALIZER
@@ -36,6 +36,7 @@ NOT_GIVEN = "not given"
 _ENDS = [sign * float(ml_dtypes.finfo(name).max) for name in ("float16", "bfloat16", "float32") for sign in (1, -1)]
 # Where something is computed or kept, not what.
 _AXES = frozenset("dim dims axis dim0 dim1".split())
+_SHAPES, _SHAPING = frozenset(("size", "shape")), frozenset(("reshape", "expand"))  # the values are the same ones
 _NO_EFFECT = frozenset("device layout pin_memory memory_format non_blocking requires_grad".split())
 
 
@@ -179,7 +180,12 @@ def _arguments(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[F
             yield from _initializers(call, *(side.arguments.get(name) for side in (sample, benchmark)))
             continue
         values = [side.arguments.get(name) for side in (sample, benchmark)]
-        if name.rpartition(".")[2] in _NO_EFFECT or _are_equal(*values) or _is_same_axis(name, values, call.rank):
+        if (
+            name.rpartition(".")[2] in _NO_EFFECT
+            or (name in _SHAPES and kind_of(benchmark.kind) in _SHAPING)
+            or _are_equal(*values)
+            or _is_same_axis(name, values, call.rank)
+        ):
             continue
         texts = [NOT_GIVEN if value is None else value for value in values]
         yield _finding(call.layer, ("argument", name), texts[0], texts[1])

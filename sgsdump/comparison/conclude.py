@@ -8,20 +8,26 @@ dumps are open. ``rules.py`` has the rules themselves, one ordered list. They ar
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from sgsdump.comparison.align import Pairs
 from sgsdump.comparison.causes import argument_findings, causes, with_collectives, with_sources
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.environment import environment_findings, other_inputs, other_runs
-from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.low_precision import Rounding, TwoRuns, of_low_precision, types_of_products
+from sgsdump.comparison.exact_causes import ExactSides, of_exact
+from sgsdump.comparison.exact_differences import exact_runs, may_help, with_exact
+from sgsdump.comparison.finding import NO_FAULT, Finding
+from sgsdump.comparison.fused_weights import fused_modules
+from sgsdump.comparison.low_precision import Rounding, TwoRuns, first_outside, of_low_precision, types_of_products
 from sgsdump.comparison.measure import Rows
 from sgsdump.comparison.quantisation_change import change_findings
+from sgsdump.comparison.row import Row, differs
 
 
 def conclude(pairs: Pairs, measured: Rows) -> Comparison:
     """Return the comparison of two dumps from the results of the first two stages."""
-    causes = recorded(pairs, measured)
+    rows, causes = recorded(pairs, measured)
+    measured = replace(measured, rows=rows)
     sample, benchmark = pairs.dumps
     return Comparison(
         measured.rows,
@@ -38,23 +44,42 @@ def conclude(pairs: Pairs, measured: Rows) -> Comparison:
     )
 
 
-def recorded(pairs: Pairs, measured: Rows) -> tuple[Finding, ...]:
-    """Return what the operators were called with that differs, the operator that differs first or is outside its bound,
-    and what rounding explains, in the order in which they ran."""
+def recorded(pairs: Pairs, measured: Rows) -> tuple[tuple[Row, ...], tuple[Finding, ...]]:
+    """Return the rows with their exact values, and what the operators were called with that differs, the operator that
+    differs first or is outside its bound, and what rounding explains, in the order in which they ran."""
     networks, rows, aligned = pairs.networks, measured.rows, measured.alignment
     maker_of = pairs.settled.places.maker_of
     products = types_of_products(pairs.dumps, networks) if all(networks) else ()
     may_round = all(networks) or any(row.dtype_note for row in rows)
     rounding = Rounding(rows, aligned.pairs, measured.in_8_bits, products) if may_round else None
+    sides = None
+    if rounding is not None and may_help(pairs, measured):
+        runs = exact_runs(pairs, rows, rounding)
+        rows = tuple(with_exact(pairs, measured, runs, rounding))
+        records = pairs.whole[0].records, pairs.whole[1].records
+        sides = ExactSides(rows, aligned.pairs, networks, runs, records)
     arguments = argument_findings(rows, aligned.pairs, *networks, maker_of, rounding)
     found = causes(rows, arguments)
     unmatched = aligned.only_in_sample, aligned.only_in_benchmark
-    if rounding is not None and rounding.is_low and all(networks):
-        runs = TwoRuns(pairs.whole, networks, aligned.pairs, unmatched, maker_of)
-        found = of_low_precision(rows, arguments, found, runs, rounding)
-    records = ((one.record, network) for side, network in zip(unmatched, networks) for one in side)
-    found = tuple(with_collectives(with_sources(found, rows, records), rows, networks[1]))
-    return (*found, *(change_findings(networks) if all(networks) else ()))
+    if rounding is not None and all(networks) and (sides is not None or rounding.is_low):
+        two_runs = TwoRuns(pairs.whole, networks, aligned.pairs, unmatched, maker_of)
+        if sides is None:
+            found = of_low_precision(rows, arguments, found, two_runs, rounding)
+        else:
+            found = of_exact(sides, arguments, found, rounding)
+            outside = first_outside([row for row in rows if differs(row)], two_runs) if _is_quiet(found) else None
+            found = found if outside is None else (outside,)
+    one_sided = ((one.record, network) for side, network in zip(unmatched, networks) for one in side)
+    found = tuple(with_collectives(with_sources(found, rows, one_sided), rows, networks[1]))
+    if all(networks):
+        found += tuple(change_findings(networks))
+        if pairs.dumps == pairs.whole:  # no name map takes modules apart
+            found += tuple(fused_modules(pairs.whole, networks))
+    return rows, found
+
+
+def _is_quiet(found: Iterable[Finding]) -> bool:
+    return all(finding.kind in NO_FAULT for finding in found)
 
 
 def around(pairs: Pairs, measured: Rows, recorded: Iterable[Finding]) -> tuple[Finding, ...]:

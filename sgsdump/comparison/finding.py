@@ -24,6 +24,7 @@ KINDS = {
     "worth": "what a fixed model is worth by the user's metric, and on pictures held out",
     "unseen": "the error of a fixed model to expect on images that nothing was fitted to",
     "advice": "what to change",
+    "not comparable": "modules that cannot be compared as they were dumped, why, and what makes them comparable",
     "not judged": "what the comparison cannot tell, and why",
 }
 # They name what is wrong, or where.
@@ -33,6 +34,7 @@ NO_FAULT = frozenset(("magnified", "rounding"))
 # How it is known, best first: by intervention or by replaying the operator; by the first tensor that differs while its
 # inputs are equal; by the rise of a relative figure.
 EVIDENCE = ("measured", "by value", "by figures")
+ACCUMULATION = "accumulation"  # the fact "how" of a cause: the sample keeps a sum in a narrower type
 PACKED = "packed"  # the fact "how" of a cause: an operator's weights of few bits are not the benchmark's
 
 

@@ -64,6 +64,7 @@ class Rounding:
     def __init__(
         self, rows: Iterable[Row], pairs: Iterable[Pair], is_quantised: bool = False, products: Sequence[str] = ()
     ):
+        self.products = tuple(products)
         outputs = [row for row in rows if row.io == "out" and _are_floats(row)]
         self.types = list(dict.fromkeys([*_types(outputs), *filter(is_narrow, products)]))
         self.is_low = bool(self.types)

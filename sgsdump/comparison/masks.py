@@ -4,8 +4,9 @@ A mask is -10000, -1e9, the lowest float or -Inf; a fixed model has the least th
 the Softmax all of them are 0. Left out of a pair, and counted in its row, are
 
 - values that are -Inf on both sides, of any tensor;
-- of a tensor that nothing but Softmaxes gets in the end, by the model's graph: values that lie MASKED below the
-  benchmark's largest, and so far below the sample's of their rows that exp of the difference is 0.
+- of a tensor that nothing but Softmaxes gets in the end, by the model's graph or by what a program's operators read:
+  values that lie MASKED below the benchmark's largest, and so far below the sample's of their rows that exp of the
+  difference is 0.
 
 NaN, +Inf and a value that only one side masks are never left out.
 """
@@ -13,14 +14,15 @@ NaN, +Inf and a value that only one side masks are never left out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 
 import numpy as np
 
 from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.naming.network import only_moves, plain
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.row import Failed, Row
-from sgsdump.dumps.dump import Dump
+from sgsdump.dumps.dump import Dump, Network, Operator
 from sgsdump.dumps.onnx_network import OnnxNetwork
 from sgsdump.dumps.quantised_graph import MOVES, Node, is_edge
 from sgsdump.errors import FileChanged, SgsdumpError
@@ -30,6 +32,10 @@ _SUMS = frozenset(("Add", "Where", "Max", "Min"))
 _PASSING = MOVES | _SUMS | {"Cast", "Expand", "Identity", "Tile", "Slice", "Concat", "Dropout", "Clip"}
 _SOFTMAX = frozenset(("Softmax", "QLinearSoftmax"))
 _UNREAD = frozenset(("Shape", "Size"))  # of these readers values do not count
+# The same of torch's operators.
+_TORCH_SUMS = frozenset("add where masked_fill maximum minimum".split())
+_TORCH_SOFTMAX = frozenset("softmax safe_softmax".split())
+_TORCH_MASKS = frozenset(("attn_mask", "attn_bias"))
 
 
 def brought_to_softmax(dump: Dump) -> frozenset[str] | None:
@@ -64,15 +70,52 @@ def _brings(name: str, node: Node, found: Container[str]) -> bool:
     return is_value and (kind in _PASSING or is_edge(kind)) and all(made in found for made in node[3] if made)
 
 
+def values_for_softmax(network: Network) -> frozenset[Hashable]:
+    """Return the values of a torch program whose every reader, through sums, choices and moves, is a softmax."""
+    readers: defaultdict[Hashable, list[tuple[Operator, int]]] = defaultdict(list)
+    operators = [network[index] for index in sorted(network, reverse=True) if not network[index].is_module]
+    for operator in operators:
+        for (io, slot), number in operator.values.items():
+            if io == "in" and number not in _given(operator):
+                readers[number].append((operator, slot))
+    found: set[Hashable] = set()
+    for operator in operators:
+        for number in operator.values.values():
+            if number not in found and readers[number] and all(_reads_for_softmax(*r, found) for r in readers[number]):
+                found.add(number)
+    return frozenset(found)
+
+
+def _given(operator: Operator) -> list[Hashable]:
+    """Return the values that an operator gives; a view of the same memory and shape gives what it reads."""
+    return [number for (io, _), number in operator.values.items() if io == "out"]
+
+
+def _reads_for_softmax(operator: Operator, slot: int, found: Container[Hashable]) -> bool:
+    kind = plain(operator.kind)
+    name = operator.call.inputs[slot] if operator.call is not None and slot < len(operator.call.inputs) else ""
+    if kind in _TORCH_SOFTMAX or name in _TORCH_MASKS:
+        return slot == 0 or name in _TORCH_MASKS
+    if kind in ("where", "masked_fill") and name in ("condition", "mask"):
+        return False
+    made = _given(operator)
+    is_passing = kind in _TORCH_SUMS or kind == "cat" or only_moves(operator.kind)
+    return is_passing and bool(made) and all(number in found for number in made)
+
+
 def without_masked(
     sample: Dump, benchmark: Dump, pairs: Sequence[Pair], results: Sequence[Row | Failed], measures: Measures
 ) -> list[Row | Failed]:
     """The results, those of pairs with masked values measured without these."""
     brought = brought_to_softmax(benchmark)
     of_sample = brought_to_softmax(sample) if brought is None else None
+    network = benchmark.network()
+    of_program = frozenset[Hashable]() if isinstance(network, OnnxNetwork) else values_for_softmax(network)
     measured = list[Row | Failed]()
     for pair, row in zip(pairs, results):
-        known = pair.benchmark.name in (brought or ()) or pair.sample.name in (of_sample or ())
+        operator = network.get(pair.benchmark.op_index) if of_program else None
+        number = None if operator is None else operator.values.get((pair.benchmark.io, pair.benchmark.slot))
+        known = pair.benchmark.name in (brought or ()) or pair.sample.name in (of_sample or ()) or number in of_program
         measured.append(_measured(pair, row, known, measures) if isinstance(row, Row) and _may_be(row, known) else row)
     return measured
 

@@ -15,6 +15,8 @@ from itertools import chain
 
 from sgsdump.comparison.align import Pairs
 from sgsdump.comparison.alignment import Alignment, Mapper, Pair, compared
+from sgsdump.comparison.common_part import with_common_part
+from sgsdump.comparison.commuted import with_commuted
 from sgsdump.comparison.dataflow import network_outputs, with_rises
 from sgsdump.comparison.layout_match import RETRY_BELOW
 from sgsdump.comparison.low_precision import is_quantised
@@ -75,16 +77,18 @@ class Rows:
 
 def measure(pairs: Pairs, how: Measuring) -> Rows:
     """Measure the pairs of the first stage; what cannot be measured is a ``Failed`` with the reason."""
-    aligned, networks = pairs.alignment, pairs.networks
+    networks = pairs.networks
     probes = Probes() if how.by_names else None
-    results = _results(pairs, how, probes)
+    aligned, results = with_commuted(pairs.alignment, _results(pairs, how, probes), networks, how.measures)
+    if all(networks):
+        results = with_common_part(aligned.pairs, results, how.measures)
     misnamed: Mapping[int, Misnamed] = {}
     if probes and any(map(is_suspicious, results)):
         held = {side: compared(dump, how.inputs) for side, dump in zip(("sample", "benchmark"), pairs.dumps)}
         with kept_open():
             misnamed = find_misnamed(aligned.pairs, results, held, probes, how.run)
     _mark_rearranged(aligned.pairs, results, how.measures, misnamed)
-    rows, failed = _told(pairs, results, misnamed)
+    rows, failed = _told(replace(pairs, alignment=aligned), results, misnamed)
     in_8_bits = False
     if all(networks):
         in_8_bits = is_quantised(pairs.dumps, networks)

@@ -24,7 +24,7 @@ from sgsdump.tensors.dtypes import KNOWN
 _TIMES = 4.0  # the error of what a module takes and gives, beyond which a tensor inside is another one
 _MORE = 0.05  # what rounding to 16 bits may add
 _GROWS = 2.0  # the error of what it takes, what a module without a fault gives
-REASON = "its module gives the same on both sides, by other operators"
+REASON = "inside a module that both sides compute by other operators"
 _Key = tuple[str, int, int, str]
 
 

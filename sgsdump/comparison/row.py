@@ -27,6 +27,8 @@ EQUAL, DIFFER = "equal", "differ"
 PRECISE = 1e-4  # a scale from which six decimals are precise enough
 _LAST_DIGITS = 1e-12  # of statistics, which are float64 or text
 UNITS_OF_16_BITS, _UNITS = 4, 128
+SAME = 1e-6  # relative error of float64 values of one formula: scalars may be handed on as float32
+COARSE = 10  # times the rounding that the other side or the type explains
 T = TypeVar("T")
 
 
@@ -129,6 +131,32 @@ class Errors:
 
 
 @dataclass(frozen=True, slots=True)
+class Exact:
+    """What both programs compute again in float64 says of a tensor (``exact_differences.py``); relative errors.
+
+    difference  of the two sides' exact values.
+    sample      of the sample's recorded values to its own exact ones: the rounding of its run; ``benchmark`` likewise.
+    rounding    what rounding to the type that the programs compute in explains.
+    """
+
+    difference: float
+    sample: float
+    benchmark: float
+    rounding: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether the programs compute different things up to here."""
+        return not self.difference <= SAME
+
+    @property
+    def is_coarser(self) -> bool:
+        """Whether one side's rounding is far more than the other's, and than that of its type."""
+        less, more = sorted((self.sample, self.benchmark))
+        return not more <= COARSE * max(less, self.rounding)
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """A row among the others of its network, and remarks on how it was compared.
 
@@ -144,6 +172,7 @@ class Context:
     rearranged   both sides hold the same values, in another order.
     step         the scale of the quantised sample, where the benchmark has values of its own; 0 where there is none.
     cancelled    both sides hold what rounding left of a gradient that is zero in theory.
+    exact        both sides computed again in float64, where that was done; else None.
     """
 
     note: str = ""
@@ -158,6 +187,7 @@ class Context:
     step: float = 0.0
     rearranged: bool = False
     cancelled: bool = False
+    exact: Exact | None = None
 
     def with_rise(self, sources: tuple[str, ...], rise: float) -> Context:
         """The same with these; ``dataclasses.replace`` takes several times as long."""
@@ -174,6 +204,7 @@ class Context:
             self.step,
             self.rearranged,
             self.cancelled,
+            self.exact,
         )
 
 
@@ -211,7 +242,7 @@ FACTS = (
     *"sample_nan sample_inf benchmark_nan benchmark_inf note sources by_flow module origin rise misnamed".split(),
     *"sample_dtype benchmark_dtype dtype_note sample_minus_inf benchmark_minus_inf odd_apart".split(),
     *"extra left_out vendor vendor_message statistics equal checksums integers indices channels".split(),
-    *"step rearranged retried runs stage cancelled source".split(),
+    *"step rearranged retried runs stage cancelled source exact".split(),
 )
 
 
@@ -267,6 +298,7 @@ class Row:
     misnamed = _fact(lambda row: row.context.misnamed)
     retried = _fact(lambda row: row.context.retried)
     cancelled = _fact(lambda row: row.context.cancelled)
+    exact = _fact(lambda row: row.context.exact)
     extra = _fact(lambda row: row.extras.extra)
     left_out = _fact(lambda row: row.extras.left_out)
     vendor = _fact(lambda row: row.extras.vendor)
@@ -444,21 +476,24 @@ def differs(row: Row) -> bool:
 def is_rounding(row: Row) -> bool:
     """Whether the two sides differ by no more than two ways of computing the same: a few units in the last place of a
     16-bit type, two decimal digits of a wider one, whose sums were added up in another order. What cancellation
-    leaves is rounding."""
+    leaves is rounding. Where both programs were computed again in float64, their exact values tell."""
     if row.cancelled:
         return True
+    if row.exact is not None and row.finite:
+        return not (row.exact.differs or row.exact.is_coarser)
     if row.statistics and row.error <= _LAST_DIGITS:
         return not row.checksums or row.error > LEAST
-    bound = _bound_of(row.benchmark_dtype)
+    bound = bound_of(row.benchmark_dtype)
     return row.finite and bool(bound) and row.error <= bound
 
 
 def rounding_bound(row: Row) -> float:
     """Return the largest error that rounding explains: that of the narrower of the two float types, 0 for integers."""
-    return max(_bound_of(row.sample_dtype), _bound_of(row.benchmark_dtype))
+    return max(bound_of(row.sample_dtype), bound_of(row.benchmark_dtype))
 
 
-def _bound_of(name: str) -> float:
+def bound_of(name: str) -> float:
+    """Return the relative error that rounding to an element type explains; 0 for what is no float."""
     dtype = KNOWN.get(name)
     if dtype is None or not is_float(dtype):
         return 0.0

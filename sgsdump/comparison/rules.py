@@ -339,6 +339,11 @@ def rounding(evidence: Evidence) -> Iterable[Finding]:
     return evidence.of_kind("rounding")
 
 
+def not_comparable(evidence: Evidence) -> Iterable[Finding]:
+    """Return what cannot be compared as it was dumped, with what makes it comparable."""
+    return evidence.of_kind("not comparable")
+
+
 def not_judged(evidence: Evidence) -> Iterator[Finding]:
     """Yield what the comparison cannot judge, with the reason."""
     yield from evidence.measured_of("not judged")
@@ -377,10 +382,11 @@ RULES: tuple[Rule, ...] = (
     past_limits,
     worth,
     advice,
+    not_comparable,
     not_judged,
 )
 # Those that hold of two runs of different inputs too.
-OF_ANY_INPUTS = frozenset((environment, missing, not_finite, not_judged))
+OF_ANY_INPUTS = frozenset((environment, missing, not_finite, not_comparable, not_judged))
 
 
 def findings_of(evidence: Evidence) -> tuple[Finding, ...]:

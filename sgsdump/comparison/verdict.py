@@ -246,6 +246,16 @@ def _layers(findings: Iterable[Finding], kind: str) -> tuple[str, ...]:
     return tuple(finding.layer for finding in findings if finding.kind == kind)
 
 
+def named_elsewhere(recorded: Iterable[Finding], layer: str) -> Finding | None:
+    """Return the first cause that the recordings name, if it says more than that ``layer`` differs first."""
+    first = next((finding for finding in recorded if finding.kind in ("argument", "cause")), None)
+    if first is None or (
+        first.kind == "cause" and first.layer == layer and not first.facts.keys() & {"how", "only_in"}
+    ):
+        return None
+    return first
+
+
 def blamed(recorded: Iterable[Finding]) -> Finding | None:
     """Return what is at fault whatever the size of its error: an argument or weight that differs, an operator outside
     its bound. None where there is nothing of that kind."""

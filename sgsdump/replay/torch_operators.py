@@ -27,7 +27,7 @@ _NARROW = {"bfloat16": "bfloat16", "float16": "float16"}  # torch converts them 
 _NAME = re.compile(r"\w{1,100}")
 _VIEWS = {"bfloat16": np.uint16, "float8_e4m3fn": np.uint8, "float8_e5m2": np.uint8, "float8_e8m0fnu": np.uint8}
 # What they make is as large as their arguments say.
-_SIZED = frozenset(
+SIZED = frozenset(
     "zeros ones full arange linspace eye repeat tile constant_pad_nd upsample_nearest1d upsample_nearest2d"
     " upsample_bilinear2d upsample_linear1d upsample_trilinear3d upsample_nearest3d new_zeros new_ones new_full"
     " tril_indices triu_indices reflection_pad1d reflection_pad2d replication_pad2d one_hot repeat_interleave"
@@ -103,11 +103,11 @@ def is_moved(call: Call) -> bool:
     outputs = [array.view(bits) for array in call.outputs]
     torch = library()
     try:
-        function, values = _bound_call(replace(call, tensors=tensors, outputs=outputs))
-        if call.name in _SIZED:
-            _check_size(call, function, values)
+        function, values = bound_call(replace(call, tensors=tensors, outputs=outputs))
+        if call.name in SIZED:
+            check_size(call, function, values)
         with torch.no_grad():
-            results = _outputs(function, values)
+            results = outputs_of(function, values)
     except Exception:  # it is told when the operator is computed
         return False
     made = [_array(result) for result in results]
@@ -121,7 +121,7 @@ def _are_same(one: np.ndarray, other: np.ndarray) -> bool:
 def references(call: Call, bound: Bound) -> list[list[Reference] | None]:
     """For each recorded output what it may be compared with; None for one that is not judged. Raises NotReplayed."""
     torch = library()
-    function, values = _bound_call(call)
+    function, values = bound_call(call)
     with torch.no_grad():
         try:
             return list(_all_references(call, bound, function, values))
@@ -134,8 +134,8 @@ def references(call: Call, bound: Bound) -> list[list[Reference] | None]:
 def _all_references(
     call: Call, bound: Bound, function: Any, values: dict[str, Any]
 ) -> Iterator[list[Reference] | None]:
-    if call.name in _SIZED:
-        _check_size(call, function, values)
+    if call.name in SIZED:
+        check_size(call, function, values)
     first = _references(call, bound, function, values)
     second = None
     rounded = _with_rounded_scalars(call, values)
@@ -161,7 +161,7 @@ def _references(call: Call, bound: Bound, function: Any, values: dict[str, Any])
             )
             for output in made
         ]
-    results = _outputs(function, values)
+    results = outputs_of(function, values)
     if call.name in _PLACES or call.name in _POOLING:
         return _with_places(call, values, results)
     if bound.magnitude == "exact":
@@ -177,7 +177,7 @@ def _references(call: Call, bound: Bound, function: Any, values: dict[str, Any])
         return [Reference(_array(result)) for result in results]
     is_wide = any(array.dtype.name in ("float64", "complex128") for array in (*call.tensors.values(), *call.outputs))
     of_sizes = {name: _size(value, name, is_wide) for name, value in values.items()}
-    sizes = _outputs(_on_sizes(call, function), of_sizes)
+    sizes = outputs_of(_on_sizes(call, function), of_sizes)
     return [
         Reference(_array(result), _array(size.abs()), units, bound.roundings) for result, size in zip(results, sizes)
     ]
@@ -189,9 +189,18 @@ def _narrow(call: Call) -> float:
     return coarsest / OF_FLOAT32 if coarsest > OF_FLOAT32 else 0.0
 
 
-def _bound_call(call: Call) -> tuple[Any, dict[str, Any]]:
-    """The overload, and its arguments by name: tensors of float64, what was not given as the schema has it."""
+def bound_call(call: Call, tensors: Mapping[str, torch.Tensor] | None = None) -> tuple[Any, dict[str, Any]]:
+    """Return the overload and its arguments by name: tensors of float64, what was not given as the schema has it.
+
+    Parameters
+    ----------
+    call
+        The operator as it was recorded.
+    tensors
+        What it reads, by argument name; None is the recorded tensors.
+    """
     function = overload_of(call.kind, call.overload)
+    tensors = {name: wide(array) for name, array in call.tensors.items()} if tensors is None else tensors
     schema = function._schema
     values: dict[str, Any] = {}
     result = call.outputs[0] if call.outputs else None
@@ -199,12 +208,12 @@ def _bound_call(call: Call) -> tuple[Any, dict[str, Any]]:
         name, kind = argument.name, str(argument.type)
         if getattr(argument, "is_out", False):
             values[name] = _empty(result)
-        elif name in call.tensors:
-            values[name] = _tensor(call.tensors[name])
-        elif _listed(call, name):
-            values[name] = _list_of(call, name)
+        elif name in tensors:
+            values[name] = tensors[name]
+        elif any(key.startswith(f"{name}.") for key in tensors):
+            values[name] = _list_of(tensors, name)
         elif name == "dtype":
-            values[name] = None if result is None else _wide_type(result)
+            values[name] = None if result is None else wide_type(result)
         elif name == "half_to_float":
             values[name] = False
         elif name in _WITHOUT:
@@ -233,16 +242,12 @@ def overload_of(kind: str, overload: str) -> Any:
     return getattr(packet, overload)
 
 
-def _listed(call: Call, name: str) -> bool:
-    return any(key.startswith(f"{name}.") for key in call.tensors)
-
-
-def _list_of(call: Call, name: str) -> list[torch.Tensor | None]:
+def _list_of(tensors: Mapping[str, torch.Tensor], name: str) -> list[torch.Tensor | None]:
     """A list of tensors; None where an index was left out."""
-    numbered = {int(key.rpartition(".")[2]): key for key in call.tensors if key.startswith(f"{name}.")}
+    numbered = {int(key.rpartition(".")[2]): key for key in tensors if key.startswith(f"{name}.")}
     if max(numbered) > 10_000:
         raise NotReplayed("a list of more than 10000 tensors")
-    return [_tensor(call.tensors[numbered[index]]) if index in numbered else None for index in range(max(numbered) + 1)]
+    return [tensors[numbered[index]] if index in numbered else None for index in range(max(numbered) + 1)]
 
 
 def _argument(value: Any, kind: str) -> Any:
@@ -256,8 +261,8 @@ def _is_float(array: np.ndarray) -> bool:
     return array.dtype.kind == "f" or array.dtype.name in _VIEWS
 
 
-def _tensor(array: np.ndarray) -> torch.Tensor:
-    """A copy of an array as torch's tensor, floats as float64."""
+def wide(array: np.ndarray) -> torch.Tensor:
+    """Return a copy of an array as torch's tensor, floats as float64."""
     torch = library()
     if _is_float(array):
         narrow = _NARROW.get(array.dtype.name)
@@ -272,7 +277,14 @@ def _tensor(array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.array(array, copy=True, order="C"))
 
 
-def _wide_type(result: np.ndarray) -> torch.dtype:
+def as_reals(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the values in order as float64, a complex one as two."""
+    torch = library()
+    tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return tensor.reshape(-1).to(torch.float64)
+
+
+def wide_type(result: np.ndarray) -> torch.dtype:
     """The type to compute in for a recorded result."""
     torch = library()
     if _is_float(result):
@@ -284,15 +296,18 @@ def _wide_type(result: np.ndarray) -> torch.dtype:
 
 def _empty(result: np.ndarray | None) -> torch.Tensor:
     torch = library()
-    return torch.empty(0, dtype=torch.float64 if result is None else _wide_type(result))
+    return torch.empty(0, dtype=torch.float64 if result is None else wide_type(result))
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().resolve_conj().resolve_neg().contiguous().numpy()
 
 
-def _outputs(function: Any, values: Mapping[str, Any]) -> list[Any]:
-    """The tensors that an operator gives, in order; of one that writes and gives nothing, what it wrote to."""
+def outputs_of(function: Any, values: Mapping[str, Any], in_place: bool = False) -> list[Any]:
+    """Return the tensors that an operator gives, in order; of one that writes and gives nothing, what it wrote to.
+
+    With ``in_place`` it writes into the tensors themselves, else into copies.
+    """
     torch = library()
     positional, named = [], {}
     for argument in function._schema.arguments:
@@ -304,7 +319,7 @@ def _outputs(function: Any, values: Mapping[str, Any]) -> list[Any]:
             positional.append(values[argument.name])
     positional = (
         [value.clone() if isinstance(value, torch.Tensor) else value for value in positional]
-        if _writes(function)
+        if _writes(function) and not in_place
         else positional
     )
     result = function(*positional, **named)
@@ -326,8 +341,8 @@ def _flat(values: Sequence[Any]) -> Iterator[Any]:
             yield value
 
 
-def _check_size(call: Call, function: Any, values: Mapping[str, Any]) -> None:
-    """Raises NotReplayed where the result would be larger than what was recorded: the arguments may be damaged."""
+def check_size(call: Call, function: Any, values: Mapping[str, Any]) -> None:
+    """Raise NotReplayed if the result would be larger than what was recorded: the arguments may be damaged."""
     recorded = sum(output.size for output in call.outputs)
     if call.name == "arange":  # of no tensor: torch loads its compiler to answer that
         begin, end, step = (values.get(name, default) for name, default in (("start", 0), ("end", 0), ("step", 1)))
@@ -338,7 +353,7 @@ def _check_size(call: Call, function: Any, values: Mapping[str, Any]) -> None:
     on_meta = {name: value.to("meta") if isinstance(value, torch.Tensor) else value for name, value in values.items()}
     if any(argument.name == "device" for argument in function._schema.arguments):
         on_meta["device"] = torch.device("meta")
-    if sum(result.numel() for result in _outputs(function, on_meta)) != recorded:
+    if sum(result.numel() for result in outputs_of(function, on_meta)) != recorded:
         raise NotReplayed("its arguments do not fit its result")
 
 

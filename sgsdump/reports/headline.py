@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sgsdump.comparison.finding import KINDS, PACKED, Finding
+from sgsdump.comparison.finding import ACCUMULATION, KINDS, PACKED, Finding
 from sgsdump.comparison.row import LEAST
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
@@ -39,6 +39,7 @@ _HOW = {
     "rearranged": "its values are the benchmark's in another order (channels or axes permuted)",
     "zero": "all of the sample's values are 0",
     PACKED: "its quantised weights are not the benchmark's",
+    ACCUMULATION: "the sample keeps its sum in a narrower type",
 }
 _WHERE = ("argument", "cause", "another tensor")
 
@@ -75,6 +76,7 @@ def headline(
     yield from _channel_sentences(of["channel"])
     yield from map(_magnified_sentence, of["magnified"])
     yield from map(_rounding_sentence, of["rounding"])
+    yield from map(proposal_line, of["not comparable"])
     if any(finding.facts.get("why") == "statistics only" for finding in of["not judged"]):
         yield from _on_statistics(comparison)
 
@@ -199,6 +201,13 @@ def cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
             f"The error arises at {_called(first)}, whose quantised weights are not the benchmark's: its output is off "
             f"by {first.figures['times']:.3g} times what 8 bits cost."
         )
+    elif first.facts.get("how") == ACCUMULATION:
+        yield (
+            f"The sample keeps the sum of {_named(first)} in {first.facts['dtype']}: "
+            f"{first.figures['additions']:.0f} additions by {first.facts['added']}"
+            f"{_at(first)}; its error is {first.figures['error']:.3g}, the benchmark's "
+            f"{first.figures['benchmark_error']:.3g}."
+        )
     elif "collective" in first.facts:
         yield (
             f"The error comes from another rank, by {_called(first)}, whose own inputs are equal: {figures}; look at "
@@ -274,6 +283,11 @@ def _magnified_sentence(finding: Finding) -> str:
 
 def _rounding_sentence(finding: Finding) -> str:
     types, why = finding.facts["types"], finding.facts.get("why")
+    if inside := finding.facts.get("inside"):
+        return (
+            f"All modules give the same but for rounding. What differs inside them, {shortened(inside)} first, has no "
+            f"effect on what they give."
+        )
     if why:
         return (
             f"No weight, argument or operator differs but by rounding to {types}; the operators were not computed "
@@ -281,6 +295,17 @@ def _rounding_sentence(finding: Finding) -> str:
         )
     but = f"; not seen are the quantised weights of {unseen}" if (unseen := finding.facts.get("unseen")) else ""
     return f"What differs is rounding to {types}: weights, arguments and each operator's own result are within it{but}."
+
+
+def proposal_line(finding: Finding) -> str:
+    """Return why modules cannot be compared as they were dumped, and what makes them comparable."""
+    side = finding.facts["side"]
+    other = "benchmark" if side == "sample" else "sample"
+    parts = listed([part.rpartition(".")[2] for part in finding.names], MOST_ARGUMENTS)
+    return (
+        f"{finding.layer} of the {side} is {parts} of the {other} in one module: its weight holds their rows. To compare "
+        f"the parts, save this as parts.json and add --name-map parts.json: {finding.facts['map']}"
+    )
 
 
 def _quantisation_sentence(finding: Finding) -> str:
@@ -313,7 +338,11 @@ def _on_statistics(comparison: Comparison) -> Iterator[str]:
 
 def _called(finding: Finding) -> str:
     """Its name, and where the program calls it."""
-    return _named(finding) + (f", called at {finding.facts['source']}" if finding.facts.get("source") else "")
+    return f"{_named(finding)}{_at(finding)}"
+
+
+def _at(finding: Finding) -> str:
+    return f", called at {finding.facts['source']}" if finding.facts.get("source") else ""
 
 
 def _named(finding: Finding) -> str:

@@ -18,7 +18,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.naming.network import only_moves
 from sgsdump.comparison.row import Row, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.comparison.verdict import blamed
+from sgsdump.comparison.verdict import blamed, named_elsewhere
 from sgsdump.errors import listed
 from sgsdump.reports.headline import MOST_ARGUMENTS, argument_line, cause_sentences, headline
 from sgsdump.reports.remarks import (
@@ -195,7 +195,7 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds, around: bool =
     elif past:
         yield f"Past {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
     if blamed(comparison.causes) is None and comparison.other_input is None:
-        yield from _first_difference(rows)
+        yield from _first_difference(rows, comparison.causes)
     if any(row.extra or row.vendor for row in rows):
         verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": of - len(rows)})
         yield f"Verdicts: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}."
@@ -208,7 +208,13 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds, around: bool =
     yield from _list("Same name, another tensor (no threshold passes it)", comparison.suspects)
     fused = comparison.completeness.fused
     if fused:
-        yield f"Inside fused operators (as on the chip), so not missing: {len(fused)}"
+        are_of_program = any(row.module for row in rows)
+        which = (
+            "Made by operators that the sample does without"
+            if are_of_program
+            else "Inside fused operators (as on the chip)"
+        )
+        yield f"{which}, so not missing: {len(fused)}"
         yield f"{NAMES_INDENT}{listed(fused, MOST_NAMES)}"
     unpaired = [u for u in comparison.only_in_benchmark if u.record.name not in fused]
     unpaired += comparison.only_in_sample
@@ -229,10 +235,10 @@ def blamed_lines(comparison: Comparison) -> Iterator[str]:
     another cause then."""
     arguments = [finding for finding in comparison.causes if finding.kind == "argument"]
     yield from map(argument_line, arguments[:MOST_ARGUMENTS])
-    cause = next((finding for finding in comparison.causes if finding.kind == "cause"), None)
     first = first_difference(comparison.rows, beyond_rounding=True)
-    if cause is not None and (first is None or cause.layer != first.output.name):
-        yield from cause_sentences([cause], comparison.completeness.by_flow)
+    causes = [finding for finding in comparison.causes if finding.kind == "cause"][:1]
+    if named_elsewhere(causes, "" if first is None else first.output.name) is not None:
+        yield from cause_sentences(causes, comparison.completeness.by_flow)
 
 
 def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, ...]:
@@ -260,17 +266,20 @@ def _rise(row: Row, comparison: Comparison) -> str:
     return f"{row.origin}, {row.error:f}" if row.origin else f"from the input to {row.error:f}"
 
 
-def _first_difference(rows: Sequence[Row]) -> Iterator[str]:
+def _first_difference(rows: Sequence[Row], causes: Sequence[Finding]) -> Iterator[str]:
     """The first operator that differs, and where that is rounding alone the first that differs by more; not one that
-    only moves what it reads."""
+    only moves what it reads, nor one that has no part in a cause that is known."""
     rows = [row for row in rows if not only_moves(row.op_type)] or rows
     first = first_difference(rows)
     if first is None or not first.is_placed or any(row.step for row in rows):
         return  # of a quantised side the first layer differs always
+    more = first_difference(rows, beyond_rounding=True)
+    is_explained = any("inside" in finding.facts for finding in causes)
+    if is_explained or named_elsewhere(causes, "" if more is None else more.output.name) is not None:
+        return
     by = f" by rounding ({first.output.benchmark_dtype})" if is_rounding(first.output) else ""
     yield f"First operator that differs{by}: {first.output.op_index}.{first.where}: {first}."
     if by:
-        more = first_difference(rows, beyond_rounding=True)
         which = f"{more.output.op_index}.{more.where}: {more}" if more else "none"
         yield f"First that differs by more: {which}."
 

@@ -38,6 +38,7 @@ class ComparedRun:
     blamed         what explains a difference, a line each: arguments, weights, an operator.
     fed            the first input of whole numbers that differs, "" where both were fed the same.
     by_collective  the first difference came from another rank.
+    proposals      what makes modules comparable that are not, a line each.
     """
 
     run: Run
@@ -48,6 +49,7 @@ class ComparedRun:
     blamed: tuple[str, ...] = ()
     fed: str = ""
     by_collective: bool = False
+    proposals: tuple[str, ...] = ()
 
     @property
     def differs(self) -> bool:
@@ -207,13 +209,16 @@ def _compare_pair(
         print(for_terminal(f"sgsdump: not compared: {where}: {error}"), file=sys.stderr)
         return ComparedRun(run, 2, "not comparable", str(error)), None
     from sgsdump.reports.comparison.tokens import other_input
+    from sgsdump.reports.headline import proposal_line
     from sgsdump.reports.verdict import blamed_lines
 
     unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
     fed, blamed = other_input(comparison), tuple(blamed_lines(comparison))
     by_collective = any("collective" in finding.facts for finding in comparison.causes)
     state = comparison.verdict().state
-    result = ComparedRun(run, status, state, _where(comparison, state), unmatched, blamed, fed, by_collective)
+    proposals = tuple(proposal_line(f) for f in comparison.causes if f.kind == "not comparable")
+    where = _where(comparison, state)
+    result = ComparedRun(run, status, state, where, unmatched, blamed, fed, by_collective, proposals)
     return result, comparison
 
 
@@ -221,6 +226,7 @@ def _where(comparison: Comparison, state: State) -> str:
     """Where two runs differ, the first layer that does; else which layers cannot be compared, "" for none."""
     from sgsdump.comparison.dataflow import first_difference
     from sgsdump.comparison.row import differs, is_rounding
+    from sgsdump.comparison.verdict import named_elsewhere
 
     first = first_difference(comparison)
     if first is None:
@@ -231,9 +237,9 @@ def _where(comparison: Comparison, state: State) -> str:
     more = first_difference(comparison, beyond_rounding=True)
     if more is None:
         return f"{text}, first {shown(first.where)}"
-    named = next((finding.layer for finding in comparison.causes if finding.kind == "argument"), None)
-    if named not in (None, more.output.name):  # what differs first by more than rounding is made by it
-        return text
+    named = named_elsewhere(comparison.causes, more.output.name)
+    if named is not None and (named.kind == "cause" or named.layer != more.output.name):
+        return text  # what differs first by more than rounding is made by it
     by = " beyond rounding" if is_rounding(first.output) else ""
     return f"{text}, first{by} {f'{shown(more.where)}, {more}' if more.is_placed else shown(more.output.name)}"
 
@@ -292,6 +298,7 @@ def print_summary(results: list[ComparedRun], by_token: bool) -> None:
         print_lines(map(shown, first.blamed), "  ")
     if unclear:
         print(for_terminal(f"The first that cannot be compared: {shown(str(unclear[0].run))}: {unclear[0].where}"))
+    print_lines(map(shown, next((result.proposals for result in results if result.proposals), ())), "")
     one_sided = [result for result in results if result.unmatched]
     if one_sided:
         where = f"first in {shown(str(one_sided[0].run))}, {one_sided[0].unmatched}"

@@ -12,7 +12,7 @@ from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.dataflow import first_difference
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.row import Row, differs, is_rounding
-from sgsdump.comparison.verdict import State
+from sgsdump.comparison.verdict import State, named_elsewhere
 from sgsdump.dumps.runs import Run
 from sgsdump.reports.text import aligned, counted, number, shortened
 
@@ -42,7 +42,7 @@ def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
     beyond = [row for row in differing if not is_rounding(row)]
     first = first_difference(comparison, beyond_rounding=bool(beyond))
     largest = max((row.error for row in differing), default=0.0)
-    named = next((finding for finding in comparison.causes if finding.kind == "argument"), None)
+    named = named_elsewhere(comparison.causes, "" if first is None else first.output.name)
     where = _place_of(named) if named is not None else "" if first is None else first.where
     of_round = len(comparison), len(differing), len(beyond), largest, where
     return ComparedRound(run, *of_round, other_input(comparison), comparison.verdict().state)
@@ -95,7 +95,7 @@ def layer_lines(round: ComparedRound, comparison: Comparison) -> Iterator[str]:
     yield ""
     yield f"Layers of {round.run}: {len(layers)}, of which differ: {len(differing)}."
     yield from _table(head, cells[:MOST_LAYERS], len(cells), "layers that differ")
-    named = [layer_of(finding.layer) for finding in comparison.causes if finding.kind == "argument"]
+    named = [layer_of(finding.layer) for finding in comparison.causes if finding.kind in ("argument", "cause")]
     beyond = [name for name, rows in differing.items() if any(not is_rounding(row) for row in rows)]
     first = next((name for name in [*named, *beyond, *differing] if name in differing), None)
     if first is not None:

@@ -1,0 +1,106 @@
+"""Pairs whose shapes differ but which hold the same: a buffer of which a part is used, or axes in another order.
+
+A cache of fixed size holds what a growing one does in its first rows; a program that keeps no cache computes again what
+the other one kept; a cache may lie as heads by positions or positions by heads. Such a pair is compared by what both
+sides have, and a note says so, but only where that agrees but for rounding: else shapes that differ prove nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import permutations
+from typing import Literal
+
+import numpy as np
+
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.pair_result import Measures
+from sgsdump.comparison.row import Failed, Row, differs, is_rounding
+from sgsdump.dumps.dump import Record
+from sgsdump.files.mapped import in_memory
+from sgsdump.tensors.tensor import Tensor
+
+_MOST_AXES, _LARGEST = 4, 1 << 24
+Side = Literal["sample", "benchmark"]
+Form = Callable[[np.ndarray], np.ndarray]
+
+
+def with_common_part(pairs: Sequence[Pair], results: Sequence[Row | Failed], measures: Measures) -> list[Row | Failed]:
+    """Return the results, those of pairs of other shapes by what both sides have, if that agrees."""
+    return [
+        _compared(pair, result, measures) if isinstance(result, Failed) and _have_values(pair) else result
+        for pair, result in zip(pairs, results)
+    ]
+
+
+def _compared(pair: Pair, failed: Failed, measures: Measures) -> Row | Failed:
+    for candidate in _candidates(pair):
+        row = measures.result(candidate)
+        if isinstance(row, Row) and (not differs(row) or is_rounding(row)):
+            return row
+    return failed
+
+
+def _candidates(pair: Pair) -> Iterator[Pair]:
+    shapes = [tuple(record.tensor.shape or ()) for record in pair.records]
+    sample, benchmark = shapes
+    if len(sample) != len(benchmark) or sample == benchmark or max(map(math.prod, shapes)) > _LARGEST:
+        return
+    if sorted(sample) == sorted(benchmark) and len(sample) <= _MOST_AXES:
+        for axes in permutations(range(len(sample))):
+            if tuple(sample[axis] for axis in axes) == benchmark:
+                note = f"the sample with its axes in the order {', '.join(map(str, axes))}"
+                yield _with_note(replace(pair, sample=_turned(pair.sample, axes)), note)
+        return
+    unlike = [axis for axis, lengths in enumerate(zip(sample, benchmark)) if lengths[0] != lengths[1]]
+    if len(unlike) == 1 and min(math.prod(shape) for shape in shapes):
+        (axis,) = unlike
+        side: Side = "sample" if sample[axis] > benchmark[axis] else "benchmark"
+        length, whole = sorted((sample[axis], benchmark[axis]))
+        for which, part in _parts(length, whole):
+            note = f"{which} of {whole} on axis {axis} of the {side}"
+            yield _with_note(_cut(pair, side, axis, part), note)
+
+
+def _parts(length: int, whole: int) -> Iterator[tuple[str, slice]]:
+    """Yield the parts of an axis that are tried; batches that lie one after another have the last of each."""
+    yield f"the first {length}", slice(0, length)
+    yield f"the last {length}", slice(whole - length, whole)
+    if length > 1 and whole % length == 0:
+        step = whole // length
+        yield f"each {step}th, {length}", slice(step - 1, whole, step)
+
+
+def _with_note(pair: Pair, note: str) -> Pair:
+    return replace(pair, note="; ".join(filter(None, (pair.note, f"compared: {note}"))))
+
+
+def _turned(record: Record, axes: Sequence[int]) -> Record:
+    shape = record.tensor.shape or ()
+    return _formed(record, tuple(shape[axis] for axis in axes), partial(np.transpose, axes=tuple(axes)))
+
+
+def _cut(pair: Pair, side: Side, axis: int, part: slice) -> Pair:
+    record = pair.sample if side == "sample" else pair.benchmark
+    shape = record.tensor.shape or ()
+    length = len(range(*part.indices(shape[axis])))
+    index = (*(slice(None),) * axis, part)
+    cut = _formed(record, (*shape[:axis], length, *shape[axis + 1 :]), lambda values: values[index])
+    return replace(pair, sample=cut) if side == "sample" else replace(pair, benchmark=cut)
+
+
+def _formed(record: Record, shape: tuple[int, ...], form: Form) -> Record:
+    tensor = record.tensor
+    info = replace(tensor.info, shape=shape, layout=None)
+    return replace(record, tensor=Tensor(info, partial(_loaded, tensor, form)))
+
+
+def _loaded(tensor: Tensor, form: Form) -> np.ndarray:
+    return np.ascontiguousarray(form(in_memory(tensor.stored_view())))
+
+
+def _have_values(pair: Pair) -> bool:
+    return not any(r.unwritten or r.tensor.statistics is not None or r.tensor.info.quant for r in pair.records)

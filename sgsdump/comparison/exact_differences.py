@@ -1,0 +1,208 @@
+"""How far two runs of torch programs are apart in exact arithmetic, tensor by tensor.
+
+Both runs are computed again in float64 (``sgsdump/replay/exact.py``). What no operator of the sample made (inputs, a
+cache that an earlier round filled) is the benchmark's where both hold the same but for rounding, so that each round is
+judged alone. Two programs that compute the same agree to about 1e-15 then, in bfloat16 as in float32; what differs in
+the recorded values of such a tensor is rounding, and how far each side is from its own exact value is its rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from sgsdump.comparison.align import Pairs
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.low_precision import Rounding
+from sgsdump.comparison.measure import Rows
+from sgsdump.comparison.row import Exact, Row, bound_of, differs, is_narrow, is_rounding
+from sgsdump.dumps.dump import Dump, Network, Record
+from sgsdump.replay import torch_operators
+from sgsdump.replay.check import is_recorded
+from sgsdump.replay.exact import ExactRun, exact_run, is_small
+
+if TYPE_CHECKING:
+    import torch
+
+_ROUNDING = 0.1  # relative error up to which a value from outside is the same one, rounded on its way
+_MOST_AXES, _MOST_TRIED, _LARGEST = 4, 64, 1 << 22
+_MASK = -1e4  # how far below the largest value a mask lies
+_Key = tuple[str, int, int, str]
+
+
+def may_help(pairs: Pairs, measured: Rows) -> bool:
+    """Return whether something differs of which rounding may be the cause, and both runs can be computed again."""
+    if not all(map(is_recorded, pairs.networks)) or find_spec("torch") is None or measured.in_8_bits:
+        return False
+    differing = [row for row in measured.rows if differs(row)]
+    is_open = any(is_narrow(row.benchmark_dtype) or not is_rounding(row) for row in differing)
+    return is_open and _have_values(pairs.whole) and all(map(is_small, pairs.whole, pairs.networks))
+
+
+def exact_runs(pairs: Pairs, rows: Sequence[Row], rounding: Rounding) -> tuple[ExactRun, ExactRun]:
+    """Return both runs computed again, the sample's from the benchmark's inputs where they differ by rounding."""
+    sample, benchmark = pairs.whole
+    of_benchmark = exact_run(benchmark, pairs.networks[1])
+    given = _from_outside(pairs, rows, of_benchmark, rounding)
+    loose = [number for number, (_, is_loose) in given.items() if is_loose]
+    tensors = {number: tensor for number, (tensor, _) in given.items()}
+    return exact_run(sample, pairs.networks[0], tensors, loose), of_benchmark
+
+
+def with_exact(pairs: Pairs, measured: Rows, runs: tuple[ExactRun, ExactRun], rounding: Rounding) -> Iterator[Row]:
+    """Yield the rows, each with its exact values where both sides have them and some value differs."""
+    of_pair = {_key(pair): pair for pair in measured.alignment.pairs}
+    words = [word for word in rounding.products if word] or ["float32"]
+    explained = max(map(bound_of, words))
+    for row in measured.rows:
+        pair = of_pair.get((row.io, row.op_index, row.slot, row.name))
+        exact = _exact(pair, pairs.networks, runs, explained) if pair is not None and differs(row) else None
+        yield row if exact is None else row.replaced(exact=exact)
+
+
+def apart(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the relative root mean square error of ``one``, masked values of attention left out."""
+    a, b = (torch_operators.as_reals(side) for side in (one, other))
+    if not a.numel():
+        return 0.0
+    masked = b <= b.max() + _MASK
+    if masked.any():
+        masked &= a <= a[~masked].max() + _MASK / 2
+        a, b = a[~masked], b[~masked]
+    same = (a == b) | (a.isnan() & b.isnan())
+    difference = (a - b).masked_fill(same, 0.0)
+    size, error = float(b.masked_fill(same & ~b.isfinite(), 0.0).norm()), float(difference.norm())
+    return error / size if size else float(error > 0)
+
+
+def _exact(
+    pair: Pair, networks: tuple[Network, Network], runs: tuple[ExactRun, ExactRun], explained: float
+) -> Exact | None:
+    if pair.sample.tensor.shape != pair.benchmark.tensor.shape:
+        return None
+    sides = []
+    for record, network, run in zip(pair.records, networks, runs):
+        number = _number(record, network)
+        if number not in run.values or number in run.loose or number in run.outside:
+            return None
+        exact = run.values[number]
+        if exact.numel() != _count(record):
+            return None  # a piece of what the operator made
+        sides.append(exact)
+    errors = [_error(record, exact) for record, exact in zip(pair.records, sides)]
+    return Exact(apart(*sides), errors[0], errors[1], explained)
+
+
+def _error(record: Record, exact: torch.Tensor) -> float:
+    return apart(torch_operators.wide(record.tensor.stored_view()), exact)
+
+
+def _from_outside(
+    pairs: Pairs, rows: Iterable[Row], benchmark: ExactRun, rounding: Rounding
+) -> dict[Hashable, tuple[torch.Tensor, bool]]:
+    """Return what stands for values that no operator of the sample made, and whether that carries rounding."""
+    of_key = {(row.io, row.op_index, row.slot, row.name): row for row in rows}
+    networks = pairs.networks
+    made = _made(networks[0])
+    found: dict[Hashable, tuple[torch.Tensor, bool]] = {}
+    for pair in pairs.alignment.pairs:
+        numbers = [_number(record, network) for record, network in zip(pair.records, networks)]
+        mine, theirs = numbers
+        if pair.sample.io != "in" or mine is None or mine in made or mine in found or theirs not in benchmark.values:
+            continue
+        tensor = benchmark.values[theirs]
+        row, operator = of_key.get(_key(pair)), networks[0][pair.sample.op_index]
+        if row is None:
+            continue
+        is_weight = ("in", pair.sample.slot) in operator.weights
+        is_near = rounding.is_converted_value(row) if is_weight else row.error < _ROUNDING
+        if is_near and tuple(tensor.shape) == tuple(pair.sample.tensor.shape or ()):
+            found[mine] = tensor, theirs in benchmark.loose
+    others = _outside(pairs.whole[0], networks[0], made)
+    return found | dict(_of_other_form({n: r for n, r in others.items() if n not in found}, benchmark))
+
+
+def _of_other_form(
+    wanted: Mapping[Hashable, Record], benchmark: ExactRun
+) -> Iterator[tuple[Hashable, tuple[torch.Tensor, bool]]]:
+    """Yield what the benchmark holds with its axes in another order, or as the part of a buffer that is used."""
+    candidates = [(number, record) for number, record in benchmark.outside.items() if _is_plain(record)][:_MOST_TRIED]
+    for number, record in [item for item in wanted.items() if _is_plain(item[1])][:_MOST_TRIED]:
+        values = torch_operators.wide(record.tensor.stored_view())
+        for other, theirs in candidates:
+            formed = _formed(values, torch_operators.wide(theirs.tensor.stored_view()), benchmark.values[other])
+            if formed is not None:
+                yield number, (formed, other in benchmark.loose)
+                break
+
+
+def _formed(values: torch.Tensor, recorded: torch.Tensor, exact: torch.Tensor) -> torch.Tensor | None:
+    """Return ``exact`` in the form of ``values``, which hold what ``recorded`` does in another form; None if not."""
+    if values.ndim != recorded.ndim or values.ndim > _MOST_AXES:
+        return None
+    if sorted(values.shape) == sorted(recorded.shape):
+        for axes in permutations(range(values.ndim)):
+            turned = recorded.permute(axes)
+            if turned.shape == values.shape and apart(values, turned) < _ROUNDING:
+                return exact.permute(axes)
+        return None
+    longer = [axis for axis, (one, other) in enumerate(zip(values.shape, recorded.shape)) if one != other]
+    if len(longer) != 1 or values.shape[longer[0]] < recorded.shape[longer[0]]:
+        return None
+    axis, length = longer[0], recorded.shape[longer[0]]
+    if apart(values.narrow(axis, 0, length), recorded) >= _ROUNDING:
+        return None
+    formed = values.clone()
+    formed.narrow(axis, 0, length).copy_(exact)
+    return formed
+
+
+def _is_plain(record: Record) -> bool:
+    return not record.unwritten and 1 < _count(record) <= _LARGEST and record.tensor.statistics is None
+
+
+def _count(record: Record) -> int:
+    count = 1
+    for length in record.tensor.shape or ():
+        count *= length
+    return count
+
+
+def _made(network: Network) -> set[Hashable]:
+    return {
+        number
+        for operator in network.values()
+        if not operator.is_module
+        for (io, _), number in operator.values.items()
+        if io == "out"
+    }
+
+
+def _outside(dump: Dump, network: Network, made: set[Hashable]) -> dict[Hashable, Record]:
+    """Return the float values that operators read, that none made, and that are no weights."""
+    found: dict[Hashable, Record] = {}
+    for record in dump.records:
+        operator = network.get(record.op_index)
+        if record.io != "in" or operator is None or operator.is_module:
+            continue
+        key = record.io, record.slot
+        number = operator.values.get(key)
+        if number is not None and number not in made and key not in operator.weights and not operator.parts.get(key):
+            found.setdefault(number, record)
+    return found
+
+
+def _number(record: Record, network: Network) -> Hashable:
+    operator = network.get(record.op_index)
+    return None if operator is None else operator.values.get((record.io, record.slot))
+
+
+def _have_values(dumps: Sequence[Dump]) -> bool:
+    return not any(record.tensor.statistics is not None for dump in dumps for record in dump.records)
+
+
+def _key(pair: Pair) -> _Key:
+    record = pair.benchmark
+    return record.io, record.op_index, record.slot, record.name
