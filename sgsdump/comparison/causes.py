@@ -92,7 +92,7 @@ def argument_findings(
     found += [] if is_converted else _types(calls.values())
     found.sort(key=lambda item: item[0])
     one_sided = None if is_converted else _from_one_side(_first(rows), pairs, maker_of)
-    outside = one_sided or _from_outside(rows, calls)
+    outside = one_sided or _from_outside(rows, calls, pairs, (sample, benchmark))
     if outside is not None and all(f.layer != outside.layer and f.names != outside.names for _, f in found):
         return (outside, *_each_weight_once(finding for _, finding in found))
     return tuple(_each_weight_once(finding for _, finding in found))
@@ -132,8 +132,7 @@ def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, 
     places = {row.name: place for place, row in reversed([*enumerate(rows)])}
     if arguments and arguments[0].kind == "cause":
         return tuple(arguments)
-    before = [f for f in arguments if places.get(f.layer, len(rows)) <= places[first.output.name]]
-    if before:
+    if any(places.get(name, len(rows)) <= places[first.output.name] for f in arguments for name in (f.layer, *f.names)):
         return tuple(arguments)
     return (_by_value(first), *arguments)
 
@@ -293,9 +292,39 @@ def _place_of(record: Record) -> tuple[str, int, int, str]:
     return record.io, record.op_index, record.slot, record.name
 
 
-def _from_outside(rows: Sequence[Row], calls: Mapping[int, _Call]) -> Finding | None:
+def _from_outside(
+    rows: Sequence[Row], calls: Mapping[int, _Call], pairs: Iterable[Pair], networks: tuple[Network, Network]
+) -> Finding | None:
     first = _first_beyond_rounding(rows)
-    return None if first is None else _of_weight(calls[first.op_index], first, "input", first.name)
+    if first is None:
+        return None
+    finding = _of_weight(calls[first.op_index], first, "input", first.name)
+    place = first.io, first.op_index, first.slot, first.name
+    pair = next((pair for pair in pairs if place == _place_of(pair.benchmark)), None)
+    makers = [] if pair is None else [_maker(r, network) for r, network in zip(pair.records, networks)]
+    if not all(makers) or first.io != "in":
+        return finding
+    facts = {**finding.facts, "what": "reads", "sample": makers[0], "benchmark": makers[1]}
+    return replace(finding, facts=facts)
+
+
+def _maker(record: Record, network: Network) -> str:
+    """Return the operator that computed an input, and its module: ``aten.mm in layers.0.mlp.up_proj``; "" for none."""
+    makers: dict[Hashable, Operator] = {}
+    for _, operator in sorted(network.items(), reverse=True):
+        if not operator.is_module:
+            makers |= {number: operator for (io, _), number in operator.values.items() if io == "out"}
+    reader = network.get(record.op_index)
+    number = None if reader is None else reader.values.get((record.io, record.slot))
+    found: Operator | None = None
+    passed: set[Hashable] = set()
+    while number in makers and number not in passed:
+        passed.add(number)
+        found = makers[number]
+        if not only_moves(found.kind):
+            break
+        number = found.values.get(("in", 0))
+    return "" if found is None else f"{found.kind} in {found.module}" if found.module else found.kind
 
 
 def _first_beyond_rounding(rows: Sequence[Row]) -> Row | None:

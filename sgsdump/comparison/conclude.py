@@ -55,9 +55,10 @@ def recorded(pairs: Pairs, measured: Rows) -> tuple[tuple[Row, ...], tuple[Findi
     sides = None
     if rounding is not None and may_help(pairs, measured):
         runs = exact_runs(pairs, rows, rounding)
-        rows = tuple(with_exact(pairs, measured, runs, rounding))
         records = pairs.whole[0].records, pairs.whole[1].records
-        sides = ExactSides(rows, aligned.pairs, networks, runs, records)
+        exact = tuple(with_exact(pairs, measured, runs, rounding))
+        sides = ExactSides(exact, aligned.pairs, networks, runs, records)
+        sides, rows = (sides, exact) if sides.are_known else (None, rows)
     arguments = argument_findings(rows, aligned.pairs, *networks, maker_of, rounding)
     found = causes(rows, arguments)
     unmatched = aligned.only_in_sample, aligned.only_in_benchmark

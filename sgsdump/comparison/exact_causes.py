@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _PRODUCTS = ("matmul", "conv", "sum", "mean")
 _ADDS = 3  # additions one after another that make a sum of parts
 _COARSER = 1.6  # times the other side's rounding, where a narrower type shows in what follows
+_SHAPING = frozenset("reshape identity expand to_copy".split())  # they give what they read, in its order
 _LAST = 1 << 62
 _MOST_VALUES = 4000  # of a module, beyond which no values are looked for
 
@@ -51,14 +52,23 @@ class ExactSides:
     runs: tuple[ExactRun, ExactRun]
     records: tuple[Sequence[Record], Sequence[Record]]
 
+    @property
+    def are_known(self) -> bool:
+        """Whether the exact values of most that differs are known."""
+        differing = [row for row in self.rows if row.io == "out" and row.indices is None and differs(row)]
+        return 2 * sum(row.exact is not None for row in differing) >= len(differing)
+
     @cached_property
-    def differing_modules(self) -> dict[str, bool]:
-        """By the path of a module whether what it gives differs in exact arithmetic, in any call of it."""
-        found: dict[str, bool] = {}
-        for row in filter(self.is_module_output, self.rows):
-            module = self.networks[1][row.op_index].module
-            found[module] = found.get(module, False) or _is_other(row)
-        return found
+    def same_modules(self) -> frozenset[str]:
+        """The paths of modules that give the same in exact arithmetic, in every call, some of it in floats."""
+        given = [(self.networks[1][row.op_index].module, row) for row in self.rows if self.is_module_output(row)]
+        floats = {module for module, row in given if row.indices is None}
+        return frozenset(floats - {module for module, row in given if _is_other(row)})
+
+    def is_inside_same(self, module: str) -> bool:
+        """Return whether a module, or one around it, gives the same on both sides."""
+        paths = (module.rsplit(".", count)[0] for count in range(module.count(".") + 1))
+        return any(path in self.same_modules for path in paths) or "" in self.same_modules
 
     @cached_property
     def ends(self) -> list[Row]:
@@ -69,7 +79,8 @@ class ExactSides:
     @cached_property
     def gives_the_same(self) -> bool:
         """Whether all that the program gives in the end is the same: what its modules give, and what nothing reads."""
-        return not any(self.differing_modules.values()) and not any(map(_is_other, self.ends))
+        given = [*filter(self.is_module_output, self.rows), *self.ends]
+        return not any(_is_other(row) and not self.is_inside_same(row.module) for row in given)
 
     def is_module_output(self, row: Row) -> bool:
         """Return whether a row is of what a module gives."""
@@ -83,14 +94,10 @@ class ExactSides:
     def is_innocent(self, finding: Finding) -> bool:
         """Whether a finding is of an operator inside a module that gives the same on both sides."""
         row = next((r for r in self.rows if r.name == finding.layer), None)
-        if row is not None and row.exact is not None and not row.exact.differs and not row.exact.is_coarser:
+        if row is not None and row.exact is not None and is_rounding(row):
             return True
         module = finding.facts.get("module") or (row.module if row is not None else "")
-        while module and module not in self.differing_modules:
-            module = module.rpartition(".")[0]
-        if module:
-            return not self.differing_modules[module]
-        return self.gives_the_same and not self.read_otherwise
+        return self.is_inside_same(module) or (self.gives_the_same and not (self.read_otherwise and not module))
 
     @cached_property
     def read_otherwise(self) -> bool:
@@ -118,12 +125,13 @@ def of_exact(
         In which types both sides compute.
     """
     kept = [finding for finding in found if not _is_type(finding) and not sides.is_innocent(finding)]
-    coarser = [] if rounding.is_converted else list(_coarser(sides, arguments))
+    coarser = [] if rounding.is_converted else list(_coarser(sides, arguments, found))
     if not sides.gives_the_same and not any(map(_names_the_operator, kept[:1])):
         lacking = list(_lacking(sides))
         kept = [*lacking, *(kept[1:] if lacking else kept)]
+        kept = kept or coarser or list(_at_the_end(sides))
     if kept or coarser:
-        return (*kept, *coarser)
+        return tuple(dict.fromkeys((*kept, *coarser)))
     inside = next(filter(_is_other, sides.rows), None)
     if inside is None and not rounding.is_low:
         return ()
@@ -132,8 +140,9 @@ def of_exact(
 
 
 def _names_the_operator(finding: Finding) -> bool:
-    """Whether a finding says more than where a difference is seen first."""
-    return finding.kind == "argument" or "only_in" in finding.facts or finding.facts.get("inputs") == "equal"
+    """Whether a finding says more than where a difference is seen first: an operator of one kind and with the same
+    arguments gives the same of the same inputs."""
+    return finding.kind == "argument" or "only_in" in finding.facts
 
 
 def _is_type(finding: Finding) -> bool:
@@ -141,13 +150,14 @@ def _is_type(finding: Finding) -> bool:
 
 
 def _is_other(row: Row) -> bool:
-    """Whether a row differs by more than rounding, in exact arithmetic where that is known."""
-    if row.exact is not None:
+    """Whether a row differs by more than rounding, in exact arithmetic where that is known. NaN and infinity on one
+    side alone count."""
+    if row.exact is not None and not row.odd_apart:
         return row.exact.differs
     return differs(row) and not is_rounding(row)
 
 
-def _coarser(sides: ExactSides, arguments: Sequence[Finding]) -> Iterator[Finding]:
+def _coarser(sides: ExactSides, arguments: Sequence[Finding], found: Sequence[Finding]) -> Iterator[Finding]:
     """Yield where the sample keeps a sum, or what is computed with, in a narrower type, if that shows."""
     accumulations = list(_accumulations(sides))
     yield from accumulations[:1]
@@ -155,6 +165,12 @@ def _coarser(sides: ExactSides, arguments: Sequence[Finding]) -> Iterator[Findin
         return
     for finding in arguments:
         if _is_type(finding) and _shows(sides, finding):
+            yield finding
+            return
+    rows = {row.name: row.exact for row in sides.rows if row.exact is not None and row.exact.is_coarser}
+    for finding in found:
+        exact = next((rows[name] for name in (finding.layer, *finding.names) if name in rows), None)
+        if finding.kind == "cause" and exact is not None and exact.sample > exact.benchmark:
             yield finding
             return
 
@@ -174,7 +190,7 @@ def _shows(sides: ExactSides, finding: Finding) -> bool:
         for row in sides.rows[place:]
         if row.exact is not None and not row.dtype_note and row.io == "out" and row.module == module
     ]
-    return any(exact.sample > _COARSER * max(exact.benchmark, exact.rounding / 32) for exact in after[:_ADDS])
+    return not all(exact.sample <= _COARSER * max(exact.benchmark, exact.rounding / 32) for exact in after[:_ADDS])
 
 
 def _is_narrower(word: str, other: str) -> bool:
@@ -304,15 +320,30 @@ def _lacking(sides: ExactSides) -> Iterator[Finding]:
             more = kinds[side] - kinds[1 - side]
             for index, reads_the_same in unlike[side]:
                 operator = regions[side].network[index]
-                if (reads_the_same or not is_first) and more[plain(operator.kind)]:
+                is_wanted = reads_the_same if is_first else kind_of(operator.kind) not in _SHAPING
+                if is_wanted and more[plain(operator.kind)]:
                     yield _of_lacking(row, operator, regions[side].output(index), side)
                     return
+
+
+def _at_the_end(sides: ExactSides) -> Iterator[Finding]:
+    """Yield the module, or what the program gives, that differs first, if no operator is known."""
+    if (differing := _differing_end(sides)) is not None:
+        row = differing[0]
+        figures = {"error": row.error, "rmse": row.rmse, "cos": row.cos}
+        facts = {"module": row.module, "inputs": "equal" if differing[2] else "unknown"}
+        yield Finding("cause", row.name, row.op_type, figures, "by value", facts=facts)
 
 
 def _differing_end(sides: ExactSides) -> tuple[Row, Pair, bool] | None:
     """Return the first module that differs while what it reads does not, else what the program gives in the end."""
     fed_otherwise = {row.op_index for row in sides.rows if row.io == "in" and _is_other(row)}
-    modules = (r for r in sides.rows if sides.is_module_output(r) and _is_other(r) and r.op_index not in fed_otherwise)
+    modules = (
+        row
+        for row in sides.rows
+        if sides.is_module_output(row) and _is_other(row) and row.op_index not in fed_otherwise
+        if not sides.is_inside_same(row.module)
+    )
     module = next(modules, None)
     row = module or next(filter(_is_other, sides.ends), None)
     pair = next((p for p in sides.pairs if row is not None and _is_of(p, row)), None)

@@ -20,6 +20,7 @@ from sgsdump.comparison.measure import Rows
 from sgsdump.comparison.row import Exact, Row, bound_of, differs, is_narrow, is_rounding
 from sgsdump.dumps.dump import Dump, Network, Record
 from sgsdump.replay import torch_operators
+from sgsdump.replay.bounds import COLLECTIVE
 from sgsdump.replay.check import is_recorded
 from sgsdump.replay.exact import ExactRun, exact_run, is_small
 
@@ -36,9 +37,15 @@ def may_help(pairs: Pairs, measured: Rows) -> bool:
     """Return whether something differs of which rounding may be the cause, and both runs can be computed again."""
     if not all(map(is_recorded, pairs.networks)) or find_spec("torch") is None or measured.in_8_bits:
         return False
+    if any(kind.partition(".")[0] in COLLECTIVE for kind in _kinds(pairs.networks)):
+        return False  # what other ranks bring cannot be computed again
     differing = [row for row in measured.rows if differs(row)]
     is_open = any(is_narrow(row.benchmark_dtype) or not is_rounding(row) for row in differing)
     return is_open and _have_values(pairs.whole) and all(map(is_small, pairs.whole, pairs.networks))
+
+
+def _kinds(networks: Iterable[Network]) -> Iterator[str]:
+    return (operator.kind for network in networks for operator in network.values())
 
 
 def exact_runs(pairs: Pairs, rows: Sequence[Row], rounding: Rounding) -> tuple[ExactRun, ExactRun]:

@@ -1,6 +1,6 @@
 """Modules that one program has fused, found by their weights: the rows of ``qkv_proj`` are those of q, k and v.
 
-Tensors of such a module have no partner until a name map takes it apart (``naming/fused_parts.py``). This finds the map.
+Tensors of such a module have no partner until a name map takes it apart (``naming/fused_parts.py``): it is found here.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def _are_fed(around: Sequence[Finding]) -> bool:
 
 def _is_by_inputs(finding: Finding) -> bool:
     """Whether other inputs may be all that it tells of."""
-    return finding.kind == "cause" or finding.facts.get("what") == "input"
+    return finding.kind == "cause" or finding.facts.get("what") in ("input", "reads")
 
 
 def environment_lines(findings: Sequence[Finding]) -> Iterator[str]:
@@ -303,8 +303,8 @@ def proposal_line(finding: Finding) -> str:
     other = "benchmark" if side == "sample" else "sample"
     parts = listed([part.rpartition(".")[2] for part in finding.names], MOST_ARGUMENTS)
     return (
-        f"{finding.layer} of the {side} is {parts} of the {other} in one module: its weight holds their rows. To compare "
-        f"the parts, save this as parts.json and add --name-map parts.json: {finding.facts['map']}"
+        f"{finding.layer} of the {side} is {parts} of the {other} in one module: its weight holds their rows. To "
+        f"compare the parts, save this as parts.json and add --name-map parts.json: {finding.facts['map']}"
     )
 
 
@@ -357,6 +357,11 @@ def argument_line(finding: Finding) -> str:
     where = f" in {facts['module']}" if facts.get("module") else ""
     at = f", called at {facts['source']}" if facts.get("source") else ""
     operator = f"{shortened(finding.layer)}{of}{where}{at}"
+    if facts["what"] == "reads":
+        return (
+            f"{operator} reads what {facts['sample']} makes in the sample and what {facts['benchmark']} makes in the "
+            f"benchmark; that differs by {finding.figures['error']:.3g}."
+        )
     what = _CALLED[facts["what"]].format(name=facts["argument"])
     if not finding.figures:
         return f"The {what} differs: {facts['sample']} in sample, {facts['benchmark']} in benchmark, at {operator}."
