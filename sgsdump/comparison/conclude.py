@@ -14,9 +14,9 @@ from sgsdump.comparison.align import Pairs
 from sgsdump.comparison.causes import argument_findings, causes, with_collectives, with_sources
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.environment import environment_findings, other_inputs, other_runs
-from sgsdump.comparison.exact_causes import ExactSides, of_exact
+from sgsdump.comparison.exact_causes import ExactSides, names_the_operator, of_exact
 from sgsdump.comparison.exact_differences import exact_runs, may_help, with_exact
-from sgsdump.comparison.finding import NO_FAULT, Finding
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.fused_weights import fused_modules
 from sgsdump.comparison.low_precision import Rounding, TwoRuns, first_outside, of_low_precision, types_of_products
 from sgsdump.comparison.measure import Rows
@@ -68,7 +68,8 @@ def recorded(pairs: Pairs, measured: Rows) -> tuple[tuple[Row, ...], tuple[Findi
             found = of_low_precision(rows, arguments, found, two_runs, rounding)
         else:
             found = of_exact(sides, arguments, found, rounding)
-            outside = first_outside([row for row in rows if differs(row)], two_runs) if _is_quiet(found) else None
+            is_open = not found or not names_the_operator(found[0])
+            outside = first_outside([row for row in rows if differs(row)], two_runs) if is_open else None
             found = found if outside is None else (outside,)
     one_sided = ((one.record, network) for side, network in zip(unmatched, networks) for one in side)
     found = tuple(with_collectives(with_sources(found, rows, one_sided), rows, networks[1]))
@@ -77,10 +78,6 @@ def recorded(pairs: Pairs, measured: Rows) -> tuple[tuple[Row, ...], tuple[Findi
         if pairs.dumps == pairs.whole:  # no name map takes modules apart
             found += tuple(fused_modules(pairs.whole, networks))
     return rows, found
-
-
-def _is_quiet(found: Iterable[Finding]) -> bool:
-    return all(finding.kind in NO_FAULT for finding in found)
 
 
 def around(pairs: Pairs, measured: Rows, recorded: Iterable[Finding]) -> tuple[Finding, ...]:

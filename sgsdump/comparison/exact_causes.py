@@ -126,23 +126,25 @@ def of_exact(
     """
     kept = [finding for finding in found if not _is_type(finding) and not sides.is_innocent(finding)]
     coarser = [] if rounding.is_converted else list(_coarser(sides, arguments, found))
-    if not sides.gives_the_same and not any(map(_names_the_operator, kept[:1])):
+    if not sides.gives_the_same and not any(map(names_the_operator, kept[:1])):
         lacking = list(_lacking(sides))
         kept = [*lacking, *(kept[1:] if lacking else kept)]
         kept = kept or coarser or list(_at_the_end(sides))
     if kept or coarser:
         return tuple(dict.fromkeys((*kept, *coarser)))
-    inside = next(filter(_is_other, sides.rows), None)
+    may_differ = (r for r in sides.rows if r.io == "out" and (r.exact is not None or not rounding.is_converted))
+    inside = next(filter(_is_other, may_differ), None)
     if inside is None and not rounding.is_low:
         return ()
     facts = {"types": ", ".join(rounding.types or ["float32"])} | ({} if inside is None else {"inside": inside.name})
     return (Finding("rounding", facts=facts),) if any(map(differs, sides.rows)) else ()
 
 
-def _names_the_operator(finding: Finding) -> bool:
-    """Whether a finding says more than where a difference is seen first: an operator of one kind and with the same
-    arguments gives the same of the same inputs."""
-    return finding.kind == "argument" or "only_in" in finding.facts
+def names_the_operator(finding: Finding) -> bool:
+    """Return whether a finding says more than where a difference is seen first: an operator of one kind and with the
+    same arguments gives the same of the same inputs."""
+    is_argument = finding.kind == "argument" and finding.facts["what"] != "reads"
+    return is_argument or bool(finding.facts.keys() & {"how", "only_in"})
 
 
 def _is_type(finding: Finding) -> bool:

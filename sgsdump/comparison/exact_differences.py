@@ -9,14 +9,14 @@ the recorded values of such a tensor is rounding, and how far each side is from 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from itertools import permutations
 from typing import TYPE_CHECKING
 
 from sgsdump.comparison.align import Pairs
 from sgsdump.comparison.alignment import Pair
-from sgsdump.comparison.low_precision import Rounding
+from sgsdump.comparison.low_precision import Rounding, has_torch
 from sgsdump.comparison.measure import Rows
+from sgsdump.comparison.naming.network import only_moves
 from sgsdump.comparison.row import Exact, Row, bound_of, differs, is_narrow, is_rounding
 from sgsdump.dumps.dump import Dump, Network, Record
 from sgsdump.replay import torch_operators
@@ -27,7 +27,6 @@ from sgsdump.replay.exact import ExactRun, exact_run, is_small
 if TYPE_CHECKING:
     import torch
 
-_ROUNDING = 0.1  # relative error up to which a value from outside is the same one, rounded on its way
 _MOST_AXES, _MOST_TRIED, _LARGEST = 4, 64, 1 << 22
 _MASK = -1e4  # how far below the largest value a mask lies
 _Key = tuple[str, int, int, str]
@@ -35,7 +34,7 @@ _Key = tuple[str, int, int, str]
 
 def may_help(pairs: Pairs, measured: Rows) -> bool:
     """Return whether something differs of which rounding may be the cause, and both runs can be computed again."""
-    if not all(map(is_recorded, pairs.networks)) or find_spec("torch") is None or measured.in_8_bits:
+    if not all(map(is_recorded, pairs.networks)) or not has_torch() or measured.in_8_bits:
         return False
     if any(kind.partition(".")[0] in COLLECTIVE for kind in _kinds(pairs.networks)):
         return False  # what other ranks bring cannot be computed again
@@ -112,7 +111,7 @@ def _from_outside(
     """Return what stands for values that no operator of the sample made, and whether that carries rounding."""
     of_key = {(row.io, row.op_index, row.slot, row.name): row for row in rows}
     networks = pairs.networks
-    made = _made(networks[0])
+    made, weights = _made(networks[0]), _weights(networks[0])
     found: dict[Hashable, tuple[torch.Tensor, bool]] = {}
     for pair in pairs.alignment.pairs:
         numbers = [_number(record, network) for record, network in zip(pair.records, networks)]
@@ -120,46 +119,49 @@ def _from_outside(
         if pair.sample.io != "in" or mine is None or mine in made or mine in found or theirs not in benchmark.values:
             continue
         tensor = benchmark.values[theirs]
-        row, operator = of_key.get(_key(pair)), networks[0][pair.sample.op_index]
-        if row is None:
+        row = of_key.get(_key(pair))
+        if row is None or tuple(tensor.shape) != tuple(pair.sample.tensor.shape or ()):
             continue
-        is_weight = ("in", pair.sample.slot) in operator.weights
-        is_near = rounding.is_converted_value(row) if is_weight else row.error < _ROUNDING
-        if is_near and tuple(tensor.shape) == tuple(pair.sample.tensor.shape or ()):
+        is_same = rounding.is_converted_value(row) or (mine not in weights and (not differs(row) or is_rounding(row)))
+        if is_same:
             found[mine] = tensor, theirs in benchmark.loose
+        elif not pair.sample.unwritten:  # it differs, which is no rounding
+            found[mine] = torch_operators.wide(pair.sample.tensor.stored_view()), False
     others = _outside(pairs.whole[0], networks[0], made)
-    return found | dict(_of_other_form({n: r for n, r in others.items() if n not in found}, benchmark))
+    explained = max(map(bound_of, rounding.types), default=bound_of("float32"))
+    return found | dict(_of_other_form({n: r for n, r in others.items() if n not in found}, benchmark, explained))
 
 
 def _of_other_form(
-    wanted: Mapping[Hashable, Record], benchmark: ExactRun
+    wanted: Mapping[Hashable, Record], benchmark: ExactRun, rounding: float
 ) -> Iterator[tuple[Hashable, tuple[torch.Tensor, bool]]]:
     """Yield what the benchmark holds with its axes in another order, or as the part of a buffer that is used."""
     candidates = [(number, record) for number, record in benchmark.outside.items() if _is_plain(record)][:_MOST_TRIED]
     for number, record in [item for item in wanted.items() if _is_plain(item[1])][:_MOST_TRIED]:
         values = torch_operators.wide(record.tensor.stored_view())
         for other, theirs in candidates:
-            formed = _formed(values, torch_operators.wide(theirs.tensor.stored_view()), benchmark.values[other])
+            recorded = torch_operators.wide(theirs.tensor.stored_view())
+            formed = _formed(values, recorded, benchmark.values[other], rounding)
             if formed is not None:
                 yield number, (formed, other in benchmark.loose)
                 break
 
 
-def _formed(values: torch.Tensor, recorded: torch.Tensor, exact: torch.Tensor) -> torch.Tensor | None:
+def _formed(values: torch.Tensor, recorded: torch.Tensor, exact: torch.Tensor, rounding: float) -> torch.Tensor | None:
     """Return ``exact`` in the form of ``values``, which hold what ``recorded`` does in another form; None if not."""
     if values.ndim != recorded.ndim or values.ndim > _MOST_AXES:
         return None
     if sorted(values.shape) == sorted(recorded.shape):
         for axes in permutations(range(values.ndim)):
             turned = recorded.permute(axes)
-            if turned.shape == values.shape and apart(values, turned) < _ROUNDING:
+            if turned.shape == values.shape and apart(values, turned) <= rounding:
                 return exact.permute(axes)
         return None
     longer = [axis for axis, (one, other) in enumerate(zip(values.shape, recorded.shape)) if one != other]
     if len(longer) != 1 or values.shape[longer[0]] < recorded.shape[longer[0]]:
         return None
     axis, length = longer[0], recorded.shape[longer[0]]
-    if apart(values.narrow(axis, 0, length), recorded) >= _ROUNDING:
+    if apart(values.narrow(axis, 0, length), recorded) > rounding:
         return None
     formed = values.clone()
     formed.narrow(axis, 0, length).copy_(exact)
@@ -185,6 +187,13 @@ def _made(network: Network) -> set[Hashable]:
         for (io, _), number in operator.values.items()
         if io == "out"
     }
+
+
+def _weights(network: Network) -> set[Hashable]:
+    """Return the values that are weights, and those that are moved into one, as by ``t``."""
+    found = {op.values.get(key) for op in network.values() for key in op.weights} - {None}
+    moving = (op for op in network.values() if not op.is_module and only_moves(op.kind))
+    return found | {op.values.get(("in", 0)) for op in moving if op.values.get(("out", 0)) in found}
 
 
 def _outside(dump: Dump, network: Network, made: set[Hashable]) -> dict[Hashable, Record]:

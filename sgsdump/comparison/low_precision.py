@@ -202,7 +202,12 @@ def _as_cause(judged: Judged, row: Row) -> Finding:
 
 
 def _can_replay(runs: TwoRuns) -> bool:
-    return is_recorded(runs.networks[0]) and find_spec("torch") is not None
+    return is_recorded(runs.networks[0]) and has_torch()
+
+
+def has_torch() -> bool:
+    """Return whether torch is installed."""
+    return find_spec("torch") is not None
 
 
 def _judged(runs: TwoRuns, side: int, only: Sequence[int]) -> list[Judged]:

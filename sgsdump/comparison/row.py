@@ -103,34 +103,6 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
-    """How far the two sides differ, over ``count`` values.
-
-    mse cos rmse NaN and infinity where the formula gives them (all-zero or non-finite values), never replaced.
-    sums         what mse, cos and rmse are made of.
-    equal        both sides are empty, or hold the same values with -Inf among them, as masks do; such a row passes.
-                 +Inf and NaN are faults even where they agree.
-    statistics   where a side has statistics only, the relative error of each (see ``statistics_only.py``); mse, cos
-                 and rmse are NaN then, and the limit on rmse applies to the largest.
-    checksums    where both sides have one of a kind beside their statistics, whether they are EQUAL or DIFFER.
-    """
-
-    count: int
-    mse: float
-    cos: float
-    rmse: float
-    equal: bool = False
-    statistics: Mapping[str, float] = field(default_factory=dict, hash=False)
-    sums: Sums | None = field(default=None, repr=False)
-    checksums: str = ""
-
-    @property
-    def hold_equal(self) -> bool:
-        """Whether no value differs: Σ|a-b| is 0. The squares of differences below 1e-162 are 0 too."""
-        return (self.mse if self.sums is None else self.sums.d1) == 0
-
-
-@dataclass(frozen=True, slots=True)
 class Exact:
     """What both programs compute again in float64 says of a tensor (``exact_differences.py``); relative errors.
 
@@ -157,6 +129,36 @@ class Exact:
 
 
 @dataclass(frozen=True, slots=True)
+class Errors:
+    """How far the two sides differ, over ``count`` values.
+
+    mse cos rmse NaN and infinity where the formula gives them (all-zero or non-finite values), never replaced.
+    sums         what mse, cos and rmse are made of.
+    equal        both sides are empty, or hold the same values with -Inf among them, as masks do; such a row passes.
+                 +Inf and NaN are faults even where they agree.
+    statistics   where a side has statistics only, the relative error of each (see ``statistics_only.py``); mse, cos
+                 and rmse are NaN then, and the limit on rmse applies to the largest.
+    checksums    where both sides have one of a kind beside their statistics, whether they are EQUAL or DIFFER.
+    exact        both programs computed again in float64, where that was done; else None.
+    """
+
+    count: int
+    mse: float
+    cos: float
+    rmse: float
+    equal: bool = False
+    statistics: Mapping[str, float] = field(default_factory=dict, hash=False)
+    sums: Sums | None = field(default=None, repr=False)
+    checksums: str = ""
+    exact: Exact | None = None
+
+    @property
+    def hold_equal(self) -> bool:
+        """Whether no value differs: Σ|a-b| is 0. The squares of differences below 1e-162 are 0 too."""
+        return (self.mse if self.sums is None else self.sums.d1) == 0
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """A row among the others of its network, and remarks on how it was compared.
 
@@ -172,7 +174,6 @@ class Context:
     rearranged   both sides hold the same values, in another order.
     step         the scale of the quantised sample, where the benchmark has values of its own; 0 where there is none.
     cancelled    both sides hold what rounding left of a gradient that is zero in theory.
-    exact        both sides computed again in float64, where that was done; else None.
     """
 
     note: str = ""
@@ -187,7 +188,6 @@ class Context:
     step: float = 0.0
     rearranged: bool = False
     cancelled: bool = False
-    exact: Exact | None = None
 
     def with_rise(self, sources: tuple[str, ...], rise: float) -> Context:
         """The same with these; ``dataclasses.replace`` takes several times as long."""
@@ -204,7 +204,6 @@ class Context:
             self.step,
             self.rearranged,
             self.cancelled,
-            self.exact,
         )
 
 
@@ -298,7 +297,7 @@ class Row:
     misnamed = _fact(lambda row: row.context.misnamed)
     retried = _fact(lambda row: row.context.retried)
     cancelled = _fact(lambda row: row.context.cancelled)
-    exact = _fact(lambda row: row.context.exact)
+    exact = _fact(lambda row: row.errors.exact)
     extra = _fact(lambda row: row.extras.extra)
     left_out = _fact(lambda row: row.extras.left_out)
     vendor = _fact(lambda row: row.extras.vendor)

@@ -104,10 +104,10 @@ def test_another_element_type_in_one_operator_is_said_once() -> None:
 
 
 def test_what_comes_before_the_first_argument_that_differs_is_the_cause() -> None:
-    good = program(("a", [X], X + 1, {}), ("view", [X + 1], X + 2, {"size": 3}))
-    bad = program(("a", [X], X + 5, {}), ("view", [X + 5], X + 7, {"size": 4}))
+    good = program(("a", [X], X + 1, {}), ("pool", [X + 1], X + 2, {"size": 3}))
+    bad = program(("a", [X], X + 5, {}), ("pool", [X + 5], X + 7, {"size": 4}))
     assert [(finding.kind, finding.layer) for finding in found(compare(bad, good))] == [
-        *(("cause", "a/output"), ("argument", "view/output"))
+        *(("cause", "a/output"), ("argument", "pool/output"))
     ]
 
 
