@@ -46,14 +46,16 @@ class Running:
 
     facts, key, size   of an operator: what its schema says; the key of its arguments; the bytes of the memory that it
                 resizes.
+    marked      unwritten memory that an operator may write to.
     """
 
-    __slots__ = ("dumped", "facts", "inputs", "key", "operator", "size")
+    __slots__ = ("dumped", "facts", "inputs", "key", "marked", "operator", "size")
 
     def __init__(self, operator, inputs, dumped):
         self.operator = operator
         self.inputs = inputs
         self.dumped = dumped
+        self.marked = ()
 
 
 class Taking:
@@ -104,6 +106,11 @@ class Taking:
         """An operator resized memory that had so many bytes."""
         self.memories.written(tensor)
         self.memories.unwritten.grown(tensor, before)
+
+    def storage_grown(self, round, storage, before):
+        """The same of a storage, by the program itself."""
+        self.memories.rewritten(storage._cdata)
+        self.memories.unwritten.storage_grown(storage, before)
 
     def say(self, round):
         """Write the lines that are waiting for the next operator to begin: if that ends the program, they are there."""
@@ -418,8 +425,12 @@ class Memories:
 
     def written(self, tensor):
         """An operator wrote to a tensor's memory."""
+        self.rewritten(tensor.untyped_storage()._cdata)
+
+    def rewritten(self, number):
+        """The memory of this number holds other values."""
         self.flush()
-        memory = self.storages.get(tensor.untyped_storage()._cdata)
+        memory = self.storages.get(number)
         if memory is not None:
             for record in memory.records.values():
                 record.current = False
