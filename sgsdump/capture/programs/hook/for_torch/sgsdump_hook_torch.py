@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import weakref
+from typing import Any
 
 import torch
 from sgsdump_torch_collective import finish
@@ -106,10 +107,12 @@ def start_from(seed):
 
 
 class Thread(threading.local):
-    """``round`` is the one that runs on this thread; ``inside``: how deep it is in calls that are none to be seen."""
+    """``round`` is the one that runs on this thread; ``inside``: how deep it is in calls that are none to be seen;
+    ``number``: counts the threads that had a round that was dumped."""
 
     round = None
     inside = 0
+    number: Any = None
 
 
 class Steps:
@@ -124,7 +127,8 @@ class Steps:
         self.distributed = torch.distributed if available else None
         self.facts = {}
         self.ordinary: dict = {}  # what the compiled kernel knows of operators, by the number of each
-        self.operators = {}
+        self.known_operators: list = []  # tables of those met so far; each round has one for itself while it runs
+        self.threads = itertools.count()
         self.environment = Environment()
         self.feed = feed_of(session)
         self.graphs = Graphs(self)
@@ -248,7 +252,7 @@ class Steps:
             return self.aside(original)(*args, **kwargs)
         try:
             with torch._C.DisableTorchFunction():
-                round = Round((step, of_model), root, model, self.operators, self.layout)
+                round = Round((step, of_model), root, model, self.operators_for_a_round(), self.layout)
                 self.layout = round.network.layout
         except Exception as error:
             self.session.trouble(f"step {step} is not dumped: {type(error).__name__}: {error}")
@@ -256,7 +260,9 @@ class Steps:
         thread.round = round
         taking = self.taking
         inputs = args if module is None else args[1:]
-        taking.guard(round, taking.step_begins, (inputs, kwargs))
+        if thread.number is None:
+            thread.number = next(self.threads)
+        taking.guard(round, taking.step_begins, (inputs, kwargs), thread.number)
         taking.guard(round, self.say_environment)
         round.ordinary = taking.guard(round, ordinary_of, taking, self.ordinary)
         taking.guard(round, self.look_for_training)
@@ -274,6 +280,14 @@ class Steps:
             thread.round = None
             taking.guard(round, taking.step_ends, result, ended)
             taking.memories.tidy()
+            self.known_operators.append(round.operators)
+
+    def operators_for_a_round(self):
+        """A table of operators that no round of another thread has: each gives them numbers of its own."""
+        try:
+            return self.known_operators.pop()
+        except IndexError:
+            return {}
 
     def is_asked_for(self, root, model):
         """Whether a network is the one that is to be dumped, or has the module that is."""
