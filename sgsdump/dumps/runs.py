@@ -24,6 +24,7 @@ SHOWN = 3
 NO_GRAPH = "-"
 _SUFFIX = re.compile(r"(?P<tree>.*?)/?@(?P<words>(?:step|rank|graph)=.*)", re.DOTALL)
 _WORD = re.compile(r"(step|rank)=([0-9]{1,18})|(graph)=(.+)", re.DOTALL)
+_PROCESS = re.compile(r"(?<![^/])[0-9]+_[0-9]+(?=/)")
 _TIME = re.compile(r"[0-9]{12,17}")
 
 
@@ -228,8 +229,14 @@ def _is_of_several_threads(runs: Sequence[Run]) -> bool:
     """Whether more than one thread or process ran those of a rank."""
     of_ranks: defaultdict[int | None, set[tuple[str, int | None]]] = defaultdict(set)
     for run in runs:
-        of_ranks[run.rank].add((run.place.rpartition("/")[0], run.thread))
+        of_ranks[run.rank].add(_thread(run))
     return any(len(threads) > 1 for threads in of_ranks.values())
+
+
+def _thread(run: Run) -> tuple[str, int | None]:
+    """The process, by the folder ``rank_pid`` in its place, and the thread that a run ran in."""
+    process = _PROCESS.search(run.place)
+    return process[0] if process else "", run.thread
 
 
 def _runs_before(runs: Sequence[Run]) -> dict[str, str]:
@@ -237,7 +244,7 @@ def _runs_before(runs: Sequence[Run]) -> dict[str, str]:
     last: dict[tuple[str, int | None], str] = {}
     before = {}
     for run in runs:
-        thread = run.place.rpartition("/")[0], run.thread
+        thread = _thread(run)
         before[run.place] = last.get(thread, "")
         last[thread] = run.place
     return before
