@@ -61,14 +61,15 @@ class Unwritten:
         if not self.storages or kind.partition(".")[0] in _KNOWN:
             return []
         tensors = [tensor for tensor in _tensors_in((args, kwargs)) if self.holds(tensor)]
-        blanks = {tensor.untyped_storage()._cdata: tensor for tensor in tensors}
-        return [(tensor, self.storages[number].mark(tensor.untyped_storage())) for number, tensor in blanks.items()]
+        storages = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in tensors)}
+        blanks = [(storage, self.storages[number]) for number, storage in storages.items()]
+        return [(storage, blank, blank.mark(storage)) for storage, blank in blanks]
 
     def unmark(self, marked):
         """The operator ran: what is marked no more is written, and the rest is as it was."""
-        for tensor, words in marked:
-            storage = tensor.untyped_storage()
-            blank = self.storages[storage._cdata]
+        for storage, blank, words in marked:
+            if self.storages.get(storage._cdata) is not blank:
+                continue  # the operator resized it
             blank.unmark(*words)
             blank.sample = _sample(storage)
             if not blank.mask.any():
