@@ -189,7 +189,10 @@ def pair_runs(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
 def _pairs_by_inputs(sides: list[list[Run]]) -> RunPairs:
     """Pair runs that were fed the same; of several, those whose threads' runs before do. Those of no such inputs come
     last, in their order."""
-    facts = [name for name in ("rank", "graph") if any(_varies(side, name) for side in sides)]
+    graphs = [{run.graph for run in side} for side in sides]
+    facts = ["rank"] if any(_varies(side, "rank") for side in sides) else []
+    if graphs[0] == graphs[1]:
+        facts.append("graph")
 
     def key(run: Run) -> tuple[object, ...]:
         return (run.fed, *(getattr(run, name) for name in facts))

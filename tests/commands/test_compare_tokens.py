@@ -7,7 +7,7 @@ import zlib
 import pytest
 from hooked_programs import sgsdump
 
-from sgsdump.dumps.runs import pair_runs
+from sgsdump.dumps.runs import Run, pair_runs
 from sgsdump.dumps.trees import list_runs
 
 EMBEDDING = {"model": "Net", "id": "0", "module": "root.embedding", "op": "embedding", "type": "Embedding"}
@@ -157,6 +157,17 @@ def test_where_inputs_pair_no_rounds_the_order_may_differ(tmp_path):
     text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
     assert "paired by their inputs: 1; pairs of unlike steps: 2, first step 1, rank 0 of the sample with step 0" in text
     assert "The order of the runs may differ: 2 of several threads or processes have inputs that no other" in text
+
+
+def test_networks_of_other_names_pair_by_their_inputs_too():
+    names = [("Old", "Head"), ("New", "Head")]
+    sides = [
+        [Run(f"rounds/0_{pid}/0.round", 0, 0, name, 0, fed, 0) for pid, (name, fed) in enumerate(zip(of_side, "ab"))]
+        for of_side in names
+    ]
+    pairs = pair_runs(*sides)
+    assert [(one.graph, other.graph) for one, other in pairs.pairs] == [("Head", "Head"), ("Old", "New")]
+    assert pairs.by_inputs == 2
 
 
 def test_a_round_that_one_side_has_more_is_left_over(tmp_path):

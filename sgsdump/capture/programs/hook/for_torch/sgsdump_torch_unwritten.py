@@ -68,7 +68,7 @@ class Unwritten:
     def unmark(self, marked):
         """The operator ran: what is marked no more is written, and the rest is as it was."""
         for storage, blank, words in marked:
-            if self.storages.get(storage._cdata) is not blank:
+            if storage._cdata not in self.storages or self.storages[storage._cdata] is not blank:
                 continue  # the operator resized it
             blank.unmark(*words)
             blank.sample = _sample(storage)
