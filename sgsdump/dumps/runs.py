@@ -24,6 +24,7 @@ SHOWN = 3
 NO_GRAPH = "-"
 _SUFFIX = re.compile(r"(?P<tree>.*?)/?@(?P<words>(?:step|rank|graph)=.*)", re.DOTALL)
 _WORD = re.compile(r"(step|rank)=([0-9]{1,18})|(graph)=(.+)", re.DOTALL)
+_PROCESS = re.compile(r"(?<![^/])[0-9]+_[0-9]+(?=/)")
 _TIME = re.compile(r"[0-9]{12,17}")
 
 
@@ -36,6 +37,8 @@ class Run:
     step   the iteration, execution or token; None where the tree does not say, as for rank.
     graph  the model that ran and its number, ``model/1``; "" where there is none.
     own    which of the model's own runs it is, from 0, where several models take turns; else None.
+    fed    a checksum of the run's inputs, "" where there is none.
+    thread the number of the thread that it ran in, counted by its process; None where the tree does not say.
     """
 
     place: str = ""
@@ -43,6 +46,8 @@ class Run:
     step: int | None = None
     graph: str = ""
     own: int | None = None
+    fed: str = ""
+    thread: int | None = None
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -81,11 +86,20 @@ class Choice:
 
 
 class RunPairs(NamedTuple):
-    """The pairs, sample first, step by step; and the runs that only one tree has."""
+    """The pairs, sample first, step by step; and the runs that only one tree has.
+
+    by_inputs  pairs of runs of several threads or processes, by what they were fed; by_order: those that no input
+               pairs, in their order.
+    moved      how many runs of one thread were fed what another of the other side was, while both sides were fed the
+               same in all.
+    """
 
     pairs: list[tuple[Run, Run]]
     only_in_sample: list[Run]
     only_in_benchmark: list[Run]
+    by_inputs: int = 0
+    by_order: int = 0
+    moved: int = 0
 
 
 @dataclass(frozen=True)
@@ -162,8 +176,92 @@ def pair_runs(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
 
     Steps are of no meaning where each side has only one, and so are ranks. Times in a graph's name do not count. Graphs
     whose names differ, and runs that a tree holds several times, pair in their order where both sides have as many.
-    Where the same models take turns in both, each of their own runs pairs with that of the same number.
+    Where the same models take turns in both, each of their own runs pairs with that of the same number. The order of
+    runs of several threads or processes is none of the program's: they pair by what they were fed.
     """
+    sides = [sorted(side, key=lambda run: run.order) for side in (sample, benchmark)]
+    if all(run.fed for side in sides for run in side) and any(map(_is_of_several_threads, sides)):
+        return _pairs_by_inputs(sides)
+    result = _pairs_by_step(sample, benchmark)
+    return result._replace(moved=_moved(result.pairs))
+
+
+def _pairs_by_inputs(sides: list[list[Run]]) -> RunPairs:
+    """Pair runs that were fed the same; of several, those whose threads' runs before do. Those of no such inputs come
+    last, in their order."""
+    graphs = [{run.graph for run in side} for side in sides]
+    facts = ["rank"] if any(_varies(side, "rank") for side in sides) else []
+    if graphs[0] == graphs[1]:
+        facts.append("graph")
+
+    def key(run: Run) -> tuple[object, ...]:
+        return (run.fed, *(getattr(run, name) for name in facts))
+
+    waiting: defaultdict[tuple[object, ...], list[Run]] = defaultdict(list)
+    for run in sides[1]:
+        waiting[key(run)].append(run)
+    before = [_runs_before(side) for side in sides]
+    partner: dict[str, Run] = {}
+    pairs = []
+    for run in sides[0]:
+        candidates = waiting[key(run)]
+        if not candidates:
+            continue
+        earlier = partner.get(before[0].get(run.place, ""))
+        expected = "" if earlier is None else earlier.place
+        chosen = next((each for each in candidates if before[1].get(each.place, "") == expected), candidates[0])
+        candidates.remove(chosen)
+        partner[run.place] = chosen
+        pairs.append((run, chosen))
+    pairs.sort(key=lambda pair: pair[1].order)
+    taken = {run.place for run in partner.values()}
+    lone: defaultdict[tuple[object, ...], tuple[list[Run], list[Run]]] = defaultdict(lambda: ([], []))
+    for side, names in enumerate((partner.keys(), taken)):
+        for run in sides[side]:
+            if run.place not in names:
+                lone[key(run)[1:]][side].append(run)
+    in_order = [pair for samples, benchmarks in lone.values() for pair in zip(samples, benchmarks)]
+    in_order.sort(key=lambda pair: pair[1].order)
+    only = [
+        [run for of_key in lone.values() for run in of_key[side][min(map(len, of_key)) :]] for side in range(len(sides))
+    ]
+    return RunPairs([*pairs, *in_order], only[0], only[1], len(pairs), len(in_order))
+
+
+def _is_of_several_threads(runs: Sequence[Run]) -> bool:
+    """Whether more than one thread or process ran those of a rank."""
+    of_ranks: defaultdict[int | None, set[tuple[str, int | None]]] = defaultdict(set)
+    for run in runs:
+        of_ranks[run.rank].add(_thread(run))
+    return any(len(threads) > 1 for threads in of_ranks.values())
+
+
+def _thread(run: Run) -> tuple[str, int | None]:
+    """The process, by the folder ``rank_pid`` in its place, and the thread that a run ran in."""
+    process = _PROCESS.search(run.place)
+    return process[0] if process else "", run.thread
+
+
+def _runs_before(runs: Sequence[Run]) -> dict[str, str]:
+    """The place of the run before in the same thread, by that of a run."""
+    last: dict[tuple[str, int | None], str] = {}
+    before = {}
+    for run in runs:
+        thread = _thread(run)
+        before[run.place] = last.get(thread, "")
+        last[thread] = run.place
+    return before
+
+
+def _moved(pairs: Sequence[tuple[Run, Run]]) -> int:
+    """How many pairs were fed something else, where both sides were fed the same in another order."""
+    fed = [[run.fed for run in side] for side in zip(*pairs)]
+    if not fed or not all(fed[0]) or Counter(fed[0]) != Counter(fed[1]):
+        return 0
+    return sum(one != other for one, other in zip(*fed))
+
+
+def _pairs_by_step(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
     step = "own" if _take_turns(sample, benchmark) else "step"
     facts = [name for name in (step, "rank") if any(_varies(side, name) for side in (sample, benchmark))]
     facts += ["graph"] if step == "own" else []

@@ -4,7 +4,11 @@ import json
 import struct
 import zlib
 
+import pytest
 from hooked_programs import sgsdump
+
+from sgsdump.dumps.runs import Run, pair_runs
+from sgsdump.dumps.trees import list_runs
 
 EMBEDDING = {"model": "Net", "id": "0", "module": "root.embedding", "op": "embedding", "type": "Embedding"}
 PLACES = [
@@ -106,3 +110,78 @@ def test_a_round_of_many_tensors_is_one_screen_until_it_is_asked_for(tmp_path):
     text = sgsdump("compare", "bad", "good", cwd=tmp_path).stdout
     assert "Rounds: 2 compared, 2 equal." in text and "== step" not in text
     assert "it is not complete" in text, text
+
+
+def put_threads(folder, requests):
+    """Rounds as their processes began them: each is of a process, a thread, and fed a token."""
+    counts = {}
+    for process, thread, token in requests:
+        step = counts[process] = counts.get(process, -1) + 1
+        fed = zlib.crc32(str(token).encode())
+        first = {"event": "step", "step": step, "model": "Net", "of_model": step, "thread": thread, "fed": f"{fed:08x}"}
+        path = folder / f"rounds/0_{process}/{step}.round"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = b"".join(json.dumps(line).encode() + b"\n" for line in [first, *round_of(step, token, 1.0)])
+        path.write_bytes(struct.pack("<8sIIII", b"SGSROUND", 1, 0, len(text), zlib.crc32(text)) + text)
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        ([(7, 0, 1.0), (7, 1, 2.0), (7, 0, 3.0)], [(7, 0, 2.0), (7, 1, 1.0), (7, 1, 3.0)]),
+        ([(7, 0, 1.0), (8, 0, 2.0), (7, 0, 3.0)], [(7, 0, 2.0), (7, 0, 1.0), (7, 0, 3.0)]),
+        ([(7, 0, 1.0), (8, 0, 2.0), (7, 0, 3.0)], [(9, 0, 3.0), (7, 0, 1.0), (9, 0, 2.0)]),
+    ],
+    ids=["threads", "a worker idle", "workers"],
+)
+def test_rounds_of_threads_and_workers_pair_by_their_inputs(tmp_path, orders):
+    for name, requests in zip(("a", "b"), orders):
+        put_threads(tmp_path / name, requests)
+    text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
+    assert "Runs compared: 3, of which differ: 0." in text
+    assert "Runs of several threads or processes, paired by their inputs: 3" in text
+    assert "The order" not in text
+
+
+def test_requests_that_are_fed_the_same_pair_as_their_threads_do(tmp_path):
+    """Two requests of two rounds, whose second are fed the same: the first tell which is which."""
+    put_threads(tmp_path / "a", [(7, 0, 1.0), (7, 1, 2.0), (7, 0, 5.0), (7, 1, 5.0)])
+    put_threads(tmp_path / "b", [(7, 0, 2.0), (7, 1, 1.0), (7, 0, 5.0), (7, 1, 5.0)])
+    pairs = pair_runs(*(list_runs(tmp_path / name) for name in ("a", "b"))).pairs
+    assert [(one.step, other.step) for one, other in pairs] == [(1, 0), (0, 1), (3, 2), (2, 3)]
+
+
+def test_where_inputs_pair_no_rounds_the_order_may_differ(tmp_path):
+    put_threads(tmp_path / "a", [(7, 0, 1.0), (7, 1, 2.0), (7, 0, 4.0)])
+    put_threads(tmp_path / "b", [(7, 0, 2.0), (7, 1, 3.0), (7, 1, 5.0)])
+    text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
+    assert "paired by their inputs: 1; pairs of unlike steps: 2, first step 1, rank 0 of the sample with step 0" in text
+    assert "The order of the runs may differ: 2 of several threads or processes have inputs that no other" in text
+
+
+def test_networks_of_other_names_pair_by_their_inputs_too():
+    names = [("Old", "Head"), ("New", "Head")]
+    sides = [
+        [Run(f"rounds/0_{pid}/0.round", 0, 0, name, 0, fed, 0) for pid, (name, fed) in enumerate(zip(of_side, "ab"))]
+        for of_side in names
+    ]
+    pairs = pair_runs(*sides)
+    assert [(one.graph, other.graph) for one, other in pairs.pairs] == [("Head", "Head"), ("Old", "New")]
+    assert pairs.by_inputs == 2
+
+
+def test_a_round_that_one_side_has_more_is_left_over(tmp_path):
+    put_threads(tmp_path / "a", [(7, 0, 1.0), (8, 0, 2.0), (8, 0, 3.0)])
+    put_threads(tmp_path / "b", [(7, 0, 4.0), (8, 0, 5.0)])
+    pairs = pair_runs(*(list_runs(tmp_path / name) for name in ("a", "b")))
+    assert (len(pairs.pairs), pairs.by_inputs, pairs.by_order) == (2, 0, 2)
+    assert [run.place for run in pairs.only_in_sample] == ["rounds/0_8/1.round"] and not pairs.only_in_benchmark
+
+
+def test_one_thread_that_was_fed_in_another_order_is_told(tmp_path):
+    """Its rounds pair by their step: the order is the program's, and may be what is wrong with it."""
+    put_threads(tmp_path / "a", [(7, 0, 1.0), (7, 0, 2.0), (7, 0, 3.0)])
+    put_threads(tmp_path / "b", [(7, 0, 1.0), (7, 0, 3.0), (7, 0, 2.0)])
+    text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
+    assert "The order of the runs differs: 2 were fed what another run was fed on the other side" in text
+    assert "paired by their inputs" not in text

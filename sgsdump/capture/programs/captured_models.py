@@ -56,12 +56,15 @@ class Value:
 
 @dataclass(frozen=True)
 class CapturedRun:
-    """outputs  None where the run did not come to its end; ``failed``: what it raised, or ""."""
+    """outputs  None where the run did not come to its end; ``failed``: what it raised, or "".
+    thread   the number of the thread that it ran in; None where that is not known.
+    """
 
     step: int
     feeds: tuple[Value, ...]
     outputs: tuple[Value, ...] | None = None
     failed: str = ""
+    thread: int | None = None
 
 
 @dataclass(frozen=True)
@@ -144,12 +147,13 @@ def _is_unchanged(path: Path | None, loaded_as: object) -> bool:
 
 
 def _run(root: Path, begun: Line, ended: Line | None) -> CapturedRun:
-    feeds = _values(root, begun.get("feeds"))
+    feeds, number = _values(root, begun.get("feeds")), begun.get("thread")
+    thread = number if isinstance(number, int) else None
     if ended is None:
-        return CapturedRun(int(begun["step"]), feeds)
+        return CapturedRun(int(begun["step"]), feeds, thread=thread)
     failed = str(ended.get("failed") or "")
     outputs = None if failed else _values(root, ended.get("outputs"))
-    return CapturedRun(int(begun["step"]), feeds, outputs, failed)
+    return CapturedRun(int(begun["step"]), feeds, outputs, failed, thread)
 
 
 def _values(root: Path, lines: object) -> tuple[Value, ...]:

@@ -71,7 +71,8 @@ class Process:
     troubles    what went wrong, a sentence each; ``stopped``: why it dumped no further, or "".
     begun       how many steps, dumped or not, began before it came to its end; None where it did not.
     broken_off  whether it ended, or was ended, in the middle of a step that was dumped.
-    complete    whether the process came to its end.
+    complete    whether the process came to its end; of a program that was run (``run_program``) also of one that was
+                ended between two steps while the program ended well.
     """
 
     pid: int

@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sgsdump.capture.programs.control import DISK_FULL, DumpControl, to_json
@@ -39,7 +39,8 @@ NOTHING = (
 class Captured:
     """status      the program's exit status as a shell has it: 128 + the signal's number where one ended it.
     processes   those that imported a library that is hooked.
-    complete    every one of them came to its end, and none stopped dumping before.
+    complete    every one of them came to its end, or was ended between two steps of a program that ended well, and
+                none stopped dumping before.
     notes       what the user should know, a sentence each.
     """
 
@@ -82,12 +83,13 @@ def run_program(
     with TreeThread(tree):
         status = _wait(program, out, live)
     tree.finish()
-    processes = processes_of(out)
+    found = processes_of(out)
+    processes = tuple(replace(process, complete=process.complete or _is_whole(process, status)) for process in found)
     return Captured(
         status if status >= 0 else 128 - status,
         processes,
         bool(processes) and all(process.complete and not process.stopped for process in processes),
-        tuple(notes_of(processes, status)),
+        tuple(notes_of(found, status)),
     )
 
 
@@ -242,7 +244,7 @@ def notes_of(processes: Sequence[Process], status: int) -> list[str]:
     notes = [f"process {process.pid}: {text}" for process in processes for text in process.troubles]
     notes += [note for process in processes for note in _left_out(process)]
     notes += [process.stopped for process in processes if process.stopped]
-    notes += [_cut_off(process) for process in processes if not process.complete]
+    notes += [_cut_off(process, status) for process in processes if not process.complete]
     if not any(process.caught for process in processes):
         libraries = sorted({library for process in processes for library in process.libraries})
         why = "" if status else _why(processes)
@@ -263,13 +265,20 @@ def _left_out(process: Process) -> Iterator[str]:
         )
 
 
-def _cut_off(process: Process) -> str:
-    if process.kinds.get("step", 0) + process.kinds.get("ort_run", 0) and not process.broken_off:
-        return (
-            f"process {process.pid} was ended between two steps (killed, as a multiprocessing.Pool ends its workers, "
-            "or turned into another program): the steps that it began are whole"
-        )
-    return f"process {process.pid} did not come to its end: its dump is not complete"
+def _is_whole(process: Process, status: int) -> bool:
+    """Whether a process that did not come to its end dumped all of what it ran, in a program that ended well."""
+    return not status and not process.broken_off
+
+
+def _cut_off(process: Process, status: int) -> str:
+    if not _is_whole(process, status):
+        return f"process {process.pid} did not come to its end: its dump is not complete"
+    has_steps = process.kinds.get("step", 0) + process.kinds.get("ort_run", 0)
+    when = "between two steps" if has_steps else "before its first step"
+    return (
+        f"process {process.pid} was ended {when} (killed, as a "
+        "multiprocessing.Pool ends its workers, or turned into another program): the steps that it began are whole"
+    )
 
 
 def _why(processes: Sequence[Process]) -> str:

@@ -125,6 +125,15 @@ def replay(
     return Replayed(folder, entries, work.tensors, whole, named, notes, differences, work.differences.agrees)
 
 
+def _checksum(feed: Mapping[str, np.ndarray]) -> str:
+    """Return a CRC-32 of the names, types, shapes and values that a run was fed."""
+    total = 0
+    for name, array in sorted(feed.items()):
+        total = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), total)
+        total = zlib.crc32(array.tobytes(), total)
+    return f"{total:08x}"
+
+
 class _Work:
     """The runs dumped so far."""
 
@@ -206,7 +215,11 @@ class _Work:
         self._space.add(path)
         self.entries.append(
             Entry(
-                Run(path.relative_to(self._folder).as_posix(), captured.rank, run.step, captured.name),
+                Run(
+                    *(path.relative_to(self._folder).as_posix(), captured.rank, run.step, captured.name),
+                    fed=_checksum(feed),
+                    thread=run.thread,
+                ),
                 tuple(notes),
                 tuple(output.as_json() for output in agreements),
                 tuple(written.described),

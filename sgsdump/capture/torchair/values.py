@@ -184,7 +184,9 @@ class _Mode(TorchDispatchMode):
             return NotImplemented if types else func(*args, **kwargs)
         kind = _kind_of(func)
         before = args[0].untyped_storage().nbytes() if kind in RESIZING else 0
+        marked = self._unwritten.marked(kind, args, kwargs)
         result = func(*args, **kwargs)
+        self._unwritten.unmark(marked)
         outputs = tensors_in(result)
         if not all(map(_has_memory, outputs)):
             return result
@@ -193,7 +195,7 @@ class _Mode(TorchDispatchMode):
         elif kind in GIVING:
             for tensor in outputs:
                 self._unwritten.allocated(tensor)
-        else:
+        elif not marked:
             self._unwritten.ran(kind, func, args, kwargs, result, _written(func, args, kwargs))
         for slot in SCRATCH.get(kind, ()):
             self._unwritten.allocated(result[slot])

@@ -4,7 +4,7 @@ Apart: each pair of runs is compared by the function that the command gives (``t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -133,6 +133,7 @@ def compare_trees(options: Options, pairs: RunPairs, compare: CompareTwo) -> int
     for side, runs in (("sample", pairs.only_in_sample), ("benchmark", pairs.only_in_benchmark)):
         if runs:
             print(for_terminal(f"Only in the {side}: {'; '.join(shown(str(run)) for run in runs)}"))
+    print_lines(_order_lines(pairs))
     print_summary(results, is_by_token)
     measuring = options.measuring
     lacks = bool(pairs.only_in_benchmark and measuring.has_limits and not measuring.allow_missing)
@@ -322,6 +323,27 @@ def _fed_others(results: list[ComparedRun]) -> list[ComparedRun]:
         if same_so_far and (result.fed or any(other.run.rank == result.run.rank for other in diverged)):
             diverged.append(result)
     return diverged
+
+
+def _order_lines(pairs: RunPairs) -> Iterator[str]:
+    """How runs were paired whose order differs, or may differ, between the two sides."""
+    others = [pair for pair in pairs.pairs if pair[0].step != pair[1].step]
+    if pairs.by_inputs and others:
+        first = f"{shown(str(others[0][0]))} of the sample with {shown(str(others[0][1]))}"
+        yield (
+            f"Runs of several threads or processes, paired by their inputs: {pairs.by_inputs}; pairs of unlike steps: "
+            f"{len(others)}, first {first}."
+        )
+    if pairs.by_order:
+        yield (
+            f"The order of the runs may differ: {pairs.by_order} of several threads or processes have inputs that no "
+            "other side's has, and pair in their order."
+        )
+    if pairs.moved:
+        yield (
+            f"The order of the runs differs: {pairs.moved} were fed what another run was fed on the other side; choose "
+            "such runs by TREE@step=N on each side."
+        )
 
 
 def _is_by_token(options: Options, pairs: RunPairs) -> bool:

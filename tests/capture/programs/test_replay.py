@@ -19,6 +19,7 @@ from sgsdump.capture.programs.control import DISK_FULL, DumpControl, Steps, with
 from sgsdump.capture.programs.replay import nodes_of, replay
 from sgsdump.dumps.formats.replays.tree import NOT_COMPLETE
 from sgsdump.dumps.onnx_network import of_nodes
+from sgsdump.dumps.runs import pair_runs
 from sgsdump.dumps.trees import list_runs
 from sgsdump.errors import FormatError
 from sgsdump.reports.verdict import verdict
@@ -333,6 +334,30 @@ def test_two_trees_compare_step_by_step(tree):
     replay(root, processes, SMALL)
     done = sgsdump("compare", root, root, cwd=root.parent)
     assert "Runs compared: 4, of which differ: 0." in done.stdout, done.stdout + done.stderr
+
+
+THREADS = """
+import threading
+session = load(sys.argv[1])
+for number in map(int, sys.argv[2]):
+    one = threading.Thread(target=session.run, args=(None, {"x": picture + number}))
+    one.start()
+    one.join()
+session.run(None, {"x": picture})
+"""
+
+
+def test_runs_of_threads_pair_by_their_feeds(tmp_path):
+    path = net(tmp_path / "net.onnx")
+    trees = []
+    for order in ("123", "312"):
+        folder = tmp_path / order
+        folder.mkdir()
+        replay(folder / "out", capture(folder, THREADS, path, order).processes, SMALL)
+        trees.append(list_runs(folder / "out"))
+    pairs = pair_runs(*trees)
+    assert [(one.step, other.step) for one, other in pairs.pairs] == [(2, 0), (0, 1), (1, 2), (3, 3)]
+    assert (pairs.by_inputs, pairs.by_order) == (4, 0)
 
 
 KILLED = """

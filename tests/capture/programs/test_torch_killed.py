@@ -37,12 +37,13 @@ print("killed")
 def test_twenty_kills(tmp_path, capfd, content):
     result = runner(tmp_path, capfd)(PROGRAM, content=content)
     assert result.text.split() == ["killed"] and result.captured.status == 0
-    assert not result.captured.complete
-    killed = [process for process in result.captured.processes if not process.complete]
-    assert len(killed) == KILLS
     told = [note for note in result.captured.notes if "did not come to its end" in note or "between two steps" in note]
     assert len(told) == KILLS
+    killed = [process for process in result.captured.processes if process.begun is None]
+    assert len(killed) == KILLS
     broken = {process.pid for process in killed if process.broken_off}
+    assert broken == {process.pid for process in result.captured.processes if not process.complete}
+    assert result.captured.complete == (not broken)
     assert broken == {int(note.split()[1]) for note in told if "did not come to its end" in note}
     for process in killed:
         tree = result.root / "tensors" / f"0_{process.pid}"
@@ -58,3 +59,24 @@ def test_twenty_kills(tmp_path, capfd, content):
         assert all(
             (result.root / line["file"]).is_file() for line in result.lines() if line["file"] and line["step"] == 0
         )
+
+
+POOL = """
+import multiprocessing
+
+def work(number):
+    with torch.no_grad():
+        return nn.Linear(2, 2)(torch.ones(1, 2)).shape[0]
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        print(sum(pool.map(work, range(3))))
+"""
+
+
+def test_a_pool_that_ends_its_workers_is_whole(tmp_path, capfd):
+    result = runner(tmp_path, capfd)(POOL)
+    assert result.text == "3\n" and result.captured.complete
+    told = [note for note in result.captured.notes if "was ended" in note]
+    assert told and all(note.endswith("the steps that it began are whole") for note in told)
+    assert not [note for note in result.captured.notes if "not complete" in note]

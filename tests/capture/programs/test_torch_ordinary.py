@@ -95,7 +95,7 @@ def without_numbers(lines):
     for line in lines:
         line = json.loads(json.dumps(line))
         line["step"] -= first
-        for key in ("nanoseconds", "of_model"):
+        for key in ("nanoseconds", "of_model", "fed"):
             line.pop(key, None)
         for key in ("value", "parts", "inputs", "outputs"):
             if isinstance(line.get(key), list):

@@ -452,3 +452,33 @@ with {grad}:
     ran = [line for line in result.every() if line.get("event") == "operator"]
     assert len([line for line in ran if line["type"] == "aten.addmm" and line["step"] == 0]) == inside
     assert {line["step"] for line in ran if line["type"].startswith("higher_order.")} == {0, 1}
+
+
+TRAINING = """
+def main():
+    net, x = nn.Linear(3, 1), torch.ones(2, 3)
+    for _ in range(2):
+        net.zero_grad()
+        {}
+
+if __name__ == "__main__":
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "call", "trains"),
+    [
+        ("net(x).sum().backward()", "main()", True),
+        ("net(x).sum().backward(); net.zero_grad()", "torch.multiprocessing.spawn(lambda_of, nprocs=1)", True),
+        ("torch.autograd.backward([net(x).sum()])", "main()", True),
+        ("torch.optim.SGD(net.parameters(), 1.0).step(lambda: net(x).sum().backward())", "main()", True),
+        ("net(x); nn.Linear(1, 1).weight.sum().backward()", "main()", False),  # of no network that was dumped
+        ("net(x)", "main()", False),
+    ],
+)
+def test_a_program_is_known_to_train_by_its_backward_passes(run, step, call, trains):
+    """Its network is gone when it ends, and its gradients may be gone whenever the network runs."""
+    source = "def lambda_of(rank):\n    main()\n" + TRAINING.format(step, call)
+    troubles = [text[:18] for process in run(source).captured.processes for text in process.troubles]
+    assert troubles == ["the program trains"] * trains

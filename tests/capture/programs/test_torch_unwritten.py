@@ -99,6 +99,25 @@ net(torch.ones(1))
     assert before.get("unwritten") and not after.get("unwritten")
 
 
+def test_memory_that_a_program_frees_and_gets_back_is_unwritten(run):
+    result = run("""
+class Net(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y.untyped_storage().resize_(0)
+        y.untyped_storage().resize_(4000)
+        z = y.view(10, 100)
+        y.copy_(x)
+        return z + 1
+
+print(Net()(torch.arange(1000.0)).sum().item())
+""")
+    (freed,) = result.lines(op="view", side="in")
+    (kept,) = result.lines(op="add", side="in")
+    assert result.text == f"{sum(range(1000)) + 1000.0}\n"
+    assert freed.get("unwritten") and not kept.get("unwritten")
+
+
 class Mode(torch.utils._python_dispatch.TorchDispatchMode):
     """Tells of operators as the hook does."""
 
@@ -164,7 +183,45 @@ def out(tensor):
     torch.add(torch.ones(6), 1, out=tensor[3])
 
 
+def diagonal(tensor):
+    tensor.fill_diagonal_(1)
+
+
+def doubled(tensor):
+    tensor[1:].mul_(2)
+
+
+def with_row_of_itself(tensor):
+    tensor[0].add_(tensor[2])
+
+
+def lower(tensor):
+    tensor.triu_()
+
+
+def by_another_library(tensor):
+    fill_rows(torch.ones(2, 6), tensor)
+
+
+def by_an_undeclared_write(tensor):
+    torch.ops.sgsdump_test.fill_last(tensor)
+
+
+@torch.library.custom_op("sgsdump_test::fill_rows", mutates_args=("out",))
+def fill_rows(x: torch.Tensor, out: torch.Tensor) -> None:
+    out.numpy()[1:3] = x.numpy()
+
+
+def fill_last(out):
+    out[-1, 1:] = 3
+
+
+LIBRARY = torch.library.Library("sgsdump_test", "FRAGMENT")
+LIBRARY.define("fill_last(Tensor out) -> ()")  # as torch's own fsdp::all_gather_copy_in, whose schema tells no write
+LIBRARY.impl("fill_last", fill_last, "CPU")
+
 WRITES = [everything, row, column, gaps, transposed, at_indices, with_mask, scattered, along, put, in_bits, out]
+WRITES += [diagonal, doubled, with_row_of_itself, lower, by_another_library, by_an_undeclared_write]
 MOVES = {
     "same": lambda tensor: tensor,
     "clone": lambda tensor: tensor.t().contiguous(),
@@ -179,7 +236,21 @@ MOVES = {
     "flip": lambda tensor: tensor.flip(0).roll(2, 1).repeat(2, 1),
     "copy_": lambda tensor: torch.full((7, 6), 0.0)[1:6].copy_(tensor),
     "part": lambda tensor: torch.full((5, 6), 0.0).copy_(tensor[2]),
+    "add": lambda tensor: tensor + tensor[:1],
+    "exp_": lambda tensor: tensor.clone().exp_(),
+    "cat out": lambda tensor: torch.cat([tensor[:2], torch.zeros(3, 6)], out=torch.full(SHAPE, 0.0)),
+    "split": lambda tensor: torch.split_with_sizes_copy(tensor, [3, 3], 1)[1].reshape(3, 5),
+    "chunk_cat": lambda tensor: torch._chunk_cat([tensor[:3], tensor[1:]], 0, 2),
+    "foreach_copy_": lambda tensor: copied_each(torch.full(SHAPE, 0.0), tensor),
+    "slice_scatter": lambda tensor: torch.slice_scatter(torch.zeros(SHAPE), tensor[:2], 0, 1, 3),
+    "masked_fill": lambda tensor: tensor.masked_fill(torch.arange(6) % 2 == 0, 0),
+    "index_put": lambda tensor: tensor.index_put((torch.tensor([0, 3]),), torch.zeros(6)),
 }
+
+
+def copied_each(out, tensor):
+    torch._foreach_copy_([out], [tensor])
+    return out
 
 
 @settings(max_examples=120, deadline=None)

@@ -10,7 +10,7 @@ In the index, files with their path below the dump's root::
 
     {"event": "ort_model", "session": 0, "name": "net/0", "path": …, "file": …, "options": {…}, "device", "rank",
         "why": no file, "seen": [bytes, nanoseconds] of the program's file, "linked": it is that file, "changed": since}
-    {"event": "ort_run", "session": 0, "step": 0, "feeds": [{"name", "dtype", "shape", "file" or "why"}]}
+    {"event": "ort_run", "session": 0, "step": 0, "thread": 0, "feeds": [{"name", "dtype", "shape", "file" or "why"}]}
     {"event": "ort_end", "session": 0, "step": 0, "outputs": [the same] or "failed": the error}
 
 A step is a run of one session, from 0. Not seen: what C++ code runs, the binding's own class
@@ -30,6 +30,8 @@ from sgsdump_records import folder_name
 
 NOT_SEEN = ("run_async", "run_with_ortvaluevector")
 MARK = "_sgsdump_capture"
+# The numbers of the threads that ran a session.
+_threads: dict = {}
 FOLDER_ENTRY = "session.model_external_initializers_file_folder_path"
 # Configuration entries of a session that change what it computes.
 ENTRIES = (
@@ -308,7 +310,8 @@ def _begin(session, capture, step, self, feeds):
         _tell(session, capture, self)
         fed = [(name, _as_fed(self, name, value)) for name, value in feeds.items()]
         lines = [_saved(session, capture, step, f"in{i}", *feed) for i, feed in enumerate(fed)]
-        session.line(event="ort_run", session=capture.number, step=step, feeds=lines)
+        thread = _threads.setdefault(threading.get_ident(), len(_threads))
+        session.line(event="ort_run", session=capture.number, step=step, thread=thread, feeds=lines)
     except Exception as error:
         session.trouble(f"{capture.name}: step {step} is not captured: {type(error).__name__}: {error}")
 

@@ -4,12 +4,14 @@
 ``runs.json`` is written when all runs are there::
 
     {"sgsdump_runs": 1, "complete": true, "notes": [text …],
-     "runs": [{"place": "0_4711/net/0/3.bin", "step": 3, "rank": 0, "graph": "net/0", "notes": [text …],
+     "runs": [{"place": "0_4711/net/0/3.bin", "step": 3, "rank": 0, "graph": "net/0", "fed": "5f0c21a7", "thread": 0,
+               "notes": [text …],
                "outputs": [{"name": "prob", "equal": false, "max_abs": 3e-8, "relative": 1e-7}],
                "tensors": [["conv1", "Conv", "float32", [1, 8, 32, 32]] …]}],
      "graphs": {"net/0": [["conv1", "Conv", ["data", "conv1.weight"], ["conv1"], "layer1.0", {"group": "1"}] …]}}
 
 ``place`` is a dump of any format, below the index's folder; of a run without one, ``tensors`` tells what there was.
+``fed`` is a CRC-32 of what the run was fed, ``thread`` the number of its thread (older ones: neither of the two).
 ``outputs`` compares the run's outputs with the program's own. ``graphs`` has each model's nodes: name, type, the names
 of what they read and make, the module they stand in where the model says so besides their names, and their attributes
 as JSON (older ones: neither of the two).
@@ -73,7 +75,7 @@ def text_of(index: Index) -> str:
     runs = [
         {
             **{"place": entry.run.place, "step": entry.run.step, "rank": entry.run.rank, "graph": entry.run.graph},
-            **{"notes": entry.notes, "outputs": entry.outputs},
+            **{"fed": entry.run.fed, "thread": entry.run.thread, "notes": entry.notes, "outputs": entry.outputs},
             **({"tensors": entry.tensors} if entry.tensors else {}),
         }
         for entry in index.entries
@@ -147,7 +149,11 @@ def _entry(entry_json: Mapping[str, Any]) -> Entry:
         for name, kind, dtype, shape in entry_json.get("tensors", ())
     )
     outputs = tuple(dict(output) for output in entry_json["outputs"])
-    return Entry(Run(str(place), rank, step, _text(entry_json["graph"])), _texts(entry_json["notes"]), outputs, tensors)
+    thread, fed = entry_json.get("thread"), _text(entry_json.get("fed", ""))
+    run = Run(
+        str(place), rank, step, _text(entry_json["graph"]), fed=fed, thread=None if thread is None else int(thread)
+    )
+    return Entry(run, _texts(entry_json["notes"]), outputs, tensors)
 
 
 def _node(node: Sequence[Any]) -> Node:

@@ -70,22 +70,31 @@ def runs(path: Path, notes: list[str]) -> list[Run]:
             for file in files
             if match and _STEP.fullmatch(file.stem) and file.is_file() and file.stat().st_size
         )
-    networks = {run.place: _network(path / run.place) for run in found}
-    if len({name for name, _ in networks.values()}) < 2:
+    steps = {run.place: _first_line(path / run.place) for run in found}
+    found = [
+        replace(run, fed=str(steps[run.place].get("fed") or ""), thread=_whole(steps[run.place], "thread"))
+        for run in found
+    ]
+    models = {place: str(line.get("model") or "") for place, line in steps.items()}
+    if len(set(models.values())) < 2:
         return found
-    return [replace(run, graph=networks[run.place][0], own=networks[run.place][1]) for run in found]
+    return [replace(run, graph=models[run.place], own=_whole(steps[run.place], "of_model")) for run in found]
 
 
-def _network(path: Path) -> tuple[str, int | None]:
-    """The class of the network whose round an index is of, and which of its own rounds that is, by the first line."""
+def _first_line(path: Path) -> Line:
+    """The line by which a round begins: its network's class, which of that network's own rounds it is, its thread, and
+    a checksum of what it was fed; {} of any other index."""
     try:
         text = next(Index(path).texts(), b"")
     except FormatError:
-        return "", None
+        return {}
     line = json_object(text.partition(b"\n")[0]) or {}
-    own = line.get("of_model")
-    is_step = line.get("event") == "step"
-    return (str(line.get("model") or ""), own if isinstance(own, int) else None) if is_step else ("", None)
+    return line if line.get("event") == "step" else {}
+
+
+def _whole(line: Line, name: str) -> int | None:
+    number = line.get(name)
+    return number if isinstance(number, int) else None
 
 
 def recognises(path: Path, head: bytes) -> bool:

@@ -10,7 +10,6 @@ by one in a step that is dumped, and compiled in all others. Runs that torch mak
 recomputing activations in a backward pass) are not steps.
 """
 
-import atexit
 import contextlib
 import functools
 import itertools
@@ -20,12 +19,14 @@ import sys
 import threading
 import time
 import weakref
+from typing import Any
 
 import torch
 from sgsdump_torch_collective import finish
 from sgsdump_torch_compiled import Graphs, unseen
 from sgsdump_torch_environment import Environment
 from sgsdump_torch_feed import Unfit, feed_of
+from sgsdump_torch_network import have_gradient
 from sgsdump_torch_ordinary import ordinary_of
 from sgsdump_torch_round import Dispatch, Facts, Round, is_no_step, transparent
 from sgsdump_torch_taking import Running, Taking
@@ -64,8 +65,9 @@ def install(torch_module, session):
         Hook(torch.nn.Module, "__call__", steps.calling),
         Hook(torch, "compile", steps.compiling),
         *(Hook(torch.jit, name, steps.aside) for name in TRACING if hasattr(torch.jit, name)),
+        Hook(torch.autograd, "backward", steps.training),
+        Hook(torch.UntypedStorage, "resize_", steps.resizing),
     ]
-    atexit.register(steps.tell_training)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=steps.after_fork)
 
@@ -73,8 +75,6 @@ def install(torch_module, session):
         for hook in hooks:
             hook.take_off()
         steps.graphs.take_off()
-        atexit.unregister(steps.tell_training)
-        steps.tell_training()
 
     return take_off
 
@@ -107,10 +107,12 @@ def start_from(seed):
 
 
 class Thread(threading.local):
-    """``round`` is the one that runs on this thread; ``inside``: how deep it is in calls that are none to be seen."""
+    """``round`` is the one that runs on this thread; ``inside``: how deep it is in calls that are none to be seen;
+    ``number``: counts the threads that had a round that was dumped."""
 
     round = None
     inside = 0
+    number: Any = None
 
 
 class Steps:
@@ -125,12 +127,13 @@ class Steps:
         self.distributed = torch.distributed if available else None
         self.facts = {}
         self.ordinary: dict = {}  # what the compiled kernel knows of operators, by the number of each
-        self.operators = {}
+        self.known_operators: list = []  # tables of those met so far; each round has one for itself while it runs
+        self.threads = itertools.count()
         self.environment = Environment()
         self.feed = feed_of(session)
         self.graphs = Graphs(self)
         self.compiles = False
-        self.trained = None
+        self.last_root = None  # a weak reference to the network of the last step that was dumped
         self.first = None  # the first step that was dumped of layers alone
 
     def after_fork(self):
@@ -206,6 +209,33 @@ class Steps:
 
         return called
 
+    def training(self, original):
+        """``torch.autograd.backward``, which ``Tensor.backward`` calls."""
+
+        @functools.wraps(original)
+        def backward(*args, **kwargs):
+            result = original(*args, **kwargs)
+            self.tell_training()
+            return result
+
+        return backward
+
+    def resizing(self, original):
+        """``UntypedStorage.resize_``, by which a program frees the memory of weights and gets it back."""
+        thread, taking = self.thread, self.taking
+
+        @functools.wraps(original)
+        def resize_(storage, *args, **kwargs):
+            round = thread.round
+            if round is None or round.quiet or round.compiled:
+                return original(storage, *args, **kwargs)
+            before = storage.nbytes()
+            result = original(storage, *args, **kwargs)
+            taking.guard(round, taking.storage_grown, storage, before)
+            return result
+
+        return resize_
+
     def outermost(self, original, module, name, args, kwargs):
         """A step, dumped or not."""
         thread = self.thread
@@ -222,7 +252,7 @@ class Steps:
             return self.aside(original)(*args, **kwargs)
         try:
             with torch._C.DisableTorchFunction():
-                round = Round((step, of_model), root, model, self.operators, self.layout)
+                round = Round((step, of_model), root, model, self.operators_for_a_round(), self.layout)
                 self.layout = round.network.layout
         except Exception as error:
             self.session.trouble(f"step {step} is not dumped: {type(error).__name__}: {error}")
@@ -230,7 +260,9 @@ class Steps:
         thread.round = round
         taking = self.taking
         inputs = args if module is None else args[1:]
-        taking.guard(round, taking.step_begins, (inputs, kwargs))
+        if thread.number is None:
+            thread.number = next(self.threads)
+        taking.guard(round, taking.step_begins, (inputs, kwargs), thread.number)
         taking.guard(round, self.say_environment)
         round.ordinary = taking.guard(round, ordinary_of, taking, self.ordinary)
         taking.guard(round, self.look_for_training)
@@ -248,6 +280,14 @@ class Steps:
             thread.round = None
             taking.guard(round, taking.step_ends, result, ended)
             taking.memories.tidy()
+            self.known_operators.append(round.operators)
+
+    def operators_for_a_round(self):
+        """A table of operators that no round of another thread has: each gives them numbers of its own."""
+        try:
+            return self.known_operators.pop()
+        except IndexError:
+            return {}
 
     def is_asked_for(self, root, model):
         """Whether a network is the one that is to be dumped, or has the module that is."""
@@ -312,15 +352,16 @@ class Steps:
         """Gradients on a network's weights come of a backward pass."""
         if round.network.is_graded():
             self.session.trouble(TRAINS)
-        if isinstance(round.root, torch.nn.Module) and round.root is not (self.trained and self.trained()):
-            self.tell_training()
-            self.trained = weakref.ref(round.root)
+        self.last_root = weakref.ref(round.root) if isinstance(round.root, torch.nn.Module) else None
 
     def tell_training(self):
-        """Of the network of the last step that was dumped: asked when one of another begins, and at the end."""
-        root = self.trained and self.trained()
-        if root is not None and any(weight.grad is not None for weight in root.parameters()):
-            self.session.trouble(TRAINS)
+        """After a backward pass, whether it was one of the network of the last step that was dumped."""
+        root = self.last_root and self.last_root()
+        if root is None:
+            return
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            if have_gradient(root.parameters()):
+                self.session.trouble(TRAINS)
 
     @contextlib.contextmanager
     def operator_by_operator(self, compiles):
@@ -466,6 +507,7 @@ class Steps:
             return None
         running = self.taking.before(round, round.begin_operator(facts.kind, inputs), inputs)
         running.facts, running.key = facts, key
+        running.marked = self.taking.memories.unwritten.marked(facts.kind, args, kwargs)
         if facts.resizes:
             running.size = args[0].untyped_storage().nbytes()
         if not round.are_names_alone or len(round.lines) >= MOST_WAITING:
@@ -480,7 +522,9 @@ class Steps:
             written = brought
         output = written if result is None or brought else result
         unwritten = taking.memories.unwritten
-        if is_late:
+        if running.marked:
+            unwritten.unmark(running.marked)
+        elif is_late:
             taking.allocated(round, brought)
         elif facts.resizes:
             taking.grown(round, args[0], running.size)

@@ -61,7 +61,7 @@ class Network:
 
     def is_graded(self):
         """Whether a weight has a gradient."""
-        return any(weight.grad is not None for weight in self._weights if not is_lazy(weight))
+        return have_gradient(self._weights)
 
 
 class Layout:
@@ -122,6 +122,10 @@ class Layout:
     def _memory_of(self, indices):
         tensors = [self._tensors[index] for index in indices]
         return [tensor.untyped_storage()._cdata for tensor in tensors], [tensor.shape for tensor in tensors]
+
+
+def have_gradient(weights):
+    return any(weight.grad is not None for weight in weights if not is_lazy(weight))
 
 
 def below(path, name):

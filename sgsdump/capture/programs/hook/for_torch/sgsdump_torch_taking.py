@@ -13,6 +13,7 @@ which is why of values that are written in full a checksum of all is always aske
 import itertools
 import threading
 import weakref
+import zlib
 
 import torch
 from sgsdump_records import Values, encode, figures_text, is_beyond
@@ -37,6 +38,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 MOST_WHY = 300
 # Storages to be known before those that were freed are forgotten.
 LEAST = 1000
+MOST_SUMMED = 1 << 26  # bytes of an input of a round
 MOST_WRITERS = 16  # of a memory, that are told of what is read of it
 NOTHING = (None, None, None)
 
@@ -46,14 +48,16 @@ class Running:
 
     facts, key, size   of an operator: what its schema says; the key of its arguments; the bytes of the memory that it
                 resizes.
+    marked      unwritten memory that an operator may write to.
     """
 
-    __slots__ = ("dumped", "facts", "inputs", "key", "operator", "size")
+    __slots__ = ("dumped", "facts", "inputs", "key", "marked", "operator", "size")
 
     def __init__(self, operator, inputs, dumped):
         self.operator = operator
         self.inputs = inputs
         self.dumped = dumped
+        self.marked = ()
 
 
 class Taking:
@@ -105,6 +109,11 @@ class Taking:
         self.memories.written(tensor)
         self.memories.unwritten.grown(tensor, before)
 
+    def storage_grown(self, round, storage, before):
+        """The same of a storage, by the program itself."""
+        self.memories.rewritten(storage._cdata)
+        self.memories.unwritten.storage_grown(storage, before)
+
     def say(self, round):
         """Write the lines that are waiting for the next operator to begin: if that ends the program, they are there."""
         lines, round.lines = round.lines, []
@@ -113,9 +122,22 @@ class Taking:
         if any(lines):
             self.session.say(lines, round.step)
 
-    def step_begins(self, round, inputs):
+    def step_begins(self, round, inputs, thread):
         self.memories.unwritten.begins()
-        self._say_step(round, of_model=round.of_model, inputs=self._numbers(inputs))
+        fed = self._checksum(inputs)
+        self._say_step(round, of_model=round.of_model, thread=thread, fed=fed, inputs=self._numbers(inputs))
+
+    def _checksum(self, inputs):
+        """Of what a round is fed: types and shapes, and the values of tensors that are not too large to be read."""
+        total = 0
+        for tensor in tensors_in(inputs):
+            total = zlib.crc32("{} {}".format(tensor.dtype, shape_of(tensor)).encode(), total)
+            size = tensor.numel() * tensor.element_size() if plain(tensor) and not unreadable(tensor) else 0
+            if 0 < size <= MOST_SUMMED and not self.memories.unwritten.holds(tensor):
+                synchronise(tensor)
+                lying = in_c_order(tensor)
+                total = zlib.crc32(payload(lying), total)
+        return "{:08x}".format(total)
 
     def _say_step(self, round, **facts):
         line = encode({"event": "step", "step": round.step, "model": round.model, **facts})
@@ -393,7 +415,9 @@ class Memories:
 
     def flush(self):
         """Let the memory of all tensors that still live be known."""
-        pending, self.pending[:] = self.pending[:], []
+        with self._lock:  # against other threads' flushes; the kernel may append at any time
+            pending = self.pending[:]
+            del self.pending[: len(pending)]
         for reference, _, address, shape, record in pending:
             tensor = reference()
             if tensor is None or record.storage is not None:
@@ -418,8 +442,12 @@ class Memories:
 
     def written(self, tensor):
         """An operator wrote to a tensor's memory."""
+        self.rewritten(tensor.untyped_storage()._cdata)
+
+    def rewritten(self, number):
+        """The memory of this number holds other values."""
         self.flush()
-        memory = self.storages.get(tensor.untyped_storage()._cdata)
+        memory = self.storages.get(number)
         if memory is not None:
             for record in memory.records.values():
                 record.current = False

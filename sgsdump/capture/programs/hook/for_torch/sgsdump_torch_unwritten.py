@@ -1,8 +1,9 @@
 """Memory that nothing has written to yet, as ``torch.empty`` gives.
 
 Memory counts as unwritten from the operator that gave it (``allocated``) until operators have written to it (``ran``),
-element by element; what moves elements (a copy, a concatenation, an index) moves this with them. Writes
-that torch does not see, of an extension's kernel or numpy, show in a few bytes, and all of it counts as written.
+element by element; what moves elements (a copy, a concatenation, an index) or computes each by itself moves this with
+them. Which elements an operator of no known library writes is seen by a mark that unwritten memory has while it runs
+(``marked``). Writes that torch does not see, of numpy, show in a few bytes, and all of it counts as written.
 
 Needs nothing but torch: the hook and the backend of ``torch.compile`` (``sgsdump/capture/torchair``) use it.
 """
@@ -23,6 +24,15 @@ GIVING = {
 SCRATCH = {"aten.mkldnn_rnn_layer": (3,)}
 RESIZING = {"aten.resize_", "aten.resize_as_"}
 _NO_WRITING = {"aten.set_", "aten.detach_", "aten.transpose_", "aten.t_", "aten.squeeze_", "aten.unsqueeze_"}
+# Libraries whose operators' schemas tell what they write.
+_KNOWN = {"aten", "prims", "prim", "c10d", "_c10d_functional", "_c10d_functional_autograd", "higher_order"}
+# In-place operators that do not read what they write to.
+_OVERWRITING = {
+    *("aten.fill_", "aten.zero_", "aten.normal_", "aten.uniform_", "aten.random_", "aten.bernoulli_"),
+    *("aten.exponential_", "aten.geometric_", "aten.cauchy_", "aten.log_normal_", "aten._foreach_zero_"),
+}
+# Stands in unwritten memory: small and finite as a float of any width.
+_MARK = {4: 0x3A5C3A5C, 8: 0x3A5C3A5C3A5C3A5C}
 # So many bytes show whether memory has changed.
 SAMPLES = 256
 
@@ -38,37 +48,62 @@ class Unwritten:
         """An operator gave the memory of a plain tensor, and wrote nothing to it."""
         if tensor.numel():
             storage = tensor.untyped_storage()
-            self.storages[storage._cdata] = Blank(tensor, storage)
+            self.storages[storage._cdata] = Blank(storage, tensor.element_size(), tensor)
 
     def holds(self, tensor):
         """Whether an element of a plain tensor is unwritten."""
         blank = self._blank(tensor)
         return blank is not None and tensor.numel() > 0 and blank.holds(tensor)
 
+    def marked(self, kind, args, kwargs):
+        """Mark the unwritten memory that an operator is given, where its schema may not tell what it writes; for
+        ``unmark``."""
+        if not self.storages or kind.partition(".")[0] in _KNOWN:
+            return []
+        tensors = [tensor for tensor in _tensors_in((args, kwargs)) if self.holds(tensor)]
+        storages = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in tensors)}
+        blanks = [(storage, self.storages[number]) for number, storage in storages.items()]
+        return [(storage, blank, blank.mark(storage)) for storage, blank in blanks]
+
+    def unmark(self, marked):
+        """The operator ran: what is marked no more is written, and the rest is as it was."""
+        for storage, blank, words in marked:
+            if storage._cdata not in self.storages or self.storages[storage._cdata] is not blank:
+                continue  # the operator resized it
+            blank.unmark(*words)
+            blank.sample = _sample(storage)
+            if not blank.mask.any():
+                del self.storages[storage._cdata]
+
     def ran(self, kind, func, args, kwargs, result, written):
         """An operator ran, which wrote to the tensors ``written``."""
         if not self.storages or kind in _NO_WRITING or kind in RESIZING:
             return
-        if not written:
-            if kind in _MOVING and isinstance(result, torch.Tensor):
-                self._moved(kind, func, args, kwargs, result)
+        masks = self._moved(kind, func, args, kwargs, {tensor.untyped_storage()._cdata for tensor in written})
+        if masks is not None:
+            for tensor, mask in zip(written or _tensors_in(result), masks):
+                if mask.any():
+                    self._copied(tensor, mask.expand(tensor.shape))
+                elif written:
+                    self._write(kind, tensor, args)
             return
-        source = args[1] if kind == "aten.copy_" else None
-        if isinstance(source, torch.Tensor) and self.holds(source):
-            self._copied(args[0], self._elements(source))
-            return
+        keeps = _reads_what_it_writes(kind, kwargs)
         for tensor in written:
-            blank = self._blank(tensor, looking=False)
-            if blank is not None:
-                self._write(blank, kind, tensor, args)
+            self._write(kind, tensor, args, keeps)
 
     def grown(self, tensor, before):
         """A tensor's memory, which had so many bytes, was resized."""
-        storage = tensor.untyped_storage()
+        self._resized(tensor.untyped_storage(), before, tensor.element_size(), tensor)
+
+    def storage_grown(self, storage, before):
+        """The program itself resized memory, which had so many bytes."""
+        self._resized(storage, before, 1)
+
+    def _resized(self, storage, before, unit, tensor=None):
         blank = self.storages.pop(storage._cdata, None)
-        if storage.nbytes() <= before and blank is None:
+        if not storage.nbytes() or (storage.nbytes() <= before and blank is None):
             return
-        new = Blank(tensor, storage)
+        new = Blank(storage, unit, tensor)
         if before:
             new.resized(before, blank)
         self.storages[storage._cdata] = new
@@ -76,7 +111,7 @@ class Unwritten:
     def begins(self):
         """A step begins: what torch has written since the last one ended is written."""
         for number, blank in list(self.storages.items()):
-            if blank.reference.expired() or blank.is_other_version():
+            if blank.reference.expired() or blank.may_be_written():
                 del self.storages[number]
 
     def ends(self):
@@ -96,13 +131,18 @@ class Unwritten:
             return None
         return blank
 
-    def _write(self, blank, kind, tensor, args):
+    def _write(self, kind, tensor, args, keeps=False):
+        """``keeps``: what was unwritten remains so."""
+        blank = self._blank(tensor, looking=False)
+        if blank is None:
+            return
         storage = tensor.untyped_storage()
         writer = _WRITING.get(kind)
-        if writer is None and tensor.numel() * tensor.element_size() == storage.nbytes():
+        if writer is None and not keeps and tensor.numel() * tensor.element_size() == storage.nbytes():
             del self.storages[storage._cdata]
             return
-        blank.write(tensor, writer, args)
+        if not keeps:
+            blank.write(tensor, writer, args)
         blank.sample = _sample(storage)
 
     def _copied(self, tensor, unwritten):
@@ -110,32 +150,53 @@ class Unwritten:
         storage = tensor.untyped_storage()
         blank = self.storages.get(storage._cdata)
         if blank is None:
-            blank = self.storages[storage._cdata] = Blank(tensor, storage)
+            blank = self.storages[storage._cdata] = Blank(storage, tensor.element_size(), tensor)
             blank.fill(False)
         blank.places(tensor).copy_(unwritten.to(tensor.device).unsqueeze(-1))
         blank.sample = _sample(storage)
 
-    def _moved(self, kind, func, args, kwargs, result):
-        """Elements were moved to memory of their own."""
-        values, rest = (args[:1], args[1:]) if kind != "aten.where" else (args[1:3], ())
-        tensors = values[0] if isinstance(values[0], (list, tuple)) else values
-        if not any(isinstance(tensor, torch.Tensor) and self.holds(tensor) for tensor in tensors):
-            return
-        masks = [self._elements(tensor) for tensor in tensors]
-        if kind in _WHOLE:
-            moved = masks[0]
+    def _moved(self, kind, func, args, kwargs, written):
+        """Of each output's elements whether they are unwritten ones of the inputs, or computed from such; None where no
+        input has any, or the operator does neither. ``written``: the memories that it wrote to."""
+        base = kind[:-1] if kind.endswith("_") else kind
+        if kind in _WRITING:
+            return None
+        if kind in _COPYING:
+            values = args[1:2]
         elif kind == "aten.where":
-            moved = torch.where(args[0], *masks)
-        elif kind == "aten.constant_pad_nd":
-            moved = func(masks[0], args[1], 0)
+            values = args[1:3]
+        elif base in _MOVING or base + "_" in _WRITING:
+            values = args[: _MOVING.get(base, 1)]
+        elif _POINTWISE in getattr(func, "tags", ()):
+            values = args
         else:
-            moved = func(masks if isinstance(values[0], (list, tuple)) else masks[0], *rest, **kwargs)
-        if moved.any():
-            self._copied(result, moved)
+            return None
+        tensors = _tensors_in(values)
+        if not any(tensor.untyped_storage()._cdata in self.storages for tensor in tensors):
+            return None
+        masks = [self._elements(tensor, tensor.untyped_storage()._cdata not in written) for tensor in tensors]
+        if not any(mask.any() for mask in masks):
+            return None
+        if kind in _COPYING or base in _WHOLE:
+            return masks
+        if kind == "aten.where":
+            return [torch.where(args[0], *masks)]
+        if kind == "aten.constant_pad_nd":
+            return [func(masks[0], args[1], 0)]
+        if base in _MOVING:
+            first = [masks] if isinstance(args[0], (list, tuple)) else masks
+            kwargs = {name: value for name, value in kwargs.items() if name != "out"}
+            moved = func.overloadpacket(*first, *args[_MOVING[base] :], **kwargs)
+            return moved if isinstance(moved, (list, tuple)) else [moved]
+        if base + "_" in _WRITING:
+            _WRITING[base + "_"](masks[0], args)
+            return masks
+        shape = torch.broadcast_shapes(*(mask.shape for mask in masks))
+        return [torch.stack([mask.to(masks[0].device).expand(shape) for mask in masks]).any(0)]
 
-    def _elements(self, tensor):
+    def _elements(self, tensor, looking=True):
         """Of each element whether it is unwritten."""
-        blank = self._blank(tensor)
+        blank = self._blank(tensor, looking)
         if blank is None:
             return torch.zeros((), dtype=torch.bool, device=tensor.device).expand(tensor.shape)
         return blank.places(tensor).any(-1)
@@ -147,23 +208,27 @@ class Blank:
     unit     so many bytes are written at once, or none of them; mask: of each such piece whether it is unwritten; None
              where all are.
     sample   bytes of it, after what torch wrote to it last.
+    tensor   the one that came with it, whose version tells of writes; None of memory that the program resized.
     """
 
-    def __init__(self, tensor, storage):
+    def __init__(self, storage, unit, tensor=None):
         self.reference = StorageWeakRef(storage)
-        self.unit = tensor.element_size()
+        self.unit = unit
         self.mask: Any = None
         self.sample = _sample(storage)
-        self._tensor = weakref.ref(tensor)
+        self._tensor = None if tensor is None else weakref.ref(tensor)
         self._pieces = storage.nbytes() // self.unit
-        self._device = tensor.device
+        self._device = storage.device
         self.note_version()
 
     def note_version(self):
-        tensor = self._tensor()
+        tensor = None if self._tensor is None else self._tensor()
         self._version = None if tensor is None or tensor.is_inference() else tensor._version
 
-    def is_other_version(self):
+    def may_be_written(self):
+        """Since its version was noted; of what no tensor's version tells of, always."""
+        if self._tensor is None:
+            return True
         tensor = self._tensor()
         return tensor is not None and self._version is not None and tensor._version != self._version
 
@@ -203,6 +268,36 @@ class Blank:
             mask = earlier.mask if earlier.unit == self.unit else None
             self.mask[:kept] = True if mask is None else mask[:kept]
 
+    def mark(self, storage):
+        """Put the mark where nothing is written; the memory, and what was there before."""
+        if self.mask is None:
+            self.fill(True)
+        memory = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        words = self._words(memory)
+        before = words.clone()
+        if self.unit < words.element_size():
+            unwritten = self.mask[: len(words) * words.element_size() // self.unit].view(len(words), -1).all(1)
+        else:
+            unwritten = self.mask.repeat_interleave(self.unit // words.element_size())
+        words.masked_fill_(unwritten, _MARK[words.element_size()])
+        self.sample = _sample(storage)
+        return words, before, unwritten
+
+    def unmark(self, words, before, unwritten):
+        """Put back what was there before where the mark still stands; all else is written."""
+        unwritten = unwritten & (words == _MARK[words.element_size()])
+        words.copy_(torch.where(unwritten, before, words))
+        if self.unit < words.element_size():
+            unwritten = unwritten.repeat_interleave(words.element_size() // self.unit)
+            self.mask.fill_(False)[: len(unwritten)] = unwritten
+        else:
+            self.mask.copy_(unwritten.view(len(self.mask), -1).all(1))
+
+    def _words(self, memory):
+        """Of a size at which no other value is likely to be the mark."""
+        size = 4 if self.unit >= 4 else 8
+        return memory[: len(memory) // size * size].view(torch.int32 if size == 4 else torch.int64)
+
 
 def _sample(storage):
     """Bytes from all over a memory; of another device's none, for looking takes long there."""
@@ -215,29 +310,52 @@ def _sample(storage):
     return bytes((ctypes.c_ubyte * size).from_address(address)[::step])
 
 
+def _tensors_in(value):
+    """The tensors with memory of their own in an operator's arguments or result."""
+    if isinstance(value, torch.Tensor):
+        return [value] if value.layout is torch.strided and not value.is_nested and not value.is_meta else []
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [tensor for item in value for tensor in _tensors_in(item)]
+
+
+def _reads_what_it_writes(kind, kwargs):
+    """Whether an operator that works in place makes of a tensor's elements what they are."""
+    is_in_place = kind.startswith("aten.") and kind.endswith("_") and kwargs.get("beta") != 0
+    return is_in_place and kind not in _OVERWRITING and kind not in _WRITING and kind not in _COPYING
+
+
 # Operators that write to some of a tensor's elements: what each does to a mask, by the operator's arguments.
 _WRITING = {
     **dict.fromkeys(
         ("aten.index_put_", "aten._index_put_impl_"),
-        lambda mask, args: torch.ops.aten.index_put_(mask, args[1], mask.new_zeros(())),
+        lambda mask, args: mask.index_put_(args[1], mask.new_zeros(())) if args[3:4] != (True,) else mask,
     ),
     **dict.fromkeys(
-        ("aten.index_fill_", "aten.index_copy_", "aten.index_add_", "aten.index_reduce_"),
-        lambda mask, args: mask.index_fill_(args[1], args[2], False),
+        ("aten.index_fill_", "aten.index_copy_"), lambda mask, args: mask.index_fill_(args[1], args[2], False)
     ),
-    **dict.fromkeys(
-        ("aten.scatter_", "aten.scatter_add_", "aten.scatter_reduce_"),
-        lambda mask, args: mask.scatter_(args[1], args[2], False),
-    ),
+    "aten.scatter_": lambda mask, args: mask.scatter_(args[1], args[2], False),
     **dict.fromkeys(
         ("aten.masked_fill_", "aten.masked_scatter_"), lambda mask, args: mask.masked_fill_(args[1], False)
     ),
     "aten.put_": lambda mask, args: mask.put_(args[1], mask.new_zeros(args[1].shape)),
+    "aten.fill_diagonal_": lambda mask, args: mask.fill_diagonal_(False, *args[2:]),
 }
+# Operators that copy elements to tensors that are there.
+_COPYING = {"aten.copy_", "aten._foreach_copy_"}
 # Operators that give elements of others, each as it is.
 _WHOLE = {"aten.clone", "aten._to_copy"}
+# How many of the arguments, from the first, they take elements of.
 _MOVING = {
-    *_WHOLE,
-    *("aten.cat", "aten.stack", "aten.index", "aten.index_select", "aten.gather", "aten.where"),
-    *("aten.repeat", "aten.flip", "aten.roll", "aten.constant_pad_nd", "aten._reshape_copy"),
+    **dict.fromkeys(_WHOLE, 1),
+    **dict.fromkeys(("aten.cat", "aten.stack", "aten._chunk_cat", "aten.index", "aten.index_select", "aten.gather"), 1),
+    **dict.fromkeys(("aten.repeat", "aten.flip", "aten.roll", "aten.constant_pad_nd", "aten._reshape_copy"), 1),
+    **dict.fromkeys(("aten.split_with_sizes_copy", "aten.split_copy", "aten.unbind_copy", "aten.narrow_copy"), 1),
+    **dict.fromkeys(("aten.triu", "aten.tril"), 1),
+    **dict.fromkeys(("aten.slice_scatter", "aten.select_scatter", "aten.diagonal_scatter"), 2),
+    "aten.as_strided_scatter": 2,
 }
+# The tag of operators that compute each element of their output from those at its place; of no torch before 2.0.
+_POINTWISE = getattr(getattr(torch, "Tag", None), "pointwise", ())
