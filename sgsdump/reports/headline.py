@@ -54,6 +54,8 @@ def headline(
     around = [finding for finding in findings if finding.kind == "environment"]
     yield from environment_lines(around if with_environment else ())
     findings = [finding for finding in findings[len(around) :] if not (_is_by_inputs(finding) and _are_fed(around))]
+    yield from (between_rounds_sentence(finding) for finding in findings if finding.kind == "between rounds")
+    findings = [finding for finding in findings if finding.kind != "between rounds"]
     leads = findings[:1] if findings and findings[0].kind == "argument" else ()
     yield from map(argument_line, leads)
     findings = findings[len(leads) :]
@@ -319,6 +321,34 @@ def _called(finding: Finding) -> str:
 def _named(finding: Finding) -> str:
     name = shortened(finding.layer)
     return f"{name} ({finding.op_type})" if finding.op_type not in ("", finding.layer) else name
+
+
+def between_rounds_sentence(finding: Finding) -> str:
+    """Where two programs differ outside their modules."""
+    facts = finding.facts
+    names = listed([shortened(name) for name in finding.names], FEW)
+    inputs = f"the rounds before are equal, and inputs of this one differ ({names})" if names else ""
+    where = (
+        "The cause is outside the modules, between the outputs of the round before and the inputs of this one "
+        "(sampling, processing of logits, bookkeeping of a cache)"
+    )
+    if "source" not in facts:
+        unlike = [
+            f"{facts[f'unlike {side}']} in the {side}" for side in ("sample", "benchmark") if f"unlike {side}" in facts
+        ]
+        seen = "not recorded is what ran there" if facts["recorded"] == "no" else "what ran there is alike"
+        if unlike:
+            seen = f"the first operator there that the other side does not run is {' and '.join(unlike)}"
+        return f"{where}: {inputs}; {seen}."
+    at = " and ".join(dict.fromkeys(line for line in (facts["sample source"], facts["source"]) if line))
+    operator = f"{finding.op_type}{f', called at {at},' if at else ''}"
+    if "argument" in facts:
+        what = f"{facts['argument']} {facts['sample']} in sample, {facts['benchmark']} in benchmark"
+        told = f"{operator} reads the same on both sides and was called with {what}"
+    else:
+        why = " as it draws random numbers" if "random" in facts else ""
+        told = f"{operator} reads the same on both sides and gives something else{why}"
+    return f"{where}: {told}{f'; {inputs}' if inputs else ''}."
 
 
 def argument_line(finding: Finding) -> str:

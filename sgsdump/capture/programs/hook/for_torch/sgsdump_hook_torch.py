@@ -22,6 +22,7 @@ import time
 import weakref
 
 import torch
+from sgsdump_torch_between import Between
 from sgsdump_torch_collective import finish
 from sgsdump_torch_compiled import Graphs, unseen
 from sgsdump_torch_environment import Environment
@@ -66,6 +67,7 @@ def install(torch_module, session):
         *(Hook(torch.jit, name, steps.aside) for name in TRACING if hasattr(torch.jit, name)),
     ]
     atexit.register(steps.tell_training)
+    atexit.register(steps.between.end)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=steps.after_fork)
 
@@ -73,7 +75,9 @@ def install(torch_module, session):
         for hook in hooks:
             hook.take_off()
         steps.graphs.take_off()
+        steps.between.end()
         atexit.unregister(steps.tell_training)
+        atexit.unregister(steps.between.end)
         steps.tell_training()
 
     return take_off
@@ -129,6 +133,7 @@ class Steps:
         self.environment = Environment()
         self.feed = feed_of(session)
         self.graphs = Graphs(self)
+        self.between = Between(self)
         self.compiles = False
         self.trained = None
         self.first = None  # the first step that was dumped of layers alone
@@ -198,6 +203,7 @@ class Steps:
 
         @functools.wraps(original)
         def called(*args, **kwargs):
+            self.between.end()
             thread.inside += 1
             try:
                 return original(*args, **kwargs)
@@ -208,6 +214,7 @@ class Steps:
 
     def outermost(self, original, module, name, args, kwargs):
         """A step, dumped or not."""
+        self.between.end()
         thread = self.thread
         step = next(self.numbers)
         root = transparent(module) or module
@@ -231,6 +238,7 @@ class Steps:
         taking = self.taking
         inputs = args if module is None else args[1:]
         taking.guard(round, taking.step_begins, (inputs, kwargs))
+        taking.guard(round, self.say_between)
         taking.guard(round, self.say_environment)
         round.ordinary = taking.guard(round, ordinary_of, taking, self.ordinary)
         taking.guard(round, self.look_for_training)
@@ -248,6 +256,7 @@ class Steps:
             thread.round = None
             taking.guard(round, taking.step_ends, result, ended)
             taking.memories.tidy()
+            self.between.begin(step)
 
     def is_asked_for(self, root, model):
         """Whether a network is the one that is to be dumped, or has the module that is."""
@@ -300,6 +309,11 @@ class Steps:
         if round.graphs == before:
             self.session.trouble(NO_GRAPH.format(name))
         return result
+
+    def say_between(self, round):
+        line = self.between.line(round.step)
+        if line:
+            self.session.say([line], round.step)
 
     def say_environment(self, round):
         fed, choice = self.feed, self.session.control["module"]
