@@ -16,6 +16,7 @@ from sgsdump.comparison.environment import environment_findings, other_inputs, o
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.low_precision import Rounding, TwoRuns, of_low_precision, types_of_products
 from sgsdump.comparison.measure import Rows
+from sgsdump.comparison.naming.compiled_graphs import of_outermost
 from sgsdump.comparison.quantisation_change import change_findings
 
 
@@ -54,6 +55,7 @@ def recorded(pairs: Pairs, measured: Rows) -> tuple[Finding, ...]:
         found = of_low_precision(rows, arguments, found, runs, rounding)
     records = ((one.record, network) for side, network in zip(unmatched, networks) for one in side)
     found = tuple(with_collectives(with_sources(found, rows, records), rows, networks[1]))
+    found = tuple(of_outermost(found, rows))
     return (*found, *(change_findings(networks) if all(networks) else ()))
 
 

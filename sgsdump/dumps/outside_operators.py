@@ -1,12 +1,12 @@
-"""What a program runs outside any module, between two of its rounds: sampling, masks, bookkeeping.
+"""What stands around a round of a program: the outermost module, and what ran before it, outside any module.
 
-The dumping tool records no values of it, but what each operator was called with, and of each tensor a checksum and
-statistics.
+Before a round run sampling, masks and bookkeeping. The dumping tool records no values of these operators, but what each
+was called with, and of each tensor a checksum and statistics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -38,3 +38,13 @@ class OutsideOperator:
     arguments: Mapping[str, str] = field(hash=False)
     inputs: tuple[OutsideTensor, ...]
     outputs: tuple[OutsideTensor, ...]
+
+
+@dataclass(frozen=True)
+class OutermostModule:
+    """What the outermost module of a round took and gave, by whatever tells values of this run apart
+    (``Operator.values``); ``name`` is its class, or the name of a compiled function."""
+
+    name: str = ""
+    inputs: tuple[Hashable, ...] = ()
+    outputs: tuple[Hashable, ...] = ()

@@ -196,6 +196,11 @@ def cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     figures = first.facts.get("unlike") or ("" if not _has_error(first) else _figures_of(first) + _how_text(first))
     if first.evidence == "measured" and "bound" in first.figures:
         yield f"The error arises at {_called(first)}, whose own result is outside its bound: {_outside_text(first)}."
+    elif "compiled" in first.facts:
+        yield (
+            f"The error arises inside the compiled graph that gives {_named(first)}: {figures}; to see where, capture "
+            f"that program again with sgsdump exec --inside eager."
+        )
     elif first.facts.get("how") == PACKED:
         yield (
             f"The error arises at {_called(first)}, whose quantised weights are not the benchmark's: its output is off "

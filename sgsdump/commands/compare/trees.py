@@ -36,6 +36,7 @@ class ComparedRun:
     state          of the layers that were compared.
     where          where they differ, or why some or all could not be compared; "" for neither.
     unmatched      how many layers only one side has.
+    compiled       how many layers are inside a compiled graph of one side.
     blamed         what explains a difference, a line each: arguments, weights, an operator.
     fed            the first input of whole numbers that differs, "" where both were fed the same.
     by_collective  the first difference came from another rank.
@@ -51,6 +52,7 @@ class ComparedRun:
     fed: str = ""
     by_collective: bool = False
     is_outside: bool = False
+    compiled: int = 0
 
     @property
     def differs(self) -> bool:
@@ -224,7 +226,8 @@ def _compare_pair(
     from sgsdump.reports.comparison.tokens import other_input
     from sgsdump.reports.verdict import blamed_lines
 
-    unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
+    compiled = sum(one.compiled for one in comparison.account.left_out)
+    unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark) - compiled
     fed, blamed = other_input(comparison), tuple(blamed_lines(comparison))
     by_collective = any("collective" in finding.facts for finding in comparison.causes)
     state = comparison.verdict().state
@@ -232,7 +235,7 @@ def _compare_pair(
     where = _where(comparison, state)
     if outside and not where:
         where = f"all {len(comparison)} layers are equal"
-    result = ComparedRun(run, status, state, where, unmatched, blamed, fed, by_collective, outside)
+    result = ComparedRun(run, status, state, where, unmatched, blamed, fed, by_collective, outside, compiled)
     return result, comparison
 
 
@@ -311,6 +314,15 @@ def print_summary(results: list[ComparedRun], by_token: bool) -> None:
         print_lines(map(shown, first.blamed), "  ")
     if unclear:
         print(for_terminal(f"The first that cannot be compared: {shown(str(unclear[0].run))}: {unclear[0].where}"))
+    in_graphs = [result for result in results if result.compiled]
+    if in_graphs:
+        where = f"{in_graphs[0].compiled} in {shown(str(in_graphs[0].run))}"
+        print(
+            for_terminal(
+                f"Runs with layers inside a compiled graph of one side, neither equal nor different: {len(in_graphs)}, "
+                f"{where}; to compare them, capture it again with sgsdump exec --inside eager."
+            )
+        )
     one_sided = [result for result in results if result.unmatched]
     if one_sided:
         where = f"first in {shown(str(one_sided[0].run))}, {one_sided[0].unmatched}"

@@ -352,21 +352,24 @@ class Steps:
         """A module that is called inside a step that is dumped."""
         if type(module).__name__ == "GuardsFn":
             return original(module, *args, **kwargs)
-        if transparent(module) and self.keeps_compiled():
-            return self.compiled(round, type(transparent(module)).__name__, original, (module, *args), kwargs)
+        called, keeps = module, is_compiled(module) and self.keeps_compiled()
+        if transparent(module) and keeps:
+            module = transparent(module)
+            if module is round.root:
+                return self.compiled(round, type(module).__name__, original, (called, *args), kwargs)
         if transparent(module) or module is round.root:
-            return original(module, *args, **kwargs)
+            return original(called, *args, **kwargs)
         taking, ordinary = self.taking, round.ordinary
         if self.feed is not None and self.feed.module:
             args, kwargs = self.fed_module(round, module, args, kwargs)
         operator = None if ordinary is None else ordinary.enter(module, args, kwargs)
         running = operator or taking.guard(round, self.begin_module, module, args, kwargs)
         if running is None:
-            return original(module, *args, **kwargs)
+            return original(called, *args, **kwargs)
         result, ended, begun = None, False, time.perf_counter_ns()
         try:
-            if is_compiled(module) and self.keeps_compiled():
-                result = self.compiled(round, type(module).__name__, original, (module, *args), kwargs)
+            if keeps:
+                result = self.compiled(round, type(module).__name__, original, (called, *args), kwargs)
             elif self.is_dumped_inside():
                 result = original(module, *args, **kwargs)
             elif self.is_seen_inside(round):
