@@ -27,6 +27,7 @@ class NotCompared:
     side         the dump that has it.
     damaged      it is there but cannot be read.
     fused        it is inside an operator that the sample fused.
+    compiled     it is inside a compiled graph of one side: neither equal nor different, and not missing.
     sample_name  of a pair, what the sample calls it.
     """
 
@@ -40,6 +41,7 @@ class NotCompared:
     sample_name: str = ""
     damaged: bool = False
     fused: bool = False
+    compiled: bool = False
 
 
 @dataclass(frozen=True)

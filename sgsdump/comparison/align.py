@@ -157,7 +157,7 @@ def _unpaired(
         or settled.reasons.get(id(record), "")
     )
     if why:
-        return Unpaired(record, why, expected)
+        return Unpaired(record, why, expected, compiled=id(record) in settled.compiled)
     return Unpaired(record, f"no {record.io}put of this name in the {side}", expected, unnamed=True)
 
 

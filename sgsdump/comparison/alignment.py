@@ -42,12 +42,14 @@ class Pair:
 @dataclass(frozen=True)
 class Unpaired:
     """A record without partner in the other dump, and the reason; ``expected``: the other one cannot have it, so
-    nothing is missing; ``unnamed``: nothing in the other one has its name."""
+    nothing is missing; ``unnamed``: nothing in the other one has its name; ``compiled``: it is inside a compiled graph
+    of one side."""
 
     record: Record
     reason: str
     expected: bool = False
     unnamed: bool = False
+    compiled: bool = False
 
 
 @dataclass(frozen=True)

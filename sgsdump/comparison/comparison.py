@@ -306,11 +306,12 @@ def _layers(comparison: Comparison) -> Iterator[NotCompared]:
         kind: Kind = "input" if record.io == "in" else "layer"
         if record.io == "out" and record.name in lacking:
             status, kind = "missing", lacking[record.name]
-        yield _of_record(record, status, unpaired.reason, kind, fused=fused)
+        yield _of_record(record, status, unpaired.reason, kind, fused=fused, compiled=unpaired.compiled)
     for unpaired in comparison.only_in_sample:
         status = "without counterpart" if unpaired.expected else "only in sample"
         name = unpaired.record.name
-        yield _of_record(unpaired.record, status, unpaired.reason, side="sample", sample_name=name)
+        compiled = unpaired.compiled
+        yield _of_record(unpaired.record, status, unpaired.reason, side="sample", sample_name=name, compiled=compiled)
     for name in comparison.unwritten:
         yield NotCompared(name, "unwritten", "")
     for name in comparison.excluded:

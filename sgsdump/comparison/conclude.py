@@ -20,6 +20,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.fused_weights import fused_modules
 from sgsdump.comparison.low_precision import Rounding, TwoRuns, first_outside, of_low_precision, types_of_products
 from sgsdump.comparison.measure import Rows
+from sgsdump.comparison.naming.compiled_graphs import of_outermost
 from sgsdump.comparison.quantisation_change import change_findings
 from sgsdump.comparison.row import Row, differs
 
@@ -73,6 +74,7 @@ def recorded(pairs: Pairs, measured: Rows) -> tuple[tuple[Row, ...], tuple[Findi
             found = found if outside is None else (outside,)
     one_sided = ((one.record, network) for side, network in zip(unmatched, networks) for one in side)
     found = tuple(with_collectives(with_sources(found, rows, one_sided), rows, networks[1]))
+    found = tuple(of_outermost(found, rows))
     if all(networks):
         found += tuple(change_findings(networks))
         if pairs.dumps == pairs.whole:  # no name map takes modules apart

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 # In the order in which they are told.
 KINDS = {
     "environment": "a version, variable or setting in which the two programs' runs differ, or their random numbers",
+    "between rounds": "an operator outside the modules, or inputs of a round, in which two programs differ",
     "output": "an output of the network: its figures, and whether it is within the limits",
     "missing": "layers, outputs, runs, steps or ranks that the reference has and the side under test lacks",
     "argument": "a scalar argument or a weight that differs between the two sides",
@@ -28,7 +29,7 @@ KINDS = {
     "not judged": "what the comparison cannot tell, and why",
 }
 # They name what is wrong, or where.
-CAUSES = frozenset(("argument", "another tensor", "not finite", "outside", "cause"))
+CAUSES = frozenset(("between rounds", "argument", "another tensor", "not finite", "outside", "cause"))
 # They accuse nothing.
 NO_FAULT = frozenset(("magnified", "rounding"))
 # How it is known, best first: by intervention or by replaying the operator; by the first tensor that differs while its

@@ -36,6 +36,11 @@ def environment(evidence: Evidence) -> Iterable[Finding]:
     return evidence.environment
 
 
+def between_rounds(evidence: Evidence) -> Iterable[Finding]:
+    """Return what differs between two rounds of the programs, outside their modules."""
+    return evidence.of_kind("between rounds")
+
+
 def leading_argument(evidence: Evidence) -> Iterator[Finding]:
     """Yield an argument, type or weight that differs, if no layer before it differs."""
     yield from (finding for finding in evidence.recorded[:1] if finding.kind == "argument")
@@ -364,6 +369,7 @@ def not_judged(evidence: Evidence) -> Iterator[Finding]:
 # In the order in which they are told.
 RULES: tuple[Rule, ...] = (
     environment,
+    between_rounds,
     leading_argument,
     outputs,
     missing,

@@ -152,6 +152,8 @@ def state_of(evidence: Evidence) -> State:
     operator that the recordings name differs however small its effect; where they show that all is rounding, it is."""
     if not evidence.rows:
         return "not comparable"
+    if evidence.of_kind("between rounds"):
+        return "differs"
     differing = [row for row in evidence.rows if differs(row) or row.misnamed]
     if not differing:
         return "equal"
@@ -225,6 +227,8 @@ def _recommended(evidence: Evidence, findings: Sequence[Finding]) -> Recommendat
         return None
     if evidence.is_of_other_inputs:
         return Recommendation("use the same input")
+    if evidence.of_kind("between rounds"):
+        return Recommendation("make calls alike")
     fault = blamed(evidence.recorded)
     if fault is not None and fault.kind == "argument":
         return Recommendation("make calls alike", layers=(fault.layer,))

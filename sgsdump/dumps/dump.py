@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from sgsdump.dumps.outside_operators import OutermostModule, OutsideOperator
 from sgsdump.dumps.tables import ShortTable, data_frame, text
 from sgsdump.errors import ConfigError, FormatError, NotATensor, hint, one_line
 from sgsdump.plugins import as_html
@@ -149,6 +150,9 @@ class Dump(Mapping[str, Tensor]):
                      (``Operator``), by op_index; {} where that was not recorded.
     environment      asked when it is needed, tells what else the run's numbers depend on; {} where that was not
                      recorded.
+    before           asked when it is needed, tells which operators ran before this round of a program, outside its
+                     modules; () where that was not recorded.
+    outermost        the same, tells what the outermost module of the round took and gave.
     notes            messages from the reader, one line each: files skipped, bytes left over, tensors not dumped.
 
     >>> import numpy as np
@@ -180,6 +184,8 @@ class Dump(Mapping[str, Tensor]):
         self.path = path
         self.network = network if network is dict or isinstance(network, _Once) else _Once(network)
         self.environment: Callable[[], Environment] = dict
+        self.before: Callable[[], tuple[OutsideOperator, ...]] = tuple
+        self.outermost: Callable[[], OutermostModule] = OutermostModule
         # A note that is one line already stays as it is: it may be of a type that says what it is about.
         self.notes: tuple[str, ...] = tuple(_as_note(note) for note in notes)
         names = [record.tensor.info.name for record in self.records]
@@ -231,11 +237,16 @@ class Dump(Mapping[str, Tensor]):
     def with_records(self, records: Sequence[Record], variant: Any) -> Dump:
         """The same dump with these records."""
         dump = Dump(records, self.format, variant, self.path, self.notes, self.network)
-        return dump.in_environment(self.environment)
+        return dump.in_environment(self.environment, self.before, self.outermost)
 
-    def in_environment(self, environment: Callable[[], Environment]) -> Dump:
+    def in_environment(
+        self,
+        environment: Callable[[], Environment],
+        before: Callable[[], tuple[OutsideOperator, ...]] = tuple,
+        outermost: Callable[[], OutermostModule] = OutermostModule,
+    ) -> Dump:
         """This dump, which tells what else its run's numbers depend on."""
-        self.environment = environment
+        self.environment, self.before, self.outermost = environment, before, outermost
         return self
 
     def to_pandas(self) -> Any:

@@ -55,6 +55,8 @@ def headline(
     around = [finding for finding in findings if finding.kind == "environment"]
     yield from environment_lines(around if with_environment else ())
     findings = [finding for finding in findings[len(around) :] if not (_is_by_inputs(finding) and _are_fed(around))]
+    yield from (between_rounds_sentence(finding) for finding in findings if finding.kind == "between rounds")
+    findings = [finding for finding in findings if finding.kind != "between rounds"]
     leads = findings[:1] if findings and findings[0].kind == "argument" else ()
     yield from map(argument_line, leads)
     findings = findings[len(leads) :]
@@ -196,6 +198,11 @@ def cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
     figures = first.facts.get("unlike") or ("" if not _has_error(first) else _figures_of(first) + _how_text(first))
     if first.evidence == "measured" and "bound" in first.figures:
         yield f"The error arises at {_called(first)}, whose own result is outside its bound: {_outside_text(first)}."
+    elif "compiled" in first.facts:
+        yield (
+            f"The error arises inside the compiled graph that gives {_named(first)}: {figures}; to see where, capture "
+            f"that program again with sgsdump exec --inside eager."
+        )
     elif first.facts.get("how") == PACKED:
         yield (
             f"The error arises at {_called(first)}, whose quantised weights are not the benchmark's: its output is off "
@@ -348,6 +355,34 @@ def _at(finding: Finding) -> str:
 def _named(finding: Finding) -> str:
     name = shortened(finding.layer)
     return f"{name} ({finding.op_type})" if finding.op_type not in ("", finding.layer) else name
+
+
+def between_rounds_sentence(finding: Finding) -> str:
+    """Where two programs differ outside their modules."""
+    facts = finding.facts
+    names = listed([shortened(name) for name in finding.names], FEW)
+    inputs = f"the rounds before are equal, and inputs of this one differ ({names})" if names else ""
+    where = (
+        "The cause is outside the modules, between the outputs of the round before and the inputs of this one "
+        "(sampling, processing of logits, bookkeeping of a cache)"
+    )
+    if "source" not in facts:
+        unlike = [
+            f"{facts[f'unlike {side}']} in the {side}" for side in ("sample", "benchmark") if f"unlike {side}" in facts
+        ]
+        seen = "not recorded is what ran there" if facts["recorded"] == "no" else "what ran there is alike"
+        if unlike:
+            seen = f"the first operator there that the other side does not run is {' and '.join(unlike)}"
+        return f"{where}: {inputs}; {seen}."
+    at = " and ".join(dict.fromkeys(line for line in (facts["sample source"], facts["source"]) if line))
+    operator = f"{finding.op_type}{f', called at {at},' if at else ''}"
+    if "argument" in facts:
+        what = f"{facts['argument']} {facts['sample']} in sample, {facts['benchmark']} in benchmark"
+        told = f"{operator} reads the same on both sides and was called with {what}"
+    else:
+        why = " as it draws random numbers" if "random" in facts else ""
+        told = f"{operator} reads the same on both sides and gives something else{why}"
+    return f"{where}: {told}{f'; {inputs}' if inputs else ''}."
 
 
 def argument_line(finding: Finding) -> str:

@@ -20,7 +20,13 @@ from sgsdump.comparison.row import Row, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.comparison.verdict import blamed, named_elsewhere
 from sgsdump.errors import listed
-from sgsdump.reports.headline import MOST_ARGUMENTS, argument_line, cause_sentences, headline
+from sgsdump.reports.headline import (
+    MOST_ARGUMENTS,
+    argument_line,
+    between_rounds_sentence,
+    cause_sentences,
+    headline,
+)
 from sgsdump.reports.remarks import (
     NAMES_INDENT,
     error_before,
@@ -233,6 +239,7 @@ def blamed_lines(comparison: Comparison) -> Iterator[str]:
     """What the operators were called with that differs, a line for each of the first ones; and where the error arises
     if that is not the first layer that differs by more than rounding: a difference that rounding could explain has
     another cause then."""
+    yield from (between_rounds_sentence(one) for one in comparison.causes if one.kind == "between rounds")
     arguments = [finding for finding in comparison.causes if finding.kind == "argument"]
     yield from map(argument_line, arguments[:MOST_ARGUMENTS])
     first = first_difference(comparison.rows, beyond_rounding=True)

@@ -17,13 +17,14 @@ from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.files.escaping import for_terminal, shown
 
 if TYPE_CHECKING:
+    from sgsdump.comparison.between_rounds import Before
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.finding import Finding
     from sgsdump.comparison.verdict import State
     from sgsdump.dumps.runs import PairedDumps, Run, RunPairs
 
-    # The exit status and the comparison of two dumps; False: nothing is printed.
-    CompareTwo = Callable[[Options, bool], tuple[int, Comparison]]
+    # The exit status and the comparison of two dumps; False: nothing is printed. The state of the rounds before.
+    CompareTwo = Callable[[Options, bool, Before], tuple[int, Comparison]]
 
 MOST_TABLES, MOST_ROWS = 4, 500
 
@@ -35,10 +36,12 @@ class ComparedRun:
     state          of the layers that were compared.
     where          where they differ, or why some or all could not be compared; "" for neither.
     unmatched      how many layers only one side has.
+    compiled       how many layers are inside a compiled graph of one side.
     blamed         what explains a difference, a line each: arguments, weights, an operator.
     fed            the first input of whole numbers that differs, "" where both were fed the same.
     by_collective  the first difference came from another rank.
     proposals      what makes modules comparable that are not, a line each.
+    is_outside     the cause is outside the modules, before this round.
     """
 
     run: Run
@@ -50,6 +53,8 @@ class ComparedRun:
     fed: str = ""
     by_collective: bool = False
     proposals: tuple[str, ...] = ()
+    is_outside: bool = False
+    compiled: int = 0
 
     @property
     def differs(self) -> bool:
@@ -128,7 +133,7 @@ def compare_trees(options: Options, pairs: RunPairs, compare: CompareTwo) -> int
     else:
         for pair, sample, run in of_pairs:
             print(for_terminal(_title(sample, run)))
-            results.append(_compare_pair(pair, run, compare)[0])
+            results.append(_compare_pair(pair, run, compare, state_before(results, run))[0])
             print()
     for side, runs in (("sample", pairs.only_in_sample), ("benchmark", pairs.only_in_benchmark)):
         if runs:
@@ -175,7 +180,7 @@ def compare_tokens(
     remaining = list(pairs)
     while remaining:
         pair, _, run = remaining.pop(0)
-        result, comparison = _compare_pair(pair, run, compare, in_full=False)
+        result, comparison = _compare_pair(pair, run, compare, state_before(results, run), in_full=False)
         results.append(result)
         if comparison is None:
             continue
@@ -199,11 +204,23 @@ def compare_tokens(
     return results
 
 
+def state_before(results: Sequence[ComparedRun], run: Run) -> Before:
+    """Return the state of the rounds of this rank before a run, if they were compared one after the other from 0 on."""
+    before = [result for result in results if result.run.rank == run.rank]
+    steps = [*(result.run.step for result in before), run.step]
+    if not before or steps != [*range(len(steps))]:
+        return None
+    states = {result.state for result in before}
+    if states == {"equal"} and not any(result.where or result.fed for result in before):
+        return "equal"
+    return "within rounding" if states <= {"equal", "within rounding"} else None
+
+
 def _compare_pair(
-    options: Options, run: Run, compare: CompareTwo, in_full: bool = True
+    options: Options, run: Run, compare: CompareTwo, before: Before, in_full: bool = True
 ) -> tuple[ComparedRun, Comparison | None]:
     try:
-        status, comparison = compare(options, in_full)
+        status, comparison = compare(options, in_full, before)
     except (FormatError, ValuesError) as error:
         print(for_terminal(f"not compared: {error}"))
         where = f"{run}, {options.sample} against {options.benchmark}"
@@ -213,13 +230,17 @@ def _compare_pair(
     from sgsdump.reports.headline import proposal_line
     from sgsdump.reports.verdict import blamed_lines
 
-    unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark)
+    compiled = sum(one.compiled for one in comparison.account.left_out)
+    unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark) - compiled
     fed, blamed = other_input(comparison), tuple(blamed_lines(comparison))
     by_collective = any("collective" in finding.facts for finding in comparison.causes)
     state = comparison.verdict().state
     proposals = tuple(proposal_line(f) for f in comparison.causes if f.kind == "not comparable")
+    outside = any(finding.kind == "between rounds" for finding in comparison.causes)
     where = _where(comparison, state)
-    result = ComparedRun(run, status, state, where, unmatched, blamed, fed, by_collective, proposals)
+    if outside and not where:
+        where = f"all {len(comparison)} layers are equal"
+    result = ComparedRun(run, status, state, where, unmatched, blamed, fed, by_collective, proposals, outside, compiled)
     return result, comparison
 
 
@@ -300,6 +321,15 @@ def print_summary(results: list[ComparedRun], by_token: bool) -> None:
     if unclear:
         print(for_terminal(f"The first that cannot be compared: {shown(str(unclear[0].run))}: {unclear[0].where}"))
     print_lines(map(shown, next((result.proposals for result in results if result.proposals), ())), "")
+    in_graphs = [result for result in results if result.compiled]
+    if in_graphs:
+        where = f"{in_graphs[0].compiled} in {shown(str(in_graphs[0].run))}"
+        print(
+            for_terminal(
+                f"Runs with layers inside a compiled graph of one side, neither equal nor different: {len(in_graphs)}, "
+                f"{where}; to compare them, capture it again with sgsdump exec --inside eager."
+            )
+        )
     one_sided = [result for result in results if result.unmatched]
     if one_sided:
         where = f"first in {shown(str(one_sided[0].run))}, {one_sided[0].unmatched}"
@@ -322,7 +352,7 @@ def _fed_others(results: list[ComparedRun]) -> list[ComparedRun]:
         same_so_far = began.setdefault(result.run.rank, not result.fed)
         if same_so_far and (result.fed or any(other.run.rank == result.run.rank for other in diverged)):
             diverged.append(result)
-    return diverged
+    return [result for result in diverged if not result.is_outside]
 
 
 def _order_lines(pairs: RunPairs) -> Iterator[str]:

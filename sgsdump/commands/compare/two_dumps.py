@@ -16,6 +16,7 @@ from sgsdump.commands.terminal import TERMINAL, print_error
 from sgsdump.errors import ValuesError
 
 if TYPE_CHECKING:
+    from sgsdump.comparison.between_rounds import Before
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.measure import MeasuredBy
     from sgsdump.comparison.own_metric import OwnMetric
@@ -25,14 +26,19 @@ if TYPE_CHECKING:
 Dumps = tuple["Dump", "Dump"]
 
 
-def compare_two(options: Options, in_full: bool) -> tuple[int, Comparison]:
-    """Prints the comparison where it is told ``in_full``. Raises ConfigError, and ValuesError where nothing could be
-    compared."""
+def compare_two(options: Options, in_full: bool, before: Before = None) -> tuple[int, Comparison]:
+    """Prints the comparison where it is told ``in_full``; ``before`` is of the rounds before this one.
+
+    Raises ConfigError, and ValuesError where nothing could be compared."""
+    from sgsdump.comparison.between_rounds import between_findings
+
     check_files(options.output, options.files)
     own = options.measuring.own_metrics()
     compared = _comparing(options, own)
     sample, benchmark = described(options.reading, options.sample, options.benchmark)
     comparison = compared(sample, benchmark, measured_by=_measured_by(options), progress=TERMINAL)
+    between = between_findings((sample, benchmark), comparison.rows, before)
+    comparison = replace(comparison, causes=(*comparison.causes, *between))
     return _conclude(options, comparison, tuple(own), (sample, benchmark), in_full=in_full), comparison
 
 

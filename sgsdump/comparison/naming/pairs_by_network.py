@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from sgsdump.comparison.alignment import Pair, compared, ids_of
+from sgsdump.comparison.naming.compiled_graphs import COMPILED_GRAPH, ends, inside_graphs
 from sgsdump.comparison.naming.composed_operators import MOVING, ends_of_modules, ends_of_operators, moved
 from sgsdump.comparison.naming.network import Node, Nodes, nodes_of, plain
 from sgsdump.comparison.naming.sides import OneSided, Places, Settled, Sides
@@ -59,13 +60,15 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     if settled.is_told or not all(networks) or names[0] == names[1]:
         places = Places(modules, _own_sources(networks[1]), dict(_weights(networks)))
         return replace(settled, places=places)
-    nodes = _paired(networks)
+    in_graphs = inside_graphs(networks)
+    nodes = _paired(networks if not in_graphs else _without(networks, in_graphs))
     unpaired = {id(record) for side in records for record in side} - settled.ids
     of_models = not any(dump.network() for dump in dumps)
     if all(isinstance(network, OnnxNetwork) or not network for network in (dump.network() for dump in dumps)):
         shared = (names[0] & names[1]) - _other_operators(networks)
         unpaired -= {id(record) for side in records for record in side if (record.io, record.name) in shared}
-    pairs = list(settled.pairs)
+    pairs = [*settled.pairs, *_of_outermost(sides, in_graphs, unpaired)]
+    unpaired -= ids_of(pairs)
     of_libraries = _has_inputs(networks[0]) != _has_inputs(networks[1])
     for pair in (pair for both in nodes for pair in _pairs(both)):
         if of_libraries and _size(pair.sample) != _size(pair.benchmark):
@@ -74,6 +77,9 @@ def propose(sides: Sides, settled: Settled) -> Settled:
             unpaired -= ids_of([pair])
             pairs.append(pair)
     reasons = {} if of_models else _reasons(networks, nodes)
+    in_graphs = inside_graphs(networks, {node for both in nodes for node in (*both[:2], *both.ends)})
+    of_graphs = {id(record): reason for node, reason in in_graphs.items() for record in _records(node)}
+    reasons |= of_graphs
     unmatched = {**settled.unmatched, **{record: reason for record, reason in reasons.items() if record in unpaired}}
     by_inputs = any(pair.benchmark.io == "in" for pair in pairs)
     sources = {} if by_inputs else dict(_sources(networks, nodes, pairs))
@@ -81,9 +87,26 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     origins = {record: f"made by {maker.name}, which only the {maker.side} has" for record, maker in makers.items()}
     origins |= _weights(networks)
     expected = settled.expected | (frozenset() if of_models else _of_no_counterpart(networks))
-    expected |= _inside_whole_modules(networks, nodes) | (_reshaped(networks, nodes) if of_libraries else frozenset())
+    expected |= (
+        of_graphs.keys()
+        | _inside_whole_modules(networks, nodes)
+        | (_reshaped(networks, nodes) if of_libraries else frozenset())
+    )
     places = Places(modules, sources, origins, makers)
-    return replace(settled, pairs=tuple(pairs), unmatched=unmatched, expected=expected, places=places)
+    settled = replace(settled, pairs=tuple(pairs), unmatched=unmatched, expected=expected, places=places)
+    return replace(settled, compiled=frozenset(of_graphs))
+
+
+def _without(networks: tuple[Nodes, Nodes], skipped: Collection[Node]) -> tuple[Nodes, Nodes]:
+    sample, benchmark = (Nodes([node for node in side if node not in skipped], side.format) for side in networks)
+    return sample, benchmark
+
+
+def _of_outermost(sides: Sides, in_graphs: Collection[Node], unpaired: Set[int]) -> list[Pair]:
+    """What the outermost modules took and gave, where that is in a compiled graph of one side."""
+    if not any(not node.module and node.word == COMPILED_GRAPH for node in in_graphs):
+        return []
+    return [pair for pair in ends((sides.sample, sides.benchmark), sides.networks) if ids_of([pair]) <= unpaired]
 
 
 def _other_operators(networks: tuple[Nodes, Nodes]) -> set[tuple[str, str]]:
@@ -100,6 +123,8 @@ def _other_operators(networks: tuple[Nodes, Nodes]) -> set[tuple[str, str]]:
 
 
 def _paired(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
+    if not all(networks):
+        return []
     if _has_inputs(networks[0]) != _has_inputs(networks[1]):
         return _of_libraries(networks)
     by_module = pairs_by_module(*networks)

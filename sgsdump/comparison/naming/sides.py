@@ -66,6 +66,7 @@ class Settled:
     refused    why names that may be meant made no pair.
     reasons    why a record has no partner, in case names do not find one either.
     expected   of those in ``unmatched``, which have no partner by nature.
+    compiled   of these, what a compiled graph of one side holds.
     places     where the tensors stand in their networks.
     is_told    names or values were said to make the pairs, so the place in the network makes none.
     """
@@ -74,6 +75,7 @@ class Settled:
     unmatched: Mapping[int, str] = field(default_factory=dict)
     reasons: Mapping[int, str] = field(default_factory=dict)
     expected: Set[int] = frozenset()
+    compiled: Set[int] = frozenset()
     named: tuple[Pair, ...] = ()
     refused: Mapping[int, str] = field(default_factory=dict)
     places: Places = field(default_factory=Places)

@@ -22,9 +22,14 @@ LONGEST = 60
 
 @dataclass(frozen=True)
 class ComparedRound:
-    """A round of both trees. ``where``: the operator whose argument or weight differs, else the first that differs by
-    more than rounding, else the first that differs, "" where all is equal; ``other_input``: the first input of whole
-    numbers that differs, "" where the programs were fed the same; ``state``: of the verdict."""
+    """A round of both trees.
+
+    where        the operator whose argument or weight differs, be it outside the modules, else the first that differs
+                 by more than rounding, else the first that differs, "" where all is equal.
+    other_input  the first input of whole numbers that differs, "" where the programs were fed the same.
+    state        of the verdict.
+    is_outside   the cause is outside the modules, before this round.
+    """
 
     run: Run
     compared: int
@@ -34,6 +39,12 @@ class ComparedRound:
     where: str = ""
     other_input: str = ""
     state: State = "equal"
+    is_outside: bool = False
+
+    @property
+    def differs(self) -> bool:
+        """Whether a tensor differs, or an operator that ran before it, outside the modules (``is_outside``)."""
+        return bool(self.differing) or self.is_outside
 
 
 def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
@@ -42,13 +53,16 @@ def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
     beyond = [row for row in differing if not is_rounding(row)]
     first = first_difference(comparison, beyond_rounding=bool(beyond))
     largest = max((row.error for row in differing), default=0.0)
-    named = named_elsewhere(comparison.causes, "" if first is None else first.output.name)
+    outside = next((finding for finding in comparison.causes if finding.kind == "between rounds"), None)
+    named = outside or named_elsewhere(comparison.causes, "" if first is None else first.output.name)
     where = _place_of(named) if named is not None else "" if first is None else first.where
     of_round = len(comparison), len(differing), len(beyond), largest, where
-    return ComparedRound(run, *of_round, other_input(comparison), comparison.verdict().state)
+    return ComparedRound(run, *of_round, other_input(comparison), comparison.verdict().state, outside is not None)
 
 
 def _place_of(finding: Finding) -> str:
+    if finding.kind == "between rounds":
+        return f"{finding.layer}, outside the modules"
     module = finding.facts.get("module")
     of_type = f" ({finding.op_type})" if finding.op_type else ""
     return f"{finding.layer}{of_type}{f' in {module}' if module else ''}"
@@ -64,13 +78,13 @@ def other_input(comparison: Comparison) -> str:
 def first_of(rounds: Sequence[ComparedRound]) -> ComparedRound | None:
     """The first round that differs by more than rounding explains, else the first that differs."""
     return next(
-        (each for each in rounds if each.state == "differs"), next((each for each in rounds if each.differing), None)
+        (each for each in rounds if each.state == "differs"), next((each for each in rounds if each.differs), None)
     )
 
 
 def round_lines(rounds: Sequence[ComparedRound]) -> Iterator[str]:
     """The rounds that differ, a line each; those that are equal are counted."""
-    differing = [each for each in rounds if each.differing]
+    differing = [each for each in rounds if each.differs]
     yield f"Rounds: {len(rounds)} compared, {len(rounds) - len(differing)} equal."
     head = ("round", "compared", "differ", "by more than rounding", "largest error", "first at")
     rows = [
@@ -92,6 +106,8 @@ def layer_lines(round: ComparedRound, comparison: Comparison) -> Iterator[str]:
         (_short(name), str(len(layers[name])), str(len(rows)), number(max(row.error for row in rows)))
         for name, rows in differing.items()
     ]
+    if not differing:
+        return
     yield ""
     yield f"Layers of {round.run}: {len(layers)}, of which differ: {len(differing)}."
     yield from _table(head, cells[:MOST_LAYERS], len(cells), "layers that differ")
@@ -128,6 +144,9 @@ def diverged_line(rounds: Sequence[ComparedRound], left_out: Sequence[Run]) -> s
         return ""
     last = rounds[-1]
     more = f", and {counted(len(left_out), 'later round')} not compared" if left_out else ""
+    if last.is_outside:
+        later = f"; {counted(len(left_out), 'later round')} not compared" if left_out else ""
+        return f"From {last.run} on the programs were fed other inputs ({_short(last.other_input)}){later}."
     return (
         f"From {last.run} on the programs were fed other inputs ({_short(last.other_input)}), as where another token "
         f"was chosen before: what differs there is no error of its own{more}."

@@ -95,7 +95,9 @@ def read(path: Path) -> Dump:
         records, variant = _theirs(path, files, tables, notes, hooked.equals(path))
     network = partial(hooked.network, path, records, variant.of, _key)
     dump = Dump(records, FORMAT.name, variant, path, notes, network)
-    return dump.in_environment(partial(hooked.environment, path))
+    return dump.in_environment(
+        partial(hooked.environment, path), partial(hooked.between, path), partial(hooked.outermost, path)
+    )
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:

@@ -37,6 +37,7 @@ from sgsdump.dumps.formats.rounds.round_file import (
 )
 from sgsdump.dumps.formats.shared import hooked, manifest
 from sgsdump.dumps.formats.shared.hooked import Line, Lines
+from sgsdump.dumps.outside_operators import OutermostModule, OutsideOperator
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import ConfigError, FormatError, OutputError
 from sgsdump.files.atomic_write import replacing_folder
@@ -125,7 +126,8 @@ def read(path: Path) -> Dump:
     if not records:
         raise FormatError(f"{path} has no tensors{f' ({notes[-1]})' if notes else ''}")
     notes += found.notes()
-    return Dump(records, FORMAT.name, None, path, notes, found.network).in_environment(lambda: found.environment)
+    dump = Dump(records, FORMAT.name, None, path, notes, found.network)
+    return dump.in_environment(lambda: found.environment, lambda: found.before, lambda: found.outermost)
 
 
 @dataclass
@@ -137,6 +139,8 @@ class _Round:
     is_structure: bool = False
     own: list[Record] = field(default_factory=list)
     environment: Environment = field(default_factory=dict)
+    before: tuple[OutsideOperator, ...] = ()
+    outermost: OutermostModule = field(default_factory=OutermostModule)
     _lines: Lines = field(default_factory=lambda: Lines(None))
     _tensors: dict[tuple[tuple[str, ...], str, int], Line] = field(default_factory=dict)
     _operators: list[Line] = field(default_factory=list)
@@ -160,6 +164,10 @@ class _Round:
             self._operators.append(line)
         elif line.get("event") == hooked.ENVIRONMENT:
             self.environment = hooked.environment_of(line)
+        elif line.get("event") == hooked.STEP:
+            self.outermost = hooked.with_step(self.outermost, line)
+        elif line.get("event") == hooked.BETWEEN:
+            self.before = hooked.outside_operators(line)
         elif line.get("event") == "round":
             self.whole = True
 

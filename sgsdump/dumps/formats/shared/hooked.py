@@ -20,6 +20,7 @@ from typing import Any
 
 from sgsdump.dumps.dump import Call, Environment, Operator, Record, Value, as_arguments
 from sgsdump.dumps.format import json_object
+from sgsdump.dumps.outside_operators import OutermostModule, OutsideOperator, OutsideTensor
 from sgsdump.files.bounded_read import open_file, read_start
 from sgsdump.files.folder import leads_out, leads_out_of
 
@@ -31,7 +32,12 @@ _MOST_JSON, _TAIL = 64 << 20, 4096
 # Lines of this many steps at most stand among one another: those of threads.
 _OPEN_STEPS = 64
 _ABOVE = 8
-ENVIRONMENT, _GROUPS = "environment", ("selection", "versions", "variables", "settings", "random")
+STEP, BETWEEN, ENVIRONMENT, _GROUPS = (
+    "step",
+    "between",
+    "environment",
+    ("selection", "versions", "variables", "settings", "random"),
+)
 _MOST_SOURCE = 300
 
 
@@ -166,6 +172,73 @@ def environment(path: Path) -> Environment:
         return {}
     lines = _lines(root, path.resolve().relative_to(root.resolve()))
     return next((environment_of(line) for line in lines if line.get("event") == ENVIRONMENT), {})
+
+
+def between(path: Path) -> tuple[OutsideOperator, ...]:
+    """The operators that ran before the step that a folder of the hooks' tree has, outside its modules."""
+    root = _root_of(path)
+    if root is None:
+        return ()
+    lines = _lines(root, path.resolve().relative_to(root.resolve()))
+    return next((outside_operators(line) for line in lines if line.get("event") == BETWEEN), ())
+
+
+def outermost(path: Path) -> OutermostModule:
+    """What the outermost module took and gave in the step that a folder of the hooks' tree has."""
+    root = _root_of(path)
+    found = OutermostModule()
+    if root is None:
+        return found
+    place = path.resolve().relative_to(root.resolve())
+    for line in _lines(root, place):
+        if line.get("event") == STEP and str(line.get("step")) in place.parts:
+            found = with_step(found, line)
+    return found
+
+
+def with_step(known: OutermostModule, line: Line) -> OutermostModule:
+    """What is known of the outermost module, with a line of its beginning or its end."""
+    values = {side: line.get(side) for side in ("inputs", "outputs")}
+    ends = {
+        side: tuple(numbers)
+        for side, numbers in values.items()
+        if isinstance(numbers, list) and all(map(_is_number, numbers))
+    }
+    inputs, outputs = (ends.get(side, getattr(known, side)) for side in values)
+    return OutermostModule(str(line.get("model") or ""), inputs, outputs)
+
+
+def outside_operators(line: Line) -> tuple[OutsideOperator, ...]:
+    """The operators that a line between two rounds tells of (``capture/programs/hook``)."""
+    operators = line.get("operators")
+    entries = [entry for entry in operators if isinstance(entry, Mapping)] if isinstance(operators, list) else []
+    return tuple(
+        OutsideOperator(
+            str(entry.get("type", "")),
+            str(entry.get("source", ""))[:_MOST_SOURCE],
+            as_arguments(entry.get("param")),
+            _outside_tensors(entry.get("in")),
+            _outside_tensors(entry.get("out")),
+        )
+        for entry in entries
+    )
+
+
+def _outside_tensors(tensors: object) -> tuple[OutsideTensor, ...]:
+    found = []
+    for tensor in tensors if isinstance(tensors, list) else ():
+        match tensor:
+            case [str(dtype), list(shape), int() | None as checksum, list() | None as figures]:
+                sizes = tuple(size for size in shape if isinstance(size, int))
+                found.append(OutsideTensor(dtype, sizes, checksum, _figures_of(figures)))
+    return tuple(found)
+
+
+def _figures_of(figures: list[Any] | None) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, figures or ()))
+    except (TypeError, ValueError):
+        return ()
 
 
 def environment_of(line: Line) -> Environment:

@@ -10,6 +10,7 @@ by one in a step that is dumped, and compiled in all others. Runs that torch mak
 recomputing activations in a backward pass) are not steps.
 """
 
+import atexit
 import contextlib
 import functools
 import itertools
@@ -22,6 +23,7 @@ import weakref
 from typing import Any
 
 import torch
+from sgsdump_torch_between import Between
 from sgsdump_torch_collective import finish
 from sgsdump_torch_compiled import Graphs, unseen
 from sgsdump_torch_environment import Environment
@@ -68,6 +70,7 @@ def install(torch_module, session):
         Hook(torch.autograd, "backward", steps.training),
         Hook(torch.UntypedStorage, "resize_", steps.resizing),
     ]
+    atexit.register(steps.between.end)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=steps.after_fork)
 
@@ -75,6 +78,8 @@ def install(torch_module, session):
         for hook in hooks:
             hook.take_off()
         steps.graphs.take_off()
+        steps.between.end()
+        atexit.unregister(steps.between.end)
 
     return take_off
 
@@ -132,6 +137,7 @@ class Steps:
         self.environment = Environment()
         self.feed = feed_of(session)
         self.graphs = Graphs(self)
+        self.between = Between(self)
         self.compiles = False
         self.last_root = None  # a weak reference to the network of the last step that was dumped
         self.first = None  # the first step that was dumped of layers alone
@@ -201,6 +207,7 @@ class Steps:
 
         @functools.wraps(original)
         def called(*args, **kwargs):
+            self.between.end()
             thread.inside += 1
             try:
                 return original(*args, **kwargs)
@@ -238,6 +245,7 @@ class Steps:
 
     def outermost(self, original, module, name, args, kwargs):
         """A step, dumped or not."""
+        self.between.end()
         thread = self.thread
         step = next(self.numbers)
         root = transparent(module) or module
@@ -263,6 +271,7 @@ class Steps:
         if thread.number is None:
             thread.number = next(self.threads)
         taking.guard(round, taking.step_begins, (inputs, kwargs), thread.number)
+        taking.guard(round, self.say_between)
         taking.guard(round, self.say_environment)
         round.ordinary = taking.guard(round, ordinary_of, taking, self.ordinary)
         taking.guard(round, self.look_for_training)
@@ -281,6 +290,7 @@ class Steps:
             taking.guard(round, taking.step_ends, result, ended)
             taking.memories.tidy()
             self.known_operators.append(round.operators)
+            self.between.begin(step)
 
     def operators_for_a_round(self):
         """A table of operators that no round of another thread has: each gives them numbers of its own."""
@@ -341,6 +351,11 @@ class Steps:
             self.session.trouble(NO_GRAPH.format(name))
         return result
 
+    def say_between(self, round):
+        line = self.between.line(round.step)
+        if line:
+            self.session.say([line], round.step)
+
     def say_environment(self, round):
         fed, choice = self.feed, self.session.control["module"]
         selection = {"module": choice} if choice in round.network.paths.values() and choice else {}
@@ -379,21 +394,24 @@ class Steps:
         """A module that is called inside a step that is dumped."""
         if type(module).__name__ == "GuardsFn":
             return original(module, *args, **kwargs)
-        if transparent(module) and self.keeps_compiled():
-            return self.compiled(round, type(transparent(module)).__name__, original, (module, *args), kwargs)
+        called, keeps = module, is_compiled(module) and self.keeps_compiled()
+        if transparent(module) and keeps:
+            module = transparent(module)
+            if module is round.root:
+                return self.compiled(round, type(module).__name__, original, (called, *args), kwargs)
         if transparent(module) or module is round.root:
-            return original(module, *args, **kwargs)
+            return original(called, *args, **kwargs)
         taking, ordinary = self.taking, round.ordinary
         if self.feed is not None and self.feed.module:
             args, kwargs = self.fed_module(round, module, args, kwargs)
         operator = None if ordinary is None else ordinary.enter(module, args, kwargs)
         running = operator or taking.guard(round, self.begin_module, module, args, kwargs)
         if running is None:
-            return original(module, *args, **kwargs)
+            return original(called, *args, **kwargs)
         result, ended, begun = None, False, time.perf_counter_ns()
         try:
-            if is_compiled(module) and self.keeps_compiled():
-                result = self.compiled(round, type(module).__name__, original, (module, *args), kwargs)
+            if keeps:
+                result = self.compiled(round, type(module).__name__, original, (called, *args), kwargs)
             elif self.is_dumped_inside():
                 result = original(module, *args, **kwargs)
             elif self.is_seen_inside(round):

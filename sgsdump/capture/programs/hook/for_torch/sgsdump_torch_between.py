@@ -1,0 +1,149 @@
+"""The operators that a program runs outside any module, between two rounds: sampling, masks, bookkeeping (``Between``).
+
+They make the next round's inputs. The index of that round has one line on them, without values::
+
+    {"step": 1, "event": "between", "after": 0, "operators": [
+        {"type": "aten.div", "source": "net.py:28", "param": {"other": 0.7}, "in": [TENSOR], "out": [TENSOR]}, …]}
+
+TENSOR is ``[dtype, shape, checksum, [max, min, mean, l2norm]]``: equal checksums are equal values; the figures are null
+of an empty tensor, of bool and complex, and both are null of more than ``MOST_ELEMENTS``.
+
+A dispatch mode stands on the main thread from the end of a dumped round to the beginning of the next one, where both
+are asked for, the program computes no gradients, and no other mode stands there. ``MOST_OPERATORS`` are told of.
+"""
+
+import math
+import threading
+import zlib
+from typing import Any
+
+import torch
+from sgsdump_records import encode
+from sgsdump_torch_round import is_no_step
+from sgsdump_torch_source import line_of_program
+from sgsdump_torch_statistics import statistics
+from sgsdump_torch_tensors import (
+    in_c_order,
+    outside_transforms,
+    payload,
+    plain,
+    shape_of,
+    tensors_in,
+    type_word,
+    unreadable,
+)
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+
+MOST_OPERATORS = 200
+MOST_ELEMENTS = 1 << 22
+_is_compiling = torch.compiler.is_compiling
+_modes_on_stack = getattr(torch._C, "_len_torch_dispatch_stack", None)
+
+
+class Between:
+    """``steps`` is the hook's (``sgsdump_hook_torch``)."""
+
+    def __init__(self, steps):
+        self._steps = steps
+        self._mode: Any = None
+        self._after = None
+        self._operators: list = []
+
+    def begin(self, step):
+        """A dumped round came to its end."""
+        if _modes_on_stack is None or (self._mode is None and _modes_on_stack()) or torch.is_grad_enabled():
+            return
+        if threading.current_thread() is not threading.main_thread() or not self._steps.session.wants_step(step + 1):
+            return
+        self._after, self._operators = step, []
+        if self._mode is None:
+            self._mode = _Mode(self)
+            self._mode.__enter__()
+
+    def end(self):
+        """A round begins, or torch runs modules for itself: the mode is taken off, where none stands above it."""
+        top = _get_current_dispatch_mode()
+        if top is not None and top is self._mode:
+            top.__exit__(None, None, None)
+            self._mode = None
+
+    def line(self, step):
+        """The line of the index for the round that begins; "" where there is none."""
+        if threading.current_thread() is not threading.main_thread():
+            return ""
+        after, operators = self._after, self._operators
+        self._after, self._operators = None, []
+        if after is None or after + 1 != step:
+            return ""
+        return encode({"step": step, "event": "between", "after": after, "operators": operators}) + "\n"
+
+    def dispatched(self, mode, func, types, args, kwargs):
+        thread = self._steps.thread
+        is_seen = not (types or thread.inside or thread.round or _is_compiling() or is_no_step())
+        if not is_seen or self._after is None or len(self._operators) >= MOST_OPERATORS:
+            return func(*args, **kwargs)
+        facts = self._steps.facts.get(func) or self._steps.known(func)
+        args = facts.with_tensors(args)
+        if facts.skipped or facts.body is not None:
+            return func(*args, **kwargs)
+        inputs = facts.inputs(args, kwargs)
+        if facts.is_made_of_others(inputs):
+            with mode:
+                return facts.by_others(args, kwargs)
+        told = self._guard(self._told, facts, args, kwargs, inputs)
+        result = func(*args, **kwargs)
+        if told is not None:
+            outputs = facts.written(args, kwargs) if result is None else result
+            told["out"] = self._guard(_described, tensors_in(outputs))
+            self._operators.append(told)
+        return result
+
+    def _told(self, facts, args, kwargs, inputs):
+        return {
+            "type": facts.kind,
+            "source": line_of_program(),
+            "param": facts.param(args, kwargs),
+            "in": _described(inputs),
+        }
+
+    def _guard(self, function, *args):
+        try:
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), outside_transforms():
+                return function(*args)
+        except Exception as error:
+            self._steps.session.trouble(f"torch, after step {self._after}: {type(error).__name__}: {error}")
+            return None
+
+
+class _Mode(TorchDispatchMode):
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # as of ``Dispatch``
+
+    def __init__(self, between):
+        super().__init__()
+        self._between = between
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return self._between.dispatched(self, func, types, args, kwargs or {})
+
+
+def _described(tensors):
+    return [_facts_of(tensor) for tensor in tensors if plain(tensor)]
+
+
+def _facts_of(tensor):
+    checksum = figures = None
+    if tensor.numel() <= MOST_ELEMENTS and not unreadable(tensor):
+        lying = in_c_order(tensor)
+        checksum = zlib.crc32(payload(lying))
+        values = statistics(lying)
+        figures = None if values is None else [_number(value) for value in values]
+    return [type_word(tensor.dtype), list(shape_of(tensor)), checksum, figures]
+
+
+def _number(value):
+    """In JSON as it is, but for infinities and NaN, which have no number there."""
+    return value if math.isfinite(value) else str(float(value))
