@@ -54,7 +54,7 @@ def recorded(pairs: Pairs, measured: Rows) -> tuple[tuple[Row, ...], tuple[Findi
     may_round = all(networks) or any(row.dtype_note for row in rows)
     rounding = Rounding(rows, aligned.pairs, measured.in_8_bits, products) if may_round else None
     sides = None
-    if rounding is not None and may_help(pairs, measured):
+    if rounding is not None and all(networks) and may_help(pairs, measured):
         runs = exact_runs(pairs, rows, rounding)
         records = pairs.whole[0].records, pairs.whole[1].records
         exact = tuple(with_exact(pairs, measured, runs, rounding))

@@ -79,8 +79,9 @@ def measure(pairs: Pairs, how: Measuring) -> Rows:
     """Measure the pairs of the first stage; what cannot be measured is a ``Failed`` with the reason."""
     networks = pairs.networks
     probes = Probes() if how.by_names else None
-    aligned, results = with_commuted(pairs.alignment, _results(pairs, how, probes), networks, how.measures)
+    aligned, results = pairs.alignment, _results(pairs, how, probes)
     if all(networks):
+        aligned, results = with_commuted(aligned, results, networks, how.measures)
         results = with_common_part(aligned.pairs, results, how.measures)
     misnamed: Mapping[int, Misnamed] = {}
     if probes and any(map(is_suspicious, results)):

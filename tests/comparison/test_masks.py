@@ -3,6 +3,7 @@ what is wrong beside them is found."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from onnx import helper, numpy_helper
 
 from sgsdump import Comparison, Dump, Record, Tensor, compare
 from sgsdump.cli import main
+from sgsdump.comparison.masks import values_for_softmax
+from sgsdump.dumps.dump import Call, Operator
 
 HEADS, LENGTH, MASKED = 2, 6, 3
 LOWEST = float(np.finfo(np.float32).min)
@@ -109,3 +112,25 @@ def _records(path: str):
     from sgsdump import open_dump
 
     return [record for record in open_dump(path).records if record.io == "out"]
+
+
+def of_torch(*calls: tuple[str, list[int], int]) -> dict[int, Operator]:
+    return {
+        index: Operator(
+            "", f"aten.{kind}", values={("in", slot): n for slot, n in enumerate(reads)} | {("out", 0): made}
+        )
+        for index, (kind, reads, made) in enumerate(calls)
+    }
+
+
+def test_of_a_program_only_what_every_reader_brings_to_a_softmax_is_masked() -> None:
+    attention = of_torch(
+        ("div", [0], 1), ("add", [1, 2], 3), ("_to_copy", [3], 4), ("_softmax", [4], 5), ("bmm", [5, 6], 7)
+    )
+    assert values_for_softmax(attention) == {1, 2, 3, 4}
+    also_summed = {**attention, 9: of_torch(("sum", [3], 8))[0]}
+    assert values_for_softmax(also_summed) == {4}
+    filled = of_torch(("masked_fill", [1, 2], 3), ("_softmax", [3], 4))
+    named = replace(filled[0], call=Call("Scalar", ("self", "mask")))
+    assert values_for_softmax({**filled, 0: named}) == {1, 3}
+    assert values_for_softmax(of_torch(("gelu", [1], 2), ("mm", [2, 3], 4))) == frozenset()
