@@ -14,8 +14,9 @@ from sgsdump.comparison.align import Pairs
 from sgsdump.comparison.causes import argument_findings, causes, with_collectives, with_sources
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.environment import environment_findings, other_inputs, other_runs
-from sgsdump.comparison.exact_causes import ExactSides, names_the_operator, of_exact
+from sgsdump.comparison.exact_causes import names_the_operator, of_exact
 from sgsdump.comparison.exact_differences import exact_runs, may_help, with_exact
+from sgsdump.comparison.exact_sides import ExactSides
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.fused_weights import fused_modules
 from sgsdump.comparison.low_precision import Rounding, TwoRuns, first_outside, of_low_precision, types_of_products

@@ -1,0 +1,205 @@
+"""Two torch programs computed again in float64, side by side: which modules give the same, and what equals what.
+
+A module that gives the same exact values in every call computes the same, in whatever way. ``Region`` are the operators
+of one side, whose values are looked for on the other side, whatever their shape.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sgsdump.comparison.alignment import Pair
+from sgsdump.comparison.exact_differences import apart
+from sgsdump.comparison.finding import Finding
+from sgsdump.comparison.naming.network import kind_of, only_moves
+from sgsdump.comparison.row import SAME, Row, differs, is_narrow, is_rounding
+from sgsdump.dumps.dump import Network, Record
+from sgsdump.replay import torch_operators
+from sgsdump.replay.exact import ExactRun
+
+if TYPE_CHECKING:
+    import torch
+
+ALL = range(1 << 62)  # the numbers of all operators
+
+
+@dataclass(frozen=True, eq=False)
+class ExactSides:
+    """Two runs computed again, with what stands where.
+
+    rows      the compared rows, with their exact values; ``pairs`` are theirs.
+    networks  of the sample and of the benchmark, ``runs`` likewise, ``records`` by operator.
+    """
+
+    rows: Sequence[Row]
+    pairs: Sequence[Pair]
+    networks: tuple[Network, Network]
+    runs: tuple[ExactRun, ExactRun]
+    records: tuple[Sequence[Record], Sequence[Record]]
+
+    @property
+    def are_known(self) -> bool:
+        """Whether the exact values of most that differs are known."""
+        differing = [row for row in self.rows if row.io == "out" and row.indices is None and differs(row)]
+        return 2 * sum(row.exact is not None for row in differing) >= len(differing)
+
+    @cached_property
+    def same_modules(self) -> frozenset[str]:
+        """The paths of modules that give the same in exact arithmetic, in every call, some of it in floats."""
+        given = [(self.networks[1][row.op_index].module, row) for row in self.rows if self.is_module_output(row)]
+        floats = {module for module, row in given if row.indices is None}
+        return frozenset(floats - {module for module, row in given if is_other(row)})
+
+    def is_inside_same(self, module: str) -> bool:
+        """Return whether a module, or one around it, gives the same on both sides."""
+        paths = (module.rsplit(".", count)[0] for count in range(module.count(".") + 1))
+        return any(path in self.same_modules for path in paths) or "" in self.same_modules
+
+    @cached_property
+    def ends(self) -> list[Row]:
+        """The rows of what no operator reads."""
+        read = {number for op in self.networks[1].values() for (io, _), number in op.values.items() if io == "in"}
+        return [row for row in self.rows if row.io == "out" and self._number(row) not in read]
+
+    @cached_property
+    def gives_the_same(self) -> bool:
+        """Whether all that the program gives in the end is the same: what its modules give, and what nothing reads."""
+        given = [*filter(self.is_module_output, self.rows), *self.ends]
+        return not any(is_other(row) and not self.is_inside_same(row.module) for row in given)
+
+    def is_module_output(self, row: Row) -> bool:
+        """Return whether a row is of what a module gives."""
+        operator = self.networks[1].get(row.op_index)
+        return row.io == "out" and operator is not None and operator.is_module
+
+    def _number(self, row: Row) -> Hashable:
+        operator = self.networks[1].get(row.op_index)
+        return None if operator is None else operator.values.get((row.io, row.slot))
+
+    def is_innocent(self, finding: Finding) -> bool:
+        """Whether a finding is of an operator inside a module that gives the same on both sides."""
+        row = next((r for r in self.rows if r.name == finding.layer), None)
+        if row is not None and row.exact is not None and is_rounding(row):
+            return True
+        module = finding.facts.get("module") or (row.module if row is not None else "")
+        return self.is_inside_same(module) or (self.gives_the_same and not (self.read_otherwise and not module))
+
+    @cached_property
+    def read_otherwise(self) -> bool:
+        """Whether a module reads other whole numbers (positions, tokens, indices), be they without effect."""
+        return any(
+            row.io == "in" and row.indices is not None and differs(row) and self.networks[1][row.op_index].is_module
+            for row in self.rows
+        )
+
+    def differing_end(self) -> tuple[Row, Pair, bool] | None:
+        """Return the first module that differs while what it reads does not, else what the program gives in the end."""
+        fed_otherwise = {row.op_index for row in self.rows if row.io == "in" and is_other(row)}
+        modules = (
+            row
+            for row in self.rows
+            if self.is_module_output(row) and is_other(row) and row.op_index not in fed_otherwise
+            if not self.is_inside_same(row.module)
+        )
+        module = next(modules, None)
+        row = module or next(filter(is_other, self.ends), None)
+        pair = next((p for p in self.pairs if row is not None and _is_of(p, row)), None)
+        return None if row is None or pair is None else (row, pair, module is not None)
+
+
+class Region:
+    """The operators of one side within a range of numbers, with what they make."""
+
+    def __init__(self, sides: ExactSides, side: int, numbers: range):
+        self.network, self.run = sides.networks[side], sides.runs[side]
+        self.operators = [i for i in sorted(self.network) if i in numbers and not self.network[i].is_module]
+        self._outputs = {r.op_index: r for r in reversed(sides.records[side]) if r.io == "out"}
+
+    def output(self, index: int) -> Record | None:
+        """Return the first output of an operator; None if it was not dumped."""
+        return self._outputs.get(index)
+
+    @cached_property
+    def makers(self) -> dict[Hashable, int]:
+        """The operator that made each value; one that gives its input on made nothing."""
+        made = (
+            (i, n) for i in reversed(self.operators) for (io, _), n in self.network[i].values.items() if io == "out"
+        )
+        return {number: index for index, number in made}
+
+    @cached_property
+    def _by_size(self) -> dict[int, list[tuple[float, Hashable]]]:
+        found: defaultdict[int, list[tuple[float, Hashable]]] = defaultdict(list)
+        read = (n for i in self.operators for n in self.network[i].values.values())
+        for number in dict.fromkeys(n for n in read if n in self.run.values):
+            values = self.run.values[number]
+            found[values.numel()].append((_sum(values), number))
+        return found
+
+    def like(self, values: torch.Tensor) -> Iterator[Hashable]:
+        """Yield the values of this side that are the same, in this order, in whatever shape."""
+        total = _sum(values)
+        for other, number in self._by_size.get(values.numel(), ()):
+            near = abs(total - other) <= SAME * max(abs(total), abs(other)) * values.numel() or total == other
+            if near and apart(self.run.values[number], values) <= SAME:
+                yield number
+
+    def maker_of(self, values: torch.Tensor | None, module: str) -> int | None:
+        """Return the operator of this side that makes the same, within a module that holds ``module`` or is in it."""
+        for number in self.like(values) if values is not None else ():
+            index = self.makers.get(number)
+            if index is not None and not only_moves(self.network[index].kind):
+                own = f"{self.network[index].module}."
+                if own.startswith(f"{module}.") or f"{module}.".startswith(own):
+                    return index
+        return None
+
+    def additions(self) -> dict[int, int]:
+        """Return the additions in a narrow type, each with how many follow one another up to it."""
+        depths: dict[int, int] = {}
+        for index in self.operators:
+            operator, record = self.network[index], self.output(index)
+            if kind_of(operator.kind) != "add" or record is None or not is_narrow(record.tensor.dtype.name):
+                continue
+            made_of = [self.makers.get(n) for (io, _), n in operator.values.items() if io == "in"]
+            before = [made for made in made_of if made in depths]
+            depths[index] = 1 + max((depths[made] for made in before), default=0)  # type: ignore[index]
+        return depths
+
+    def needed(self, numbers: Sequence[Hashable]) -> set[int]:
+        """Return the operators that these values are made by, in the end."""
+        found: set[int] = set()
+        waiting = list(numbers)
+        while waiting:
+            number = waiting.pop()
+            index = self.makers.get(number)
+            if index is None or index in found:
+                continue
+            found.add(index)
+            operator = self.network[index]
+            waiting += [n for (io, _), n in operator.values.items() if io == "in"]
+            waiting += [part for parts in operator.parts.values() for part in parts]
+        return found
+
+
+def is_other(row: Row) -> bool:
+    """Return whether a row differs by more than rounding, in exact arithmetic where that is known.
+
+    NaN and infinity on one side alone count.
+    """
+    if row.exact is not None and not row.odd_apart:
+        return row.exact.differs
+    return differs(row) and not is_rounding(row)
+
+
+def _is_of(pair: Pair, row: Row) -> bool:
+    record = pair.benchmark
+    return (record.io, record.op_index, record.slot, record.name) == (row.io, row.op_index, row.slot, row.name)
+
+
+def _sum(values: torch.Tensor) -> float:
+    return float(torch_operators.as_reals(values).nan_to_num().sum())
