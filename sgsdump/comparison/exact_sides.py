@@ -69,7 +69,7 @@ class ExactSides:
     def gives_the_same(self) -> bool:
         """Whether all that the program gives in the end is the same: what its modules give, and what nothing reads."""
         given = [*filter(self.is_module_output, self.rows), *self.ends]
-        return not any(is_other(row) and not self.is_inside_same(row.module) for row in given)
+        return bool(given) and not any(is_other(row) and not self.is_inside_same(row.module) for row in given)
 
     def is_module_output(self, row: Row) -> bool:
         """Return whether a row is of what a module gives."""
