@@ -19,7 +19,7 @@ import numpy as np
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.row import Failed, Row, differs, is_rounding
-from sgsdump.dumps.dump import Record
+from sgsdump.dumps.dump import Network, Record
 from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.tensor import Tensor
 
@@ -28,23 +28,44 @@ Side = Literal["sample", "benchmark"]
 Form = Callable[[np.ndarray], np.ndarray]
 
 
-def with_common_part(pairs: Sequence[Pair], results: Sequence[Row | Failed], measures: Measures) -> list[Row | Failed]:
-    """Return the results, those of pairs of other shapes by what both sides have, if that agrees."""
+def with_common_part(
+    pairs: Sequence[Pair], results: Sequence[Row | Failed], measures: Measures, network: Network
+) -> list[Row | Failed]:
+    """Return the results, those of pairs of other shapes by what both sides have, if that agrees.
+
+    Two runs of batches of other sizes are two runs: nothing is compared along the axis of the batch. ``network`` is the
+    benchmark's.
+    """
+    failed = (pair for pair, result in zip(pairs, results) if isinstance(result, Failed) and _have_values(pair))
+    failed = (pair for pair in failed if not _is_weight(pair.benchmark, network))
+    first = 1 if _unlike_axes(next(failed, None)) == [0] else 0
     return [
-        _compared(pair, result, measures) if isinstance(result, Failed) and _have_values(pair) else result
+        _compared(pair, result, measures, first) if isinstance(result, Failed) and _have_values(pair) else result
         for pair, result in zip(pairs, results)
     ]
 
 
-def _compared(pair: Pair, failed: Failed, measures: Measures) -> Row | Failed:
-    for candidate in _candidates(pair):
+def _is_weight(record: Record, network: Network) -> bool:
+    operator = network.get(record.op_index)
+    return operator is not None and bool(operator.weights.get((record.io, record.slot)))
+
+
+def _unlike_axes(pair: Pair | None) -> list[int]:
+    if pair is None:
+        return []
+    sample, benchmark = (record.tensor.shape or () for record in pair.records)
+    return [axis for axis, (one, other) in enumerate(zip(sample, benchmark)) if one != other]
+
+
+def _compared(pair: Pair, failed: Failed, measures: Measures, first: int) -> Row | Failed:
+    for candidate in _candidates(pair, first):
         row = measures.result(candidate)
         if isinstance(row, Row) and (not differs(row) or is_rounding(row)):
             return row
     return failed
 
 
-def _candidates(pair: Pair) -> Iterator[Pair]:
+def _candidates(pair: Pair, first: int) -> Iterator[Pair]:
     shapes = [tuple(record.tensor.shape or ()) for record in pair.records]
     sample, benchmark = shapes
     if len(sample) != len(benchmark) or sample == benchmark or max(map(math.prod, shapes)) > _LARGEST:
@@ -55,8 +76,8 @@ def _candidates(pair: Pair) -> Iterator[Pair]:
                 note = f"the sample with its axes in the order {', '.join(map(str, axes))}"
                 yield _with_note(replace(pair, sample=_turned(pair.sample, axes)), note)
         return
-    unlike = [axis for axis, lengths in enumerate(zip(sample, benchmark)) if lengths[0] != lengths[1]]
-    if len(unlike) == 1 and min(math.prod(shape) for shape in shapes):
+    unlike = _unlike_axes(pair)
+    if len(unlike) == 1 and unlike[0] >= first and min(math.prod(shape) for shape in shapes):
         (axis,) = unlike
         side: Side = "sample" if sample[axis] > benchmark[axis] else "benchmark"
         length, whole = sorted((sample[axis], benchmark[axis]))
@@ -71,7 +92,7 @@ def _parts(length: int, whole: int) -> Iterator[tuple[str, slice]]:
     yield f"the last {length}", slice(whole - length, whole)
     if length > 1 and whole % length == 0:
         step = whole // length
-        yield f"each {step}th, {length}", slice(step - 1, whole, step)
+        yield f"the last of every {step}", slice(step - 1, whole, step)
 
 
 def _with_note(pair: Pair, note: str) -> Pair:

@@ -48,7 +48,8 @@ def of_exact(
     """
     kept = [finding for finding in found if not _is_type(finding) and not sides.is_innocent(finding)]
     coarser = [] if rounding.is_converted else list(_coarser(sides, arguments, found))
-    if not sides.gives_the_same and not any(map(names_the_operator, kept[:1])):
+    is_named = any(names_the_operator(finding) and not _is_made_by_both(sides, finding) for finding in kept[:1])
+    if not sides.gives_the_same and not is_named:
         lacking = list(_lacking(sides))
         kept = [*lacking, *(kept[1:] if lacking else kept)]
         kept = kept or coarser or list(_at_the_end(sides))
@@ -67,6 +68,19 @@ def names_the_operator(finding: Finding) -> bool:
     same arguments gives the same of the same inputs."""
     is_argument = finding.kind == "argument" and finding.facts["what"] != "reads"
     return is_argument or bool(finding.facts.keys() & {"how", "only_in"})
+
+
+def _is_made_by_both(sides: ExactSides, finding: Finding) -> bool:
+    """Whether the operator that only one side has makes what the other side has too: a clamp that cuts nothing."""
+    if "only_in" not in finding.facts:
+        return False
+    side = int(finding.facts["only_in"] == "benchmark")
+    region = Region(sides, side, ALL)
+    made = {r.op_index for r in sides.records[side] if r.io == "out" and r.name == finding.layer}
+    numbers = (n for i in made for (io, _), n in region.network[i].values.items() if io == "out")
+    other = Region(sides, 1 - side, ALL)
+    known = [region.run.values[number] for number in numbers if number in region.run.values]
+    return any(next(other.like(values), None) is not None for values in known)
 
 
 def _is_type(finding: Finding) -> bool:

@@ -82,7 +82,7 @@ def measure(pairs: Pairs, how: Measuring) -> Rows:
     aligned, results = pairs.alignment, _results(pairs, how, probes)
     if all(networks):
         aligned, results = with_commuted(aligned, results, networks, how.measures)
-        results = with_common_part(aligned.pairs, results, how.measures)
+        results = with_common_part(aligned.pairs, results, how.measures, networks[1])
     misnamed: Mapping[int, Misnamed] = {}
     if probes and any(map(is_suspicious, results)):
         held = {side: compared(dump, how.inputs) for side, dump in zip(("sample", "benchmark"), pairs.dumps)}

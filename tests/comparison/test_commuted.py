@@ -63,7 +63,7 @@ BUFFER = np.concatenate([X, np.zeros((2, 10, 4), np.float32)], 1)
 FORMS = {
     "the first 6 of 16 on axis 1 of the sample": (BUFFER, X),
     "the last 2 of 6 on axis 1 of the benchmark": (X[:, 4:], X),
-    "each 3th, 4, of 12": (X.reshape(12, 4)[2::3], X.reshape(12, 4)),
+    "the last of every 3 of 12 on axis 1": (X.reshape(1, 12, 4)[:, 2::3], X.reshape(1, 12, 4)),
     "in the order 0, 2, 1": (X.transpose(0, 2, 1), X),
 }
 
@@ -78,7 +78,13 @@ def test_what_both_sides_have_is_compared(note):
     assert comparison.failed == ()
 
 
-@pytest.mark.parametrize("sample", [BUFFER * 1.1, Y.transpose(0, 2, 1), X[:, :, :2]], ids=str)
+def test_runs_of_batches_of_other_sizes_are_not_compared_along_the_batch():
+    comparison = compare(read(np.concatenate([X, Y])), read(X))
+    assert len(comparison.failed) == 1
+    assert comparison.verdict().state == "equal", "of what could be compared"
+
+
+@pytest.mark.parametrize("sample", [BUFFER * 1.1, Y.transpose(0, 2, 1), X[:, :, :2]], ids=["buffer", "axes", "part"])
 def test_shapes_that_differ_prove_nothing_where_the_values_do_too(sample):
     comparison = compare(read(sample[:, :, ::-1] if sample.shape[2] == 2 else sample), read(X))
     assert len(comparison.failed) == 1

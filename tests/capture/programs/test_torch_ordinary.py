@@ -114,7 +114,7 @@ def test_it_tells_what_python_tells(tmp_path, capfd, children, first, count):
         pytest.skip("the compiled kernel is not built")
     assert not [trouble for trouble in result.process.troubles if "torch, step" in trouble], result.process.troubles
     lines = [dict(line) for line in lines_of(result.process.folder) if line.get("step") is not None]
-    lines = [line for line in lines if line.get("event") not in ("round", "steps")]
+    lines = [line for line in lines if line.get("event") not in ("round", "steps", "between")]
     compiled = without_numbers([line for line in lines if first <= line["step"] < 4])
     python = without_numbers([line for line in lines if line["step"] >= 4 + first])
     assert len(compiled) > count
