@@ -55,7 +55,7 @@ def of_exact(
         kept = kept or coarser or list(_at_the_end(sides))
     if kept or coarser:
         return tuple(dict.fromkeys((*kept, *coarser)))
-    may_differ = (r for r in sides.rows if r.io == "out" and (r.exact is not None or not rounding.is_converted))
+    may_differ = (row for row in sides.rows if row.exact is not None or not rounding.is_converted)
     inside = next(filter(is_other, may_differ), None)
     if inside is None and not rounding.is_low:
         return ()
