@@ -200,8 +200,8 @@ def cause_sentences(causes: Sequence[Finding], by_flow: bool) -> Iterator[str]:
         yield f"The error arises at {_called(first)}, whose own result is outside its bound: {_outside_text(first)}."
     elif "compiled" in first.facts:
         yield (
-            f"The error arises inside the compiled graph that gives {_named(first)}: {figures}; to see where, capture "
-            f"that program again with sgsdump exec --inside eager."
+            f"The error arises inside the compiled graph that gives {_named(first)}: {figures}. To locate the "
+            f"operator, capture the compiled program again with sgsdump exec --inside eager."
         )
     elif first.facts.get("how") == PACKED:
         yield (
@@ -292,8 +292,8 @@ def _rounding_sentence(finding: Finding) -> str:
     types, why = finding.facts["types"], finding.facts.get("why")
     if inside := finding.facts.get("inside"):
         return (
-            f"All modules give the same but for rounding. What differs inside them, {shortened(inside)} first, has no "
-            f"effect on what they give."
+            f"The outputs of all modules agree to within rounding. Inside the modules, {shortened(inside)} differs "
+            f"first, with no effect on their outputs."
         )
     if why:
         return (
@@ -310,8 +310,8 @@ def proposal_line(finding: Finding) -> str:
     other = "benchmark" if side == "sample" else "sample"
     parts = listed([part.rpartition(".")[2] for part in finding.names], MOST_ARGUMENTS)
     return (
-        f"{finding.layer} of the {side} is {parts} of the {other} in one module: its weight holds their rows. To "
-        f"compare the parts, save this as parts.json and add --name-map parts.json: {finding.facts['map']}"
+        f"{finding.layer} of the {side} fuses {parts} of the {other}: its weight holds their rows. To compare the "
+        f"parts, save this JSON as parts.json and add --name-map parts.json: {finding.facts['map']}"
     )
 
 
@@ -358,30 +358,31 @@ def _named(finding: Finding) -> str:
 
 
 def between_rounds_sentence(finding: Finding) -> str:
-    """Where two programs differ outside their modules."""
+    """Return where two programs differ outside their modules."""
     facts = finding.facts
     names = listed([shortened(name) for name in finding.names], FEW)
-    inputs = f"the rounds before are equal, and inputs of this one differ ({names})" if names else ""
+    inputs = f"all earlier rounds are equal, but inputs of this round differ ({names})" if names else ""
     where = (
-        "The cause is outside the modules, between the outputs of the round before and the inputs of this one "
-        "(sampling, processing of logits, bookkeeping of a cache)"
+        "The cause is outside the modules, between the previous round and this round (sampling, logits processing or "
+        "cache handling)"
     )
     if "source" not in facts:
         unlike = [
             f"{facts[f'unlike {side}']} in the {side}" for side in ("sample", "benchmark") if f"unlike {side}" in facts
         ]
-        seen = "not recorded is what ran there" if facts["recorded"] == "no" else "what ran there is alike"
+        is_recorded = facts["recorded"] != "no"
+        seen = "the operators recorded there are alike" if is_recorded else "the operators there were not recorded"
         if unlike:
-            seen = f"the first operator there that the other side does not run is {' and '.join(unlike)}"
+            seen = f"the operators there first differ at {' and '.join(unlike)}"
         return f"{where}: {inputs}; {seen}."
     at = " and ".join(dict.fromkeys(line for line in (facts["sample source"], facts["source"]) if line))
     operator = f"{finding.op_type}{f', called at {at},' if at else ''}"
     if "argument" in facts:
-        what = f"{facts['argument']} {facts['sample']} in sample, {facts['benchmark']} in benchmark"
-        told = f"{operator} reads the same on both sides and was called with {what}"
+        what = f"{facts['argument']} = {facts['sample']} in the sample and {facts['benchmark']} in the benchmark"
+        told = f"{operator} has the same inputs on both sides but {what}"
     else:
-        why = " as it draws random numbers" if "random" in facts else ""
-        told = f"{operator} reads the same on both sides and gives something else{why}"
+        why = ", because it draws random numbers" if "random" in facts else ""
+        told = f"{operator} has the same inputs on both sides but different outputs{why}"
     return f"{where}: {told}{f'; {inputs}' if inputs else ''}."
 
 
@@ -394,8 +395,8 @@ def argument_line(finding: Finding) -> str:
     operator = f"{shortened(finding.layer)}{of}{where}{at}"
     if facts["what"] == "reads":
         return (
-            f"{operator} reads what {facts['sample']} makes in the sample and what {facts['benchmark']} makes in the "
-            f"benchmark; that differs by {finding.figures['error']:.3g}."
+            f"{operator}{',' if at else ''} reads the output of {facts['sample']} in the sample but of "
+            f"{facts['benchmark']} in the benchmark; these inputs differ by {finding.figures['error']:.3g}."
         )
     what = _CALLED[facts["what"]].format(name=facts["argument"])
     if not finding.figures:

@@ -36,7 +36,9 @@ def _compared(verdict: Verdict) -> str:
     if verdict.state == "not comparable":
         return "no layer could be compared"
     if verdict.deciding is None:
-        return _layers(verdict.account)
+        is_elsewhere = verdict.state == "differs"  # an operator outside the modules, say
+        layers = _layers(verdict.account)
+        return f"0 of {layers}, but a cause was found" if is_elsewhere else layers
     return f"{verdict.past} of {_layers(verdict.account)}, most at {_figure(verdict.deciding)}"
 
 

@@ -216,7 +216,7 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds, around: bool =
     if fused:
         are_of_program = any(row.module for row in rows)
         which = (
-            "Made by operators that the sample does without"
+            "Outputs of operators that the sample does not run"
             if are_of_program
             else "Inside fused operators (as on the chip)"
         )

@@ -155,8 +155,10 @@ def test_where_inputs_pair_no_rounds_the_order_may_differ(tmp_path):
     put_threads(tmp_path / "a", [(7, 0, 1.0), (7, 1, 2.0), (7, 0, 4.0)])
     put_threads(tmp_path / "b", [(7, 0, 2.0), (7, 1, 3.0), (7, 1, 5.0)])
     text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
-    assert "paired by their inputs: 1; pairs of unlike steps: 2, first step 1, rank 0 of the sample with step 0" in text
-    assert "The order of the runs may differ: 2 of several threads or processes have inputs that no other" in text
+    assert (
+        "paired by their inputs: 1; pairs of different steps: 2, first step 1, rank 0 of the sample with step 0" in text
+    )
+    assert "The order of the runs may differ: 2 runs of several threads or processes were paired in their order" in text
 
 
 def test_networks_of_other_names_pair_by_their_inputs_too():
@@ -183,5 +185,5 @@ def test_one_thread_that_was_fed_in_another_order_is_told(tmp_path):
     put_threads(tmp_path / "a", [(7, 0, 1.0), (7, 0, 2.0), (7, 0, 3.0)])
     put_threads(tmp_path / "b", [(7, 0, 1.0), (7, 0, 3.0), (7, 0, 2.0)])
     text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
-    assert "The order of the runs differs: 2 were fed what another run was fed on the other side" in text
+    assert "The order of the runs differs: 2 runs have the inputs of another run of the other side" in text
     assert "paired by their inputs" not in text

@@ -1,12 +1,14 @@
 """The first line of ``compare``: the verdict, the number that decided and its limit; nothing in the SDK's form."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import sgsdump
 from sgsdump.cli import main
+from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.reports.result_line import result_line
@@ -50,6 +52,12 @@ def test_the_number_that_decided(errors, limits, line):
     assert result_line(comparison.verdict(given)) == line
     if given:
         assert line.startswith("PASS") == comparison.passes(given)
+
+
+def test_equal_layers_with_a_cause_outside_them():
+    causes = (Finding("between rounds", "aten.div", "aten.div", evidence="by value"),)
+    comparison = replace(compared([0, 0]), causes=causes)
+    assert result_line(comparison.verdict()) == "DIFFERS: 0 of 2 layers, but a cause was found"
 
 
 def test_cos_and_a_limit_of_a_layer_of_its_own():

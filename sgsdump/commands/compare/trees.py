@@ -239,7 +239,7 @@ def _compare_pair(
     outside = any(finding.kind == "between rounds" for finding in comparison.causes)
     where = _where(comparison, state)
     if outside and not where:
-        where = f"all {len(comparison)} layers are equal"
+        where = f"all {len(comparison)} layers are equal, but an operator outside the modules is not"
     result = ComparedRun(run, status, state, where, unmatched, blamed, fed, by_collective, proposals, outside, compiled)
     return result, comparison
 
@@ -326,8 +326,9 @@ def print_summary(results: list[ComparedRun], by_token: bool) -> None:
         where = f"{in_graphs[0].compiled} in {shown(str(in_graphs[0].run))}"
         print(
             for_terminal(
-                f"Runs with layers inside a compiled graph of one side, neither equal nor different: {len(in_graphs)}, "
-                f"{where}; to compare them, capture it again with sgsdump exec --inside eager."
+                f"Runs with layers that were not compared because one side has them inside a compiled graph: "
+                f"{len(in_graphs)}, {where}. To compare these layers, capture the compiled program again with "
+                f"sgsdump exec --inside eager."
             )
         )
     one_sided = [result for result in results if result.unmatched]
@@ -356,23 +357,23 @@ def _fed_others(results: list[ComparedRun]) -> list[ComparedRun]:
 
 
 def _order_lines(pairs: RunPairs) -> Iterator[str]:
-    """How runs were paired whose order differs, or may differ, between the two sides."""
+    """Yield how runs were paired, if their order differs or may differ between the sides."""
     others = [pair for pair in pairs.pairs if pair[0].step != pair[1].step]
     if pairs.by_inputs and others:
         first = f"{shown(str(others[0][0]))} of the sample with {shown(str(others[0][1]))}"
         yield (
-            f"Runs of several threads or processes, paired by their inputs: {pairs.by_inputs}; pairs of unlike steps: "
-            f"{len(others)}, first {first}."
+            f"Runs of several threads or processes, paired by their inputs: {pairs.by_inputs}; pairs of different "
+            f"steps: {len(others)}, first {first}."
         )
     if pairs.by_order:
         yield (
-            f"The order of the runs may differ: {pairs.by_order} of several threads or processes have inputs that no "
-            "other side's has, and pair in their order."
+            f"The order of the runs may differ: {pairs.by_order} runs of several threads or processes were paired in "
+            "their order, because no run of the other side has the same inputs."
         )
     if pairs.moved:
         yield (
-            f"The order of the runs differs: {pairs.moved} were fed what another run was fed on the other side; choose "
-            "such runs by TREE@step=N on each side."
+            f"The order of the runs differs: {pairs.moved} runs have the inputs of another run of the other side. "
+            "Select the runs to compare with TREE@step=N on each side."
         )
 
 

@@ -70,7 +70,7 @@ def test_a_wrong_temperature_is_told_though_the_tokens_agree(tmp_path, good, mod
     tree = tree_of(tmp_path, "bad", GOOD.replace("0.7", "1.7"), mode)
     assert main(["compare", str(tree), str(good), "--fail-on", "cause"]) == 1
     text = capsys.readouterr().out
-    assert "The cause is outside the modules" in text and "with other 1.7 in sample, 0.7 in benchmark" in text
+    assert "The cause is outside the modules" in text and "other = 1.7 in the sample and 0.7 in the benchmark" in text
     assert "called at program.py:" in text and "Runs compared: 3, of which differ: 2." in text
 
 
@@ -86,7 +86,7 @@ def test_inputs_that_differ_after_equal_rounds_are_told_with_what_ran_before(tmp
     report = tmp_path / "report.json"
     assert main(["compare", str(tree), str(good), "--fail-on", "cause", "--json", str(report)]) == 1
     text = capsys.readouterr().out
-    assert "the rounds before are equal, and inputs of this one differ" in text
+    assert "all earlier rounds are equal, but inputs of this round differ" in text
     assert "aten.argmin (program.py" in text and "aten.argmax (program.py" in text
     second = json.loads((tmp_path / "report.step1-rank0.json").read_text())
     assert second["verdict"]["state"] == "differs" and second["verdict"]["cause"]["kind"] == "between rounds"
