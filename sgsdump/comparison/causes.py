@@ -324,7 +324,9 @@ def _maker(record: Record, network: Network) -> str:
         if not only_moves(found.kind):
             break
         number = found.values.get(("in", 0))
-    return "" if found is None else f"{found.kind} in {found.module}" if found.module else found.kind
+    if found is None or only_moves(found.kind):  # it came into the run
+        return ""
+    return f"{found.kind} in {found.module}" if found.module else found.kind
 
 
 def _first_beyond_rounding(rows: Sequence[Row]) -> Row | None:

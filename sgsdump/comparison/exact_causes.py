@@ -50,7 +50,7 @@ def of_exact(
     coarser = [] if rounding.is_converted else list(_coarser(sides, arguments, found))
     is_named = any(names_the_operator(finding) and not _is_made_by_both(sides, finding) for finding in kept[:1])
     if not sides.gives_the_same and not is_named:
-        lacking = list(_lacking(sides))
+        lacking = list(_lacking(sides)) or list(_of_other_size(sides))
         kept = [*lacking, *(kept[1:] if lacking else kept)]
         kept = kept or coarser or list(_at_the_end(sides))
     if kept or coarser:
@@ -180,6 +180,18 @@ def _lacking(sides: ExactSides) -> Iterator[Finding]:
                 if is_wanted and more[plain(operator.kind)]:
                     yield _of_lacking(row, operator, regions[side].output(index), side)
                     return
+
+
+def _of_other_size(sides: ExactSides) -> Iterator[Finding]:
+    """Yield the first tensor that came into both runs with other sizes."""
+    differing = sides.differing_end()
+    pair = next(filter(sides.is_of_other_size, sides.pairs), None)
+    if differing is not None and pair is not None:
+        row = differing[0]
+        sample, benchmark = (str(list(record.tensor.shape or ())) for record in pair.records)
+        facts = {"what": "size", "argument": pair.benchmark.name, "sample": sample, "benchmark": benchmark}
+        facts |= {"module": row.module, "source": row.source}
+        yield Finding("argument", row.name, row.op_type, names=(pair.benchmark.name,), facts=facts)
 
 
 def _at_the_end(sides: ExactSides) -> Iterator[Finding]:

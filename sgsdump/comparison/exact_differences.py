@@ -157,10 +157,14 @@ def _formed(values: torch.Tensor, recorded: torch.Tensor, exact: torch.Tensor, r
             if turned.shape == values.shape and apart(values, turned) <= rounding:
                 return exact.permute(axes)
         return None
-    longer = [axis for axis, (one, other) in enumerate(zip(values.shape, recorded.shape)) if one != other]
-    if len(longer) != 1 or values.shape[longer[0]] < recorded.shape[longer[0]]:
+    unlike = [axis for axis, (one, other) in enumerate(zip(values.shape, recorded.shape)) if one != other]
+    if len(unlike) != 1:
         return None
-    axis, length = longer[0], recorded.shape[longer[0]]
+    axis, own, length = unlike[0], values.shape[unlike[0]], recorded.shape[unlike[0]]
+    if own < length:  # a cache that has lost some
+        parts = ((start, recorded.narrow(axis, start, own)) for start in (0, length - own))
+        start = next((start for start, part in parts if apart(values, part) <= rounding), None)
+        return None if start is None else exact.narrow(axis, start, own)
     if apart(values.narrow(axis, 0, length), recorded) > rounding:
         return None
     formed = values.clone()
@@ -180,13 +184,13 @@ def _count(record: Record) -> int:
 
 
 def _made(network: Network) -> set[Hashable]:
-    return {
-        number
-        for operator in network.values()
-        if not operator.is_module
-        for (io, _), number in operator.values.items()
-        if io == "out"
-    }
+    """Return the values that operators made; one that gives its input on, as a view may, made nothing."""
+    found: set[Hashable] = set()
+    for operator in network.values():
+        if not operator.is_module:
+            read = {number for (io, _), number in operator.values.items() if io == "in"}
+            found |= {n for (io, _), n in operator.values.items() if io == "out" and n not in read}
+    return found
 
 
 def _weights(network: Network) -> set[Hashable]:

@@ -63,8 +63,11 @@ class ExactSides:
 
     @cached_property
     def ends(self) -> list[Row]:
-        """The rows of what no operator reads."""
-        read = {number for op in self.networks[1].values() for (io, _), number in op.values.items() if io == "in"}
+        """The rows of what no operator reads; one that gives its input on, as a view may, reads nothing."""
+        read: set[Hashable] = set()
+        for operator in self.networks[1].values():
+            given = {number for (io, _), number in operator.values.items() if io == "out"}
+            read |= {n for (io, _), n in operator.values.items() if io == "in" and n not in given}
         return [row for row in self.rows if row.io == "out" and self._number(row) not in read]
 
     @cached_property
@@ -87,8 +90,22 @@ class ExactSides:
         row = next((r for r in self.rows if r.name == finding.layer), None)
         if row is not None and row.exact is not None and is_rounding(row):
             return True
+        if finding.facts.get("what") == "input":  # modules hand on what they do not use
+            return self.gives_the_same
         module = finding.facts.get("module") or (row.module if row is not None else "")
         return self.is_inside_same(module) or (self.gives_the_same and not (self.read_otherwise and not module))
+
+    def is_of_other_size(self, pair: Pair) -> bool:
+        """Return whether a pair came into both runs with other sizes, as a cache of which one side has lost some."""
+        operator = self.networks[1].get(pair.benchmark.op_index)
+        key = pair.benchmark.io, pair.benchmark.slot
+        return (
+            pair.benchmark.io == "in"
+            and pair.sample.tensor.shape != pair.benchmark.tensor.shape
+            and operator is not None
+            and key not in operator.weights
+            and operator.values.get(key) in self.runs[1].outside
+        )
 
     @cached_property
     def read_otherwise(self) -> bool:

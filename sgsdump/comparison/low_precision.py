@@ -178,8 +178,9 @@ def rejected_by_replay(finding: Finding, rows: Sequence[Row], runs: TwoRuns) -> 
         return _as_cause(outside, row)
     of_benchmark = _judged(runs, 1, [row.op_index])
     both = bool(of_sample) and bool(of_benchmark) and not any(judged.judgement.outside for judged in of_benchmark)
-    reads = [other for other in rows if other.op_index == row.op_index and other.io == "in" and differs(other)]
-    return None if both and all(map(is_rounding, reads)) else finding
+    reads = [other for other in rows if other.op_index == row.op_index and other.io == "in"]
+    known = {slot for io, slot in runs.networks[1][row.op_index].values if io == "in"} <= {one.slot for one in reads}
+    return None if both and known and all(is_rounding(one) for one in reads if differs(one)) else finding
 
 
 def first_outside(rows: Sequence[Row], runs: TwoRuns) -> Finding | None:

@@ -23,6 +23,7 @@ MOST_ARGUMENTS = 5
 _CALLED = {
     "argument": "argument {name}",
     "type": "element type",
+    "size": "size of {name}",
     "weight": "weight {name}",
     "initializer": "initializer {name}",
     "input": "input {name}, which no compared operator made,",

@@ -209,3 +209,35 @@ def test_values_that_the_mask_hides_do_not_count(tmp_path, benchmark):
     assert scores.rmse > 1e-6, "by the scores that are seen, not by the lowest float"
     assert "which both sides mask" in scores.note
     assert comparison.passes()
+
+
+class Cached(nn.Module):
+    """Attention to a cache that is handed in."""
+
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(D, D)
+
+    def forward(self, x, k):
+        return F.softmax(self.q(x) @ k.transpose(-1, -2), -1) @ k
+
+
+def cached(folder, k, dtype):
+    torch.manual_seed(5)
+    net = Cached().to(dtype).eval()
+    x = torch.randn(1, 2, D, generator=torch.Generator().manual_seed(2)).to(dtype)
+    with torch.no_grad(), sgsdump.capture(str(folder)):
+        net(x, k.to(dtype))
+    return f"{folder}@step=0"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("fault", "what"), [("lost", "size"), ("other", "input")])
+def test_a_cache_that_comes_in_otherwise_is_told(tmp_path, dtype, fault, what):
+    k = torch.randn(1, 11, D, generator=torch.Generator().manual_seed(4))
+    other = k[:, 1:] if fault == "lost" else torch.cat([k[:, :8], k[:, 7:8], k[:, 9:]], 1)
+    both = cached(tmp_path / "sample", other, dtype), cached(tmp_path / "benchmark", k, dtype)
+    comparison = sgsdump.compare(*both)
+    assert comparison.verdict().state == "differs"
+    first, *_ = blamed(comparison)
+    assert first.facts["what"] == what
