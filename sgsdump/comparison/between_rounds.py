@@ -21,7 +21,7 @@ from sgsdump.replay.bounds import RANDOM
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
 KIND = "between rounds"
-# What all rounds before this one are, as far as they were compared one after the other; None where that is not known.
+# The state of all rounds before this one; None if a round before it was not compared.
 Before = Literal["equal", "within rounding"] | None
 # Statistics of equal tensors that were computed in another way, and how far other values are from that, at least.
 _ALIKE = 0.02

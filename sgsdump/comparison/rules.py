@@ -47,7 +47,7 @@ def leading_argument(evidence: Evidence) -> Iterator[Finding]:
 
 
 def outputs(evidence: Evidence) -> Iterator[Finding]:
-    """Yield each compared output of the network, if the outputs are known."""
+    """Yield a finding for each compared network output. Without known outputs, yield none."""
     yield from evidence.measured_of("output")
     names = set(evidence.outputs)
     for row in evidence.alike:
@@ -402,5 +402,5 @@ def findings_of(evidence: Evidence) -> tuple[Finding, ...]:
 
 
 def of_changed_models(measured: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings measured by running changed models, in the order of the rules."""
+    """Order findings from runs of changed models by the rules."""
     return findings_of(Evidence(Account(0, 0), measured=tuple(measured)))

@@ -136,11 +136,11 @@ class _Replay:
         except NotReplayed as error:
             self._made.refused[operator.kind, str(error)] += 1
             results = self._recorded(operator, reads, outputs)
-            is_loose = not _draws(operator)
+            is_loose = not (_draws(operator) and all(_tensor(record)[1] for record in outputs))
         for record, result in zip(outputs, results):
             number = operator.values.get(("out", record.slot))
             if number is not None:
-                computed = _tensor(record) if result is None else result
+                computed = _tensor(record)[0] if result is None else result
                 self._keep(number, computed, (is_loose or result is None) and computed.dtype.is_floating_point)
 
     def _computed(
@@ -187,8 +187,8 @@ class _Replay:
     def _recorded(
         self, operator: Operator, reads: Sequence[torch.Tensor], outputs: Sequence[Record]
     ) -> Sequence[torch.Tensor | None]:
-        """Return what was recorded of an operator's results; one that writes has written this into memory."""
-        results = list(map(_tensor, outputs))
+        """Return the recorded outputs. If the operator works in place, also write its output into its memory."""
+        results = [_tensor(record)[0] for record in outputs]
         if operator.kind.endswith("_") and reads and results and reads[0].shape == results[0].shape:
             results[0] = reads[0].copy_(results[0])
         return results
@@ -202,10 +202,10 @@ class _Replay:
             self._keep(number, found, any(part in self._made.loose for part in operator.parts[key]))
             return found
         is_given = number is not None and number in self._given
-        tensor = self._given[number].clone() if is_given else _tensor(record)  # type: ignore[index]
+        tensor, is_readable = (self._given[number].clone(), True) if is_given else _tensor(record)  # type: ignore[index]
         if number is not None:
             self._made.outside.setdefault(number, record)
-            is_exact = self._is_first or key in operator.weights
+            is_exact = is_readable and (self._is_first or key in operator.weights)
             is_loose = number in self._given_loose if is_given else not is_exact
             self._keep(number, tensor, is_loose and tensor.dtype.is_floating_point)
         return tensor
@@ -216,7 +216,7 @@ class _Replay:
         shape = tuple(record.tensor.shape or ())
         alike = [tensor for address in addresses for tensor in self._memories[address] if tuple(tensor.shape) == shape]
         if len(alike) > 1:
-            recorded = _tensor(record)
+            recorded, _ = _tensor(record)
             alike.sort(key=lambda tensor: float((tensor - recorded).abs().sum()))
         return alike[0] if alike else None
 
@@ -248,14 +248,17 @@ def _dtype(record: Record) -> torch.dtype:
     return torch_operators.wide_type(_Unread(record))  # type: ignore[arg-type]
 
 
-def _tensor(record: Record) -> torch.Tensor:
-    """Return the recorded values; zeros for memory to which nothing had been written, and what cannot be read."""
+def _tensor(record: Record) -> tuple[torch.Tensor, bool]:
+    """Return the recorded values and whether they are known: zeros stand for a file that cannot be read.
+
+    Memory to which nothing had been written is zeros too, and known: it is written before it counts.
+    """
     torch = torch_operators.library()
     try:
         if not record.unwritten:
-            return torch_operators.wide(record.tensor.stored_view())
+            return torch_operators.wide(record.tensor.stored_view()), True
     except FileChanged:
         raise
     except (SgsdumpError, NotReplayed):
         pass
-    return torch.zeros(record.tensor.shape or (), dtype=torch.float64)
+    return torch.zeros(record.tensor.shape or (), dtype=torch.float64), record.unwritten

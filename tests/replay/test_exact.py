@@ -110,3 +110,14 @@ def test_a_run_is_small_up_to_a_number_of_elements(tmp_path, monkeypatch):
     monkeypatch.setattr(exact, "MOST", 1 << 20)
     monkeypatch.setattr(exact, "MOST_WORK", 23)
     assert not is_small(dump, network), "3 x 2 elements of 4 products each"
+
+
+def test_a_file_that_cannot_be_read_makes_no_exact_value(tmp_path):
+    captured(tmp_path / "run", lambda x, w: (x * 2) @ w)
+    for path in (tmp_path / "run").rglob("*.values"):
+        path.write_bytes(path.read_bytes()[:8])
+    dump = sgsdump.open_dump(f"{tmp_path / 'run'}@step=0")
+    network = dump.network()
+    run = exact_run(dump, network)
+    product = next(network[i].values["out", 0] for i in sorted(network) if network[i].kind == "aten.mm")
+    assert product in run.loose

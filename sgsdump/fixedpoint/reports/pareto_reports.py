@@ -134,7 +134,7 @@ def ending_lines(result: Pareto) -> Iterator[str]:
 
 
 def _expected_lines(result: Pareto) -> Iterator[str]:
-    """Yield the expected error on held-out images, or that no image was held out."""
+    """Yield the expected error on held-out images. Without held-out images, yield a line that says so."""
     int8, taken = result.rows[0].outputs.unseen, result.taken.outputs.unseen
     if int8 is None or taken is None:
         yield OF_CALIBRATION
