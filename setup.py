@@ -33,6 +33,7 @@ def compiled(source: str, *more: str) -> Extension:
 KERNELS = (
     ("sgsdump/comparison/sums/kernel.c",),
     ("sgsdump/tensors/one_pass/kernel.c",),
+    ("sgsdump/fixedpoint/quantisation/ranges/kernel.c",),
     ("sgsdump/capture/programs/hook/sgsdump_kernel.c", "sgsdump/capture/programs/hook/sgsdump_operators.c"),
 )
 
@@ -47,6 +48,7 @@ setup(
             "py.typed",
             "comparison/sums/kernel.pyi",
             "tensors/one_pass/kernel.pyi",
+            "fixedpoint/quantisation/ranges/kernel.pyi",
             "samples/*",
             "capture/programs/hook/*.py",
             "capture/programs/hook/for_torch/*.py",

@@ -66,6 +66,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "DebugConfig.txt").write_text("dumpTensor\npath=.\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(float_model, "MANY_BYTES", 1)
+    # onnxruntime adds up for weights that are outside; so it does here for those that are not.
+    monkeypatch.setattr(measured_ranges, "rules_of", lambda graph: {})
     for module in (external_data, emitter):
         monkeypatch.setattr(module, "LARGE_BYTES", 64)
     return tmp_path

@@ -22,6 +22,7 @@ import numpy as np
 
 from sgsdump.fixedpoint.quantisation.analysis import (
     GROUP_WEIGHTS,
+    SIZED,
     is_convolution,
     is_depthwise,
     is_grouped,
@@ -77,7 +78,7 @@ def write_log(
     graph = Graph(deployed(model))
     ranges = used_ranges(graph, calibration.ranges, plan)
     path = folder / ("tensor_min_max.json" if options.form == "json" else "tensor_min_max.txt")
-    write_ranges(ranges, path, options.form)
+    write_ranges(logged_ranges(graph, ranges), path, options.form)
     statistics = calibration.statistics
     channels = {name: Range(extremes.low, extremes.high) for name, extremes in statistics.channels.items()}
     tensor_chn.write(channels, folder / "tensor_chn.txt")
@@ -162,6 +163,42 @@ def used_ranges(graph: Graph, ranges: Mapping[str, Range], plan: QuantPlan) -> d
         name: measured if (dtype := types.get(name)) is None else measured.at(dtype)
         for name, measured in ranges.items()
     }
+
+
+def logged_ranges(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Return the ranges of the tensors that the SDK's calibrator writes.
+
+    The SDK stores a second row beside every bias, which is 1 in the float model. A convolution without a bias has one
+    of zeros, named after its node, or after the list of its outputs. Sizes, limits and single slopes are no tensors.
+    """
+    biases: set[str] = set()
+    absent: dict[str, str] = {}
+    for node in graph.nodes:
+        if is_convolution(graph, node):
+            if len(node.input) > 2 and node.input[2]:
+                biases.add(node.input[2])
+            elif not is_grouped(graph, node):
+                absent[node.input[1]] = f"{node.name or list(node.output)}_bias"
+    settings = _settings(graph)
+    written: dict[str, Range] = {}
+    for name, each in ranges.items():
+        if name not in settings:
+            written[name] = Range.of(min(each.low, 1.0), max(each.high, 1.0)) if name in biases else each
+        if name in absent:
+            written.setdefault(absent[name], Range.of(0.0, 1.0))
+    return written
+
+
+def _settings(graph: Graph) -> set[str]:
+    """The constants that the SDK's converter makes options of operators."""
+    settings: set[str] = set()
+    operands: set[str] = set()
+    for node in graph.nodes:
+        slope = graph.constants.get(node.input[1]) if node.op_type == "PRelu" else None
+        is_option = node.op_type in SIZED or (slope is not None and math.prod(slope.dims) == 1)
+        (settings if is_option else operands).update(node.input[1:])
+        operands.update(node.input[:1])
+    return settings & graph.constants.keys() - operands
 
 
 def _weights(

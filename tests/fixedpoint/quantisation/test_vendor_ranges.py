@@ -60,13 +60,7 @@ def test_l1_ranges_are_the_vendors(shared, tmp_path, framework):
         if framework == "onnx":
             own = re.sub("_(filter|weight)$", ".weight", own).replace("_bias", ".bias")
         compared.add(own)
-        if "filter" in name or "weight" in name:
-            assert (f"{ours[own].low:f}", f"{ours[own].high:f}") == (f"{theirs.low:f}", f"{theirs.high:f}"), name
-        elif "bias" in name:
-            assert f"{ours[own].low:f}" == f"{theirs.low:f}" and theirs.high == 1.0, name
-        else:
-            allowed = 1e-6 + 1e-6 * max(abs(theirs.low), abs(theirs.high))
-            assert abs(ours[own].low - theirs.low) <= allowed and abs(ours[own].high - theirs.high) <= allowed, name
+        assert (f"{ours[own].low:f}", f"{ours[own].high:f}") == (f"{theirs.low:f}", f"{theirs.high:f}"), name
     assert len(compared) == 26
 
 

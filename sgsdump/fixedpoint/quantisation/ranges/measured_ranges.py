@@ -22,6 +22,7 @@ from sgsdump.errors import InputError
 from sgsdump.executors.onnx_runtime.repeated_graph import PlacedGraph, PlacedRun, Unplaceable
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.onnx_runtime.session import REFUSALS, release_unused
+from sgsdump.executors.runner import Runner
 from sgsdump.executors.workers.task_pool import ALONE, Workers, in_threads, run_tasks
 from sgsdump.files.process import cores
 from sgsdump.fixedpoint.quantisation.analysis import is_convolution, operators
@@ -36,6 +37,8 @@ from sgsdump.fixedpoint.quantisation.ranges.masks import (
     masking,
     softmax_inputs,
 )
+from sgsdump.fixedpoint.quantisation.ranges.simulator_rules import rules_of
+from sgsdump.fixedpoint.quantisation.ranges.simulator_run import SimulatorRunner
 from sgsdump.fixedpoint.quantisation.ranges.statistics import (
     PLAIN,
     Extremes,
@@ -45,6 +48,7 @@ from sgsdump.fixedpoint.quantisation.ranges.statistics import (
     Selection,
     Statistics,
     ValueHistogram,
+    as_printed,
     count_values,
 )
 from sgsdump.models.feeds.feeds import Feeds
@@ -120,10 +124,10 @@ def gather(
 
 
 def plain_ranges(model: Model, statistics: Statistics, deployed_graph: Graph | None = None) -> dict[str, Range]:
-    """Min and max of every float tensor, in graph order, and of the constants as the fixed model stores them, those of
-    the deployed model (``deployed_graph`` where it is at hand). Where a mask carries values far below what counts, the
-    ranges are cut (``masks``). A constant that holds infinity and is no mask has no range; the weights of a convolution
-    must have one."""
+    """Min and max of every float tensor, in graph order and in six decimals, and of the constants as the fixed model
+    stores them, those of the deployed model (``deployed_graph`` where it is at hand). Where a mask carries values far
+    below what counts, the ranges are cut (``masks``). A constant that holds infinity and is no mask has no range; the
+    weights of a convolution must have one."""
     deployed_graph = deployed_graph or Graph(deployed(model))
     masks = masking(deployed_graph)
     constants = Collector(Selection(masks=masks), "the model's weights")
@@ -135,7 +139,7 @@ def plain_ranges(model: Model, statistics: Statistics, deployed_graph: Graph | N
     extremes = {**statistics.whole, **constants.seen.ends.whole}
     order = dict.fromkeys([*_graph_order(Graph(model.proto)), *deployed_graph.constants])
     ranges = {name: Range.of(extremes[name].low, extremes[name].high) for name in order if name in extremes}
-    return cut(deployed_graph, ranges, statistics.tops)
+    return {name: as_printed(each) for name, each in cut(deployed_graph, ranges, statistics.tops).items()}
 
 
 def followed(graph: Graph) -> dict[str, str]:
@@ -174,8 +178,13 @@ class OnePicture:
         self._looked_at = (set(graph.producer) - self._followers) | selection.closer
         # Weights that are outside are not kept: feeds go through the model together, a segment after the other.
         outside = has_weights_outside(model.proto)
-        self._runner = SegmentRunner(model, keep_sessions=not outside, threads=1, keep_last=outside)
-        self._first, self._begun = Lock(), outside
+        rules = {} if outside else rules_of(graph)
+        self._runner: Runner = (
+            SimulatorRunner(model, rules)
+            if rules
+            else SegmentRunner(model, keep_sessions=not outside, threads=1, keep_last=outside)
+        )
+        self._first, self._begun = Lock(), outside or bool(rules)
         self._graph: PlacedGraph | None = None
         # Those that no thread uses now.
         self._collectors: list[PlacedCollector] = []

@@ -267,9 +267,24 @@ NOTHING_BESIDE = SideRanges()
 def side_ranges(statistics: Statistics, known: Container[str] = ()) -> SideRanges:
     """Of the calibration's own pictures, but for tensors whose range is ``known`` from elsewhere."""
     return SideRanges(
-        {name: Range(ends.low, ends.high) for name, ends in statistics.channels.items() if name not in known},
-        {name: Range.of(span.low, span.high) for name, span in statistics.below.items() if name not in known},
+        {n: as_printed(Range(ends.low, ends.high)) for n, ends in statistics.channels.items() if n not in known},
+        {n: as_printed(Range.of(span.low, span.high)) for n, span in statistics.below.items() if n not in known},
     )
+
+
+def as_printed(bounds: Range) -> Range:
+    """Return the range in the six decimals of the SDK's files, of which the SDK makes its scales."""
+    wide = None if bounds.wide is None else as_printed(bounds.wide)
+    uncut = None if bounds.uncut is None else (_printed(bounds.uncut[0]), _printed(bounds.uncut[1]))
+    low, high = (
+        np.array([_printed(value) for value in ends.flat]).reshape(ends.shape) for ends in (bounds.min, bounds.max)
+    )
+    return replace(bounds, min=low, max=high, wide=wide, uncut=uncut)
+
+
+def _printed(value: float) -> float:
+    """In six decimals; what they print as 0 stays."""
+    return float(f"{value:.6f}") or float(value)
 
 
 def updated(side: SideRanges, other: SideRanges) -> SideRanges:

@@ -1,0 +1,131 @@
+/* The sums of convolutions in the order of the SDK's float simulator: what simulator_sums.py does, to the last bit.
+ *
+ * Nothing is contracted or reassociated (setup.py says -ffp-contract=off), so vectors of any width give the same bits:
+ * a vector only takes several partial sums at a time.
+ *
+ * It takes addresses: the buffer protocol entered the stable ABI with Python 3.11 only. simulator_sums.py, the one
+ * caller, answers for them and holds the arrays. The GIL is released.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <float.h>
+#include <stdint.h>
+#include <string.h>
+
+#if FLT_EVAL_METHOD != 0
+#error "float arithmetic is not done in float here; the numpy sums are used"
+#endif
+
+#define INTERFACE 1 /* simulator_sums.py has the same number, or does not use a kernel left from another version */
+#define LANES 8
+#define OUTPUTS LANES /* that are computed together: their sums stay in registers */
+
+#if __GNUC__ >= 12 && defined(__GLIBC__) && defined(__x86_64__)
+#define FOR_EVERY_WIDTH __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define FOR_EVERY_WIDTH
+#endif
+
+/* The partial sums of one output; a compiler without vectors of its own gets an array. */
+#if defined(__GNUC__) || defined(__clang__)
+typedef float lanes_t __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+#define MULTIPLY_ADD(sum, x, w) ((sum) += (x) * (w))
+#else
+typedef struct {
+    float at[LANES];
+} lanes_t;
+#define MULTIPLY_ADD(sum, x, w) \
+    do { \
+        int lane; \
+        for (lane = 0; lane < LANES; lane++) \
+            (sum).at[lane] += (x).at[lane] * (w).at[lane]; \
+    } while (0)
+#endif
+
+/* x [height][width][blocks][LANES], weights [outputs / OUTPUTS][taps][blocks][OUTPUTS][LANES], both filled up with
+ * zeros; out [rows][columns][outputs]. */
+typedef struct {
+    const float *x, *weights;
+    float *out;
+    Py_ssize_t rows, columns, outputs, width, kernel_rows, kernel_columns, blocks;
+    Py_ssize_t down, across, dilation_down, dilation_across;
+} sums_t;
+
+FOR_EVERY_WIDTH
+static void lane_sums(const sums_t *s)
+{
+    const Py_ssize_t pixel = s->blocks * LANES, line = s->width * pixel;
+    const Py_ssize_t part = s->kernel_rows * s->kernel_columns * s->blocks * OUTPUTS * LANES;
+    Py_ssize_t first, row, column, i, j, b;
+    int o, l;
+    for (first = 0; first < s->outputs; first += OUTPUTS) {
+        const float *own = s->weights + first / OUTPUTS * part;
+        const int count = s->outputs - first < OUTPUTS ? (int)(s->outputs - first) : OUTPUTS;
+        for (row = 0; row < s->rows; row++) {
+            for (column = 0; column < s->columns; column++) {
+                const float *start = s->x + row * s->down * line + column * s->across * pixel, *w = own;
+                float *out = s->out + (row * s->columns + column) * s->outputs + first;
+                lanes_t sums[OUTPUTS];
+                memset(sums, 0, sizeof sums);
+                for (i = 0; i < s->kernel_rows; i++) {
+                    for (j = 0; j < s->kernel_columns; j++) {
+                        const float *x = start + i * s->dilation_down * line + j * s->dilation_across * pixel;
+                        for (b = 0; b < s->blocks; b++, x += LANES, w += OUTPUTS * LANES) {
+                            const lanes_t value = *(const lanes_t *)x;
+                            for (o = 0; o < OUTPUTS; o++)
+                                MULTIPLY_ADD(sums[o], value, *(const lanes_t *)(w + o * LANES));
+                        }
+                    }
+                }
+                for (o = 0; o < count; o++) {
+                    const float *lanes = (const float *)&sums[o];
+                    float total = lanes[0];
+                    for (l = 1; l < LANES; l++)
+                        total += lanes[l];
+                    out[o] = total;
+                }
+            }
+        }
+    }
+}
+
+static PyObject *py_lane_sums(PyObject *module, PyObject *args)
+{
+    unsigned long long x, weights, out;
+    sums_t s;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "KKKnnnnnnnnnnn:lane_sums", &x, &weights, &out, &s.rows, &s.columns, &s.outputs,
+                          &s.width, &s.kernel_rows, &s.kernel_columns, &s.blocks, &s.down, &s.across,
+                          &s.dilation_down, &s.dilation_across))
+        return NULL;
+    s.x = (const float *)(uintptr_t)x;
+    s.weights = (const float *)(uintptr_t)weights;
+    s.out = (float *)(uintptr_t)out;
+    Py_BEGIN_ALLOW_THREADS;
+    lane_sums(&s);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"lane_sums", py_lane_sums, METH_VARARGS, "The sums of a convolution without its bias; see sums_t."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "kernel", "Sums of convolutions; see simulator_sums.py.", -1, methods,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit_kernel(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    if (module && (PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) ||
+                   PyModule_AddIntConstant(module, "LANES", LANES))) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}
