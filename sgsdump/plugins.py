@@ -53,6 +53,7 @@ class Plugin(NamedTuple):
 
     commands  subcommands by name.
     formats   dump formats by name: an ``sgsdump.dumps.format.Format``.
+    models    readers of models by name: an ``sgsdump.models.model.ModelReader``.
     charts    charts of ``compare --plots`` by name: ``save(report, folder)``, which returns the paths it wrote.
     views     functions that show, draw or write a kind of result, by kind.
     names     public names of ``sgsdump``.
@@ -61,6 +62,7 @@ class Plugin(NamedTuple):
 
     commands: Mapping[str, Command] = {}
     formats: Mapping[str, str] = {}
+    models: Mapping[str, str] = {}
     charts: Mapping[str, str] = {}
     views: Mapping[str, str] = {}
     names: Mapping[str, str] = {}
@@ -87,6 +89,11 @@ _CORE = Plugin(
 def own() -> tuple[Plugin, ...]:
     """Return the own plug-ins, in the order of ``OWN``."""
     return tuple(importlib.import_module(f"sgsdump.{name}").PLUGIN for name in OWN)
+
+
+def own_table(table: str) -> Mapping[str, str]:
+    """Return what the own plug-ins add to a table of targets."""
+    return {name: target for plugin in own() for name, target in getattr(plugin, table).items()}
 
 
 @cache

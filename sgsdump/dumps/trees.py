@@ -96,6 +96,11 @@ def format_of(path: Path) -> Any:
         raise FormatError(f"{path} is a folder, not a dump (looked for: {', '.join(marks)})")
     if path.suffix.lower() in _MODELS or head[4:8] == b"TFL3":
         typed, made = shlex.quote(str(path)), shlex.quote(str(Path(path.name).with_suffix(".bin")))
+        if path.suffix == ".sim":
+            raise FormatError(
+                f"{path} is a model, not a dump; dump it first: sgsdump simulate -m {typed} -t Float|Fixed -i INPUT "
+                f"(see sgsdump simulate --help)"
+            )
         raise FormatError(
             f"{path} is a model, not a dump; dump it first: sgsdump dump -m {typed} -i INPUT -o {made} (see sgsdump "
             f"dump --help)"

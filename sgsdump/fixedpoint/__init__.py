@@ -29,6 +29,10 @@ PLUGIN = Plugin(
             after="dump",
         ),
     },
+    models={
+        "sim": "sgsdump.fixedpoint.sim.readers:SIM",
+        "img": "sgsdump.fixedpoint.sim.readers:IMAGE",
+    },
     views={
         "diagnosed": "sgsdump.fixedpoint.reports.notebook:show_diagnosed",
         "advised": "sgsdump.fixedpoint.reports.notebook:show_advised",

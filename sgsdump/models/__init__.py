@@ -1,13 +1,18 @@
-"""The model readers, in the order in which ``open_model`` tries them."""
+"""The model readers, in the order in which ``open_model`` tries them: those of the own plug-ins first."""
 
+from functools import partial
+
+from sgsdump.plugins import further, own_table
 from sgsdump.registry import Registry
 
 MODELS = Registry(
     "model reader",
     {
+        **own_table("models"),
         "caffe": "sgsdump.models.readers:CAFFE",
         "tflite": "sgsdump.models.readers:TFLITE",
         "openvino": "sgsdump.models.readers:OPENVINO",
         "onnx": "sgsdump.models.onnx_file:READER",
     },
+    partial(further, "models", "recognises"),
 )

@@ -7,13 +7,13 @@ They are kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
      "weights": {STORED NAME: {"name", "dtype", "scale", "axis"}},
      "convolutions": {OUTPUT NAME: STORED NAME},
      "biases": {STORED NAME: NAME},
-     "operators": [{"in", "out", "inputs", "constants", "outputs"}],
+     "operators": [{"in", "out", "inputs", "constants", "outputs", "reads"}],
      "inputs": [the fields of ModelInput], "ranges", "channels": {NAME: [[min …], [max …]]},
      "decided": {NAME: WHO}, "raised_by": {NAME: RULE, CONFIG, QUANT_FILE or LEVEL of quant_plan},
      "masks": {NAME: [LOW, HIGH]} (null for an infinite end)}
 
-``model_order`` is left out where it is false, and ``masks`` where there are none. Models are untrusted input: every
-type is checked.
+``model_order`` is left out where it is false, ``reads`` where the constants are last, and ``masks`` where there are
+none. Models are untrusted input: every type is checked.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from sgsdump.errors import ModelError
+from sgsdump.models.graph import SIM_FACTS
 from sgsdump.sidecars.input_config import INPUT_FORMATS, TRAINING_FORMATS, ModelInput
 from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
@@ -99,6 +100,7 @@ class DumpedOperator:
     in_type, out_type  its type in the records of its inputs and of its outputs: a fused operator has two.
     inputs, outputs    variable tensors by the float model's names.
     constants          initializers, convolutions' weights by their stored names.
+    reads              inputs and constants in the order of the dump, where the constants are not last.
     """
 
     in_type: str
@@ -106,6 +108,7 @@ class DumpedOperator:
     inputs: tuple[str, ...]
     constants: tuple[str, ...]
     outputs: tuple[str, ...]
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,16 +150,7 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
         "weights": {name: {**vars(weights), "dtype": str(weights.dtype)} for name, weights in facts.weights.items()},
         "convolutions": facts.convolutions,
         "biases": facts.biases,
-        "operators": [
-            {
-                "in": op.in_type,
-                "out": op.out_type,
-                "inputs": op.inputs,
-                "constants": op.constants,
-                "outputs": op.outputs,
-            }
-            for op in facts.operators
-        ],
+        "operators": [operator_entry(op) for op in facts.operators],
     }
     if facts.origin is not None:
         document["inputs"] = [asdict(entry) for entry in facts.origin.inputs]
@@ -171,6 +165,21 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
             }
     entry = proto.metadata_props.add()
     entry.key, entry.value = METADATA_KEY, json.dumps(document)
+
+
+def operator_entry(op: DumpedOperator) -> dict[str, Any]:
+    """Return an operator for metadata: without ``reads`` where the constants are last."""
+    entry = {"in": op.in_type, "out": op.out_type}
+    entry |= {key: getattr(op, key) for key in ("inputs", "constants", "outputs")}
+    return entry | ({"reads": op.reads} if op.reads else {})
+
+
+def replace_facts(facts: FixedFacts, proto: ModelProto) -> None:
+    """Write facts in place of those that a model has."""
+    kept = [entry for entry in proto.metadata_props if entry.key != METADATA_KEY]
+    del proto.metadata_props[:]
+    proto.metadata_props.extend(kept)
+    write_facts(facts, proto)
 
 
 def _tensor_entry(tensor: StoredTensor) -> dict[str, Any]:
@@ -215,7 +224,7 @@ def _facts(document: Any) -> FixedFacts:
         tensors=_each(_tensor, document["tensors"]),
         weights=_each(_weights, document["weights"]),
         convolutions=_each(_name, document["convolutions"]),
-        operators=tuple(_operator(entry) for entry in _of(list, document["operators"])),
+        operators=tuple(operator_of(entry) for entry in _of(list, document["operators"])),
         origin=Origin(inputs, ranges, channels, *(_each(_name, document.get(k, {})) for k in ("decided", "raised_by"))),
         biases=_each(_name, document["biases"]),
     )
@@ -240,9 +249,13 @@ def _weights(entry: Any) -> StoredWeights:
     return StoredWeights(_name(entry["name"]), _dtype(entry["dtype"], WEIGHT_TYPES), steps, axis)
 
 
-def _operator(entry: Any) -> DumpedOperator:
+def operator_of(entry: Any) -> DumpedOperator:
+    """Read an operator from metadata. Raises KeyError, TypeError and ValueError."""
     inputs, constants, outputs = (tuple(map(_name, _of(list, entry[k]))) for k in ("inputs", "constants", "outputs"))
-    return DumpedOperator(_name(entry["in"]), _name(entry["out"]), inputs, constants, outputs)
+    reads = tuple(map(_name, _of(list, entry.get("reads", []))))
+    if reads and sorted(reads) != sorted((*inputs, *constants)):
+        raise ValueError(f"an operator reads {list(reads)[:4]}, not its inputs and constants")
+    return DumpedOperator(_name(entry["in"]), _name(entry["out"]), inputs, constants, outputs, reads)
 
 
 def _model_input(entry: Any) -> ModelInput:
@@ -271,8 +284,9 @@ def _ends(entry: Any) -> tuple[float, float]:
 def _check_constants(facts: FixedFacts, proto: ModelProto) -> None:
     """Every constant that an operator names is in the graph, with as many scales as its axis is long."""
     dims = {tensor.name: tensor.dims for tensor in proto.graph.initializer}
+    listed = _listed_constants(proto)
     for name in (name for op in facts.operators for name in op.constants):
-        if name not in dims:
+        if name not in dims and name not in listed:
             raise ValueError(f"the model has no constant {name!r}")
     for name, weights in facts.weights.items():
         if not isinstance(weights.scale, tuple) or name not in dims:
@@ -280,6 +294,13 @@ def _check_constants(facts: FixedFacts, proto: ModelProto) -> None:
         axis = weights.axis or 0
         if not 0 <= axis < len(dims[name]) or len(weights.scale) not in (1, dims[name][axis]):
             raise ValueError(f"{len(weights.scale)} scales along axis {axis} of {name!r}, {list(dims[name])}")
+
+
+def _listed_constants(proto: ModelProto) -> frozenset[str]:
+    """The constants of a .sim file that are in its facts alone (``sim_facts``)."""
+    text = next((entry.value for entry in proto.metadata_props if entry.key == SIM_FACTS), None)
+    constants = _of(dict, json.loads(text)["constants"]) if text is not None else {}
+    return frozenset(name for name, entry in constants.items() if not entry["initializer"])
 
 
 def _each(reader: Callable[[Any], Item], entries: Any) -> dict[str, Item]:

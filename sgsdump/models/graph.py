@@ -36,6 +36,9 @@ UNLISTED_WEIGHTS = 4
 # The domain of ONNX's own operators, in both ways of writing it.
 MAIN_DOMAINS = ("", "ai.onnx")
 
+# Where a model keeps what is known of the .sim file that it was read from.
+SIM_FACTS = "sgsdump.sim"
+
 # Operators whose output holds the values of their input, each of them once, in another order or shape.
 REARRANGING = frozenset(("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"))
 # A # that a word follows: how names made from a tensor's end. Those of a folded BatchNormalization are the model's own.
@@ -518,11 +521,17 @@ def puts_together(node: NodeProto) -> bool:
     return node.op_type == "Reshape" and node.input[0] == node.output[0] + TAKEN_APART
 
 
+def is_of_sim(proto: ModelProto) -> bool:
+    """Return whether a model was read from a .sim file, whose facts are in its metadata (``sim_facts``)."""
+    return any(entry.key == SIM_FACTS for entry in proto.metadata_props)
+
+
 def in_model_order(graph: Graph) -> frozenset[str]:
     """Tensors of four dimensions that the SDK keeps in the model's own order of axes, all others being N, H, W, C: what
-    a Transpose or Reshape puts out, and what is computed from that before the next convolution."""
+    a Transpose or Reshape puts out, and what is computed from that before the next convolution. A model that was read
+    from a .sim file has none."""
     found: set[str] = set()
-    for node in graph.nodes:
+    for node in () if is_of_sim(graph.proto) else graph.nodes:
         shape, shapes = graph.shapes.get(node.output[0]), [graph.shapes.get(name) for name in node.input]
         leaves = node.op_type in _LEAVES_ORDER and (node.op_type != "Reshape" or shape is None or shapes[0] != shape)
         leaves = leaves and not puts_together(node)

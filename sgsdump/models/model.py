@@ -25,14 +25,16 @@ from sgsdump.models.graph import dtype_of, needs, sizes_of, weight_names
 from sgsdump.models.passes.extract import extract
 from sgsdump.tensors.dtypes import dtype_named, is_float, is_integer
 from sgsdump.tensors.stages import KEY, Stage, table_of
-from sgsdump.tensors.types import NCHW, NHWC, Quant, fits, shape_text, to_nchw, to_nhwc
+from sgsdump.tensors.types import NCHW, NHWC, Quant, Range, fits, shape_text, to_nchw, to_nhwc
 
 if TYPE_CHECKING:
     import onnx
 
     from sgsdump.models.converter_facts import ConverterFacts
+    from sgsdump.models.listing import ModelListing
     from sgsdump.models.passes.branches import Branches
     from sgsdump.models.passes.converted import RunningStatistics
+    from sgsdump.sidecars.parse_net import ParseNet
 
 HEAD_BYTES = 4096
 NATIVE = ("tflite", "openvino")
@@ -263,6 +265,9 @@ class ModelReader:
     Where the weights are a file of their own, ``takes_weights`` is True and it is ``read(path, weight file or None)``.
     ``read_in_place(path)`` leaves big weights in the model's file. ``read_staged(path, weights, outputs)`` gives the
     tensors that the SDK's converter makes of the model, under its names, where those are not the framework's.
+    ``listing(path)`` gives what ``show`` lists of the file itself; ``net(path)`` of a fixed model of the SDK's what its
+    parse_net prints, and ``net_text(path)`` the text of that. Files with one of the ``endings`` are of this reader even
+    where they are empty or damaged.
     """
 
     name: str
@@ -271,6 +276,10 @@ class ModelReader:
     takes_weights: bool = False
     read_in_place: Callable[[Path], Model] | None = None
     read_staged: Callable[[Path, Path | None, Sequence[str]], Model] | None = None
+    listing: Callable[[Path], ModelListing] | None = None
+    net: Callable[[Path], ParseNet] | None = None
+    net_text: Callable[[Path], str] | None = None
+    endings: tuple[str, ...] = ()
 
 
 def open_model(
@@ -313,6 +322,65 @@ def open_model(
                 )
             return part.of(model)
     raise ModelError(f"{path} is not a model of a known framework ({', '.join(MODELS)})")
+
+
+def listing_of(path: Path) -> ModelListing | None:
+    """List a model file as its own format has it; None for a file that no reader lists. Raises ModelError."""
+    reader = _reader_with("listing", path)
+    return reader.listing(path) if reader is not None and reader.listing is not None else None
+
+
+def net_of(path: Path | str) -> ParseNet:
+    """Return what is known of a fixed model's tensors: of its own file, or of the text that parse_net printed of it.
+    Raises ModelError, FormatError and ConfigError."""
+    from sgsdump.sidecars import parse_net
+
+    reader = _reader_with("net", Path(path))
+    return reader.net(Path(path)) if reader is not None and reader.net is not None else parse_net.read(path)
+
+
+def is_listed(path: Path) -> bool:
+    """Return whether a file is a model that ``listing_of`` lists."""
+    return _reader_with("listing", path) is not None
+
+
+def net_text_of(path: Path) -> str:
+    """Return the text that parse_net prints of a fixed model's file. Raises ModelError, also for another file."""
+    reader = _reader_with("net_text", path)
+    if reader is None or reader.net_text is None:
+        raise ModelError(f"{path} is no fixed.sim and no image; of others there is no parse_net text")
+    return reader.net_text(path)
+
+
+def has_net(path: Path | str) -> bool:
+    """Return whether a file is a fixed model of the SDK's, which ``net_of`` and ``ranges_of`` read."""
+    return _reader_with("net", Path(path)) is not None
+
+
+def ranges_of(path: Path | str) -> dict[str, Range]:
+    """Return the calibrated ranges of a file of ranges, or of a fixed model of the SDK's.
+
+    Raises ModelError, FormatError and ConfigError.
+    """
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    if not has_net(path):
+        return read_ranges(path)
+    tensors = net_of(path).tensors.values()
+    return {
+        each.name: Range.of(each.low, each.high) for each in tensors if each.low is not None and each.high is not None
+    }
+
+
+def _reader_with(function: str, path: Path) -> ModelReader | None:
+    """The reader of a file, where it has this function."""
+    if not path.is_file():
+        return None
+    readers = [reader for reader in MODELS.own.values() if getattr(reader, function) is not None]
+    if not path.stat().st_size and not any(path.suffix in reader.endings for reader in readers):
+        return None
+    head = _head(path)
+    return next((reader for reader in readers if reader.recognises(path, head)), None)
 
 
 def runtime_of(path: Path) -> str:

@@ -145,9 +145,13 @@ def _net_of(data: Buffer) -> _Net:
 
 
 def _kind(code: Table) -> str:
-    number = max(code.number(0, "b"), code.number(3, "i"))
+    return operator_name(max(code.number(0, "b"), code.number(3, "i")), code.text(1))
+
+
+def operator_name(number: int, custom: str) -> str:
+    """Return the schema's name of a builtin operator's number, and of a custom operator its own."""
     if number == _CUSTOM:
-        return code.text(1) or "CUSTOM"
+        return custom or "CUSTOM"
     return _OPERATORS[number] if 0 <= number < len(_OPERATORS) else f"BUILTIN_{number}"
 
 

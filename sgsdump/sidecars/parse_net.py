@@ -50,6 +50,7 @@ class NetTensor:
     shape              NHWC when it has four dimensions.
     ddr_type           element type and order in memory: ``IPU_U8_NHWC``, ``IPU_S16_NHWX``, ``RGB``, ``RGBA`` …
     low high scale     of the whole tensor, to six decimals; None for ``na`` and for one per channel.
+    exact              they have every digit: of a fixed.sim, not of the text.
     """
 
     name: str
@@ -61,6 +62,7 @@ class NetTensor:
     high: float | None
     scale: float | None
     zero_point: int | None
+    exact: bool = False
 
     @property
     def order(self) -> str:

@@ -16,7 +16,7 @@ converter requantises between the two (cct_a, mxp_p).
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from sgsdump.fixedpoint.quantisation.type_rules import (
     fits_uint8,
     is_threshold,
     keeps_scale,
+    planned_int16,
 )
 from sgsdump.models.graph import REARRANGING, Graph, attribute, dtype_of
 
@@ -85,7 +86,7 @@ def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
         while fuse is not None and (following := _follower(graph, chain, order, fuse)) is not None:
             chain.append(following)
         taken.update(id(member) for member in chain)
-        operators.append(_operator(graph, chain))
+        operators.append(one_operator(graph, chain))
     return sorted(operators, key=lambda operator: order[id(operator.last)])
 
 
@@ -202,7 +203,8 @@ def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool
         if is_convolution(graph, node):
             first_inputs[node.input[0]] = (*first_inputs.get(node.input[0], ()), node)
     raw, pictures = pictures is not None, frozenset(pictures or ())
-    forced = dict(always_int16(graph, ops, first_inputs))
+    planned = planned_int16(proto)
+    forced = dict(always_int16(graph, ops, first_inputs) if planned is None else planned)
     if raw:
         forced |= dict.fromkeys(graph.inputs, RAW_INPUT)
     forced = {name: rule for name, rule in forced.items() if name not in pictures}
@@ -291,7 +293,8 @@ def _spreads(graph: Graph, source: str, output: str) -> bool:
     return before is not None and after is not None and None not in (*before, *after) and before != after
 
 
-def _operator(graph: Graph, chain: list[NodeProto]) -> Operator:
+def one_operator(graph: Graph, chain: Sequence[NodeProto]) -> Operator:
+    """Return the operator that computes these nodes at once, in their order."""
     inner = {name for node in chain[:-1] for name in node.output}
     inputs = [name for node in chain for name in graph.variables(node) if name not in inner]
     outputs = [name for name in chain[-1].output if name]

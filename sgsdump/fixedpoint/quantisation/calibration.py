@@ -47,6 +47,7 @@ from sgsdump.fixedpoint.quantisation.ranges.statistics import (
     Selection,
     Statistics,
     ValueHistogram,
+    as_printed,
     proposals,
 )
 from sgsdump.fixedpoint.quantisation.tensor_scales import UINT8
@@ -463,7 +464,7 @@ def calibrate(
             trials.work.finish()
         del trials  # with what it keeps of each picture
         release_unused()
-    return Calibration(ranges, config, statistics, fits, measured)
+    return Calibration({n: as_printed(each) for n, each in ranges.items()}, config, statistics, fits, measured)
 
 
 def is_long(level: str, pictures: int) -> bool:

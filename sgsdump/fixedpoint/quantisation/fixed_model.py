@@ -24,7 +24,9 @@ from sgsdump.fixedpoint.quantisation.quant_plan import Choice, QuantPlan, as_rea
 from sgsdump.fixedpoint.quantisation.ranges.masks import EXP_IS_ZERO, softmax_inputs
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import Feed, measure_ranges
 from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, with_softmax
+from sgsdump.fixedpoint.quantisation.sim_operators import Given, dumped_operators
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, SOFTMAX_QUANT
+from sgsdump.models import sim_facts
 from sgsdump.models.external_data import WeightFile
 from sgsdump.models.fixed_facts import Origin, read_facts
 from sgsdump.models.graph import Graph, has_weights_outside
@@ -144,7 +146,9 @@ def make_fixed(
     decided = decide(analysis, ranges, choice)
     integer = frozenset(output.name for output in config.outputs if not output.dequantised)
     origin = Origin(config.inputs, _used(decided, ranges, graph), side.channels, decided.decided, decided.raised_by)
-    written = write_integers(graph, decided, ranges, pictures, integer, origin)
+    facts = sim_facts.read_facts(model.proto)
+    given = Given(operators=dumped_operators(facts, decided.operators)) if facts else None
+    written = write_integers(graph, decided, ranges, pictures, integer, origin, given)
     return FixedModel(
         written.proto,
         decided,

@@ -24,7 +24,7 @@ from sgsdump.models.feeds.assumed_config import MOST_LEVELS
 from sgsdump.models.feeds.feeds import Feeds
 from sgsdump.models.feeds.picture import CHANNELS, as_fed, channel_axis
 from sgsdump.models.fixed_facts import is_fixed
-from sgsdump.models.graph import Graph, has_weights_outside, sorted_nodes, unlist_weights
+from sgsdump.models.graph import Graph, has_weights_outside, is_of_sim, sorted_nodes, unlist_weights
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.models.passes.branches import choices
 from sgsdump.models.passes.converted import as_converted, running_statistics
@@ -195,11 +195,13 @@ def simplify(model: Model, feeds: Runs | None = None, outside: bool = False) -> 
 
     feeds  the data that it is for: Ifs that take the same branch on all of them are replaced by it (``settled``).
 
-    Layer names stay as they are; ``outside``: see ``open_float_model``. Raises ModelError for a graph that cannot be
-    sorted, and for a fixed model.
+    A model of a .sim file is that already. Layer names stay as they are; ``outside``: see ``open_float_model``. Raises
+    ModelError for a graph that cannot be sorted, and for a fixed model.
     """
     if is_fixed(model):
-        raise ModelError(f"{model.path} is a fixed model made by calibrate; give the float model it was made from")
+        raise ModelError(f"{model.path} is a fixed model; give the float model it was made from")
+    if is_of_sim(model.proto):
+        return model
     ordered = type(model.proto)()
     ordered.CopyFrom(model.proto)
     if model.folder is not None and outside and external_bytes(ordered) >= MANY_BYTES:

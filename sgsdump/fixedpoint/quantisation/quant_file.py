@@ -156,6 +156,20 @@ def import_params(
     return Imported(model, config, {**ranges, **moved}, frozenset(moved), unknown, changed)
 
 
+def plan_params(path: Path) -> list[QuantParam]:
+    """Return the weights that a fixed model has at 16 bits, as entries of a quant file.
+
+    Raises ModelError for a file that is no fixed model.
+    """
+    from sgsdump.models.model import open_model
+
+    facts = read_facts(open_model(path))
+    if facts is None:
+        raise ModelError(f"{path} is no fixed model, so it has no plan; give a fixed.sim, or what calibrate wrote")
+    wide = dict.fromkeys(weights.name for weights in facts.weights.values() if weights.dtype.itemsize > 1)
+    return [QuantParam(name, None, 16) for name in wide]
+
+
 def moved_ranges(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, Range]:
     """Return the ranges of tensors without one that operators only move or average from tensors with a range.
 
@@ -205,7 +219,9 @@ def quant_params(model: Model) -> list[QuantParam]:
     """
     facts = read_facts(model)
     if facts is None:
-        raise ModelError(f"{model.path} is a float model; only a fixed one (made by calibrate) has quant parameters")
+        raise ModelError(
+            f"{model.path} is a float model; only a fixed one (fixed.sim, or of calibrate) has quant parameters"
+        )
     ranges = facts.origin.ranges if facts.origin else {}
     params: dict[str, QuantParam] = {}
     for operator in facts.operators:

@@ -20,10 +20,12 @@ from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.runner import Layer
 from sgsdump.fixedpoint.quantisation.analysis import operators, sdk_name
+from sgsdump.models import sim_facts
 from sgsdump.models.external_data import left_outside
 from sgsdump.models.fixed_facts import DumpedOperator, FixedFacts, read_facts
 from sgsdump.models.graph import Graph, in_model_order
 from sgsdump.models.model import Model
+from sgsdump.models.sim_facts import ShownConstant
 from sgsdump.progress import Advance, unwatched
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.parse_net import NetTensor
@@ -164,16 +166,14 @@ class FloatView:
     def __init__(self, model: Model):
         self.graph = Graph(model.proto)
         self.turned = in_model_order(self.graph)
-        self.operators = [
-            DumpedOperator(
-                sdk_name(self.graph, op.head),
-                sdk_name(self.graph, op.head),
-                op.inputs,
-                tuple(name for name in op.head.input if name in self.graph.constants),
-                op.outputs,
-            )
-            for op in operators(self.graph, fuse=None)
-        ]
+        self.sim = sim_facts.read_facts(model.proto)
+        self.operators = self.sim.operators if self.sim else tuple(self._nodes())
+
+    def _nodes(self) -> Iterator[DumpedOperator]:
+        for op in operators(self.graph, fuse=None):
+            kind = sdk_name(self.graph, op.head)
+            constants = tuple(name for name in op.head.input if name in self.graph.constants)
+            yield DumpedOperator(kind, kind, op.inputs, constants, op.outputs)
 
     def source(self, name: str) -> str:
         return name
@@ -184,6 +184,8 @@ class FloatView:
         return _tensor(name, op_type, values.astype(np.float32, copy=False), turned=turned)
 
     def constant(self, name: str, op_type: str) -> Tensor:
+        if self.sim is not None:
+            return _shown(self.graph, name, self.sim.constants[name], op_type)
         quant = None if self.graph.value(name).dtype.kind == "f" else Quant(np.dtype(np.int32))
         return _lazy(self.graph, name, name, op_type, np.dtype(np.float32), quant)
 
@@ -200,6 +202,7 @@ class FixedView:
         self.dequantise = dequantise
         self.strip = strip
         self.orders = buffer_orders(facts)
+        self.sim = sim_facts.read_facts(model.proto)
 
     def source(self, name: str) -> str:
         tensor = self.tensors.get(name)
@@ -235,10 +238,21 @@ class FixedView:
     def _plain_constant(self, name: str, op_type: str) -> Tensor:
         if name in self.biases:
             return _lazy(self.graph, name, self.biases[name], op_type, np.dtype(np.int16), Quant(np.dtype(np.int16)))
+        if self.sim is not None and name in self.sim.constants:
+            return _shown(self.graph, name, self.sim.constants[name], op_type, self.dequantise)
         weights = self.weights.get(name)
         if weights is None:
             return _lazy(self.graph, name, name, op_type, np.dtype(np.float32), None)
         return _lazy(self.graph, name, weights.name, op_type, weights.dtype, weights.quant)
+
+
+def _shown(graph: Graph, name: str, constant: ShownConstant, op_type: str, as_float: bool = True) -> Tensor:
+    kind = np.dtype(constant.dtype)
+    quant = Quant(kind, 0.0 if as_float else 1.0) if constant.is_parameter else None
+    layout = NHWC if len(constant.shape) == 4 else None
+    dtype = np.dtype(np.float32) if as_float or not constant.is_parameter else kind
+    info = TensorInfo(name, constant.shape, dtype, layout, quant, op_type)
+    return Tensor(info, lambda: constant.array(graph).astype(dtype, copy=False))
 
 
 def _real(array: np.ndarray, quant: Quant) -> np.ndarray:
@@ -297,9 +311,12 @@ def _records(
     layers = runner.run(feed, only=selected, advance=advance)
     for index, op in enumerate(view.operators):
         _advance(layers, sources, live, {*op.inputs, *op.outputs}, view.graph.outputs, simulation)
-        tensors = [(n, view.variable(n, op.in_type, live[n])) for n in op.inputs if n in live]
-        tensors += [(n, view.constant(n, op.in_type)) for n in op.constants if not _is_text(view.graph, n)]
-        constants = set(op.constants)
+        constants = {name for name in op.constants if not _is_text(view.graph, name)}
+        tensors = [
+            (n, view.constant(n, op.in_type) if n in constants else view.variable(n, op.in_type, live[n]))
+            for n in op.reads or (*op.inputs, *op.constants)
+            if n in constants or n in live
+        ]
         for slot, (name, tensor) in enumerate(tensors):
             yield Record("in", slot, index, op.in_type, tensor, name in constants)
         for slot, name in enumerate(op.outputs):

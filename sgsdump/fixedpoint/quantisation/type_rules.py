@@ -35,10 +35,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sgsdump.models.graph import REARRANGING, Graph, attribute, puts_together
+from sgsdump.models.sim_facts import read_facts
 
 if TYPE_CHECKING:
-    from onnx import NodeProto
+    from onnx import ModelProto, NodeProto
 
 POOLS = ("MaxPool", "AveragePool")
 AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
@@ -89,6 +92,7 @@ class Operator:
 
 
 OUTPUT, RAW_INPUT = "output of the network", "input of numbers"
+PLANNED = "planned in the .sim file"
 LOOKED_UP, TABLE = "input of a table", "output of a table"
 LARGE_AVERAGE, INTERPOLATED, UNFIT_CONCAT, RESIDUAL = (
     "average of 256 values or more",
@@ -96,6 +100,15 @@ LARGE_AVERAGE, INTERPOLATED, UNFIT_CONCAT, RESIDUAL = (
     "Concat of such channels",
     "computed with beside a product of other than two dimensions",
 )
+
+
+def planned_int16(proto: ModelProto) -> Mapping[str, str] | None:
+    """Return the tensors that a .sim file plans as INT16, which the SDK's converter decided by these rules and by the
+    input_config.ini that it was given; None for a model of another origin."""
+    facts = read_facts(proto)
+    if facts is None:
+        return None
+    return {name: PLANNED for name, dtype in facts.types.items() if dtype == np.int16}
 
 
 def always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) -> Mapping[str, str]:
@@ -219,7 +232,7 @@ def keeps_scale(graph: Graph, node: NodeProto) -> bool:
 
 def is_threshold(graph: Graph, node: NodeProto) -> bool:
     """A comparison with a constant that only a Cast to real numbers reads: Caffe's Threshold."""
-    reader = graph.sole_consumer(node.output[0]) if node.op_type == "Greater" else None
+    reader = graph.sole_consumer(node.output[0]) if node.op_type in ("Greater", "GreaterOrEqual") else None
     return reader is not None and reader.op_type == "Cast" and node.input[1] in graph.constants
 
 

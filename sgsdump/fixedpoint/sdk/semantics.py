@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sgsdump.models.graph import Graph, attribute, in_model_order, is_taken_apart
+from sgsdump.models.graph import Graph, attribute, in_model_order, is_of_sim, is_taken_apart
 from sgsdump.tensors.stages import KEY
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ SPATIAL = (2, 3)
 def is_caffe(graph: Graph) -> bool:
     """Return whether a model was read from Caffe's files."""
     return any(entry.key == KEY for entry in graph.proto.metadata_props)
+
+
+def _is_converted(graph: Graph) -> bool:
+    return is_caffe(graph) or is_of_sim(graph.proto)
 
 
 def counts_padding(graph: Graph, node: NodeProto) -> bool:
@@ -93,11 +97,11 @@ def softmax_rows(graph: Graph, node: NodeProto) -> Rows:
 
 
 def slices_first_axis(graph: Graph, node: NodeProto) -> bool:
-    """Return whether the SDK slices only the first of a Slice's axes."""
+    """Return whether the SDK slices only the first of a Slice's axes; a .sim file has what its converter made of it."""
     shape, sliced = (graph.shapes.get(name, ()) for name in (node.input[0], node.output[0]))
     if len(node.input) < 4 or len(shape) != 4 or len(sliced) != 4 or None in (*shape[1:], *sliced[1:]):
         return False
-    if any(name and name not in graph.constants for name in node.input[1:]) or is_caffe(graph):
+    if any(name and name not in graph.constants for name in node.input[1:]) or _is_converted(graph):
         return False
     axes = [int(axis) % 4 for axis in graph.value(node.input[3]).reshape(-1)]
     cut = any(shape[axis] != sliced[axis] for axis in axes[1:])

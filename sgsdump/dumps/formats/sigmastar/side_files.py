@@ -113,6 +113,10 @@ def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, st
     quants, refused = true_scales(dump, _ranges(dump, net))
     for record in dump.records:
         facts = net_tensor(record, net)
+        own = _exact(record, facts)
+        if own is not None:
+            quants[record.name] = own
+            refused.pop(record.name, None)
         if record.name not in refused:
             continue
         if record.name in net.ambiguous:
@@ -125,6 +129,15 @@ def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, st
                 f"they are of different conversions"
             )
     return quants, refused
+
+
+def _exact(record: Record, facts: NetTensor | None) -> Quant | None:
+    """The scale that a fixed.sim gives a tensor, where it is what the dump's header prints: a Softmax's is not."""
+    header = record.tensor.info.quant
+    if facts is None or not facts.exact or facts.scale is None or header is None or not _coarse(record):
+        return None
+    own = replace(header, scale=facts.scale, zero_point=facts.zero_point or 0, exact=True)
+    return own if _prints_as(own, header) and facts.dtype == record.tensor.info.dtype else None
 
 
 def with_net_scales(dump: Dump, net: ParseNet) -> Dump:

@@ -16,7 +16,7 @@ from sgsdump.fixedpoint.quantisation.quant_file import import_params, read_quant
 from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import Feed
 from sgsdump.fixedpoint.quantisation.ranges.statistics import NOTHING_BESIDE, SideRanges, side_ranges
-from sgsdump.models.fixed_facts import read_facts
+from sgsdump.models.fixed_facts import FixedFacts, read_facts, replace_facts
 from sgsdump.models.model import Model, graph_inputs, open_model
 from sgsdump.models.passes.branches import Choice
 from sgsdump.models.quantised_model import QuantisedModel
@@ -85,7 +85,9 @@ def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject
     if facts is None and QuantisedModel(fixed.proto).is_quantised:
         raise ModelError(f"{path} was quantised by others: only sgsdump diagnose takes such a model as --fixed")
     if facts is None:
-        raise ModelError(f"{path} is not a fixed model made by sgsdump calibrate; leave --fixed out to make one")
+        raise ModelError(
+            f"{path} is a float model; give --fixed a fixed.sim or what calibrate wrote, or leave it out to make one"
+        )
     if facts.origin is None or not facts.origin.inputs:
         if config is None:
             raise ConfigError(f"{path} does not say how its pictures are normalised; give --input-config too")
@@ -93,10 +95,28 @@ def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject
         own = InputConfig(facts.origin.inputs)
         config = own if config is None else replace(config, inputs=own.inputs)
     _check_inputs(model, fixed, path)
+    fixed, facts = _named_as(model, fixed, facts)
     ranges = facts.origin.ranges if facts.origin else {}
     per_channel = any(isinstance(weights.scale, tuple) for weights in facts.weights.values())
     side = SideRanges(facts.origin.channels) if facts.origin else NOTHING_BESIDE
     return Subject(model, fixed, config, ranges, per_channel, notes=mask_notes(ranges), side=side)
+
+
+def _named_as(model: Model, fixed: Model, facts: FixedFacts) -> tuple[Model, FixedFacts]:
+    """The fixed model with its convolutions under the float model's names: a fixed.sim does not have the name of a
+    convolution that a Relu was fused into, but that of its weights, perhaps with a number behind."""
+    outputs = {node.input[1]: node.output[0] for node in model.proto.graph.node if len(node.input) > 1}
+    names = {}
+    for name, stored in facts.convolutions.items():
+        weights = facts.weights[stored].name
+        names[name] = outputs.get(weights) or outputs.get(weights.rpartition("#")[0]) or name
+    if all(name == other for name, other in names.items()):
+        return fixed, facts
+    renamed = replace(facts, convolutions={names[name]: stored for name, stored in facts.convolutions.items()})
+    proto = type(fixed.proto)()
+    proto.CopyFrom(fixed.proto)
+    replace_facts(renamed, proto)
+    return replace(fixed, proto=proto), renamed
 
 
 def _check_inputs(model: Model, fixed: Model, path: Path) -> None:

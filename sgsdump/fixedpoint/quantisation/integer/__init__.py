@@ -20,7 +20,8 @@ _RULES = {
     "Sub": "arithmetic:SUBTRACT",
     "Mul": "arithmetic:MULTIPLY",
     "Max": "arithmetic:MAXIMUM",
-    "Greater": "arithmetic:THRESHOLD",
+    "Abs": "arithmetic:ABSOLUTE",
+    **dict.fromkeys(("Greater", "GreaterOrEqual"), "arithmetic:THRESHOLD"),
     "Relu": "arithmetic:RELU",
     "Clip": "arithmetic:CLIP",
     "LeakyRelu": "arithmetic:LEAKY_RELU",
@@ -40,7 +41,7 @@ _RULES = {
 }
 # Element by element, of one tensor and constants of one element.
 _FUNCTIONS = (
-    "Abs Ceil Celu Cos Elu Erf Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sin "
+    "Ceil Celu Cos Elu Erf Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sin "
     "Softplus Softsign Sqrt Swish ThresholdedRelu".split()
 )
 RULES = Registry(

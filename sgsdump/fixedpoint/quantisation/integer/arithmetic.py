@@ -106,6 +106,14 @@ def _maximum(call: Call) -> Unrounded:
     return Unrounded(emit.add("Max", [emit.doubles(operand) for operand in operands]))
 
 
+def _absolute(call: Call) -> Integers | Unrounded:
+    """At the scale of its operand, which shares a range with it, then requantised."""
+    (value,) = call.operands
+    quant = replace(value.quant, zero_point=0)
+    magnitude = Integers(call.emit.add("Abs", [centred(call.emit, value)]), DOUBLE, quant)
+    return magnitude if quant == call.output else requantise(call.emit, magnitude, call.output)
+
+
 def _threshold(call: Call) -> Integers:
     """1 where a value is not below the threshold, else 0, at the value's own scale: in the fixed model a real 1 has
     become one step."""
@@ -146,6 +154,7 @@ SUBTRACT = Rule(_subtract, operands=2, constants=(1,))
 MULTIPLY = Rule(_multiply, operands=2, constants=(0, 1))
 THRESHOLD = Rule(_threshold)
 MAXIMUM = Rule(_maximum, operands=None)
+ABSOLUTE = Rule(_absolute)
 RELU, CLIP, LEAKY_RELU, PRELU = Rule(_relu), Rule(_clip), Rule(_leaky_relu), Rule(_prelu)
 
 

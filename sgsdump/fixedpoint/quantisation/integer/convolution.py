@@ -45,6 +45,7 @@ from sgsdump.fixedpoint.quantisation.integer.emitter import (
     Call,
     Emitter,
     Integers,
+    Requantisation,
     Rule,
     StoredConvolution,
     Unrounded,
@@ -350,7 +351,10 @@ def _convolution(call: Call) -> Integers | Unrounded | None:
     parts = joined(weighting.channels, of_groups(GROUP_OUTPUT, node)) if groups > 1 else None
     channels = weighting.channels.get(name) or parts or weighting.whole
     quants = Quants(value.quant, weighting.quant, call.output)
-    numbers = requantisation(sums, _bias(graph, node, sums.size), channels, quants, groups)
+    if weighting.numbers is not None:
+        numbers = replace(weighting.numbers, zero=value.quant.zero_point * sums.astype(np.float64))
+    else:
+        numbers = requantisation(sums, _bias(graph, node, sums.size), channels, quants, groups)
     emit.constant(kernel.values, kernel.name)
     rows = emit.constant(np.stack([numbers.bias, numbers.mul]), emit.named(name, "rows"))
     outcome = convolve(emit, value, kernel, numbers, rows, weighting.stored)
@@ -368,18 +372,6 @@ class Quants(NamedTuple):
     source: Quant
     weights: Quant
     output: Quant
-
-
-@dataclass(frozen=True, eq=False)
-class Requantisation:
-    """Arrays of one value per output channel: ``bias`` and ``mul`` are int16 (the two rows of the bias tensor in a
-    dump), ``k`` and ``n`` the shifts, ``zero`` the sum that the input's zero point adds to the accumulator (Z_c)."""
-
-    bias: np.ndarray
-    mul: np.ndarray
-    k: np.ndarray
-    n: np.ndarray
-    zero: np.ndarray
 
 
 def requantisation(

@@ -33,7 +33,7 @@ An input of a Sigmoid or TanH from inside a fused chain has a range that reaches
 
 Softmax, over the axis that the SDK takes (``sdk.semantics``): the exponential, its sum's reciprocal in 15 bits.
 
-    d = q - max(q);   t = -d * half_up(s * 2^n) / 2^n,  n = shift(s);   E = exponential(t)
+    d = max(q - max(q), -32767);   t = -d * half_up(s * 2^n) / 2^n,  n = shift(s);   E = exponential(t)
     j = max(floor(log2(sum E)) - 15, 0);   R = floor(2^(30 + j) / sum E)
     out = min(32767, half_up(E * R / 2^(15 + j)))                                             scale 1/32768
 
@@ -290,5 +290,6 @@ def _exact_softmax(emit: Emitter, value: Integers, axis: int) -> Unrounded:
 
 
 def exponentials(quant: Quant) -> np.ndarray:
-    """E for every distance below the largest input (int16)."""
-    return exponential(fixed_point(np.arange(2 * S16_MAX + 1), quant)).astype(np.int16)
+    """E for every distance below the largest input (int16); a distance has 16 bits too."""
+    distances = np.minimum(np.arange(2 * S16_MAX + 1), S16_MAX)
+    return exponential(fixed_point(distances, quant)).astype(np.int16)

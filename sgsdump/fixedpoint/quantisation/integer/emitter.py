@@ -354,6 +354,18 @@ class StoredConvolution:
 
 
 @dataclass(frozen=True, eq=False)
+class Requantisation:
+    """Arrays of one value per output channel: ``bias`` and ``mul`` are int16 (the two rows of the bias tensor in a
+    dump), ``k`` and ``n`` the shifts, ``zero`` the sum that the input's zero point adds to the accumulator (Z_c)."""
+
+    bias: np.ndarray
+    mul: np.ndarray
+    k: np.ndarray
+    n: np.ndarray
+    zero: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Weighting:
     """The operands of a convolution besides its input.
 
@@ -361,6 +373,7 @@ class Weighting:
     channels  a convolution's output -> the range of each of its channels; ``whole``: of an output that it lacks.
     stored    the name to store the output under, where that is UINT8 with no narrower limits than its type's; else "".
     keep      takes what the convolution stores.
+    numbers   biases, multipliers and shifts, where they are known and need not be found.
     """
 
     quant: Quant
@@ -368,6 +381,7 @@ class Weighting:
     whole: Range
     stored: str
     keep: Callable[[StoredConvolution], None]
+    numbers: Requantisation | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,6 +53,7 @@ from sgsdump.fixedpoint.quantisation.integer.emitter import (
 )
 from sgsdump.fixedpoint.quantisation.integer.moving import first_sliced, padding
 from sgsdump.fixedpoint.quantisation.quant_plan import as_read
+from sgsdump.fixedpoint.quantisation.sim_operators import Given, given_operators
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, SOFTMAX_QUANT, UINT8, int16_quant
 from sgsdump.fixedpoint.quantisation.type_rules import POOLED, Operator, is_average, is_threshold
 from sgsdump.fixedpoint.sdk.semantics import slices_first_axis
@@ -109,6 +110,7 @@ def write_integers(
     pictures: Mapping[str, Picture],
     keep_integer: frozenset[str],
     origin: Origin,
+    given: Given | None = None,
 ) -> Written:
     """The fixed model of a float model (whose nodes ``plan.operators`` are).
 
@@ -116,10 +118,12 @@ def write_integers(
     keep_integer  graph outputs that leave as integers (dequantizations=FALSE).
     origin        what the plan was made from, to keep beside it in the model's metadata; its ``channels`` are a
                   convolution's output -> the range of each of its channels, else its whole range counts.
+    given         what is known of a fixed model of the SDK's own, in place of what would be found.
     """
     proto = graph.proto
     outside = WeightFile() if has_weights_outside(proto) else None
-    walk = Walk(graph, plan, ranges, origin.channels, Emitter(opset_of(proto), mark_of(proto), outside))
+    emitter = Emitter(opset_of(proto), mark_of(proto), outside)
+    walk = Walk(graph, plan, ranges, origin.channels, emitter, given or Given())
     for name in graph.inputs:
         if name in plan.tensors:
             walk.input(name, pictures.get(name))
@@ -142,6 +146,7 @@ class Walk:
     ranges: Mapping[str, Range]
     channels: Mapping[str, Range]
     emit: Emitter
+    given: Given
     values: dict[str, Integers] = field(default_factory=dict)
     reals: dict[str, str] = field(default_factory=dict)
     approximate: dict[str, Substitute] = field(default_factory=dict)
@@ -212,7 +217,8 @@ class Walk:
                 for stored_convolution in self.convolutions.values()
             },
             {name: stored_convolution.kernel for name, stored_convolution in self.convolutions.items()},
-            tuple(self._dumped(operator, constants) for operator in self.plan.operators),
+            given_operators(self.given.operators, self.graph, self.convolutions, constants)
+            or tuple(self._dumped(operator, constants) for operator in self.plan.operators),
             origin,
             {stored_convolution.rows: stored_convolution.bias for stored_convolution in self.convolutions.values()},
         )
@@ -407,7 +413,8 @@ class Walk:
         def keep(stored_convolution: StoredConvolution) -> None:
             self.convolutions[name] = stored_convolution
 
-        return Weighting(self.plan.weights[name], self.channels, whole, stored, keep)
+        numbers = self.given.numbers.get(name)
+        return Weighting(self.plan.weights[name], self.channels, whole, stored, keep, numbers)
 
     def _bounds(self, name: str, quant: Quant) -> Range:
         """The range that a tensor is computed for: of a stored one its domain's, of one inside a chain its own."""

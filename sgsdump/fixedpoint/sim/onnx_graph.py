@@ -1,0 +1,145 @@
+"""The float model of a .sim file as ONNX, with the file's tensors under their names and the SDK's order of operators.
+
+What it becomes beside the graph is in the model's metadata (``models/sim_facts``): so the model is the same whether it
+is opened from the .sim file or from the ONNX file that ``convert`` writes of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from sgsdump.errors import FormatError, ModelError
+from sgsdump.fixedpoint.sim.builder import TO_NCHW, TO_NHWC, Builder
+from sgsdump.fixedpoint.sim.file import INTEGER_KINDS, SimFile, SimOperator, SimTensor
+from sgsdump.fixedpoint.sim.nodes import BUILDERS
+from sgsdump.models.fixed_facts import DumpedOperator
+from sgsdump.models.model import Model
+from sgsdump.models.sim_facts import ShownConstant, SimFacts, write_facts
+
+OPSET = 15
+_IR_VERSION = 8
+
+
+def float_model(sim: SimFile) -> Model:
+    """Return the float model of a float.sim, cmodel_float.sim or Debug_float.sim. Raises ModelError for a file that is
+    damaged, has an operator that is not known, or holds integers."""
+    if sim.kind in INTEGER_KINDS:
+        raise ModelError(f"{sim.path} is a fixed model; for the float model give float.sim")
+    builder = Builder(sim)
+    proto = build(builder)
+    write_facts(SimFacts(dumped_operators(sim), shown_constants(builder), planned_types(sim)), proto)
+    names = frozenset(tensor.name for tensor in sim.tensors)
+    return Model(proto, sim.path, blobs=names)
+
+
+def build(builder: Builder) -> onnx.ModelProto:
+    """Return the graph of a builder's file. Raises ModelError."""
+    sim = builder.sim
+    try:
+        for operator in ordered(sim):
+            build_operator = BUILDERS.get(operator.kind)
+            if build_operator is None:
+                raise ModelError(
+                    f"{sim.path}: operator {operator.kind}, which makes {_made(sim, operator)!r}, is not known; "
+                    f"please send a small .sim file of your own that has it"
+                )
+            start = len(builder.nodes)
+            build_operator(builder, operator)
+            builder.spans.append((operator, range(start, len(builder.nodes))))
+        return _proto(builder)
+    except FormatError as error:
+        raise ModelError(f"{sim.path}: the .sim model {error}; convert the model again") from None
+
+
+def ordered(sim: SimFile) -> tuple[SimOperator, ...]:
+    """Return the operators as they stand. Raises FormatError where one reads what a later one makes."""
+    makers = {index for operator in sim.operators for index in operator.outputs}
+    made: set[int] = set()
+    for operator in sim.operators:
+        early = [i for i in operator.inputs if i in makers and i not in made and not sim.tensors[i].is_constant]
+        if early or made.intersection(operator.outputs):
+            raise FormatError(f"has operators out of order at {_made(sim, operator)!r}")
+        made.update(operator.outputs)
+    return sim.operators
+
+
+def _made(sim: SimFile, operator: SimOperator) -> str:
+    return sim.tensors[operator.outputs[0]].name if operator.outputs else ""
+
+
+def _proto(builder: Builder) -> onnx.ModelProto:
+    sim = builder.sim
+    made = {name for node in builder.nodes for name in node.output}
+    # An output whose operator was fused into the next one is listed, and made by none.
+    ends = [sim.tensors[index].name for index in dict.fromkeys(sim.outputs) if sim.tensors[index].name in made]
+    if not ends:
+        raise FormatError("has no output that an operator makes")
+    known = {*made, *builder.constants, *(sim.tensors[index].name for index in sim.inputs)}
+    for node in builder.nodes:
+        lost = next((name for name in node.input if name and name not in known), None)
+        if lost is not None:
+            raise FormatError(f"has the tensor {lost!r}, which no operator makes")
+
+    def declared(name: str, shape: tuple[int, ...]) -> onnx.ValueInfoProto:
+        sizes = [shape[axis] for axis in TO_NCHW] if len(shape) == 4 else list(shape)
+        return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sizes)
+
+    inputs = [declared(sim.tensors[i].name, sim.tensors[i].shape) for i in dict.fromkeys(sim.inputs)]
+    outputs = [declared(name, builder.shapes[name]) for name in ends]
+    graph = helper.make_graph(builder.nodes, "sim", inputs, outputs, list(builder.constants.values()))
+    for name, shape in builder.shapes.items():
+        graph.value_info.append(declared(name, shape))
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=_IR_VERSION, producer_name="sgsdump"
+    )
+
+
+def dumped_operators(sim: SimFile) -> tuple[DumpedOperator, ...]:
+    """Return the operators as the SDK's float simulator dumps them: every one its own."""
+    return tuple(dumped_operator(sim, operator) for operator in sim.operators)
+
+
+def dumped_operator(sim: SimFile, operator: SimOperator) -> DumpedOperator:
+    """Return an operator as it is dumped, with its constants under the names of the file."""
+    tensors = [sim.tensors[index] for index in operator.inputs if index >= 0]
+    inputs, constants = (tuple(t.name for t in tensors if t.is_constant == kind) for kind in (False, True))
+    reads = tuple(tensor.name for tensor in tensors)
+    outputs = tuple(sim.tensors[index].name for index in operator.outputs)
+    reads = () if reads == (*inputs, *constants) else reads
+    return DumpedOperator(operator.kind, operator.kind, inputs, constants, outputs, reads)
+
+
+def shown_constants(builder: Builder) -> dict[str, ShownConstant]:
+    """Return how each constant that an operator reads is dumped. What only says how large or where is whole numbers."""
+    sim, shown = builder.sim, dict[str, ShownConstant]()
+    for operator in sim.operators:
+        for slot, index in enumerate(operator.inputs):
+            tensor = sim.tensors[index]
+            if index >= 0 and tensor.is_constant and tensor.name not in shown:
+                shown[tensor.name] = _shown(builder, operator, slot, tensor)
+    return shown
+
+
+def _shown(builder: Builder, operator: SimOperator, slot: int, tensor: SimTensor) -> ShownConstant:
+    initializer = builder.constants.get(tensor.name)
+    if initializer is None:
+        values = builder.sim.values(tensor).reshape(-1)
+        return ShownConstant("", (), tensor.shape, values=tuple(int(value) for value in values))
+    rank = len(initializer.dims)
+    if operator.kind == "DEPTHWISE_CONV_2D" and slot == 1:
+        return ShownConstant(tensor.name, (1, 2, 3, 0), tensor.shape)
+    size = int(np.prod(initializer.dims, dtype=np.int64))
+    if slot == 2 and tensor.size == 2 * size:
+        return ShownConstant(tensor.name, (), tensor.shape, ones=True)
+    return ShownConstant(tensor.name, TO_NHWC if rank == 4 else (1, 2, 0) if rank == 3 else (), tensor.shape)
+
+
+def planned_types(sim: SimFile) -> dict[str, np.dtype]:
+    """Return the type that the file plans for each variable, where it does."""
+    return {
+        tensor.name: tensor.planned
+        for tensor in sim.tensors
+        if tensor.planned is not None and not tensor.is_constant and tensor.planned in (np.uint8, np.int16)
+    }
