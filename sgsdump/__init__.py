@@ -37,6 +37,7 @@ The plug-ins, each with its rooms, top down. A plug-in imports the core, never a
       reports       results of these commands -> sentences, text, csv, json, charts
       tuning        which convolutions deserve INT16: advice, repair, search
       curing        a float model rewritten so that 8 bits lose less: one file per cure
+      sim           model files of the SDK: float.sim, fixed.sim, .img
       quantisation  ranges -> fixed model -> simulation; levels, plans, fusion
       sdk           what the SDK's converter makes of operators
     capture         dump a program that runs

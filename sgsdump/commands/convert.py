@@ -1,4 +1,4 @@
-"""Write a dump in another format: any that is read, to any that can be written; or an ATB topology as ONNX.
+"""Write a dump in another format, an SDK model file (.sim, .img) as ONNX, or an ATB topology as ONNX.
 
 The target is --to, or what the ending of OUT says: .bin, .txt, .npz, .safetensors; without one a folder of .npy files.
 sigmastar_bin and sigmastar_text have the header lines of the newer SDK, sigmastar_bin_old and sigmastar_text_old those
@@ -22,6 +22,14 @@ examples:
   sgsdump convert atb_dump/ tensors.safetensors
   sgsdump convert output/Result_0 layers.npz --raw-dtype float32 --raw-shape net.onnx
   sgsdump convert layer.json layer.onnx --level 1
+  sgsdump convert float.sim net.onnx
+  sgsdump convert fixed.sim fixed.onnx
+  sgsdump convert fixed.sim parse_net.txt
+
+the SDK's model files (.sim, .img):
+  float.sim becomes a float model whose tensors have the names of the SDK's dumps. fixed.sim and .img become a fixed
+  model, which simulate runs with the SDK's own integers. To a .txt, fixed.sim becomes the lines of tensors that the
+  SDK's parse_net prints.
 
 a cluster (--scheduler):
   The workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump and make the values, and this machine
@@ -49,7 +57,7 @@ from sgsdump.commands.options import (
 )
 from sgsdump.commands.shared_files import absolute, on_this_worker, record_at, shared
 from sgsdump.commands.terminal import TERMINAL, Terminal, print_lines
-from sgsdump.errors import SgsdumpError
+from sgsdump.errors import ConfigError, SgsdumpError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,10 +67,10 @@ if TYPE_CHECKING:
 
 NAMES = 3
 _HEAD_BYTES = 4096
-DUMP, TOPOLOGY = "a dump", "a topology"
+DUMP, TOPOLOGY, MODEL = "a dump", "a topology", "a model file"
 MODES = Modes(
     honoured={
-        **dict.fromkeys(["dump", "output"], (DUMP, TOPOLOGY)),
+        **dict.fromkeys(["dump", "output"], (DUMP, TOPOLOGY, MODEL)),
         **dict.fromkeys(
             "to strict select step rank parse_net raw_dtype raw_shape layout original_shape dtype scheduler".split(),
             (DUMP,),
@@ -72,6 +80,7 @@ MODES = Modes(
     refusals={
         DUMP: "belongs to an ATB topology: convert layer.json layer.onnx",
         TOPOLOGY: "is for a dump, and this is a topology: only --level and --csv are for it",
+        MODEL: "is for a dump, and this is a model file: leave it out",
     },
     spelled={},
 )
@@ -158,15 +167,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.dumps.trees import tree_of
     from sgsdump.files.atomic_write import check_not_around
+    from sgsdump.models.model import is_listed
 
     reading = record(Reading, args, tensor_min_max=None)
     options = record(Options, args, conversion=record(Conversion, args, reading=reading), given=MODES.given(args))
     models = [shape for shape in args.raw_shape if isinstance(shape, Path)]
     read = [tree_of(args.dump), args.parse_net, args.csv, *models]
     check_not_around(args.output, read)
-    mode = TOPOLOGY if _is_topology(args.dump, args.output) else DUMP
+    mode = MODEL if is_listed(args.dump) else TOPOLOGY if _is_topology(args.dump, args.output) else DUMP
     MODES.check(mode, options.given)
-    return _convert(options) if mode == DUMP else _convert_topology(options)
+    return {DUMP: _convert, TOPOLOGY: _convert_topology, MODEL: _convert_model}[mode](options)
 
 
 def _convert(options: Options) -> int:
@@ -199,6 +209,27 @@ def _convert(options: Options) -> int:
     if graph is not None and (why := save_graph(graph, output)):
         print(for_terminal(f"note: {why}"))
     return 1 if saved.left_out else 0
+
+
+def _convert_model(options: Options) -> int:
+    """An SDK model file as ONNX, or the text of its tensors. Raises ConfigError for another target."""
+    from sgsdump.files.atomic_write import replace_text, replacing
+    from sgsdump.models.model import net_text_of, open_model
+
+    source, output = options.conversion.dump, options.output
+    if output.suffix == ".txt":
+        replace_text(output, net_text_of(source))
+        print(f"{output}: the tensors of {source}, as parse_net prints them")
+        return 0
+    if output.suffix != ".onnx":
+        raise ConfigError(
+            f"{source} is a model, which converts to .onnx, and fixed.sim to .txt too; name {output.stem}.onnx"
+        )
+    proto = open_model(source).proto
+    with replacing(output) as file:
+        file.write(proto.SerializeToString())
+    print(f"{output}: {len(proto.graph.node)} nodes, {output.stat().st_size:,} bytes")
+    return 0
 
 
 def _convert_topology(options: Options) -> int:
@@ -235,11 +266,11 @@ def _load_on_worker(conversion: Conversion) -> Callable[[tuple[int, str]], np.nd
 def _with_net(dump: Dump, path: Path | None) -> Dump:
     """The dump with what a parse_net text adds to it."""
     from sgsdump.dumps.formats.sigmastar.side_files import unpadded, with_net_scales
-    from sgsdump.sidecars import parse_net
+    from sgsdump.models.model import net_of
 
     if path is None:
         return dump
-    net = parse_net.read(path)
+    net = net_of(path)
     return with_net_scales(unpadded(dump, net), net)
 
 

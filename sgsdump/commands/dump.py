@@ -108,6 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_outputs
     from sgsdump.models.feeds.image_list import places
+    from sgsdump.models.graph import is_of_sim
     from sgsdump.models.model import open_model
     from sgsdump.sidecars import input_config
 
@@ -116,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     text = options.dump_bin == "False"
     model = open_model(options.model, options.weight_file, in_place=True, native=True, part=options.part)
     _print_note(model, options)
-    caffe = model.blobs is not None
+    caffe = model.blobs is not None and not is_of_sim(model.proto)
     output = options.output or (CAFFE_OUTPUT if caffe else DEFAULT_OUTPUT).with_suffix(".txt" if text else ".bin")
     pictures = places(options.image) if options.image else []
     read = (options.model, options.weight_file, options.input_config, options.data_loader_script, *pictures)

@@ -110,12 +110,21 @@ def run(args: argparse.Namespace) -> int:
 def _opened_with_ranges(options: Options) -> tuple[Dump, Matched]:
     """Raises ConfigError for an empty file of ranges, or one of another network."""
     from sgsdump.reports.histogram import matched_ranges, with_side_files
-    from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    ranges = read_ranges(options.ranges) if options.ranges else None
+    ranges = _ranges(options)
     (dump,) = opened(options.reading, options.dump)
     matched = matched_ranges(dump, ranges, str(options.dump), str(options.ranges))
     return with_side_files(dump, matched.by_layer, options.reading.parse_net), matched
+
+
+def _ranges(options: Options) -> Mapping[str, Range] | None:
+    """Of the file that the user names, else of the fixed model that stands in for parse_net's text."""
+    from sgsdump.models.model import has_net, ranges_of
+
+    if options.ranges:
+        return ranges_of(options.ranges)
+    net = options.reading.parse_net
+    return ranges_of(net) if net is not None and has_net(net) else None
 
 
 def _distributions_on_cluster(

@@ -89,7 +89,9 @@ class Reading:
 
 
 def add_model(
-    parser: argparse._ActionsContainer, text: str = "float model: ONNX, or Caffe's .prototxt", required: bool = True
+    parser: argparse._ActionsContainer,
+    text: str = "float model: ONNX, Caffe's .prototxt, or float.sim",
+    required: bool = True,
 ) -> None:
     """``-m/--model``; for Caffe, ``--weight-file``; ``--model-inputs`` and ``--model-outputs``."""
     parser.add_argument("-m", "--model", type=Path, required=required, help=text)
@@ -156,7 +158,7 @@ def add_parse_net(parser: argparse._ActionsContainer) -> None:
         "--parse-net",
         type=Path,
         metavar="FILE",
-        help="output of the SDK's bin/parse_net for the fixed model, to unpad and dequantise integer dumps",
+        help="fixed.sim, or the output of the SDK's bin/parse_net for it, to unpad and dequantise integer dumps",
     )
 
 
@@ -309,12 +311,11 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
 def described(reading: Reading, *paths: Path) -> list[Dump]:
     """The dumps at paths, unpadded and dequantised as far as the side files tell."""
     from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
-    from sgsdump.sidecars import parse_net
-    from sgsdump.sidecars.tensor_min_max import read_ranges
+    from sgsdump.models.model import net_of, ranges_of
 
-    ranges = read_ranges(reading.tensor_min_max) if reading.tensor_min_max else None
+    ranges = ranges_of(reading.tensor_min_max) if reading.tensor_min_max else None
     dumps = opened(reading, *paths)
-    net = parse_net.read(reading.parse_net) if reading.parse_net else None
+    net = net_of(reading.parse_net) if reading.parse_net else None
     return [with_side_files(dump, ranges, net) for dump in dumps]
 
 

@@ -20,6 +20,8 @@ examples:
   sgsdump show --operators ge_proto_00000001_graph_1.txt --select '*relu*'
   sgsdump show fixed.bin conv1 --against float.bin --worst 20
   sgsdump show fixed.onnx --select '*relu*' --csv plan.csv
+  sgsdump show fixed.sim
+  sgsdump show fixed.sim --against other_fixed.sim
   sgsdump show output/Result_0 --raw-dtype float32
   sgsdump show layers.npz conv1 --operations '(0,2,3,1);[0,...,3]' --output part.npy
 
@@ -30,6 +32,11 @@ two dumps (--against):
 fixed models:
   Of a fixed model that sgsdump calibrate made its plan is listed: each stored tensor with its type, scale and zero
   point, and who or what decided the type: a picture, tensor_arrays, a convolution that reads it, a rule of the SDK.
+
+the SDK's model files (.sim, .img):
+  Operators with their options, and tensors with shape, type, planned type, format in memory, scale, zero point, range,
+  working memory, and the operator of the dump that makes each (domain). With --against another such file: where types,
+  formats, scales and ranges differ. Reading images is experimental.
 
 operators of a model (--operators):
   The file is a model: ONNX, a program that torch.export.save wrote (.pt2), the text of a graph (ge_proto_*.txt, which
@@ -59,25 +66,31 @@ if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump, Record
     from sgsdump.dumps.runs import Run
     from sgsdump.models.fixed_facts import FixedFacts
+    from sgsdump.models.listing import ModelListing
 
 OPERATORS, PLAN, TENSORS, VALUES, WORST = "operators", "plan", "tensors", "values", "worst values"
+FILE = "model file"
+# What `show A.sim --against B.sim` compares of each tensor.
+COMPARED = ("shape", "type", "format", "scale", "zero_point", "min", "max")
 WORST_COUNT = 20
 NAMED = 5
 MODES = Modes(
     honoured={
-        "dump": (OPERATORS, PLAN, TENSORS, VALUES, WORST),
+        "dump": (OPERATORS, PLAN, FILE, TENSORS, VALUES, WORST),
         "operators": (OPERATORS,),
-        "select": (OPERATORS, PLAN, TENSORS),
+        "select": (OPERATORS, PLAN, FILE, TENSORS),
         **dict.fromkeys(["step", "rank", "raw_dtype", "raw_shape"], (TENSORS, VALUES, WORST)),
-        "json": (OPERATORS, PLAN, TENSORS, VALUES, WORST),
-        "csv": (PLAN, TENSORS, VALUES, WORST),
+        "json": (OPERATORS, PLAN, FILE, TENSORS, VALUES, WORST),
+        "csv": (PLAN, FILE, TENSORS, VALUES, WORST),
         "name": (VALUES, WORST),
         **dict.fromkeys(["part", "operations", "stored", "all", "output"], (VALUES,)),
-        **dict.fromkeys(["against", "worst"], (WORST,)),
+        "against": (FILE, WORST),
+        "worst": (WORST,),
     },
     refusals={
         OPERATORS: "is for a dump, and --operators lists a model: leave one of them out",
         PLAN: "is for a dump, and of a fixed model its plan is listed: leave one of them out",
+        FILE: "is for a dump, and a model file is listed as a whole: leave it out; --select PATTERN chooses names",
         TENSORS: "belongs to one tensor; give its NAME too",
         VALUES: "is for the list; leave it out, or NAME",
         WORST: "does not go with --against, which shows index and values; leave one of them out",
@@ -118,7 +131,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     values.add_argument("--stored", action="store_true", help="the values as they are in the file")
     values.add_argument("--all", action="store_true", help="print large tensors whole")
     values.add_argument(
-        "--against", type=Path, metavar="BENCHMARK", help="compare it with the same tensor of this dump, value by value"
+        "--against",
+        type=Path,
+        metavar="BENCHMARK",
+        help="compare it with the same tensor of this dump, value by value; or a .sim file with another",
     )
     values.add_argument(
         "--worst", type=int, metavar="N", help=f"show the N values that differ most (default {WORST_COUNT})"
@@ -133,6 +149,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import together
+    from sgsdump.models.model import listing_of
 
     given = MODES.given(args)
     if "part" in given and "operations" in given:
@@ -147,6 +164,10 @@ def run(args: argparse.Namespace) -> int:
         if facts is not None:
             MODES.check(PLAN, given)
             return _show_plan(facts, options)
+        listing = listing_of(options.dump)
+        if listing is not None:
+            MODES.check(FILE, given)
+            return _show_model(listing, options)
         return _show_dump(options, given)
 
 
@@ -202,6 +223,39 @@ def _show_plan(facts: FixedFacts, options: Options) -> int:
         replace_text(options.json, plan_json(rows))
     print(for_terminal(plan_table(rows)), end="")
     print(f"{len(rows)} of {len(facts.tensors)} tensors, {sum(row.dtype == 'int16' for row in rows)} of them INT16")
+    return 0
+
+
+def _show_model(listing: ModelListing, options: Options) -> int:
+    """List a model file as its own format has it, or where it differs from another one."""
+    from sgsdump.files.atomic_write import check_outputs, replace_text
+    from sgsdump.files.escaping import for_terminal
+    from sgsdump.models.listing import differences
+    from sgsdump.models.model import listing_of
+    from sgsdump.reports import model_listing
+
+    check_outputs([options.csv, options.json], [options.dump, *([options.against] if options.against else [])])
+    listing = listing.selected(options.select)
+    if options.against is not None:
+        other = listing_of(options.against)
+        if not options.against.exists():
+            raise ConfigError(f"no such file: {options.against}")
+        if other is None:
+            raise ConfigError(f"{options.against} is no model file that show lists; give a .sim file or an image")
+        if options.csv:
+            raise ConfigError("--csv writes the list of one model; with --against give --json")
+        benchmark = other.selected(options.select)
+        found = differences(listing, benchmark, COMPARED)
+        if options.json:
+            replace_text(options.json, model_listing.differences_json(found))
+        compared = len({row["name"] for row in (*listing.tensors, *benchmark.tensors)})
+        print(for_terminal(model_listing.differences_text(found, compared)), end="")
+        return 0
+    if options.csv:
+        replace_text(options.csv, model_listing.listing_csv(listing))
+    if options.json:
+        replace_text(options.json, model_listing.listing_json(listing))
+    print(for_terminal(model_listing.listing_text(listing)), end="")
     return 0
 
 

@@ -122,10 +122,10 @@ def histogram(
 
 
 def _ranges_of(ranges: str | Path | Mapping[str, Range] | Calibrated) -> Mapping[str, Range]:
-    from sgsdump.sidecars.tensor_min_max import read_ranges
+    from sgsdump.models.model import ranges_of
 
     if isinstance(ranges, str | Path):
-        return read_ranges(Path(ranges))
+        return ranges_of(Path(ranges))
     return ranges if isinstance(ranges, Mapping) else ranges.ranges
 
 
@@ -158,9 +158,9 @@ def matched_ranges(dump: Dump, ranges: Mapping[str, Range] | None, dump_name: st
 def with_side_files(dump: Dump, ranges: Mapping[str, Range], parse_net: Path | None = None) -> Dump:
     """The dump, unpadded and dequantised as far as its layers' ranges and parse_net's text tell."""
     from sgsdump.dumps.formats.sigmastar import side_files
-    from sgsdump.sidecars import parse_net as sidecar
+    from sgsdump.models.model import net_of
 
-    return side_files.with_side_files(dump, ranges, sidecar.read(parse_net) if parse_net else None)
+    return side_files.with_side_files(dump, ranges, net_of(parse_net) if parse_net else None)
 
 
 @dataclass(frozen=True)

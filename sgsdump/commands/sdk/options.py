@@ -2,17 +2,22 @@
 
 The SDK's preprocess files are taken by bare names: ``-n ssd_mobilenet_v1``. They lie in
 ``$SGS_IPU_DIR/Scripts/calibrator/preprocess_method/NAME.py``; the SDK's cfg_env.sh sets the variable.
+
+The SDK's calibrators write ``NAME_fixed.sim``, ours ONNX: ``written_name`` and ``ours_beside`` are for command lines of
+the manual that name a .sim file.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.commands.options import QUANT_LEVELS
+from sgsdump.errors import ConfigError
 
 PRESETS = Path("Scripts/calibrator/preprocess_method")
 
@@ -43,17 +48,38 @@ def no_effect_notes(args: argparse.Namespace, options: Sequence[NoEffect]) -> li
 
 
 def with_presets(preprocess: str | None) -> str | None:
-    """The preprocess files of ``-n``, separated by commas; a bare name that no file here has becomes the SDK's file, if
-    there is one."""
-    return ",".join(_found(name.strip()) for name in preprocess.split(",")) if preprocess else None
+    """Return the preprocess files of ``-n``, separated by commas; a bare name that no file here has becomes the SDK's
+    file. Raises ConfigError where there is none."""
+    return ",".join(_preprocess_file(name.strip()) for name in preprocess.split(",")) if preprocess else None
 
 
-def _found(name: str) -> str:
-    sdk = os.environ.get("SGS_IPU_DIR")
-    if not sdk or not name.isidentifier() or Path(name).exists() or Path(f"{name}.py").exists():
+def _preprocess_file(name: str) -> str:
+    if not name.isidentifier() or Path(name).exists() or Path(f"{name}.py").exists():
         return name
-    preset = Path(sdk) / PRESETS / f"{name}.py"
-    return str(preset) if preset.is_file() else name
+    sdk = os.environ.get("SGS_IPU_DIR")
+    preset = Path(sdk or "") / PRESETS / f"{name}.py"
+    if sdk and preset.is_file():
+        return str(preset)
+    place = f"nor {preset}" if sdk else "and SGS_IPU_DIR, which names the SDK with its presets, is not set"
+    raise ConfigError(
+        f"there is no preprocess file {name}.py here, {place}; the presets are part of the SDK: set SGS_IPU_DIR to its "
+        f"folder, or write {name}.py with a function get_image"
+    )
+
+
+def written_name(output: Path) -> Path:
+    """Return the file that is written where the user names ``output``: ONNX, never under the name of a .sim file."""
+    return output.with_suffix(".onnx") if output.suffix == ".sim" else output
+
+
+def ours_beside(program: str, model: str) -> str:
+    """Return the model to open: for NAME.sim that is not there, the NAME.onnx that our calibrator wrote in its place.
+    A note says so."""
+    ours = Path(model).with_suffix(".onnx")
+    if Path(model).suffix != ".sim" or Path(model).exists() or not ours.is_file():
+        return model
+    print(f"{program}: there is no {model}; using {ours}, the fixed model that calibrator.py writes", file=sys.stderr)
+    return str(ours)
 
 
 def calibrate_arguments(
@@ -72,24 +98,39 @@ def calibrate_arguments(
         prog=program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
-    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
+    parser.add_argument("-m", "--model", required=True, help="float model: .sim, ONNX, or Caffe's .prototxt")
     parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
     parser.add_argument("-n", "--preprocess", help="preprocess file(s), or the SDK's presets, one per input, by commas")
     parser.add_argument("--input_config", required=True, help="input_config.ini")
     parser.add_argument("--quant_level", choices=QUANT_LEVELS, default="L5")
-    parser.add_argument("-o", "--output", type=Path, help="fixed model to write, or the folder for it")
+    parser.add_argument(
+        "-o", "--output", type=Path, help="fixed model to write (ONNX; NAME.onnx for NAME.sim), or the folder for it"
+    )
     parser.add_argument("--num_process", default="1", help="processes that run pictures (default: %(default)s)")
     for flags, text in own.items():
         parser.add_argument(*flags, help=text)
     accept(parser, no_effect)
     args = parser.parse_args(argv)
-    given = ["-i", args.image, "-m", args.model, "--input_config", args.input_config, "-o", str(_target(args))]
+    given = [
+        "-i",
+        args.image,
+        "-m",
+        args.model,
+        "--input_config",
+        args.input_config,
+        "-o",
+        str(written_name(_target(args))),
+    ]
     given += ["--quant_level", args.quant_level, "--num_process", args.num_process]
     optional = {"--preprocess": with_presets(args.preprocess), "--weight_file": args.weight_file}
     optional |= {flags[-1]: getattr(args, flags[-1].lstrip("-")) for flags in own}
     for option, value in optional.items():
         given += [option, value] if value else []
-    return given, [f"{program}: {note}" for note in no_effect_notes(args, no_effect)]
+    notes = [f"{program}: {note}" for note in no_effect_notes(args, no_effect)]
+    if _target(args) != written_name(_target(args)):
+        kept = f"; {args.output} stays as it is" if args.output.exists() else ""
+        notes.append(f"{program}: no .sim file is written, but ONNX: {written_name(args.output)}{kept}")
+    return given, notes
 
 
 def _target(args: argparse.Namespace) -> Path:

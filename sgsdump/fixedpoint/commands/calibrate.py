@@ -72,7 +72,7 @@ from sgsdump.commands.options import (
     whole_number,
 )
 from sgsdump.commands.terminal import print_cut
-from sgsdump.errors import listed
+from sgsdump.errors import ConfigError, listed
 from sgsdump.fixedpoint.commands.network_lines import print_warnings
 from sgsdump.fixedpoint.verbs.calibrate import BY_PARTS, THRESHOLD, How, calibrated, level_of, with_metric
 from sgsdump.fixedpoint.verbs.network import open_network
@@ -94,6 +94,7 @@ class Options:
     level_told: bool
     sensitivity_threshold: float
     quant_file: str | None
+    plan_of: Path | None
     range_room: bool
     num_process: int
     scheduler: str | None
@@ -114,6 +115,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                             help="L4, L5: output change that raises a convolution (default: %(default)s)")  # fmt: skip
     quantising.add_argument("--quant-file", metavar="FILE", help="your own ranges, bits and weights: JSON or pickle "
                             "list of {name, min, max, bit, data}, or a tensor_min_max.txt; see below")  # fmt: skip
+    quantising.add_argument("--plan-of", type=Path, metavar="FIXED", help="take the INT16 convolutions of this fixed "
+                            "model (fixed.sim, or of calibrate); no others, [CONV_CONFIG] is not used")  # fmt: skip
     quantising.add_argument("--range-room", action="store_true", help="widen INT16 ranges by half or more, for unseen "
                             "images; the SDK's calibrator needs its --quant_file for this (see tune)")  # fmt: skip
     output = parser.add_argument_group("results")
@@ -168,10 +171,12 @@ def run(args: argparse.Namespace) -> int:
     if quant_file is not None:
         read_quant_file(quant_file)  # one that is none needs no model
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
+    if target.suffix == ".sim":
+        raise ConfigError(f"{target}: calibrate writes ONNX, no .sim file; name {target.with_suffix('.onnx')}")
     metric = load_metric(options.metric) if options.metric else None
     fuse = not debug.disable_domain_fuse_ops
-    how = How(_level(options), quant_file, options.sensitivity_threshold, fuse, options.range_room)
-    check_outputs([target, options.json], [*network.files, quant_file])
+    how = How(_level(options), quant_file, options.sensitivity_threshold, fuse, options.range_room, options.plan_of)
+    check_outputs([target, options.json], [*network.files, quant_file, options.plan_of])
     by_parts = how.level in BY_PARTS and not options.scheduler and metric is None
     opened = open_network(network, options.quant_level, outside=by_parts)
     model, feeds = opened.model, opened.files()
@@ -199,8 +204,11 @@ def run(args: argparse.Namespace) -> int:
         )
         if made.measured:
             print(f"{quant_file}: no range of {listed(made.measured)}, nor of what they move: measured on the {runs}")
+    if options.plan_of is not None:
+        raised = imported.config.by_quant_file
+        print(f"{options.plan_of}: INT16 for {listed(raised) if raised else 'no convolution'}")
     if imported.unknown:
-        print(f"{quant_file}: not in this model: {listed(imported.unknown)}")
+        print(f"{quant_file or options.plan_of}: not in this model: {listed(imported.unknown)}")
     _print_choices(calibration, options.sensitivity_threshold)
     if calibration.fits or calibration.sensitivities:
         proto = deployed(imported.model)
@@ -269,7 +277,7 @@ def _level(options: Options) -> str:
     from sgsdump.fixedpoint.quantisation.calibration_log import has_weight_ranges
 
     quant_file = Path(options.quant_file) if options.quant_file else None
-    level = level_of(options.quant_level if options.level_told else None, quant_file)
+    level = level_of(options.quant_level if options.level_told else None, quant_file, options.plan_of)
     is_fine = has_weight_ranges(quant_file) if quant_file else None
     if is_fine is None:
         return level

@@ -12,6 +12,7 @@ examples:
   sgsdump simulate -m net.onnx -t Float -i cat.jpg -n preprocess.py
   sgsdump simulate -m net_fixed.onnx -t Fixed -i cat.jpg -n preprocess.py
   sgsdump simulate -m net_fixed.onnx -t Fixed -i cat.jpg -n preprocess.py --dump-rawdata
+  sgsdump simulate -m net.img -t Offline -i cat.jpg
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Options:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument_group("model and inputs")
     source.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="kind of the model")
-    add_model(source, "float model (ONNX, .prototxt) or the fixed one of calibrate")
+    add_model(source, "float model, fixed model (of calibrate, or fixed.sim), or for -t Offline an image (.img)")
     add_feeds(source, "picture, folder, list file, .npy, Input_shape= text, or random[:SEED]")
     add_provider(source)
     source.add_argument(
@@ -103,15 +104,19 @@ def open_as(
     config: InputConfig | None = None,
     part: Part | None = None,
 ) -> Model:
-    """The model to simulate. Raises ModelError, for an ``Offline`` model before its file is looked at; ConfigError for
-    a part of a fixed one."""
-    from sgsdump.errors import ConfigError, ModelError
+    """Return the model to simulate; of an ``Offline`` image the fixed model inside it. Raises ModelError, and
+    ConfigError for a part of a fixed one."""
+    from sgsdump.errors import ConfigError
     from sgsdump.models.model import WHOLE, open_model
 
-    if kind == "Offline":
-        raise ModelError("offline models cannot be dumped per layer: their layers are fused; use -t Fixed")
-    if kind == "Fixed" and part:
+    if kind != "Float" and part:
         raise ConfigError("--model-inputs and --model-outputs cut a float model; give them to calibrate")
+    if kind == "Offline":
+        from sgsdump.fixedpoint.sim.readers import read_image
+
+        model = read_image(Path(path))
+        print(f"{path}: simulating the fixed model inside this offline image; its hardware commands are not read")
+        return model
     outputs = [output.name for output in config.outputs] if config else []
     return open_model(path, weights, staged_outputs=outputs, part=part or WHOLE)
 
@@ -125,7 +130,7 @@ def simulate_all(
 ) -> Iterator[tuple[str, Simulation]]:
     """Simulate every picture in turn, dump as the DebugConfig.txt of ``folder`` says, print and give the result.
 
-    kind        ``Float`` or ``Fixed``.
+    kind        ``Float``, ``Fixed`` or ``Offline``.
     source      its config is for a float model's built-in preprocess; a fixed model remembers its own.
 
     Raises ModelError when ``kind`` is not what the model is.
@@ -140,16 +145,17 @@ def simulate_all(
     from sgsdump.models.model import graph_inputs
     from sgsdump.sidecars import debug_config
 
-    debug = debug_config.read(folder, dumps_fixed=kind == "Fixed") or debug_config.DebugConfig()
-    if kind == "Float":
+    is_float = kind == "Float"
+    debug = debug_config.read(folder, dumps_fixed=not is_float) or debug_config.DebugConfig()
+    if is_float:
         from sgsdump.fixedpoint.quantisation.float_model import simplify
 
         specs = graph_inputs(model.proto)
         model = simplify(model, lambda: feeds_of(source, specs), outside=True)
-    if is_fixed(model) != (kind == "Fixed"):
-        made = "a fixed model made by calibrate" if is_fixed(model) else "a float model"
+    if is_fixed(model) == is_float:
+        made = "a fixed model" if is_fixed(model) else "a float model"
         raise ModelError(f"{model.path} is {made}; simulate it with -t {'Fixed' if is_fixed(model) else 'Float'}")
-    if how.dump_rawdata and kind != "Fixed":
+    if how.dump_rawdata and is_float:
         raise ConfigError("--dump-rawdata writes what the board reads, which is a fixed model's input; use -t Fixed")
     specs, image = graph_inputs(model.proto), source.image
     files = [] if image is None else [run[0] for run in expand(image, len(specs))]
@@ -159,8 +165,8 @@ def simulate_all(
             f"{image} holds {count} pictures and each dump would overwrite the last; give one picture, or put "
             f"dumpdonotrecovery into DebugConfig.txt to number the dumps"
         )
-    config = fixed_config(model) if kind == "Fixed" else source.config
-    raw = kind == "Fixed" and config is not None
+    config = source.config if is_float else fixed_config(model)
+    raw = not is_float and config is not None
     plain = Path(debug_config.DUMP_NAME)
     if image is None:
         loaded = loaded_feeds(source.script or "", specs, config, normalised=not raw)
@@ -175,7 +181,7 @@ def simulate_all(
             _write_rawdata(model, feed, label, taken)
         with TERMINAL.bar("simulate", "layer") as advance:
             simulation = simulate(model, feed, debug.dequant_fixed, debug.eliminate_garbage, advance, how.provider)
-            _dump(simulation, debug, target.name, is_float=kind == "Float" or debug.dequant_fixed)
+            _dump(simulation, debug, target.name, is_float=is_float or debug.dequant_fixed)
         _sum_up(label, simulation)
         yield label, simulation
     if not debug.dump_tensor:

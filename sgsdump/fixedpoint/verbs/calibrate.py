@@ -39,6 +39,8 @@ class How:
     threshold   L4, L5: what changes the outputs by more is raised to 16 bits.
     fuse        operators that the hardware computes as one do not show.
     range_room  INT16 ranges are wider than the images fill, for images not seen.
+    plan_of     a fixed model whose convolutions with INT16 weights have them here too; neither the configuration nor a
+                level raises others.
     """
 
     level: str
@@ -46,6 +48,7 @@ class How:
     threshold: float = THRESHOLD
     fuse: bool = True
     range_room: bool = False
+    plan_of: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +153,7 @@ def calibrate(
     processes: int = 1,
     metric: str | UserMetric | None = None,
     range_room: bool = False,
+    plan_of: str | Path | None = None,
     **beside: Unpack[Beside],
 ) -> FixedModel:
     """The fixed model of a float model; as ``sgsdump calibrate``.
@@ -164,6 +168,7 @@ def calibrate(
     metric       f(outputs, float_outputs) or ``FILE.py:f``, see ``tune``: its mean of the float and of the fixed model
                  over the feeds is ``fixed.metric``.
     range_room   widen INT16 ranges by half or more, for images not seen; ranges of the quant file stay.
+    plan_of      a fixed model (``fixed.sim``, or of ``calibrate``), whose INT16 convolutions are INT16 here too.
     beside       ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``, ``model_outputs``, ``strict_sdk``.
 
     Raises SgsdumpError: what cannot be read, fed or quantised.
@@ -174,7 +179,8 @@ def calibrate(
 
     network = named_network(model, data, beside)
     file = Path(quant_file) if quant_file else None
-    how = How(level_of(quant_level, file), file, range_room=range_room)
+    plan = Path(plan_of) if plan_of else None
+    how = How(level_of(quant_level, file, plan), file, range_room=range_room, plan_of=plan)
     judge = load_metric(metric) if isinstance(metric, str) else metric
     outside = how.level in BY_PARTS and judge is None
     opened = open_network(network, quant_level or DEFAULT, outside=outside)
@@ -194,11 +200,17 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
     return replace(made, metric=(of_float, of_fixed))
 
 
-def level_of(told: str | None, quant_file: Path | None) -> str:
-    """The level that is wanted; of a quant file the one that its log was made at, unless the user told another."""
+def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = None) -> str:
+    """The level that is wanted; of a quant file the one that its log was made at, unless the user told another. With a
+    plan it raises nothing. Raises ConfigError for a quant file beside a plan."""
+    from sgsdump.errors import ConfigError
     from sgsdump.fixedpoint.quantisation.calibration_log import has_weight_ranges
     from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 
+    if plan_of is not None:
+        if quant_file is not None:
+            raise ConfigError("--quant-file and --plan-of both decide the bits; give one of them")
+        return WITHOUT_BITS[told or DEFAULT]
     if quant_file is None:
         return told or DEFAULT
     if told is None and has_weight_ranges(quant_file) is False:
@@ -227,16 +239,22 @@ def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, pr
         import_params,
         is_log,
         measured_beside,
+        plan_params,
         read_quant_file,
     )
     from sgsdump.fixedpoint.quantisation.ranges.statistics import SideRanges, side_ranges, updated, with_softmax
 
     model, config, first = opened.model, opened.config, feeds[0]
+    if how.plan_of is not None:  # in place of what the configuration raises
+        config = replace(config, conv_format=None, tensor_arrays=(), by_level=(), by_quant_file=())
     imported, side = Imported(model, config), SideRanges()
     if how.quant_file is not None:
         params = read_quant_file(how.quant_file)
         beside, side = read_log(how.quant_file, model, weights=how.level != "L1")
         imported = import_params(model, [*params, *beside], config, how.fuse, str(how.quant_file), how.level == "L1")
+    planned = plan_params(how.plan_of) if how.plan_of is not None else []
+    if planned:
+        imported = import_params(model, planned, config, how.fuse, str(how.plan_of))
     options = CalibrationOptions(how.level, how.fuse, how.threshold)
     if is_long(how.level, len(feeds)):
         rehearse(imported.model, first, imported.config, how.fuse)

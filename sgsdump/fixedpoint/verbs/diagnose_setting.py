@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,6 +78,7 @@ def setting_of(task: Task) -> Setting:
     """Raises what reading the model and the files beside it raises."""
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import given_fixed
     from sgsdump.models.feeds.assumed_config import ini_text
+    from sgsdump.sidecars.input_config import ModelOutput
 
     network, path = task.network, task.fixed
     opened = open_network(network, task.quant_level, guesses=True)
@@ -86,7 +87,8 @@ def setting_of(task: Task) -> Setting:
     if fixed is not None:
         config = fixed.config
         if not network.input_config:
-            ini, assumed = ini_text(config).encode(), ()
+            outputs = tuple(ModelOutput(output.name, True) for output in opened.model.proto.graph.output)
+            ini, assumed = ini_text(replace(config, outputs=config.outputs or outputs)).encode(), ()
     return Setting(opened.model, config, ini, assumed, fixed, opened.warnings, opened.config)
 
 

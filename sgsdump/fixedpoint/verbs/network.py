@@ -198,6 +198,7 @@ def open_float_model(
     from sgsdump.fixedpoint.quantisation.float_model import simplify
     from sgsdump.fixedpoint.sdk.converter import caffe_facts, facts_of
     from sgsdump.models.external_data import MANY_BYTES
+    from sgsdump.models.graph import is_of_sim
     from sgsdump.models.model import WHOLE, graph_inputs, open_model
     from sgsdump.models.passes.lift import lift
 
@@ -214,8 +215,10 @@ def open_float_model(
             )
     # Of the opset it came with: lifting hides some forms.
     caffe = opened.caffe
-    converter = caffe_facts(caffe.layers, caffe.other_weights) if caffe else facts_of(simple.proto)
-    return replace(simple, proto=lift(simple.proto), converter=converter)
+    if not is_of_sim(simple.proto):  # the SDK's converter has done with it what it does
+        facts = caffe_facts(caffe.layers, caffe.other_weights) if caffe else facts_of(simple.proto)
+        simple = replace(simple, converter=facts)
+    return replace(simple, proto=lift(simple.proto))
 
 
 def conversion_notes(
