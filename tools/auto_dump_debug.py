@@ -4,6 +4,10 @@
 auto_dump_debug.sh SDK_DIR sample.bin benchmark.bin
 auto_dump_debug.sh SDK_DIR FLOAT_MODEL FIXED_MODEL IMAGE LABEL Classification|Detection|Unknown PREPROCESS.py
 
+examples:
+  auto_dump_debug.sh ~/SGS_IPU_SDK ~/sample.bin ~/benchmark.bin
+  auto_dump_debug.sh ~/SGS_IPU_SDK net_float.sim net_fixed.sim img.bmp label.txt Unknown net.py
+
 The sample is the dump under test (the fixed model), the benchmark the reference (the float or original model). The
 report goes into Undefined_BENCHMARK_DumpDebug_out; an older one is renamed. SDK_DIR and LABEL are not looked into.
 With $SGS_OP_TYPE set the lines are those of older SDKs and of the manual, "OP_TYPE:CONV_2D MSE:... COS:... RMSE:...".
@@ -62,16 +66,19 @@ def compare_dumps(sample: Path, benchmark: Path) -> int:
 def compare_models(float_model: str, fixed_model: str, image: str, category: str, preprocess: str) -> int:
     from sgsdump import compare, open_dump
     from sgsdump.commands.sdk.files import new_folder
+    from sgsdump.commands.sdk.options import ours_beside, with_presets
     from sgsdump.errors import ConfigError
     from sgsdump.models.model import open_model
 
     if category not in CATEGORIES:
         raise ConfigError(f"category {category!r}: it is one of {', '.join(CATEGORIES)}")
+    method = with_presets(preprocess) or preprocess
+    fixed_model = ours_beside("auto_dump_debug.sh", fixed_model)
     models = [(open_model(float_model), "Float", FLOAT_CONFIG), (open_model(fixed_model), "Fixed", FIXED_CONFIG)]
     name = Path(float_model).name
     folder = new_folder(name, category)
     try:
-        benchmark, sample = [simulate(*model, image, preprocess, folder) for model in models]
+        benchmark, sample = [simulate(*model, image, method, folder) for model in models]
         comparison = compare(open_dump(sample), open_dump(benchmark))
     except BaseException:
         rmtree(folder, ignore_errors=True)

@@ -3,6 +3,11 @@
 
 calibrator.py -i pictures -m float_model -n preprocess.py --input_config input_config.ini [-o fixed_model]
 
+example:
+  calibrator.py -i images/ -m net_float.sim -n net.py --input_config input_config.ini
+
+The float model is the SDK's float.sim, ONNX or Caffe. The fixed model is ONNX, no .sim file: -o net_fixed.sim writes
+net_fixed.onnx. If there is no net_fixed.sim, simulator.py -m net_fixed.sim takes net_fixed.onnx.
 Without -o the fixed model is ./MODEL_fixed.onnx; a name that ends in _float becomes _fixed.
 """
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the quant parameters of a fixed model, as the SDK's save_quant_param.py does: what --quant_file takes.
 
-save_quant_param.py -m net_fixed.onnx --output_mode JSON|Pickle
+save_quant_param.py -m net_fixed.sim --output_mode JSON|Pickle
 
 The file is MODEL.json or MODEL.pkl beside the model: for every tensor and weight its name, min, max and bit.
 """
@@ -29,7 +29,7 @@ def run(argv: Sequence[str]) -> int:
     from sgsdump.sidecars import quant_param
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model", required=True, help="fixed model, made by calibrator.py or sgsdump calibrate")
+    parser.add_argument("-m", "--model", required=True, help="fixed model: fixed.sim, or of calibrator.py")
     parser.add_argument("--output_mode", choices=list(FORMS), default="JSON", help="default: %(default)s")
     args = parser.parse_args(argv)
     params = quant_params(open_model(args.model))

@@ -3,6 +3,9 @@
 
 sim_optimizer.py -i pictures -m float_model -n preprocess.py --input_config input_config.ini
 
+example:
+  sim_optimizer.py -i images/ -m net_float.sim -n net.py --input_config input_config.ini --num_process 20
+
 Writes ./optimized_quant_info_{i}_{rate}.pkl for the i-th of the compression_rates below, and the same as
 ./optimized_quant_info_{i}.pkl, for sim_calibrator.py --quant_file; what `sgsdump tune` writes besides goes into
 ./optimized.
@@ -34,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
     no_effect = [NoEffect(("--soc_version",), "there is one simulation for all chips")]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
-    parser.add_argument("-m", "--model", required=True, help="float model: ONNX, or Caffe's .prototxt")
+    parser.add_argument("-m", "--model", required=True, help="float model: .sim, ONNX, or Caffe's .prototxt")
     parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
     parser.add_argument("-n", "--preprocess", help="preprocess file(s), or the SDK's presets, one per input, by commas")
     parser.add_argument("--input_config", required=True, help="input_config.ini, all convolutions at 8 bits")

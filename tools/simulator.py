@@ -1,7 +1,15 @@
 #!/usr/bin/env python3
 """Run pictures through a float or fixed model, as the SDK's simulator.py does.
 
-simulator.py -i image -m model -c Classification|Detection|Unknown -t Float|Fixed -n preprocess.py [-l label]
+simulator.py -i image -m model -c Classification|Detection|Unknown -t Float|Fixed|Offline -n preprocess.py [-l label]
+
+examples:
+  simulator.py -i img.bmp -m net_float.sim -c Unknown -t Float -n net.py
+  simulator.py -i img.bmp -m net_fixed.sim -c Unknown -t Fixed -n net.py --dump_rawdata
+  simulator.py -i img.bmp -m net.img -c Unknown -t Offline -n net.py
+
+The model is the SDK's .sim file, ONNX, Caffe, or the fixed model of calibrator.py. Offline runs the fixed model inside
+the image (.img); the hardware's commands in it are not read.
 
 DebugConfig.txt in the current folder switches the dump on. Classification prints the five best classes of the first
 output (-l: their names, one a line); Unknown and Detection write all outputs to output/unknown_MODEL_IMAGE.txt.
@@ -27,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(argv: Sequence[str]) -> int:
     from sgsdump.commands.sdk.files import write_outputs
-    from sgsdump.commands.sdk.options import NoEffect, accept, no_effect_notes, with_presets
+    from sgsdump.commands.sdk.options import NoEffect, accept, no_effect_notes, ours_beside, with_presets
     from sgsdump.fixedpoint.commands.simulate import Running, open_as, simulate_all
     from sgsdump.models.network import Source
     from sgsdump.sidecars import input_config
@@ -43,7 +51,7 @@ def run(argv: Sequence[str]) -> int:
     ]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
-    parser.add_argument("-m", "--model", required=True, help="float model, or the fixed model calibrator.py made")
+    parser.add_argument("-m", "--model", required=True, help="float model, fixed model, or image (.img)")
     parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
     parser.add_argument("-l", "--label", help="names of the classes, one a line")
     parser.add_argument("-c", "--category", required=True, choices=["Classification", "Detection", "Unknown"])
@@ -58,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
     preprocess = with_presets(args.preprocess)
     names = read_labels(args.label) if args.label and args.category == "Classification" else []
     config = input_config.read(args.input_config) if args.input_config else None
-    model = open_as(args.type, args.model, args.weight_file)
+    model = open_as(args.type, ours_beside("simulator.py", args.model), args.weight_file)
     source = Source(args.image, preprocess, config)
     for label, simulation in simulate_all(model, args.type, source, how=Running(dump_rawdata=args.dump_rawdata)):
         ordered = [info.name for info in model.proto.graph.output if info.name in simulation.outputs]

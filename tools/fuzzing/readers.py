@@ -13,6 +13,8 @@ from fuzzing.trial import Contradiction, check_lines
 from sgsdump import Dump, Tensor, open_dump
 from sgsdump.comparison.naming import NAME_FILES
 from sgsdump.errors import SgsdumpError
+from sgsdump.models.model import Model, has_net, listing_of, net_of, open_model
+from sgsdump.reports.model_listing import listing_json, listing_text
 from sgsdump.sidecars import SIDECARS
 
 SIDE_FILES = {**SIDECARS, **NAME_FILES}
@@ -21,7 +23,23 @@ MOST_RECORDS = 300
 
 def reader(format: str) -> Callable[[Path], Any]:
     """How files of a format are read."""
-    return SIDE_FILES.get(format) or INPUTS.get(format) or read_dump
+    return SIDE_FILES.get(format) or INPUTS.get(format) or MODEL_FILES.get(format) or read_dump
+
+
+def read_model(path: Path) -> Model:
+    """Open a model file of the SDK, and all that it can tell without being run."""
+    listing = listing_of(path)
+    if listing is not None:
+        listing_text(listing), listing_json(listing)
+    if has_net(path):
+        try:
+            net_of(path)
+        except SgsdumpError as error:
+            check_lines(str(error))
+    return open_model(path)
+
+
+MODEL_FILES = {"sim": read_model, "img": read_model}
 
 
 def read_dump(path: Path) -> Dump:

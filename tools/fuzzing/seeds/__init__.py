@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fuzzing.seeds.genuine import MOST_GENUINE, genuine_files
 from fuzzing.seeds.made import made
+from fuzzing.seeds.models import sim_files
 from fuzzing.seeds.seed import Seed
 from fuzzing.seeds.side_files import side_files
 from fuzzing.seeds.written import written
@@ -22,6 +23,8 @@ def all_seeds(genuine: Path | None) -> dict[str, list[Seed]]:
     with tempfile.TemporaryDirectory() as folder:
         for seed in (*written(Path(folder)), *made(), *side_files()):
             found[seed.format].append(seed)
+    for seed in sim_files(genuine if genuine is not None and genuine.is_dir() else None):
+        found[seed.format].append(seed)
     if genuine is not None and genuine.is_dir():
         for seed in genuine_files(genuine):
             if len(found[seed.format]) < 2 * MOST_GENUINE:
