@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import sgsdump
 
 # They are filled while a run goes on.
-BUILT_UP = set("Index LayerBuilder Object Operation Products Simulation Summary Unsettled Walk Written".split())
+BUILT_UP = set("Builder Index LayerBuilder Object Operation Products Simulation Summary Unsettled Walk Written".split())
 # Their equality is never asked for, or only for those without an array.
 COMPARED = {"Distribution", "Quant", "Simulation", "Sizes", "Values"}
 

@@ -168,11 +168,13 @@ def refusals() -> Iterator[tuple[str, str, str]]:
 
 
 def test_every_mode_is_tried():
-    """But a topology, a board's buffers and a fixed model's plan: what a file must hold to be one is not of interest
-    here (test_convert.py, test_board.py, test_calibrate_simulate.py)."""
+    """But a topology, a board's buffers, a fixed model's plan and an SDK model file: what a file must hold to be one is
+    not of interest here (test_convert.py, test_board.py, test_calibrate_simulate.py, test_only_the_sim.py)."""
     every = {(c, m) for c in WITH_MODES for honouring in COMMANDS[c].MODES.honoured.values() for m in honouring}
     assert every - set(LEAST) == {
         ("convert", "a topology"),
+        ("convert", "a model file"),
+        ("show", "model file"),
         ("compare", compare_options.BOARD),
         ("show", "plan"),
     }

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 import tflite_models
-from in_process import script
+from door_runs import TOOLS, door, fails, program, succeeds
 from PIL import Image
 from platforms import unix_only
 from small_nets import node, residual_net
@@ -24,7 +24,6 @@ from small_nets import node, residual_net
 from sgsdump import Dump, LossWarning, Record, Tensor, open_dump, save_dump
 from sgsdump.dumps.formats.sigmastar import binary as sigmastar_bin
 
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
 DOORS = sorted(path.name for path in TOOLS.iterdir() if path.is_file() and os.access(path, os.X_OK))
 AT_SDK_PLACES = sorted(
     str(path.relative_to(TOOLS))
@@ -82,25 +81,6 @@ def work(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def program(work: Path, *words: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [str(TOOLS / str(words[0])), *map(str, words[1:])]
-    environment = door_environment(env)
-    return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=False, timeout=300)
-
-
-def door(work: Path, *words: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """In this process, where no shell and no other modules are asked for."""
-    path = TOOLS / str(words[0])
-    if path.suffix == ".sh" or not path.is_relative_to(TOOLS) or "PYTHONPATH" in (env or {}):
-        return program(work, *words, env=env)
-    return script(path, list(map(str, words[1:])), work, door_environment(env))
-
-
-def door_environment(more: dict[str, str] | None) -> dict[str, str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, **(more or {})}
-
-
 def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A door as a module."""
     loader = SourceFileLoader(f"door_{name.partition('.')[0]}", str(TOOLS / name))
@@ -110,20 +90,6 @@ def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     loader.exec_module(module)
     return module
-
-
-def succeeds(work: Path, *words: object, env: dict[str, str] | None = None) -> str:
-    done = door(work, *words, env=env)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def fails(work: Path, *words: object, env: dict[str, str] | None = None) -> str:
-    """The one line a door says when it ends with status 2."""
-    done = door(work, *words, env=env)
-    assert done.returncode == 2, done.stdout
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.stderr
 
 
 def test_onnx_dump_data(work: Path) -> None:
@@ -407,7 +373,7 @@ def test_calibrator_simulator_and_the_whole_loop(work: Path) -> None:
     best = int(prob.argmax())
     name = ["zero", "one", "two", "three", "four"][best]
     assert f"1. class {best} {name}, score {prob[best]:f}" in succeeds(work, "simulator.py", *words)
-    assert "offline models" in fails(work, "simulator.py", *"-i img.bmp -m x -c Unknown -t Offline".split())
+    assert "cannot read x" in fails(work, "simulator.py", *"-i img.bmp -m x -c Unknown -t Offline".split())
 
     (work / "DebugConfig.txt").write_text("my own\n")  # the script's own folders are read, not this one
     models = ["SDK", "net_float.onnx", "net_fixed.onnx", "img.bmp", "labels.txt", "Unknown", "pre.py"]

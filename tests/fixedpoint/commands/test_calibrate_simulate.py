@@ -206,7 +206,7 @@ def test_without_dumptensor_only_the_outputs_are_summed_up(folder, capsys):
 @pytest.mark.parametrize(
     ("command", "words", "message"),
     [
-        ([*FLOAT[:3], "-t", "Offline", *FLOAT[5:]], [], "offline models cannot be dumped per layer"),
+        ([*FLOAT[:3], "-t", "Offline", *FLOAT[5:]], [], "net.onnx is not an offline image"),
         ([*FLOAT[:3], "-t", "Fixed", *FLOAT[5:]], [], "net.onnx is a float model; simulate it with -t Float"),
         (FLOAT, ["dumpTensr"], "did you mean 'dumpTensor'"),
         ([*CALIBRATE[:-1], "no/such/fixed.onnx"], [], "there is no folder no/such"),

@@ -13,7 +13,6 @@ from small_nets import conv, model, node, residual_net, run_all, weights
 from watched import Watched
 
 from sgsdump.errors import ConfigError, InputError, ModelError
-from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 from sgsdump.executors.workers.task_pool import Workers
 from sgsdump.fixedpoint.commands import calibrate as calibrate_command
 from sgsdump.fixedpoint.commands import demo
@@ -43,6 +42,8 @@ from sgsdump.fixedpoint.quantisation.integer import curves
 from sgsdump.fixedpoint.quantisation.integer.emitter import Integers
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import gather, measure_ranges
+from sgsdump.fixedpoint.quantisation.ranges.simulator_rules import rules_of
+from sgsdump.fixedpoint.quantisation.ranges.simulator_run import SimulatorRunner
 from sgsdump.fixedpoint.quantisation.ranges.statistics import (
     MIN_MAX,
     MSE,
@@ -56,6 +57,7 @@ from sgsdump.fixedpoint.quantisation.simulation import simulate
 from sgsdump.fixedpoint.quantisation.trials.plan_trial import Domain
 from sgsdump.models.feeds.by_content import content_key
 from sgsdump.models.feeds.feeds import PictureFeeds
+from sgsdump.models.graph import Graph
 from sgsdump.models.model import graph_inputs, open_model
 from sgsdump.sidecars import input_config
 from sgsdump.sidecars.input_config import InputConfig, ModelInput, ModelOutput
@@ -128,7 +130,7 @@ def test_a_picture_that_fails_in_a_worker_is_one_line(float_model, tmp_path):
 
 def test_the_figures_are_those_of_all_pictures_at_once(float_model, feeds):
     found = calibrate(float_model, feeds, CONFIG, "L5").statistics
-    runner = SegmentRunner(float_model)
+    runner = SimulatorRunner(float_model, rules_of(Graph(float_model.proto)))
     runs = [{**feed, **{layer.name: layer.array for layer in runner.run(feed)}} for _, feed in feeds]
     c1, pool, fc = (np.stack([run[name] for run in runs]).astype(np.float64) for name in ("c1", "pool", "fc"))
     np.testing.assert_array_equal(found.channels["c1"].low, c1.min(axis=(0, 1, 3, 4)))
@@ -165,8 +167,8 @@ def test_weights_keep_all_of_every_output_channel(float_model, feeds):
     weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in float_model.proto.graph.initializer}
     for name in ("c1.w", "c2.w", "c3.w", "fc.w"):
         rows = weights[name].reshape(len(weights[name]), -1)
-        np.testing.assert_array_equal(found[name].min, rows.min(axis=1))
-        np.testing.assert_array_equal(found[name].max, rows.max(axis=1))
+        np.testing.assert_array_equal(found[name].min, [float(f"{value:f}") for value in rows.min(axis=1)])
+        np.testing.assert_array_equal(found[name].max, [float(f"{value:f}") for value in rows.max(axis=1)])
         assert found[name].wide is None
 
 

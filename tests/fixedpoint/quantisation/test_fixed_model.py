@@ -37,9 +37,9 @@ def test_ranges_are_the_minimum_and_maximum_over_all_feeds_in_graph_order():
     assert list(ranges)[:6] == ["data", "c1.w", "c1.b", "c1", "r1", "c2.w"]
     runs = [{**feed, **run_all(net.proto, feed)} for _, feed in feeds(3)]
     for name in ("data", "c1", "add", "gap", "prob"):
-        assert ranges[name].low == min(run[name].min() for run in runs)
-        assert ranges[name].high == max(run[name].max() for run in runs)
-    assert ranges["c2.w"].low == weights("c2", (8, 8, 1, 1), 2)["c2.w"].min()
+        assert ranges[name].low == pytest.approx(min(run[name].min() for run in runs), rel=1e-5)
+        assert ranges[name].high == pytest.approx(max(run[name].max() for run in runs), rel=1e-5)
+    assert ranges["c2.w"].low == float(f"{weights('c2', (8, 8, 1, 1), 2)['c2.w'].min():f}")
 
 
 def test_feeds_are_taken_one_at_a_time():
