@@ -275,8 +275,8 @@ def _numbers(
             raise FormatError(f"has a {operator.kind} without biases")
         filters = _filters(operator, sim.tensors[operator.inputs[1]])
         bias, mul = stored_bias(sim.stored(sim.tensors[operator.inputs[2]]), filters)
-        shift = 1 if operator.kind == "DEPTHWISE_CONV_2D" else 0
-        k, n_less_k = (operator.whole(slot + shift) for slot in (_K, _N_LESS_K))
+        later = 1 if operator.kind == "DEPTHWISE_CONV_2D" else 0
+        k, n_less_k = (operator.whole(slot + later) for slot in (_K, _N_LESS_K))
         if abs(k) > 64 or abs(n_less_k) > 64:
             raise FormatError(f"has a {operator.kind} with shifts of {k} and {n_less_k} bits")
         k_each, n_each = (np.full(filters, float(bits)) for bits in (k, n_less_k + k))
@@ -329,8 +329,8 @@ def _picture_inputs(sim: SimFile) -> Iterator[_PictureInput]:
             tensor.name, training, _PICTURES[given or tensor.format], tuple(mean[by_colour]), tuple(std[by_colour])
         )
         channels = tensor.shape[3] if len(tensor.shape) == 4 else 3
-        nv12 = training if given == "YUV420" else ""
-        yield _PictureInput(entry, Picture(tuple(mean[:channels]), tuple(std[:channels]), nv12))
+        order = training if given == "YUV420" else ""
+        yield _PictureInput(entry, Picture(tuple(mean[:channels]), tuple(std[:channels]), order))
 
 
 def _yuv_gains(rows: np.ndarray) -> np.ndarray:

@@ -216,7 +216,7 @@ def test_both_spellings_and_exit_status_by_a_limit(digits):
         (["-i", "empty"], "empty"),
         (["-i", "none"], "none"),
         (["-i", "broken"], "broken"),
-        (["--fixed", "digits.onnx"], "is not a fixed model"),
+        (["--fixed", "digits.onnx"], "is a float model"),
         (["--ranges", "input_config.ini"], "input_config.ini"),
         (["--input-config", "none.ini"], "none.ini"),
         (["-n", "none.py"], "none.py"),
