@@ -51,6 +51,7 @@ def fixed_model(sim: SimFile) -> Model:
     """
     if sim.kind not in INTEGER_KINDS:
         raise ModelError(f"{sim.path} is a float model; for the fixed model give fixed.sim")
+    _check_finite(sim)
     builder = Builder(sim)
     builder.reals = lambda operator, tensor: _reals(sim, operator, tensor)
     builder.filler = lambda operator: _of_byte_zero(sim.tensors[operator.outputs[0]])
@@ -128,6 +129,17 @@ def _operators(graph: Graph, group: _Group, stored: Container[str]) -> Iterator[
         yield one_operator(graph, nodes[first:last])
         for node in nodes[last:]:
             yield one_operator(graph, [node])
+
+
+def _check_finite(sim: SimFile) -> None:
+    """Raises ModelError for a range or scale with NaN or Inf: no integers follow from it."""
+    for tensor in sim.tensors:
+        quant = tensor.quant
+        if quant is not None and not all(np.isfinite(each).all() for each in (quant.low, quant.high, quant.scale)):
+            raise ModelError(
+                f"{sim.path}: the .sim model has a range or scale of the tensor {tensor.name!r} that is not finite; "
+                "calibrate the model again"
+            )
 
 
 def _quant(tensor: SimTensor) -> Quant:
@@ -225,7 +237,9 @@ def _reals(sim: SimFile, operator: SimOperator, tensor: SimTensor) -> np.ndarray
     """
     if operator.kind in CONVOLUTIONS:
         is_weights = tensor is sim.tensors[operator.inputs[1]]
-        return _real_weights(sim, operator, tensor) if is_weights else np.zeros(tensor.shape)
+        if is_weights:
+            return _real_weights(sim, operator, tensor)
+        return np.zeros(_filters(operator, sim.tensors[operator.inputs[1]]))
     integers = sim.values(tensor).astype(np.float64)
     if tensor.quant is None or not tensor.quant.low.size or tensor.dtype.kind != "i":
         return None

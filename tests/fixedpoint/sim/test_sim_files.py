@@ -2,6 +2,8 @@
 
 import lzma
 import struct
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from sgsdump.fixedpoint.quantisation.diagnosis.subject import given_fixed
 from sgsdump.fixedpoint.sim import image, net
 from sgsdump.fixedpoint.sim.file import CMODEL, DEBUG, FIXED, FLOAT, SimOperator, read
 from sgsdump.fixedpoint.sim.onnx_graph import float_model
+from sgsdump.fixedpoint.sim.plan import fixed_model
 from sgsdump.fixedpoint.verbs.calibrate import calibrate
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.graph import attribute
@@ -232,6 +235,26 @@ def test_an_operator_that_is_not_known_is_named(att):
     path.write_bytes(data)
     with pytest.raises(ModelError, match=r"operator MATRIX_DIAG|operator [A-Z0-9_]+, which makes '.*', is not known"):
         open_model(path)
+
+
+def test_a_range_that_is_not_finite_is_named(att):
+    sim = read(att["fixed.sim"])
+    last = sim.tensors[sim.outputs[0]]
+    damaged = replace(last, quant=replace(last.quant, high=np.float32([np.nan])))
+    with pytest.raises(ModelError, match=f"range or scale of the tensor '{last.name}' that is not finite"):
+        fixed_model(replace(sim, tensors=tuple(damaged if each is last else each for each in sim.tensors)))
+
+
+def test_a_bias_takes_no_more_memory_than_its_convolution_has_filters(att):
+    sim = read(att["fixed.sim"])
+    biases = [sim.tensors[operator.inputs[2]] for operator in sim.operators if operator.kind == "CONV_2D"]
+    huge = {bias.name: replace(bias, shape=(1 << 30, bias.shape[1])) for bias in biases}
+    tracemalloc.start()
+    try:
+        fixed_model(replace(sim, tensors=tuple(huge.get(each.name, each) for each in sim.tensors)))
+        assert biases and tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.data())
