@@ -29,7 +29,11 @@ def float_model(sim: SimFile) -> Model:
         raise ModelError(f"{sim.path} is a fixed model; for the float model give float.sim")
     builder = Builder(sim)
     proto = build(builder)
-    write_facts(SimFacts(dumped_operators(sim), shown_constants(builder), planned_types(sim)), proto)
+    try:
+        shown = shown_constants(builder)
+    except FormatError as error:
+        raise ModelError(f"{sim.path}: the .sim model {error}; convert the model again") from None
+    write_facts(SimFacts(dumped_operators(sim), shown, planned_types(sim)), proto)
     names = frozenset(tensor.name for tensor in sim.tensors)
     return Model(proto, sim.path, blobs=names)
 
@@ -125,8 +129,7 @@ def shown_constants(builder: Builder) -> dict[str, ShownConstant]:
 def _shown(builder: Builder, operator: SimOperator, slot: int, tensor: SimTensor) -> ShownConstant:
     initializer = builder.constants.get(tensor.name)
     if initializer is None:
-        values = builder.sim.values(tensor).reshape(-1)
-        return ShownConstant("", (), tensor.shape, values=tuple(int(value) for value in values))
+        return ShownConstant("", (), tensor.shape, values=whole_numbers(builder.sim, tensor))
     rank = len(initializer.dims)
     if operator.kind == "DEPTHWISE_CONV_2D" and slot == 1:
         return ShownConstant(tensor.name, (1, 2, 3, 0), tensor.shape)
@@ -134,6 +137,14 @@ def _shown(builder: Builder, operator: SimOperator, slot: int, tensor: SimTensor
     if slot == 2 and tensor.size == 2 * size:
         return ShownConstant(tensor.name, (), tensor.shape, ones=True)
     return ShownConstant(tensor.name, TO_NHWC if rank == 4 else (1, 2, 0) if rank == 3 else (), tensor.shape)
+
+
+def whole_numbers(sim: SimFile, tensor: SimTensor) -> tuple[int, ...]:
+    """Return a constant's values as whole numbers. Raises FormatError for NaN and Inf."""
+    values = sim.values(tensor).reshape(-1)
+    if not np.isfinite(values).all():
+        raise FormatError(f"has NaN or Inf in the constant {tensor.name!r}")
+    return tuple(map(int, values))
 
 
 def planned_types(sim: SimFile) -> dict[str, np.dtype]:

@@ -25,7 +25,7 @@ from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, SOFTMAX_QUANT, 
 from sgsdump.fixedpoint.quantisation.type_rules import MOVERS, Operator
 from sgsdump.fixedpoint.sim.builder import Builder
 from sgsdump.fixedpoint.sim.file import INTEGER_KINDS, SimFile, SimOperator, SimTensor
-from sgsdump.fixedpoint.sim.onnx_graph import build, dumped_operator
+from sgsdump.fixedpoint.sim.onnx_graph import build, dumped_operator, whole_numbers
 from sgsdump.fixedpoint.sim.weights import Blocks, stored_bias, stored_weights
 from sgsdump.models.fixed_facts import DumpedOperator, Origin
 from sgsdump.models.graph import Graph
@@ -385,8 +385,6 @@ def _shown(sim: SimFile) -> Mapping[str, ShownConstant]:
             if index < 0 or not tensor.is_constant or (operator.kind in CONVOLUTIONS and slot in (1, 2)):
                 continue
             if tensor.size <= _MOST_SHOWN:
-                values = sim.values(tensor).reshape(-1)
-                shown[tensor.name] = ShownConstant(
-                    "", (), tensor.shape, values=tuple(map(int, values)), dtype=str(tensor.dtype)
-                )
+                values = whole_numbers(sim, tensor)
+                shown[tensor.name] = ShownConstant("", (), tensor.shape, values=values, dtype=str(tensor.dtype))
     return shown

@@ -245,6 +245,19 @@ def test_a_range_that_is_not_finite_is_named(att):
         fixed_model(replace(sim, tensors=tuple(damaged if each is last else each for each in sim.tensors)))
 
 
+@pytest.mark.parametrize(("name", "opened"), [("float.sim", float_model), ("fixed.sim", fixed_model)])
+def test_a_constant_that_has_to_be_whole_numbers_is_finite(shared, tmp_path, name, opened):
+    sim = read(unpacked(shared / f"sigmastar/sim/ox_rmean_fc/{name}.xz", tmp_path))
+    constant = next(each for each in sim.tensors if each.name.startswith("Reshape") and each.is_constant)
+    start, count = constant.extent
+    data = bytearray(sim.data[:])
+    data[start : start + count] = np.full(count // 4, np.nan, "<f4").tobytes()
+    floats = replace(constant, dtype=np.dtype(np.float32))
+    tensors = tuple(floats if each is constant else each for each in sim.tensors)
+    with pytest.raises(ModelError, match=r"NaN or Inf in the constant 'Reshape.*convert the model again"):
+        opened(replace(sim, data=bytes(data), tensors=tensors))
+
+
 def test_a_bias_takes_no_more_memory_than_its_convolution_has_filters(att):
     sim = read(att["fixed.sim"])
     biases = [sim.tensors[operator.inputs[2]] for operator in sim.operators if operator.kind == "CONV_2D"]
