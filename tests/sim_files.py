@@ -12,7 +12,7 @@ from sgsdump.dumps.io import open_dump
 from sgsdump.models.model import Model, graph_inputs
 from sgsdump.tensors.types import to_nchw
 
-GOLDEN = ("att", "cat_flat", "yv3")
+GOLDEN = ("att", "cat_flat", "two_pictures", "yv3")
 
 
 def unpacked(source: Path, target: Path) -> Path:

@@ -252,7 +252,7 @@ def _version(model: Table) -> str:
 
 
 def _formats(graph: Table) -> Iterator[tuple[str, str]]:
-    for given, training in zip(graph.numbers(6, "i4"), graph.numbers(7, "i4")):
+    for given, training in zip(graph.numbers(6, "i1"), graph.numbers(7, "i1")):
         yield FORMATS.get(int(given), ""), FORMATS.get(int(training), "")
 
 

@@ -52,26 +52,36 @@ def fixed_model(sim: SimFile) -> Model:
     if sim.kind not in INTEGER_KINDS:
         raise ModelError(f"{sim.path} is a float model; for the fixed model give fixed.sim")
     _check_finite(sim)
+    try:
+        with np.errstate(over="raise", divide="raise", invalid="raise"):
+            return _fixed_model(sim)
+    except FormatError as error:
+        raise ModelError(f"{sim.path}: the .sim model {error}; convert the model again") from None
+    except ArithmeticError:
+        raise ModelError(
+            f"{sim.path}: the .sim model has scales or ranges so large or small that no multiplier follows from them; "
+            "is the file damaged? Calibrate the model again"
+        ) from None
+
+
+def _fixed_model(sim: SimFile) -> Model:
     builder = Builder(sim)
     builder.reals = lambda operator, tensor: _reals(sim, operator, tensor)
     builder.filler = lambda operator: _of_byte_zero(sim.tensors[operator.outputs[0]])
     proto = build(builder)
-    try:
-        write_facts(SimFacts((), _shown(sim), {}), proto)
-        graph = Graph(proto)
-        groups = tuple(_groups(sim, builder.spans))
-        tensors, ranges = _tensors(sim, builder.spans, graph), _ranges(sim, builder.spans, graph)
-        operators = tuple(op for group in groups for op in _operators(graph, group, tensors))
-        plan = QuantPlan(operators, tensors, dict(_weight_quants(sim, builder.spans, graph)), ranges)
-        given = Given(dict(_numbers(sim, builder.spans, graph)), tuple(_dumped(sim, group) for group in groups))
-        pictures = {each.entry.name: each for each in _picture_inputs(sim)}
-        entries = (pictures[t.name].entry if t.name in pictures else _raw_input(t) for t in _inputs(sim))
-        origin = Origin(tuple(entries), ranges)
-        written = write_integers(
-            graph, plan, ranges, {name: each.picture for name, each in pictures.items()}, frozenset(), origin, given
-        )
-    except FormatError as error:
-        raise ModelError(f"{sim.path}: the .sim model {error}; convert the model again") from None
+    write_facts(SimFacts((), _shown(sim), {}), proto)
+    graph = Graph(proto)
+    groups = tuple(_groups(sim, builder.spans))
+    tensors, ranges = _tensors(sim, builder.spans, graph), _ranges(sim, builder.spans, graph)
+    operators = tuple(op for group in groups for op in _operators(graph, group, tensors))
+    plan = QuantPlan(operators, tensors, dict(_weight_quants(sim, builder.spans, graph)), ranges)
+    given = Given(dict(_numbers(sim, builder.spans, graph)), tuple(_dumped(sim, group) for group in groups))
+    pictures = {each.entry.name: each for each in _picture_inputs(sim)}
+    entries = (pictures[t.name].entry if t.name in pictures else _raw_input(t) for t in _inputs(sim))
+    origin = Origin(tuple(entries), ranges)
+    written = write_integers(
+        graph, plan, ranges, {name: each.picture for name, each in pictures.items()}, frozenset(), origin, given
+    )
     return Model(written.proto, sim.path)
 
 

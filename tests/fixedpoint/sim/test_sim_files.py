@@ -100,6 +100,17 @@ def test_an_image_holds_the_fixed_model(shared):
     assert listing_of(path).facts["working memory"] == 8192
 
 
+def test_each_of_two_pictures_has_its_own_formats(shared, tmp_path):
+    """A byte per input says how it lies in memory, another what the network was trained on."""
+    path = unpacked(shared / "sigmastar/sim/two_pictures/fixed.sim.xz", tmp_path)
+    assert read(path).formats == (("RGB", "RGB"), ("BGR", "BGR"))
+    entries = read_facts(open_model(path)).origin.inputs
+    assert [(each.name, each.training_format, each.mean) for each in entries] == [
+        ("a", "RGB", (127.0,) * 3),
+        ("b", "BGR", (127.0,) * 3),
+    ]
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_a_file_that_was_cut_off_is_refused(att, name):
     whole = att[name].read_bytes()
@@ -243,6 +254,15 @@ def test_a_range_that_is_not_finite_is_named(att):
     damaged = replace(last, quant=replace(last.quant, high=np.float32([np.nan])))
     with pytest.raises(ModelError, match=f"range or scale of the tensor '{last.name}' that is not finite"):
         fixed_model(replace(sim, tensors=tuple(damaged if each is last else each for each in sim.tensors)))
+
+
+def test_scales_that_no_multiplier_follows_from_are_refused(att):
+    sim = read(att["fixed.sim"])
+    convolution = next(operator for operator in sim.operators if operator.kind == "CONV_2D")
+    weights = sim.tensors[convolution.inputs[1]]
+    damaged = replace(weights, quant=replace(weights.quant, scale=np.float32([3e38])))
+    with pytest.raises(ModelError, match="scales or ranges so large or small that no multiplier follows"):
+        fixed_model(replace(sim, tensors=tuple(damaged if each is weights else each for each in sim.tensors)))
 
 
 @pytest.mark.parametrize(("name", "opened"), [("float.sim", float_model), ("fixed.sim", fixed_model)])

@@ -12,7 +12,7 @@ from sgsdump.fixedpoint.quantisation.simulation import Simulator
 from sgsdump.fixedpoint.sim.file import read
 from sgsdump.fixedpoint.sim.onnx_graph import planned_types
 from sgsdump.models.fixed_facts import read_facts
-from sgsdump.models.model import open_model
+from sgsdump.models.model import graph_inputs, open_model
 
 BESIDE = Path(__file__).resolve().parents[4] / "shared/data/sigmastar/sim"
 OTHERS = sorted(path.parent.name for path in BESIDE.glob("*/float.sim.xz"))
@@ -84,7 +84,8 @@ def _weights(model):
 def test_the_types_are_those_that_float_sim_plans(shared, tmp_path, name):
     path = unpacked(shared / f"sigmastar/sim/{name}/float.sim.xz", tmp_path)
     model, planned = simplify(open_model(path)), planned_types(read(path))
-    analysis = analyse(model.proto, ["data"] if str(planned.get("data")) == "uint8" else [])
+    pictures = [spec.name for spec in graph_inputs(model.proto) if str(planned.get(spec.name)) == "uint8"]
+    analysis = analyse(model.proto, pictures)
     read_by_convolutions = {analysis.domain[name] for name in analysis.first_inputs if name not in analysis.forced}
     for tensor in analysis.stored:
         if tensor in planned and str(planned[tensor]) == "uint8":
