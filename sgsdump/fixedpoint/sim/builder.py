@@ -51,6 +51,9 @@ class Builder:
     def node(self, kind: str, inputs: Sequence[str], outputs: str | Sequence[str], **attributes: Any) -> str:
         outputs = [outputs] if isinstance(outputs, str) else list(outputs)
         attributes = {key: value for key, value in attributes.items() if value is not None}
+        empty = next((key for key, value in attributes.items() if isinstance(value, (list, tuple)) and not value), None)
+        if empty is not None:
+            raise FormatError(f"has the operator {outputs[0]!r} without {empty}")
         self.nodes.append(helper.make_node(kind, list(inputs), outputs, name=outputs[0], **attributes))
         return outputs[0]
 

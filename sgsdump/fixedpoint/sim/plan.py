@@ -21,7 +21,7 @@ from sgsdump.fixedpoint.quantisation.integer.emitter import Requantisation, shif
 from sgsdump.fixedpoint.quantisation.integer.walk import write_integers
 from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
 from sgsdump.fixedpoint.quantisation.sim_operators import Given
-from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, SOFTMAX_QUANT, UINT8, int16_quant, uint8_quant
+from sgsdump.fixedpoint.quantisation.tensor_scales import INT8, INT16, SOFTMAX_QUANT, UINT8, int16_quant, uint8_quant
 from sgsdump.fixedpoint.quantisation.type_rules import MOVERS, Operator
 from sgsdump.fixedpoint.sim.builder import Builder
 from sgsdump.fixedpoint.sim.file import INTEGER_KINDS, SimFile, SimOperator, SimTensor
@@ -234,8 +234,8 @@ def _scales(weights: SimTensor, filters: int) -> np.ndarray:
 
 
 def _filters(operator: SimOperator, weights: SimTensor) -> int:
-    if len(weights.shape) != 4:
-        raise FormatError(f"has weights {weights.name!r} of {len(weights.shape)} dimensions")
+    if len(weights.shape) != 4 or weights.dtype not in (INT8, INT16):
+        raise FormatError(f"has weights {weights.name!r} of {len(weights.shape)} dimensions and type {weights.dtype}")
     return weights.shape[3 if operator.kind == "DEPTHWISE_CONV_2D" else 0]
 
 
