@@ -522,7 +522,7 @@ def puts_together(node: NodeProto) -> bool:
 
 
 def is_of_sim(proto: ModelProto) -> bool:
-    """Return whether a model was read from a .sim file, whose facts are in its metadata (``sim_facts``)."""
+    """Return whether a model was read from a .sim file: its metadata then has the facts of ``sim_facts``."""
     return any(entry.key == SIM_FACTS for entry in proto.metadata_props)
 
 

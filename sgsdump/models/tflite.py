@@ -137,7 +137,7 @@ def _net_of(data: Buffer) -> _Net:
     main = graphs[0]
     tensors = tuple(_tensor(table, extents) for table in main.tables(0))
     operators = tuple(_operators(main, kinds, len(tensors)))
-    inputs, outputs = (_indices(main, field, len(tensors)) for field in (1, 2))
+    inputs, outputs = (tensor_indices(main, field, len(tensors)) for field in (1, 2))
     if not operators or not outputs:
         raise FormatError("holds no operators; there is nothing to run")
     bodies = tuple(graph.text(4) or f"graph {number}" for number, graph in enumerate(graphs[1:], 1))
@@ -193,7 +193,7 @@ def _operators(graph: Table, kinds: list[str], tensors: int) -> Iterator[_Operat
         code = table.number(0, "I")
         if code >= len(kinds):
             raise FormatError(f"has an operator of kind {code} of {len(kinds)}")
-        inputs, outputs = _indices(table, 1, tensors, absent=True), _indices(table, 2, tensors)
+        inputs, outputs = tensor_indices(table, 1, tensors, absent=True), tensor_indices(table, 2, tensors)
         yield _Operator(kinds[code], inputs, outputs, _activation(kinds[code], table.table(4)))
 
 
@@ -202,8 +202,8 @@ def _activation(kind: str, options: Table | None) -> str:
     return _ACTIVATIONS[number] if 0 <= number < len(_ACTIVATIONS) else ""
 
 
-def _indices(table: Table, field: int, tensors: int, absent: bool = False) -> tuple[int, ...]:
-    """Indices of tensors; -1 stands for an input that is absent."""
+def tensor_indices(table: Table, field: int, tensors: int, absent: bool = False) -> tuple[int, ...]:
+    """Return the tensors that a vector names; with ``absent``, -1 is an input that is absent. Raises FormatError."""
     indices = tuple(map(int, table.numbers(field, "i4")))
     for index in indices:
         if not (0 <= index < tensors or (absent and index == -1)):

@@ -105,7 +105,7 @@ class Builder:
         return self.shapes.get(tensor.name, tensor.shape)
 
     def picture(self, tensor: SimTensor, operator: SimOperator) -> tuple[int, ...]:
-        """Return N, H, W, C of an input. Raises FormatError for another number of dimensions."""
+        """Return the sizes N, H, W, C of an input. Raises FormatError if it does not have four dimensions."""
         shape = self.shape(tensor)
         if len(shape) != 4:
             raise FormatError(f"has a {operator.kind} of {tensor.name!r}, which has {len(shape)} dimensions, not 4")

@@ -1,4 +1,4 @@
-"""Read .sim files: FlatBuffers of TensorFlow Lite's public schema with slots of the SDK's own.
+"""Read the SDK's .sim files: FlatBuffers of TensorFlow Lite's public schema with slots of the SDK's own.
 
 Layout and origin of every statement: docs/formats/sim.md. A file is read through its vtables: slots of a table that lie
 outside of what this module names are ignored. Files are untrusted input: every offset is checked (``flatbuffer``), and
@@ -18,7 +18,7 @@ import numpy as np
 from sgsdump.errors import FormatError, ModelError
 from sgsdump.files.flatbuffer import Buffer, Table, root
 from sgsdump.files.mapped import MappedFile, map_file
-from sgsdump.models.tflite import MAGIC, operator_name
+from sgsdump.models.tflite import MAGIC, operator_name, tensor_indices
 
 DEBUG, FLOAT, CMODEL, FIXED, IMAGE = "debug", "float", "cmodel float", "fixed", "image"
 _KINDS = {
@@ -237,7 +237,7 @@ def of_bytes(path: Path, data: Buffer) -> SimFile:
     graph = graphs[0]
     tensors = tuple(_tensors(graph, extents))
     operators = tuple(_operators(graph, kinds, len(tensors)))
-    inputs, outputs = (_indices(graph, field, len(tensors)) for field in (1, 2))
+    inputs, outputs = (tensor_indices(graph, field, len(tensors)) for field in (1, 2))
     if not operators or not outputs or not inputs:
         raise FormatError("holds no operators, inputs or outputs")
     formats, matrices = tuple(_formats(graph)), tuple(_matrices(graph))
@@ -322,7 +322,9 @@ def _operators(graph: Table, kinds: list[str], tensors: int) -> Iterator[SimOper
             raise FormatError(f"has an operator of kind {code} of {len(kinds)}")
         if index >= _MOST_NODES:
             raise FormatError("has too many operators")
-        yield SimOperator(kinds[code], _indices(table, 1, tensors, True), _indices(table, 2, tensors), _options(table))
+        yield SimOperator(
+            kinds[code], tensor_indices(table, 1, tensors, True), tensor_indices(table, 2, tensors), _options(table)
+        )
 
 
 def _options(table: Table) -> Table | None:
@@ -330,11 +332,3 @@ def _options(table: Table) -> Table | None:
         return table.table(4)
     except FormatError:
         return None
-
-
-def _indices(table: Table, field: int, tensors: int, absent: bool = False) -> tuple[int, ...]:
-    indices = tuple(map(int, table.numbers(field, "i4")))
-    for index in indices:
-        if not (0 <= index < tensors or (absent and index == -1)):
-            raise FormatError(f"names tensor {index} of {tensors}")
-    return indices

@@ -31,7 +31,7 @@ def net_of_image(path: Path) -> ParseNet:
 
 
 def text_of_sim(path: Path) -> str:
-    """Return the lines of tensors that parse_net prints of a fixed.sim. Raises ModelError for a float model."""
+    """Return what parse_net prints about the tensors of a fixed.sim. Raises ModelError for a float model."""
     return text_of(_fixed(read(path)))
 
 

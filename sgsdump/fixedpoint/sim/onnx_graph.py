@@ -76,7 +76,7 @@ def _made(sim: SimFile, operator: SimOperator) -> str:
 def _proto(builder: Builder) -> onnx.ModelProto:
     sim = builder.sim
     made = {name for node in builder.nodes for name in node.output}
-    # An output whose operator was fused into the next one is listed, and made by none.
+    # The file also lists an output whose operator was fused into the next one. No operator makes that output.
     ends = [sim.tensors[index].name for index in dict.fromkeys(sim.outputs) if sim.tensors[index].name in made]
     if not ends:
         raise FormatError("has no output that an operator makes")

@@ -167,8 +167,8 @@ def _quant(tensor: SimTensor) -> Quant:
 
 
 def _tensors(sim: SimFile, spans: Sequence[tuple[SimOperator, range]], graph: Graph) -> dict[str, Quant]:
-    """Return the scale of every tensor that is stored. A Softmax puts out steps of 1/32768; its scale in the file is
-    the one that its readers assume."""
+    """Return the scale of every tensor that is stored. The output of a Softmax has steps of 1/32768. The scale that the
+    file gives for it is the one that the next operators use."""
     quants = {tensor.name: _quant(tensor) for tensor in _inputs(sim)}
     for operator, _ in spans:
         quants |= {sim.tensors[index].name: _quant(sim.tensors[index]) for index in operator.outputs}

@@ -1,4 +1,4 @@
-"""How .sim files and offline images are recognised, and how a model is read of one."""
+"""Recognise .sim files and offline images, and read their models."""
 
 from __future__ import annotations
 

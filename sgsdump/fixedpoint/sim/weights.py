@@ -105,7 +105,7 @@ def stored_weights(
 
 
 def weight_buffer(weights: np.ndarray, depthwise: bool = False, blocks: Blocks | None = None) -> bytes:
-    """Return the buffer that stores weights: the inverse of `stored_weights`."""
+    """Return the bytes in which fixed.sim stores these weights. `stored_weights` reads them back."""
     pieces = []
     weights = weights.astype(weights.dtype.newbyteorder("<"))
     for parts, tile in _tiles(weights, depthwise, blocks or Blocks()):

@@ -265,6 +265,15 @@ def test_scales_that_no_multiplier_follows_from_are_refused(att):
         fixed_model(replace(sim, tensors=tuple(damaged if each is weights else each for each in sim.tensors)))
 
 
+def test_a_reduction_without_axes_is_refused(shared, tmp_path):
+    sim = read(unpacked(shared / "sigmastar/sim/ox_rsum_hw/float.sim.xz", tmp_path))
+    axes = sim.by_name["s_axis"]
+    with pytest.raises(ModelError, match="has the operator 's' without axes"):
+        float_model(
+            replace(sim, tensors=tuple(replace(each, shape=(0,)) if each is axes else each for each in sim.tensors))
+        )
+
+
 @pytest.mark.parametrize(("name", "opened"), [("float.sim", float_model), ("fixed.sim", fixed_model)])
 def test_a_constant_that_has_to_be_whole_numbers_is_finite(shared, tmp_path, name, opened):
     sim = read(unpacked(shared / f"sigmastar/sim/ox_rmean_fc/{name}.xz", tmp_path))
