@@ -20,10 +20,18 @@ examples:
   sgsdump dump -m net.onnx -i cat.jpg -n pre.py  every layer of a model into one dump
   sgsdump compare fixed.bin float.bin            MSE, COS and RMSE of every layer, and a verdict
 
-sgsdump help COMMAND shows every option, with examples.
+sgsdump COMMAND --help shows the common options with examples, --help-all every option.
 """
-# What the vendors' scripts call an option that has one name here.
-VENDORS_NAMES = {"--model-file": "--model", "-d": "--model"}
+_EXAMPLES = "examples:"
+# Other spellings of options: those of the vendors' scripts, and former names.
+VENDORS_NAMES = {
+    "--model-file": "--model",
+    "-d": "--model",
+    "--debug-image": "--evaluate",
+    "--input-tag": "--times",
+    "--pictures": "--max-images",
+    "--tensor-min-max": "--ranges",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -31,9 +39,13 @@ class Parser(argparse.ArgumentParser):
 
     Anywhere: argparse of Python before 3.13 gives up on an optional positional argument once it met an option after
     the first, so ``show DUMP --stored NAME`` would not read as it looks.
+
+    ``--help`` shows the common options and the examples, ``--help-all`` also the ``rare`` options and ``notes``.
     """
 
     _again = False
+    rare: Collection[str] = ()
+    notes = ""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
         args = list(self._our_spelling(sys.argv[1:] if args is None else args))
@@ -90,10 +102,28 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {escaped}; see {self.prog} --help\n")
 
     def format_help(self) -> str:
-        """With a usage of what has to be given, instead of one of every option, which are listed below it."""
+        """Return the first screen: the arguments, the common options, and the examples."""
+        rare = [action for action in self._actions if set(action.option_strings) & {*self.rare}]
+        texts = [action.help for action in rare]
+        for action in rare:
+            action.help = argparse.SUPPRESS
+        try:
+            text = self.format_help_all(with_notes=False)
+        finally:
+            for action, help in zip(rare, texts):
+                action.help = help
+        more = [f"{len(rare)} more options"] * bool(rare) + ["notes"] * bool(self.notes)
+        return f"{text}\n{self.prog} --help-all shows {' and '.join(more)}.\n" if more else text
+
+    def format_help_all(self, with_notes: bool = True) -> str:
+        """Return the help with every option, and with the notes.
+
+        The usage has the required arguments only; all options are listed below it.
+        """
         if self.usage is None:
             self.usage = " ".join([self.prog, *self._needed(), "[options]"])
-        return super().format_help()
+        text = super().format_help()
+        return f"{text}\n{self.notes}\n" if with_notes and self.notes else text
 
     def _needed(self) -> Iterator[str]:
         groups = {id(action): group for group in self._mutually_exclusive_groups for action in group._group_actions}
@@ -159,6 +189,15 @@ def _value(action: argparse.Action) -> str:
     return str(action.metavar or action.dest.upper())
 
 
+class _HelpAll(argparse.Action):
+    """Print the help with every option, and exit."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        assert isinstance(parser, Parser), "subparsers have the class of their parser"
+        print(parser.format_help_all(), end="")
+        parser.exit()
+
+
 class _Version(argparse.Action):
     """Looks for the compiled kernel, and so for numpy, only when it is asked. The version is told without numpy too."""
 
@@ -176,8 +215,9 @@ class _Version(argparse.Action):
 def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
     """With the options of ``commands``, whose modules are imported; of the others it knows the names alone.
 
-    The help of a command begins with the first paragraph of its module's docstring; the others follow the options.
-    Commands of installed plug-ins are known where none is called, or one of theirs.
+    The help of a command is made of its module's docstring: the first paragraph is the description, ``examples:`` follow
+    the options, and the other paragraphs are notes of ``--help-all``. ``RARE`` of the module names the options that only
+    ``--help-all`` shows. Commands of installed plug-ins are known where none is called, or one of theirs.
     """
     groups = GROUPS if commands and all(name in HELP for name in commands) else grouped(plugins.further_commands())
     parser = Parser(
@@ -205,23 +245,33 @@ def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
     return parser
 
 
-def _define(parser: argparse.ArgumentParser, name: str) -> None:
-    """Give a command's parser its help, its options and what runs it."""
+def _define(parser: Parser, name: str) -> None:
+    """Give a command's parser its help, its options and the function that runs it."""
     command = COMMANDS[name]
-    parser.description, _, parser.epilog = command.__doc__.partition("\n\n")
+    parser.description, *paragraphs = command.__doc__.strip("\n").split("\n\n")
+    parser.epilog = "\n\n".join(each for each in paragraphs if each.startswith(_EXAMPLES))
+    parser.notes = "\n\n".join(each for each in paragraphs if not each.startswith(_EXAMPLES))
     command.add_arguments(parser)
-    _add_loudness(parser)
+    for each in _leaves(parser):
+        each.rare = (*getattr(command, "RARE", ()), "--help-all", "-v", "-q")
+        each.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option and the notes, and exit")
+        _add_loudness(each)
     parser.set_defaults(run=command.run)
 
 
-def _add_loudness(parser: argparse.ArgumentParser) -> None:
-    """``-q`` and ``-v`` of a command, or of each of its kinds; ``cli.main`` does what they say."""
+def _leaves(parser: Parser) -> Iterator[Parser]:
+    """Yield the parser of a command, or those of its kinds."""
     kinds = [action.choices for action in parser._actions if action.nargs == argparse.PARSER]
-    for kind in (each for choices in kinds for each in choices.values()):  # type: ignore[union-attr]
-        _add_loudness(kind)
     if not kinds:
-        loudness = parser.add_mutually_exclusive_group()
-        loudness.add_argument("-q", "--quiet", action="store_true", help="print only errors and the output of --json -")
-        loudness.add_argument(
-            "-v", "--verbose", action="store_true", help="also print timings, and where an error occurred"
-        )
+        yield parser
+    for kind in (each for choices in kinds for each in choices.values()):  # type: ignore[union-attr]
+        yield from _leaves(kind)
+
+
+def _add_loudness(parser: argparse.ArgumentParser) -> None:
+    """Add ``-q`` and ``-v``, which ``cli.main`` handles."""
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument("-q", "--quiet", action="store_true", help="print only errors and the output of --json -")
+    loudness.add_argument(
+        "-v", "--verbose", action="store_true", help="also print timings, and where an error occurred"
+    )

@@ -101,7 +101,7 @@ def _written(report: Report, path: Path) -> int:
 
     with replacing(path) as file:
         file.write(render(report).encode())
-    print_lines([*report.verdict, f"Report: {path}"])
+    print_lines([*report.verdict, *report.details, f"Report: {path}"])
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from sgsdump.comparison.account import Account, Completeness, Kind, NotCompared, Status, less_than_half
+from sgsdump.comparison.agreement import Agreement
 from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.evidence import Evidence
 from sgsdump.comparison.finding import Finding
@@ -89,6 +90,7 @@ class Comparison:
     completeness: Completeness = field(default_factory=Completeness)
     causes: tuple[Finding, ...] = ()
     environment: tuple[Finding, ...] = ()
+    agreement: Agreement | None = None
 
     @cached_property
     def account(self) -> Account:
@@ -146,7 +148,8 @@ class Comparison:
             Whether what the sample lacks is allowed.
         """
         held = limits or DOCUMENTED
-        return verdict_of(self.evidence(held), self.findings(held), bool(limits), allow_missing)
+        verdict = verdict_of(self.evidence(held), self.findings(held), bool(limits), allow_missing)
+        return replace(verdict, agreement=self.agreement)
 
     @cached_property
     def _known(self) -> dict[Thresholds, tuple[Finding, ...]]:
@@ -237,18 +240,8 @@ class Comparison:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        uncompared = {
-            "failed": self.failed,
-            "only in sample": self.only_in_sample,
-            "only in benchmark": self.only_in_benchmark,
-        }
-        parts = [
-            f"{len(self.rows)} layer{'' if len(self.rows) == 1 else 's'}",
-            *(f"{len(items)} {where}" for where, items in uncompared.items() if items),
-        ]
-        if self.worst is not None:
-            parts.append(f"worst {self.worst.name!r} COS {self.worst.cos:f} RMSE {self.worst.rmse:f}")
-        return f"<Comparison: {', '.join(parts)}>"
+        """The verdict in words, without limits."""
+        return "\n".join(ask("text of a verdict", self.verdict()))
 
     def _repr_html_(self) -> str | None:
         """The verdict, the error over depth and the worst rows, for a notebook."""

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import prod
 
+import numpy as np
+
+from sgsdump.comparison.agreement import MOST_VALUES, Agreement, agreement_of
 from sgsdump.comparison.align import Pairs
 from sgsdump.comparison.causes import argument_findings, causes, with_collectives, with_sources
 from sgsdump.comparison.comparison import Comparison
@@ -24,6 +28,7 @@ from sgsdump.comparison.measure import Rows
 from sgsdump.comparison.naming.compiled_graphs import of_outermost
 from sgsdump.comparison.quantisation_change import change_findings
 from sgsdump.comparison.row import Row, differs
+from sgsdump.errors import SgsdumpError
 
 
 def conclude(pairs: Pairs, measured: Rows) -> Comparison:
@@ -43,7 +48,28 @@ def conclude(pairs: Pairs, measured: Rows) -> Comparison:
         pairs.completeness,
         causes=causes,
         environment=around(pairs, measured, causes),
+        agreement=agreement(pairs),
     )
+
+
+def agreement(pairs: Pairs) -> Agreement | None:
+    """Return how many answers of the outputs agree; None for programs, and for outputs without a template."""
+    outputs = set(pairs.completeness.outputs)
+    if not outputs or all(pairs.networks):
+        return None
+    sides: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] = {}, {}
+    for pair in pairs.alignment.pairs:
+        if pair.benchmark.io != "out" or pair.benchmark.name not in outputs:
+            continue
+        for record, values in zip((pair.sample, pair.benchmark), sides):
+            shape = record.tensor.shape
+            if shape is None or prod(shape) > MOST_VALUES:
+                return None
+            try:
+                values[pair.benchmark.name] = record.tensor.real()
+            except SgsdumpError:  # the pair is among those that could not be compared
+                return None
+    return agreement_of(*sides)
 
 
 def recorded(pairs: Pairs, measured: Rows) -> tuple[tuple[Row, ...], tuple[Finding, ...]]:

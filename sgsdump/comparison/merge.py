@@ -13,9 +13,12 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import TypeVar
 
 from sgsdump.comparison.account import Completeness
+from sgsdump.comparison.agreement import Agreement
 from sgsdump.comparison.alignment import Unpaired
 from sgsdump.comparison.channels import merged_channels
 from sgsdump.comparison.comparison import Comparison
@@ -67,7 +70,16 @@ def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
         whole,
         causes=_causes(comparisons.values()),
         environment=tuple(dict.fromkeys(finding for c in comparisons.values() for finding in c.environment)),
+        agreement=_agreement([c.agreement for c in comparisons.values()]),
     )
+
+
+def _agreement(agreements: Sequence[Agreement | None]) -> Agreement | None:
+    """Return the sum over all runs; None unless all runs have the same template."""
+    known = [agreement for agreement in agreements if agreement is not None]
+    if len(known) < len(agreements) or len({agreement.template for agreement in known}) != 1:
+        return None
+    return reduce(add, known)
 
 
 def _completeness(comparisons: Mapping[str, Comparison]) -> Completeness:

@@ -1,4 +1,4 @@
-"""Remedies that were measured, and which of them is recommended."""
+"""Measured remedies, and the choice of the recommended one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-# What kind of change.
+# Kind of change.
 Action = Literal[
     "use the same input",
     "make calls alike",
@@ -15,6 +15,9 @@ Action = Literal[
     "dump what is missing",
     "nothing",
     "measure quantised tensors",
+    "make layers comparable",
+    "compare the operator",
+    "find convolutions",
     "raise convolutions",
     "correct the cause",
     "use a scale per channel",
@@ -22,21 +25,23 @@ Action = Literal[
     "use the cured model",
     "keep operators in float",
     "calibrate on more images",
+    "change the quantisation",
+    "change the kernels",
 ]
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change that was run.
+    """A change whose effect was measured by running the changed model.
 
-    action    what kind of change.
-    error     the outputs' error with it.
-    cost      what it costs on the device, such as the share of weights at 16 bits; 0 for nothing.
-    within    whether the outputs are within the limits with it.
-    worse     outputs that it makes worse than the model as it is.
-    command   what to run or to write for it.
-    layers    what it changes.
-    expected  its figures to expect on images that nothing was fitted to, by name.
+    action    kind of change.
+    error     error of the outputs with the change.
+    cost      bytes of weights as a share of all INT16; 0 if the change costs nothing.
+    within    whether the outputs are within the limits with the change.
+    worse     outputs that the change makes worse.
+    command   command to run or lines to write for the change.
+    layers    names of the tensors that change.
+    expected  expected figures on held-out images, by name.
     """
 
     action: Action
@@ -50,15 +55,16 @@ class Remedy:
 
 
 def recommended(remedies: Iterable[Remedy], before: float) -> Remedy | None:
-    """Return the cheapest remedy within the limits; where none is, the one that leaves the smallest error.
+    """Return the cheapest remedy within the limits, else the remedy with the smallest error; None if none helps.
+
+    A remedy that makes an output worse, or does not reduce the error, is never recommended.
 
     Parameters
     ----------
     remedies
-        All that were measured, on the same images.
+        All measured remedies, on the same images.
     before
-        The outputs' error of the model as it is. What leaves no smaller one is not recommended, nor is what makes any
-        output worse.
+        Error of the outputs of the unchanged model.
     """
     helping = [remedy for remedy in remedies if not remedy.worse and remedy.error < before]
     within = [remedy for remedy in helping if remedy.within]

@@ -1,15 +1,17 @@
-"""The verdict on a comparison as data: the state, what decided, the cause, what to do, and what was not compared.
+"""The verdict on a comparison as data: the outcome, the deciding number, the cause, the recommendation, completeness.
 
-Reports render it, the exit status is made of it, and nothing reads their sentences.
+Reports render the verdict in words (``reports/three_lines.py``), and the exit status is derived from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from sgsdump.comparison.account import Account
+from sgsdump.comparison.agreement import Agreement
 from sgsdump.comparison.alignment import QUANTISED_VALUES
 from sgsdump.comparison.evidence import Evidence
 from sgsdump.comparison.finding import CAUSES, Finding
@@ -18,35 +20,44 @@ from sgsdump.comparison.remedy import Action
 from sgsdump.comparison.row import Row, differs, is_rounding, place_by_error
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 
-# ``not comparable``: nothing could be compared. What could not be counts neither as equal nor as different.
+# ``not comparable``: no layer could be compared. Such layers count neither as equal nor as different.
 State = Literal["equal", "within rounding", "differs", "not comparable"]
-# What the deciding number is, where it is no metric.
+Outcome = Literal["PASS", "FAIL", "INCOMPLETE", "EQUAL", "WITHIN ROUNDING", "DIFFERS"]
+# Values of ``Deciding.metric`` that are not metrics.
 OTHER_TENSOR, NOT_FINITE, RESOLUTION = "another tensor", "not finite", "resolution"
 RELATIVE = "relative error"
+TUNE = "sgsdump tune -m float.onnx -i images/ --input-config input_config.ini -o tuned"
+# Findings that explain a verdict without naming a fault.
+_EXPLAINING = ("spread", "part", "rounding", "magnified")
 
 
 @dataclass(frozen=True)
 class Deciding:
-    """The number that decided.
+    """The number that decided the verdict.
 
-    metric  RMSE, COS …, RELATIVE for whole numbers and statistics, or OTHER_TENSOR, NOT_FINITE or RESOLUTION.
-    limit   what it was held against; None without limits.
+    layer      name of the tensor.
+    metric     RMSE, COS …; RELATIVE for integers and statistics; or OTHER_TENSOR, NOT_FINITE or RESOLUTION.
+    limit      limit of the metric; None without limits.
+    is_output  whether the tensor is an output of the model.
     """
 
     layer: str
     metric: str
     value: float
     limit: float | None = None
+    is_output: bool = False
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The one thing to do next.
+    """The recommended next action.
 
-    action    what kind of change.
-    command   what to run or to write for it, "" for nothing.
-    layers    what it changes, where that is known.
-    expected  the figures that it is expected to bring, by name; ``measured`` those that were measured.
+    action    kind of change.
+    command   command to run or lines to write; "" for none.
+    layers    names of the tensors that change, if known.
+    expected  expected figures on new images: ``error`` and ``error_after``.
+    measured  measured figures: ``error``, ``error_after``, and the costs ``rate`` and ``rate_after`` (bytes of weights
+              as a share of all INT16).
     """
 
     action: Action
@@ -58,18 +69,23 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a comparison concludes.
+    """The verdict on a comparison.
 
-    state           of the compared layers.
-    passes          whether it is within the limits; None where none were given.
-    deciding        the layer and the number that decided; None where nothing differs.
-    past            how many layers are past the limits, or differ where none were given.
-    not_finite      how many layers hold NaN or Inf, be they equal on both sides.
-    cause           the first finding that names a fault; its ``evidence`` says how it was measured.
-    recommendation  what to do; None where nothing was compared.
-    account         what was compared, and what was not.
-    assumptions     what was assumed for want of better knowledge.
-    allows_missing  what the sample lacks does not fail.
+    state           state of the compared layers.
+    passes          whether all compared layers are within the limits and nothing is missing; None without limits.
+    deciding        the tensor and the number that decided; None if nothing differs.
+    past            number of layers that exceed the limits; without limits, number of layers that differ.
+    not_finite      number of layers with NaN or Inf, including layers that are equal on both sides.
+    cause           first finding that names a fault; its ``evidence`` says how the fault was measured.
+    explanation     finding that explains the error if no single fault is known.
+    recommendation  next action; None if no action is known.
+    account         compared layers and layers that were not compared.
+    environment     differences between the two runs other than tensors.
+    assumptions     assumptions made because information was missing.
+    allows_missing  whether missing layers do not fail.
+    by_flow         whether the dataflow between layers is known.
+    images          number of images that the deciding number and the cause were measured on; 0 if not counted.
+    agreement       how many answers agree with the benchmark; None for outputs without a template.
     """
 
     state: State
@@ -82,12 +98,37 @@ class Verdict:
     recommendation: Recommendation | None = None
     assumptions: tuple[str, ...] = ()
     allows_missing: bool = False
+    explanation: Finding | None = None
+    environment: tuple[Finding, ...] = ()
+    by_flow: bool = False
+    images: int = 0
+    agreement: Agreement | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """The first word of the verdict. INCOMPLETE: no limit is exceeded, but layers are missing or not comparable."""
+        if self.state == "not comparable":
+            return "INCOMPLETE"
+        if self.passes is None:
+            return _OUTCOMES[self.state]
+        if self.passes:
+            return "PASS"
+        return "FAIL" if self.past else "INCOMPLETE"
 
     def exit_status(self, fails_on_cause: bool = False) -> int:
-        """Return 2 where a dump is damaged, 1 where it fails or, if that counts, names a cause; else 0."""
+        """Return 2 if a dump is damaged; 1 for FAIL and INCOMPLETE, or for a named cause if that counts; else 0."""
         if self.account.damaged:
             return 2
-        return int(self.passes is False or (fails_on_cause and self.cause is not None))
+        fails = self.outcome in ("FAIL", "INCOMPLETE")
+        return int(fails or (fails_on_cause and self.cause is not None))
+
+
+_OUTCOMES: Mapping[State, Outcome] = {
+    "equal": "EQUAL",
+    "within rounding": "WITHIN ROUNDING",
+    "differs": "DIFFERS",
+    "not comparable": "INCOMPLETE",
+}
 
 
 def verdict_of(
@@ -98,36 +139,46 @@ def verdict_of(
     Parameters
     ----------
     evidence
-        Of the comparison, with the limits.
+        Evidence of the comparison, with the limits.
     findings
-        What the rules concluded from it.
+        Findings of the rules.
     has_limits
-        Whether the user gave the limits; otherwise nothing passes or fails.
+        Whether the user gave the limits. Without limits, nothing passes or fails.
     allow_missing
-        Whether what the sample lacks is allowed.
+        Whether the sample may lack layers.
     """
-    state = state_of(evidence)
-    rows, account = evidence.rows, evidence.account
-    cause = next((finding for finding in findings if _is_fault(finding)), None)
-    recommendation = _recommended(evidence, findings)
-    not_finite = sum(not (row.finite or row.equal) for row in rows)
+    rows, account, state = evidence.rows, evidence.account, state_of(evidence)
+    verdict = Verdict(
+        state,
+        account,
+        not_finite=sum(not (row.finite or row.equal) for row in rows),
+        cause=next((finding for finding in findings if _is_fault(finding)), None),
+        recommendation=_recommended(evidence, findings),
+        allows_missing=allow_missing,
+        explanation=next((finding for finding in findings if finding.kind in _EXPLAINING), None),
+        environment=evidence.environment,
+        by_flow=evidence.by_flow,
+    )
+    outputs = {row.name for row in rows if row.name in evidence.outputs and row.io == "out"}
     if not has_limits:
         differing = list(_differing(evidence, state))
-        deciding = _deciding(_worst(differing), Thresholds())
-        return Verdict(state, account, None, deciding, len(differing), not_finite, cause, recommendation)
+        worst = _worst([row for row in differing if row.name in outputs] or differing)
+        return replace(verdict, deciding=_deciding(worst, Thresholds(), outputs), past=len(differing))
     past = [row for row in rows if not row.passes(evidence.limits)]
-    of_outputs = [row for row in past if row.name in evidence.outputs]
-    worst = _worst(of_outputs or past or rows)
-    passes = bool(rows) and not past and not account.lacks(allow_missing)
-    deciding = _deciding(worst, evidence.limits.of_layer(*worst.names)) if worst is not None else None
-    return Verdict(
-        state, account, passes, deciding, len(past), not_finite, cause, recommendation, allows_missing=allow_missing
+    worst = _worst([row for row in past or rows if row.name in outputs] or past or rows)
+    return replace(
+        verdict,
+        passes=bool(rows) and not past and not account.lacks(allow_missing),
+        deciding=None if worst is None else _deciding(worst, evidence.limits.of_layer(*worst.names), outputs),
+        past=len(past),
     )
 
 
 def judged_verdict(evidence: Evidence, findings: Sequence[Finding], allow_missing: bool = False) -> Verdict:
-    """Return the verdict on layers that a golden run judges. They are within rounding where each operator, computed
-    again from its recorded inputs, gives what was recorded."""
+    """Return the verdict on layers that a golden run judges.
+
+    The state is within rounding if each operator, computed again from its recorded inputs, gives the recorded output.
+    """
     layers, account = evidence.judged, evidence.account
     failing = [layer for layer in layers if not layer.passes]
     differing = [layer for layer in layers if not layer.is_equal]
@@ -135,21 +186,36 @@ def judged_verdict(evidence: Evidence, findings: Sequence[Finding], allow_missin
     if differing and evidence.recomputed == () and all(layer.is_written for layer in layers):
         state = "within rounding"
     worst = max(failing or differing, key=lambda layer: layer.error, default=None)
+    cause = next((finding for finding in findings if _is_fault(finding)), None)
+    passes = bool(layers) and not failing and not account.lacks(allow_missing)
     return Verdict(
         state if layers else "not comparable",
         account,
-        bool(layers) and not failing and not account.lacks(allow_missing),
-        None if worst is None else Deciding(worst.name, *worst.deciding),
+        passes,
+        None if worst is None else Deciding(worst.name, *worst.deciding, worst.name in evidence.outputs),
         len(failing),
         sum(not layer.is_finite for layer in layers),
-        next((finding for finding in findings if _is_fault(finding)), None),
+        cause,
+        _recommended_of_golden(evidence, passes, cause),
         allows_missing=allow_missing,
+        by_flow=evidence.by_flow,
     )
 
 
+def _recommended_of_golden(evidence: Evidence, passes: bool, cause: Finding | None) -> Recommendation | None:
+    if passes:
+        return Recommendation("nothing")
+    if cause is not None:
+        return Recommendation("compare the operator", layers=(cause.layer,))
+    return Recommendation("dump what is missing") if evidence.account.missing else None
+
+
 def state_of(evidence: Evidence) -> State:
-    """Return how the compared layers are. NaN and Inf in the same places are equal. An argument, a weight or an
-    operator that the recordings name differs however small its effect; where they show that all is rounding, it is."""
+    """Return the state of the compared layers.
+
+    NaN and Inf in the same places are equal. A recorded argument, weight or operator that differs makes the state
+    "differs", however small its effect.
+    """
     if not evidence.rows:
         return "not comparable"
     if evidence.of_kind("between rounds"):
@@ -168,7 +234,7 @@ def _is_beyond(row: Row) -> bool:
 
 
 def _differing(evidence: Evidence, state: State) -> Iterator[Row]:
-    """The rows that make the state: those beyond rounding, where some are."""
+    """Yield the rows that differ by more than rounding; if there are none, all rows that differ."""
     differing = [row for row in evidence.rows if differs(row) or row.misnamed]
     beyond = [row for row in differing if _is_beyond(row)] if state == "differs" else []
     yield from beyond or differing
@@ -182,25 +248,26 @@ def _worst(rows: Iterable[Row]) -> Row | None:
     return min(rows, key=place_by_error, default=None)
 
 
-def _deciding(row: Row | None, limits: Thresholds) -> Deciding | None:
-    """The figure that is past its limit, else the first that has one, else RMSE."""
+def _deciding(row: Row | None, limits: Thresholds, outputs: Container[str]) -> Deciding | None:
+    """Return the figure that exceeds its limit, else the first figure with a limit, else RMSE."""
     if row is None:
         return None
+    decided = partial(Deciding, row.name, is_output=row.name in outputs)
     if row.misnamed:
-        return Deciding(row.name, OTHER_TENSOR, row.error)
+        return decided(OTHER_TENSOR, row.error)
     if not row.finite and not row.equal:
-        return Deciding(row.name, NOT_FINITE, row.error)
+        return decided(NOT_FINITE, row.error)
     if row.is_resolution and limits.max_channel_rmse is None:
-        return Deciding(row.name, RESOLUTION, row.error)
+        return decided(RESOLUTION, row.error)
     limited = list(_limited(row, limits))
     first = next((one for one in limited if one[3]), next(iter(limited), None))
     if first is not None:
-        return Deciding(row.name, *first[:3])
-    return Deciding(row.name, RELATIVE if row.statistics or row.indices else "RMSE", row.error)
+        return decided(*first[:3])
+    return decided(RELATIVE if row.statistics or row.indices else "RMSE", row.error)
 
 
 def _limited(row: Row, limits: Thresholds) -> Iterator[tuple[str, float, float, bool]]:
-    """Each figure of a row that has a limit: its name, value, limit, and whether it is past."""
+    """Yield each figure that has a limit: its name, its value, the limit, and whether it exceeds the limit."""
     if row.statistics or row.checksums or row.indices is not None:
         if limits:
             limit = (DOCUMENTED.max_rmse if limits.max_rmse is None else limits.max_rmse) or 0.0
@@ -222,7 +289,7 @@ def _limited(row: Row, limits: Thresholds) -> Iterator[tuple[str, float, float, 
 
 
 def _recommended(evidence: Evidence, findings: Sequence[Finding]) -> Recommendation | None:
-    """What to do by the comparison alone: look where the error rises, then let the model's own figures decide."""
+    """Return the next action that the comparison alone can recommend."""
     if not evidence.rows:
         return None
     if evidence.is_of_other_inputs:
@@ -238,12 +305,17 @@ def _recommended(evidence: Evidence, findings: Sequence[Finding]) -> Recommendat
     if not is_past and any(finding.kind == "channel" for finding in findings):
         return Recommendation("keep channels", layers=_layers(findings, "channel"))
     if not is_past:
+        if evidence.account.not_comparable:
+            return Recommendation("make layers comparable")
         return Recommendation("nothing" if evidence.account.is_complete else "dump what is missing")
     if any(row.paired == QUANTISED_VALUES for row in evidence.rows):
         command = "sgsdump diagnose -m float.onnx -i inputs --fixed quantised.onnx"
         return Recommendation("measure quantised tensors", command)
-    command = "sgsdump tune -m float.onnx -i pictures --input-config input_config.ini -o tuned"
-    return Recommendation("raise convolutions", command, _layers(findings, "cause"))
+    layers = _layers(findings, "cause")
+    if not any(row.step or row.integers for row in evidence.rows):
+        are_of_program = any(row.module for row in evidence.rows)
+        return Recommendation("compare the operator", "" if are_of_program else TUNE, layers[:1])
+    return Recommendation("find convolutions", TUNE, layers)
 
 
 def _layers(findings: Iterable[Finding], kind: str) -> tuple[str, ...]:
@@ -261,7 +333,7 @@ def named_elsewhere(recorded: Iterable[Finding], layer: str) -> Finding | None:
 
 
 def blamed(recorded: Iterable[Finding]) -> Finding | None:
-    """Return what is at fault whatever the size of its error: an argument or weight that differs, an operator outside
-    its bound. None where there is nothing of that kind."""
+    """Return a fault that counts whatever the size of its error: an argument or weight that differs, or an operator
+    outside its rounding bound; else None."""
     first = next((finding for finding in recorded if finding.kind in ("argument", "cause")), None)
     return first if first is not None and (first.kind == "argument" or "bound" in first.figures) else None

@@ -39,6 +39,8 @@ PLUGIN = Plugin(
         "plans": "sgsdump.fixedpoint.reports.notebook:show_plans",
         "plot of an advice": "sgsdump.fixedpoint.reports.axes:plot_advice",
         "plot of plans": "sgsdump.fixedpoint.reports.axes:plot_plans",
+        "text of a measured cause": "sgsdump.fixedpoint.reports.measured_cause:cause_text",
+        "remedy of a measured cause": "sgsdump.fixedpoint.reports.measured_cause:remedy_text",
         "text of a cure": "sgsdump.fixedpoint.reports.cured:text",
     },
     modules={"tuning": "sgsdump.fixedpoint.tuning"},

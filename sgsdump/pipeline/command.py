@@ -304,15 +304,16 @@ def _compare_with_others(job: Job, run: Pipeline, fused: Sequence[OwnError] = ()
     """Print and write the comparison; False for a tensor that cannot be compared or fails, as ``holds`` says."""
     from sgsdump.files.atomic_write import replace_text, together
     from sgsdump.pipeline.compared_files import other_inputs
-    from sgsdump.pipeline.run_job import at_dump, compare, holds, is_several, with_own_errors
+    from sgsdump.pipeline.run_job import at_dump, compare, holds, is_several, verdict_of_run, with_own_errors
     from sgsdump.reports.golden import (
         golden_closing,
         golden_csv,
-        golden_first_lines,
         golden_json,
         golden_lines,
         golden_log,
+        missing_lines,
     )
+    from sgsdump.reports.three_lines import verdict_block
 
     options = job.comparison
 
@@ -328,7 +329,7 @@ def _compare_with_others(job: Job, run: Pipeline, fused: Sequence[OwnError] = ()
     else:
         comparison, others = at_dump(run, compared)
         job = replace(job, output=run.written)
-    for line in golden_first_lines(comparison):
+    for line in (*verdict_block(verdict_of_run(job, comparison)), *missing_lines(comparison)):
         TERMINAL.say(line)
     for folder, name in others:
         TERMINAL.say(f"note: {folder} was run on another input {name}")

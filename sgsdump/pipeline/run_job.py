@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sgsdump.comparison.golden import GoldenComparison
+    from sgsdump.comparison.verdict import Verdict
     from sgsdump.pipeline.bisection import Bisection
     from sgsdump.pipeline.replay import OwnError
     from sgsdump.pipeline.whole_run import WholeRun
@@ -203,6 +204,17 @@ def with_own_errors(
         for error in (*fused, *judgement.errors)
     )
     return replace(comparison, own_errors=findings)
+
+
+def verdict_of_run(job: Job, comparison: GoldenComparison) -> Verdict:
+    """Return the verdict. It neither passes nor fails if nothing is judged, or if all differences are rounding and no
+    threshold was given."""
+    options = job.comparison
+    verdict = comparison.verdict(options.allow_missing)
+    by_default = all(threshold is None for threshold in (options.input_tag, options.th1, options.th2))
+    if not options.judge or (by_default and verdict.state == "within rounding"):
+        return replace(verdict, passes=None)
+    return verdict
 
 
 def holds(job: Job, comparison: GoldenComparison) -> bool:

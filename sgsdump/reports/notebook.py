@@ -47,6 +47,7 @@ def show_comparison(comparison: Comparison) -> str:
         depth_chart(entries) if entries else "",
         worst_layers(worst) if worst else "",
         paragraph(f"the {WORST} worst of {len(entries)} layers; to_pandas() has all", small=True) if more else "",
+        *map(paragraph, layers.details),
         *_left_out(layers.left_out),
     )
 

@@ -15,11 +15,12 @@ from sgsdump.comparison.distribution import pair_ranges
 from sgsdump.comparison.metrics import sqnr
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.comparison.verdict import blamed
+from sgsdump.comparison.verdict import Verdict, blamed
 from sgsdump.dumps.dump import Dump
 from sgsdump.reports.layers.table import Entry, left_out_of
 from sgsdump.reports.remarks import trouble, why
-from sgsdump.reports.verdict import Step, next_steps, verdict
+from sgsdump.reports.three_lines import verdict_block
+from sgsdump.reports.verdict import Step, details, next_steps
 from sgsdump.reports.worst_picture import WorstPicture
 from sgsdump.tensors.tensor import Quant, TensorInfo
 from sgsdump.tensors.types import Range
@@ -204,11 +205,12 @@ class View:
 class Report:
     """The whole report.
 
-    verdict   sentences, the first two of which say it all.
+    verdict   the first lines of the verdict (``three_lines.verdict_block``).
     layers    in depth order.
     left_out  the layers that were not compared, and why.
     limits    thresholds by metric (``cos``, ``rmse``, ``mse``, ``sqnr``), for the lines in the chart.
-    good      the verdict in one word; None: whether no layer fails.
+    good      whether the verdict is good; None if no layer fails.
+    details   further sentences, below the verdict.
     """
 
     title: str
@@ -222,6 +224,7 @@ class Report:
     facts: Sequence[tuple[str, str]] = ()
     good: bool | None = None
     view: View = View()
+    details: tuple[str, ...] = ()
 
 
 def report_of(
@@ -229,15 +232,19 @@ def report_of(
     thresholds: Thresholds = DOCUMENTED,
     context: Context = PLAIN,
     steps: Iterable[Step] | None = None,
+    conclusion: Verdict | None = None,
 ) -> Report:
-    """The whole report. ``compare(…, details=True)`` gives rows that have something to show when they are selected.
+    """Return the whole report. Rows of ``compare(…, details=True)`` have details to show when they are selected.
 
-    steps  what to do next; None: what the comparison alone can say.
+    steps       next steps; None for the steps that the comparison alone can recommend.
+    conclusion  verdict with the user's limits; None for a verdict without limits.
     """
     blobs = {name: texts[BLOB] for name, texts in context.attributes.items() if BLOB in texts}
+    concluded = comparison.verdict() if conclusion is None else conclusion
+    concluded = replace(concluded, assumptions=())  # the page lists assumptions itself
     return Report(
         title=context.title,
-        verdict=verdict(comparison, thresholds, blobs),
+        verdict=tuple(verdict_block(concluded)),
         next_steps=tuple(next_steps(comparison, thresholds) if steps is None else steps),
         assumptions=tuple(context.assumptions),
         layers=layers_of(comparison, thresholds, context),
@@ -251,6 +258,7 @@ def report_of(
         ),
         good=None if comparison.is_complete and not blamed(comparison.causes) else False,
         view=View(_first(comparison, thresholds), comparison.completeness.by_flow),
+        details=details(comparison, thresholds, concluded, blobs),
     )
 
 

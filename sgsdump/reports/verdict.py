@@ -1,6 +1,6 @@
-"""The verdict on a comparison, for every report: how many layers are bad, what is missing, what to do next.
+"""The verdict on a comparison, for every report: the first lines, further sentences, and the next steps.
 
-They are made of facts, and nothing reads them to decide.
+Sentences are written from findings and figures, and no program logic reads them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,10 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.naming.network import only_moves
 from sgsdump.comparison.row import Row, is_rounding
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.comparison.verdict import blamed, named_elsewhere
+from sgsdump.comparison.verdict import Verdict, blamed, named_elsewhere
 from sgsdump.errors import listed
-from sgsdump.reports.headline import (
-    MOST_ARGUMENTS,
-    argument_line,
-    between_rounds_sentence,
-    cause_sentences,
-    headline,
-)
+from sgsdump.reports.cause_text import MOST_ARGUMENTS, argument_text, between_rounds_text, cause_text
+from sgsdump.reports.further_findings import further_findings
 from sgsdump.reports.remarks import (
     NAMES_INDENT,
     error_before,
@@ -39,6 +34,7 @@ from sgsdump.reports.remarks import (
     remark,
 )
 from sgsdump.reports.text import counted, shown
+from sgsdump.reports.three_lines import verdict_block
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
@@ -52,174 +48,148 @@ UNWRITTEN = "nothing had been written to its memory yet"
 
 @dataclass(frozen=True)
 class Step:
-    """A next step: a sentence, and the text to copy for it ("" for none)."""
+    """A next step: a sentence, and the text to copy ("" for none)."""
 
     text: str
     copy: str = ""
 
 
-def verdict(
+def details(
     comparison: Comparison,
-    thresholds: Thresholds = DOCUMENTED,
+    thresholds: Thresholds,
+    verdict: Verdict,
     blobs: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, ...]:
-    """Sentences: how the outputs are, where that is known, and what is missing; how many layers are past the thresholds
-    and which is worst; where the error arises. Then others, on what is not finite, misnamed or not compared.
+    """Return the sentences that follow the first lines of the verdict on a page.
 
-    blobs  the Caffe blob that a layer is a stage of, by the layer's name.
+    Parameters
+    ----------
+    comparison
+        The comparison.
+    thresholds
+        Limits that mark layers as bad.
+    verdict
+        The verdict, whose sentences are not repeated.
+    blobs
+        Caffe blob that a layer is a stage of, by the layer's name.
     """
 
     def label(row: Row) -> str:
         return label_in_prose(row, blobs.get(row.name, row.name))
 
-    past, worst = comparison.past(thresholds), comparison.worst
     findings = comparison.findings(thresholds)
-    head = tuple(headline(findings, comparison, thresholds))
-    if worst is None:
-        why = ("The table of what was left out gives the reasons.",) if comparison.failed or not head else ()
-        return (*head, "No layer could be compared.", *why)
-    count, of = len(comparison.rows), comparison.of
-    if not any(row.count or row.statistics or row.checksums for row in comparison.rows):
-        return ("No compared layer holds any values.",)
-    compared = f"{count} compared layers{f' (of {of})' if of > count else ''}"
-    if not worst.error:
-        told = comparison.is_complete and not any(row.is_by_statistics for row in comparison.rows)
-        done = ("There is nothing to repair.",) if told else ()
-        return (*head, *_all_equal(comparison), *done)
-    first = (
-        f"{len(past)} of {compared} {'is' if len(past) == 1 else 'are'} bad ({thresholds})"
-        if past
-        else f"None of {compared} is bad ({thresholds})"
-    )
-    which = "; the worst is"
-    if count == 1:
-        first, which = f"The only compared layer is {f'bad ({thresholds})' if past else 'good'}", ":"
-    sentences = [*head, f"{first}{which} {label(worst)}, {figures_text(worst)}."]
+    sentences = [*further_findings(findings, comparison, verdict, thresholds)]
+    if comparison.worst is None or not comparison.worst.error:
+        return (*sentences, *_on_equal_statistics(comparison))
+    past, worst = comparison.past(thresholds), comparison.worst
+    if past and len(comparison.rows) > 1:
+        sentences.append(f"{len(past)} of {counted(len(comparison.rows), 'layer')} exceed the limits ({thresholds}).")
+    sentences.append(f"Largest error: {label(worst)}, {figures_text(worst)}.")
     jumps = _rising(comparison, findings)
     if jumps:
         if comparison.completeness.by_flow:
-            rises = [f"{label(row)}, from {error_before(row, comparison):.4f} to {row.error:.4f}" for row in jumps]
+            rises = [f"{label(row)}, {error_before(row, comparison):.3g} → {row.error:.3g}" for row in jumps]
             sentences.append(f"RMSE rises most at {'; '.join(rises)}.")
         else:
-            rises = [f"{label(row)}, to {row.error:.4f}" for row in jumps]
+            rises = [f"{label(row)}, to {row.error:.3g}" for row in jumps]
             sentences.append(f"RMSE rises most, in file order, at {'; '.join(rises)}.")
-    not_finite = [row for row in comparison.rows if not row.finite and not row.equal]
-    if not_finite:
-        sentences.append(f"NaN or Inf in {counted(len(not_finite), 'layer')}, the first is {label(not_finite[0])}.")
-    if comparison.suspects:
-        sentences.append(f"{counted(len(comparison.suspects), 'pair')} of one name hold different tensors.")
-    if comparison.failed:
-        sentences.append(f"{counted(len(comparison.failed), 'pair')} could not be compared.")
     return tuple(sentences)
 
 
-def _all_equal(comparison: Comparison) -> tuple[str, ...]:
-    count, of = len(comparison.rows), comparison.of
-    if not any(row.count or row.statistics or row.checksums for row in comparison.rows):
-        return ("No compared layer holds any values.",)
-    compared = f"{counted(count, 'compared layer')}{f' (of {of})' if of > count else ''}"
-    if any(row.is_by_statistics for row in comparison.rows):
-        doubt = "Equal statistics do not show that values are equal: the same values in another order have them too."
-        return (
-            f"All statistics of {sum(row.is_by_statistics for row in comparison.rows)} of {compared} are equal.",
-            doubt,
-        )
-    by = ", by their checksums" if any(row.checksums for row in comparison.rows) else ""
-    if count == 1:
-        return (f"The {'only layer' if of <= 1 else compared.removeprefix('1 ')} holds the same values{by}.",)
-    return (f"All {compared} hold the same values{by}.",)
+def _on_equal_statistics(comparison: Comparison) -> Iterator[str]:
+    if comparison.rows and any(row.is_by_statistics for row in comparison.rows):
+        yield "Only statistics were compared. The same values in another order have the same statistics."
 
 
 _STEPS = {
-    "use the same input": "Dump both models on the same input, and compare again.",
-    "make calls alike": "Make what is named above the same on both sides, and compare again.",
+    "use the same input": "Dump both models on the same input, then compare again.",
+    "make calls alike": "Make the cause equal on both sides, then compare again.",
     "change the operator": (
-        "Run the operator named above by another kernel, or in float32; list all that are outside their bound."
+        "Run the operator with another kernel or in float32. The command lists all operators outside their bound."
     ),
-    "keep channels": "Look at the channels that are lost: a scale per channel or 16 bits keep them.",
-    "dump what is missing": "Dump what is missing, and compare again: what was compared is within the thresholds.",
-    "nothing": "Nothing has to be raised to INT16: every layer is within the thresholds.",
-    "measure quantised tensors": (
-        "Measure what each quantised tensor and weight does to the outputs, and what is to stay float."
+    "keep channels": "Give the lost channels one scale per channel, or INT16.",
+    "dump what is missing": "Dump the missing layers, then compare again. The compared layers are within the limits.",
+    "nothing": "No INT16 needed: every layer is within the limits.",
+    "measure quantised tensors": "Measure the contribution of each quantised tensor, and find the ones to keep float.",
+    "make layers comparable": "Check the layers that are not comparable.",
+    "compare the operator": (
+        "Compare the operator on both sides: attributes, weights and kernel. If the sample is a fixed-point model, "
+        "find the convolutions that need INT16."
     ),
-    "raise convolutions": (
-        "Let sgsdump find, by simulation, the convolutions that deserve INT16; it writes the [CONV_CONFIG] for them."
+    "find convolutions": (
+        "Find the convolutions that need INT16. The command proves its plan by simulation and writes [CONV_CONFIG]."
     ),
 }
 
 
 def next_steps(comparison: Comparison, thresholds: Thresholds = DOCUMENTED) -> tuple[Step, ...]:
-    """Return what the verdict recommends, in sentences."""
+    """Return the recommended steps, in sentences."""
     recommended = comparison.verdict(thresholds).recommendation
     if recommended is None:
         return ()
     step = Step(_STEPS[recommended.action], recommended.command)
-    if recommended.action != "raise convolutions":
+    if recommended.action not in ("find convolutions", "compare the operator"):
         return (step,)
-    below = ", all below them inherit it" if comparison.completeness.by_flow else " most, in the order of the file"
-    return Step(f"Select the layers marked with a triangle: there the error rises{below}."), step
+    below = ", and later layers inherit it" if comparison.completeness.by_flow else " most, in file order"
+    return Step(f"Select the layers marked with a triangle: the error rises there{below}."), step
 
 
-def verdict_text(comparison: Comparison, thresholds: Thresholds) -> str:
-    """``verdict_lines``, control characters as escapes; lines of nothing but names (indented further) are wrapped."""
-    lines = map(shown, verdict_lines(comparison, thresholds))
+def verdict_text(comparison: Comparison, thresholds: Thresholds, conclusion: Verdict | None = None) -> str:
+    """Return the first lines and ``verdict_lines``, with control characters escaped and lists of names wrapped."""
+    concluded = comparison.verdict(thresholds) if conclusion is None else conclusion
+    lines = map(shown, (*verdict_block(concluded), *verdict_lines(comparison, thresholds, concluded)))
     return "".join(
         f"{part}\n" for line in lines for part in (_wrapped(line) if line.startswith(NAMES_INDENT) else [line])
     )
 
 
-def verdict_lines(comparison: Comparison, thresholds: Thresholds, around: bool = True) -> Iterator[str]:
-    """The verdict under a table, as lines of any length, the further ones of a paragraph indented: which layer to look
-    at, and every layer that was not compared; ``around``: in what the runs differ beside their tensors, too."""
-    rows, of = comparison.rows, comparison.of
+def verdict_lines(comparison: Comparison, thresholds: Thresholds, verdict: Verdict) -> Iterator[str]:
+    """Yield the lines under a table of layers: further findings, and every layer that was not compared."""
+    rows = comparison.rows
     findings = comparison.findings(thresholds)
-    yield from headline(findings, comparison, thresholds, around)
+    yield from further_findings(findings, comparison, verdict, thresholds)
     worst = comparison.worst
-    if worst is not None and not worst.error:
-        yield from _all_equal(comparison)
-    yield (
-        f"Compared: {len(rows)} of the benchmark's {of} layers." if of > 1 else "Compared: the benchmark's only layer."
-    )
+    if worst is None or not worst.error:
+        yield from _on_equal_statistics(comparison)
     if comparison.excluded:
         more = " …" if len(comparison.excluded) > MOST_EXCLUDED else ""
         yield f"Excluded: {len(comparison.excluded)} ({', '.join(comparison.excluded[:MOST_EXCLUDED])}{more})."
     if comparison.unwritten:
         yield (
-            f"Not compared, as nothing had been written to their memory yet: {len(comparison.unwritten)} "
+            f"Not compared, because nothing had been written to their memory yet: {len(comparison.unwritten)} "
             f"({listed(comparison.unwritten, MOST_NAMES)})."
         )
     ways = Counter([row.paired for row in rows] + [failed.pair.how for failed in comparison.failed])
     if ways.keys() - set(NAME_WAYS):
         yield f"Paired: {', '.join(f'{number} by {how}' for how, number in ways.most_common())}."
-    if worst is not None:
+    if worst is not None and worst.error:
         by = " by RMSE" if worst.extra or worst.vendor else ""
-        equal = "statistics" if any(row.is_by_statistics for row in rows) else "values"
-        yield f"Worst layer{by}: {_numbers(worst)}" if worst.error else f"Worst layer: none, all {equal} are equal."
+        yield f"Largest error{by}: {_numbers(worst)}"
     past = comparison.past(thresholds)
-    if rows and not past:
-        yield f"Past {thresholds}: none."
-    elif past:
-        yield f"Past {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
+    if past:
+        yield f"Exceeding {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
     if blamed(comparison.causes) is None and comparison.other_input is None:
         yield from _first_difference(rows, comparison.causes)
     if any(row.extra or row.vendor for row in rows):
-        verdicts = Counter(row.verdict(thresholds) for row in rows) + Counter({"not comparable": of - len(rows)})
-        yield f"Verdicts: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}."
+        verdicts = Counter(row.verdict(thresholds) for row in rows)
+        verdicts += Counter({"not comparable": comparison.of - len(rows)})
+        yield f"Layers: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}."
     yield from _integers(comparison)
     jumps = _rising(comparison, findings)
     if jumps:
         yield "RMSE rises most at:" if comparison.completeness.by_flow else "RMSE rises most, in file order, at:"
     yield from (f"  {label(row)}, {_rise(row, comparison)}" for row in jumps)
-    yield from _list("NaN or Inf, never within thresholds", [r for r in rows if not r.finite and not r.equal])
-    yield from _list("Same name, another tensor (no threshold passes it)", comparison.suspects)
+    yield from _list("NaN or Inf, never within the limits", [r for r in rows if not r.finite and not r.equal])
+    yield from _list("Same name but another tensor, never within the limits", comparison.suspects)
+    yield from _not_compared(comparison)
+
+
+def _not_compared(comparison: Comparison) -> Iterator[str]:
+    """Yield every layer that was not compared, and why."""
     fused = comparison.completeness.fused
     if fused:
-        are_of_program = any(row.module for row in rows)
-        which = (
-            "Outputs of operators that the sample does not run"
-            if are_of_program
-            else "Inside fused operators (as on the chip)"
-        )
+        are_of_program = any(row.module for row in comparison.rows)
+        which = "Outputs of operators that the sample does not run" if are_of_program else "Inside fused operators"
         yield f"{which}, so not missing: {len(fused)}"
         yield f"{NAMES_INDENT}{listed(fused, MOST_NAMES)}"
     unpaired = [u for u in comparison.only_in_benchmark if u.record.name not in fused]
@@ -236,21 +206,22 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds, around: bool =
 
 
 def blamed_lines(comparison: Comparison) -> Iterator[str]:
-    """What the operators were called with that differs, a line for each of the first ones; and where the error arises
-    if that is not the first layer that differs by more than rounding: a difference that rounding could explain has
-    another cause then."""
-    yield from (between_rounds_sentence(one) for one in comparison.causes if one.kind == "between rounds")
+    """Yield the differences between the calls of operators; and where the error arises, if that is not the first layer
+    that differs by more than rounding."""
+    yield from (f"{between_rounds_text(one)}." for one in comparison.causes if one.kind == "between rounds")
     arguments = [finding for finding in comparison.causes if finding.kind == "argument"]
-    yield from map(argument_line, arguments[:MOST_ARGUMENTS])
+    yield from (f"{argument_text(finding)}." for finding in arguments[:MOST_ARGUMENTS])
     first = first_difference(comparison.rows, beyond_rounding=True)
     causes = [finding for finding in comparison.causes if finding.kind == "cause"][:1]
     if named_elsewhere(causes, "" if first is None else first.output.name) is not None:
-        yield from cause_sentences(causes, comparison.completeness.by_flow)
+        yield from (f"Cause: {cause_text(cause, comparison.completeness.by_flow)}." for cause in causes)
 
 
 def _rising(comparison: Comparison, findings: Sequence[Finding]) -> tuple[Row, ...]:
-    """Return the rows whose error rises most, none of whole numbers. Where a better known cause stands, return none,
-    unless that layer left the rounding floor and another one has the largest rise."""
+    """Return the rows whose error rises most, without integers; none if the cause is known better.
+
+    A cause that left the rounding floor does not hide that another layer has the largest rise.
+    """
     if comparison.other_input is not None:
         return ()
     known = [f for f in findings if f.kind == "rounding" or (f.kind == "cause" and f.evidence != "by figures")]
@@ -274,12 +245,14 @@ def _rise(row: Row, comparison: Comparison) -> str:
 
 
 def _first_difference(rows: Sequence[Row], causes: Sequence[Finding]) -> Iterator[str]:
-    """The first operator that differs, and where that is rounding alone the first that differs by more; not one that
-    only moves what it reads, nor one that has no part in a cause that is known."""
+    """Yield the first operator that differs; if it differs by rounding alone, also the first that differs by more.
+
+    Operators that only move data, and operators without a part in a known cause, are skipped.
+    """
     rows = [row for row in rows if not only_moves(row.op_type)] or rows
     first = first_difference(rows)
     if first is None or not first.is_placed or any(row.step for row in rows):
-        return  # of a quantised side the first layer differs always
+        return  # the first layer of a quantised side always differs
     more = first_difference(rows, beyond_rounding=True)
     is_explained = any("inside" in finding.facts for finding in causes)
     if is_explained or named_elsewhere(causes, "" if more is None else more.output.name) is not None:
@@ -292,8 +265,7 @@ def _first_difference(rows: Sequence[Row], causes: Sequence[Finding]) -> Iterato
 
 
 def _integers(comparison: Comparison) -> Iterator[str]:
-    """Of two runs of a fixed model: in how many layers they hold the same integers, and where the first ones differ,
-    stored in another type or not."""
+    """Yield how many layers of two runs of a fixed-point model have the same integers, and where the first differ."""
     rows = comparison.rows
     pairs = [(row, row.integers) for row in rows if row.integers]
     alike = [(row, integers) for row, integers in pairs if not integers.unlike]

@@ -9,12 +9,15 @@ from typing import Any
 
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.verdict import Recommendation, Verdict
+from sgsdump.reports.three_lines import three_lines
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
     """Return the verdict as plain data. Layers that were not compared are counted by status, not listed."""
     account, recommendation = verdict.account, verdict.recommendation
     return {
+        "lines": list(three_lines(verdict)),
+        "outcome": verdict.outcome,
         "state": verdict.state,
         "passes": verdict.passes,
         "deciding": None if verdict.deciding is None else asdict(verdict.deciding),
@@ -29,6 +32,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
             "left_out": dict(Counter(one.status for one in account.left_out)),
             "allows_missing": verdict.allows_missing,
         },
+        "agreement": None if verdict.agreement is None else asdict(verdict.agreement),
         "assumptions": list(verdict.assumptions),
     }
 

@@ -109,7 +109,7 @@ def judge(three: ThreeRuns) -> int:
         replace_text(output.csv, golden_csv(comparison))
     if output.json:
         replace_text(output.json, golden_json(comparison, tolerance.allow_missing))
-    table = golden_table_of(comparison)
+    table = golden_table_of(comparison, tolerance.allow_missing)
     lines = write_tables(output, table)
     notes = [line for path, dump in zip(paths, dumps) for line in note_lines(path, dump.notes)]
     print_golden(output, comparison, table, [*lines, *notes])

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
 INPUT_TAG, TH1 = 10.0, 1e-6
+NO_METRIC = "none"  # --metric: no agreement of answers
 FILES = ("csv", "json", "html", "junit", "markdown")
 
 TWO, TREES, RUNS, GOLDEN, WATCHER = "two dumps", "trees of runs", "--runs", "--golden", "a watcher's dump"
@@ -122,15 +123,17 @@ class Measuring:
 
     def own_metrics(self) -> dict[str, OwnMetric]:
         """Load the user's own metrics. Raises InputError and ConfigError."""
-        if not self.metric:
+        metrics = [metric for metric in self.metric if metric != NO_METRIC]
+        if not metrics:
             return {}
         from sgsdump.comparison.own_metric import load_own_metrics
 
-        return load_own_metrics(self.metric)
+        return load_own_metrics(metrics)
 
     def verdict_on(self, comparison: Comparison, limits: Thresholds) -> Verdict:
-        """Return the verdict by these limits, where the user gave any."""
-        return comparison.verdict(limits if self.has_limits else None, self.allow_missing)
+        """Return the verdict by these limits, if the user gave any."""
+        verdict = comparison.verdict(limits if self.has_limits else None, self.allow_missing)
+        return replace(verdict, agreement=None) if NO_METRIC in self.metric else verdict
 
 
 @dataclass(frozen=True)
@@ -300,8 +303,8 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="FILE.py:FUNCTION",
-        help="show your own metric too, f(sample, benchmark) -> number, both arrays of real values; may be "
-        "repeated. --limit FUNCTION=X is the least it may be: higher is better",
+        help="add your own metric, f(sample, benchmark) -> number, higher is better; may be repeated. --limit "
+        "FUNCTION=X sets its lowest allowed value. none: no agreement of answers in the verdict",
     )
     parser.add_argument(
         "--limit",

@@ -126,7 +126,7 @@ def _page(
         sample=sample,
         benchmark=benchmark,
     )
-    return render(report_of(comparison, shown, context))
+    return render(report_of(comparison, shown, context, conclusion=options.measuring.verdict_on(comparison, shown)))
 
 
 def _plotted(options: Options, plots: Path, comparison: Comparison, thresholds: Thresholds) -> str:
@@ -167,13 +167,12 @@ def print_comparison(
     """The layers that are listed, the verdict, ``lines`` and the readers' notes."""
     from sgsdump.dumps.dump import note_lines
     from sgsdump.reports.comparison import REPORTS
-    from sgsdump.reports.headline import environment_lines
-    from sgsdump.reports.result_line import result_line
+    from sgsdump.reports.three_lines import verdict_block
     from sgsdump.reports.verdict import verdict_lines
 
+    verdict = options.measuring.verdict_on(comparison, thresholds)
     if options.output.format != "sdk":
-        _print_fitted([result_line(options.measuring.verdict_on(comparison, thresholds))])
-        _print_fitted(environment_lines(comparison.environment))
+        _print_fitted(verdict_block(verdict))
     indexes = _listing(options.output).places(table.compared)
     rows = tuple(comparison.rows[index] for index in indexes)
     both = [note for note in comparison.sample_notes if note in comparison.benchmark_notes]
@@ -190,12 +189,12 @@ def print_comparison(
     if options.output.format != "sdk":
         _print_table(table, indexes)
         _print_fitted([*few, *(_remarks(rows) if comparison.other_input is None else ()), ""])
-        _print_fitted([*verdict_lines(comparison, thresholds, around=False), *lines, *notes])
+        _print_fitted([*verdict_lines(comparison, thresholds, verdict), *lines, *notes])
         return
     text = REPORTS["sdk_table"](replace(comparison, rows=rows), thresholds)
     text += "".join(f"{line}\n" for line in few)
     print(for_terminal(f"{text}\n" if text else ""), end="")
-    print(for_terminal(REPORTS["verdict"](comparison, thresholds)), end="")
+    print(for_terminal(REPORTS["verdict"](comparison, thresholds, verdict)), end="")
     print(for_terminal("".join(f"{line}\n" for line in (*lines, *notes))), end="")
 
 
@@ -206,11 +205,12 @@ def damage_text(dumps: str, damaged: Sequence[str]) -> str:
 
 
 def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable, lines: Sequence[str]) -> None:
-    """The tensors that are listed with what is not on all sides, and ``lines``."""
-    from sgsdump.reports.golden import golden_closing, golden_first_lines, golden_log
+    """Print the verdict, the listed tensors, the tensors that are not on all sides, and ``lines``."""
+    from sgsdump.reports.golden import golden_closing, golden_log, missing_lines
     from sgsdump.reports.remarks import reason_lines
 
-    _print_fitted(golden_first_lines(comparison))
+    if output.format != "sdk":
+        _print_fitted(table.verdict)
     indexes = _listing(output).places(table.compared)
     if output.format != "sdk":
         _print_table(table, indexes)
@@ -222,9 +222,10 @@ def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable
                 "",
             ]
         )
-        _print_fitted(table.verdict)
+        _print_fitted(missing_lines(comparison))
         _print_fitted(reason_lines((entry.name, entry.remark) for entry in table.left_out))
     else:
+        _print_fitted(missing_lines(comparison))
         print(for_terminal(golden_log(comparison)), end="")
     _print_fitted([*golden_closing(comparison), *lines])
 

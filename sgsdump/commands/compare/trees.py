@@ -170,7 +170,7 @@ def compare_tokens(
     operators of the first of these. Where the programs went on with other inputs, later rounds are not compared."""
     from sgsdump.dumps.dump import note_lines
     from sgsdump.reports.comparison import tokens
-    from sgsdump.reports.headline import environment_lines
+    from sgsdump.reports.three_lines import environment_lines
 
     results: list[ComparedRun] = []
     rounds: list[tokens.ComparedRound] = []
@@ -227,7 +227,7 @@ def _compare_pair(
         print(for_terminal(f"sgsdump: not compared: {where}: {error}"), file=sys.stderr)
         return ComparedRun(run, 2, "not comparable", str(error)), None
     from sgsdump.reports.comparison.tokens import other_input
-    from sgsdump.reports.headline import proposal_line
+    from sgsdump.reports.further_findings import proposal_line
     from sgsdump.reports.verdict import blamed_lines
 
     compiled = sum(one.compiled for one in comparison.account.left_out)

@@ -86,7 +86,8 @@ def _conclude(
         raise ValuesError(_nothing_in_common(options, comparison, dumps))
     limits = given or DOCUMENTED
     paths = f"{options.sample} against {options.benchmark}"
-    table = replace(table_of(comparison, limits, options.title), suite=paths)
+    verdict = options.measuring.verdict_on(comparison, limits)
+    table = replace(table_of(comparison, limits, options.title, verdict), suite=paths)
     lines = [*write_files(options, comparison, limits, table, dumps), *(lines or [])]
     if in_full:
         print_comparison(options, comparison, limits, table, lines)
@@ -94,7 +95,7 @@ def _conclude(
         raise ValuesError(f"none of {len(comparison.failed)} layers could be compared; the reasons are listed above")
     if comparison.damaged:
         print_error(damage_text("both dumps", comparison.damaged))
-    return options.measuring.verdict_on(comparison, limits).exit_status(bool(options.measuring.fail_on))
+    return verdict.exit_status(bool(options.measuring.fail_on))
 
 
 def _measured_by(options: Options) -> MeasuredBy | None:

@@ -156,7 +156,7 @@ def run(args: argparse.Namespace) -> int:
         found.write(folder)
     if options.json:
         replace_text(options.json, found.texts["layers.json"])
-    print_lines(found.report.verdict)
+    print_lines([*found.report.verdict, *found.report.details])
     for step in found.report.next_steps:
         print_lines([step.text, *step.copy.splitlines()])
     print_lines(found.paste)

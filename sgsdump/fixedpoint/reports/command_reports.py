@@ -12,6 +12,7 @@ from sgsdump.comparison.compare import compare
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.merge import Compared
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.comparison.verdict import Verdict
 from sgsdump.fixedpoint.quantisation import quant_plan
 from sgsdump.fixedpoint.quantisation.analysis import Analysis
 from sgsdump.fixedpoint.quantisation.diagnosis.share import ConvolutionBits, bits_by_layer, float_layers, integer_share
@@ -31,8 +32,8 @@ from sgsdump.fixedpoint.reports.diagnosis import (
     Diagnosis,
     LayerReach,
     PastLayers,
+    details,
     steps,
-    verdict,
 )
 from sgsdump.fixedpoint.reports.pareto_reports import limits_line
 from sgsdump.fixedpoint.reports.root_causes import Righted
@@ -61,7 +62,7 @@ from sgsdump.reports.text import counted
 from sgsdump.reports.verdict import Step
 
 LONGEST_ATTRIBUTE = 60
-WITHIN = "the error is what 8 bits leave of what it reaches"
+WITHIN = "the error is within the 8-bit resolution of its range"
 
 
 def report_of_diagnosis(
@@ -69,26 +70,27 @@ def report_of_diagnosis(
     compared: Compared,
     diagnosis: Diagnosis,
     context: Context = PLAIN,
+    conclusion: Verdict | None = None,
 ) -> Report:
-    """The outputs first, then where, what to do, and every layer with what was measured of it."""
+    """Return the page: the verdict, further sentences, the next steps, and every layer with its measured figures."""
     context = replace(context, ranges=subject.ranges, bits=diagnosis.bits)
     context = _with_model(context, subject.float_model, compared)
     comparison = compared.comparison
-    report = report_of(comparison, diagnosis.limits, context, steps(diagnosis))
+    report = report_of(comparison, diagnosis.limits, context, steps(diagnosis), conclusion)
     layers = _with_measured(report.layers, diagnosis)
     good = diagnosis.good and bool(diagnosis.share.convolutions)
     other = None if diagnosis.with_advice is None else other_run(_with_what(diagnosis), diagnosis.with_advice)
     view = replace(report.view, first="", other=other)
-    return replace(report, verdict=verdict(diagnosis, comparison), layers=layers, good=good, view=view)
+    return replace(report, details=details(diagnosis, comparison), layers=layers, good=good, view=view)
 
 
 def _with_what(diagnosis: Diagnosis) -> str:
-    """What is other in the run that is drawn beside."""
+    """Return how the second run of the page differs from the first."""
     root = diagnosis.root
     if root is None:
-        return "with what is advised"
+        return "with the recommendation"
     advised = root.advice is not None and root.advice.promise is not None
-    return "with the cause put right" + (" and what is advised" if advised else "")
+    return "with the cause corrected" + (" and the plan" if advised else "")
 
 
 def diagnosed(
@@ -99,7 +101,7 @@ def diagnosed(
     limits: Thresholds,
     root: Righted | None = None,
 ) -> Diagnosis:
-    """The facts of a diagnosis."""
+    """Return the results of a diagnosis."""
     facts = read_facts(subject.fixed_model)
     proto = deployed(subject.float_model)
     stored = facts.tensors if facts else {}
@@ -143,7 +145,7 @@ def diagnosed(
 
 
 def _misread(subject: Subject, graph: Graph, outputs: Sequence[str]) -> Iterator[Finding]:
-    """The Softmaxes whose readers take their values for others, of those that outputs come of."""
+    """Yield the Softmaxes whose readers misinterpret their values, if an output depends on them."""
     for name, factor in subject.misread.items():
         fed = _fed_by(graph, name) - {name}
         names = tuple(output for output in outputs if output in fed)

@@ -1,5 +1,7 @@
-"""What diagnose says, in its order: the outputs, where their error comes from, what to do, what was not judged; the
-findings as JSON, and what was measured of each layer as columns of the table, CSV and JSON."""
+"""The sentences of diagnose: further findings and next steps; the findings as JSON; measured figures of each layer.
+
+The first lines of the verdict are ``diagnosis_verdict.py`` and ``reports/three_lines.py``.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.rules import of_changed_models
 from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.comparison.verdict import TUNE
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text, strict
 from sgsdump.fixedpoint.quantisation.diagnosis.share import IntegerShare, share_text
@@ -24,12 +27,13 @@ from sgsdump.fixedpoint.quantisation.tensor_arrays import wider
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs
 from sgsdump.fixedpoint.reports.cause_sentences import (
     conv_config,
+    further_lines,
     int16_is_not_enough,
     layers_text,
     output_text,
-    source_lines,
 )
-from sgsdump.fixedpoint.reports.root_causes import A_SCALE_PER_CHANNEL, Righted, root_line, told_config, what_to_do
+from sgsdump.fixedpoint.reports.measured_cause import cause_text, remedy_text
+from sgsdump.fixedpoint.reports.root_causes import A_SCALE_PER_CHANNEL, Righted, told_config, what_to_do
 from sgsdump.fixedpoint.reports.unseen import OF_CALIBRATION, unseen_findings, unseen_text
 from sgsdump.fixedpoint.reports.worth import not_recommended, worth_findings, worth_lines
 from sgsdump.fixedpoint.tuning.advice import MAYBE
@@ -47,11 +51,10 @@ MOST_NAMED = 4
 # Who raised an input.
 YOU, QUANT_FILE, LEVEL = "you", "the quant file", "the calibration level"
 FIXED, RULE = "the fixed model", "rules of the SDK"
-# Of an error that INT16 would be for; what follows a cure's own steps has it no more.
-TRY_CURE = Step("Before 16 bits: the same command with --cure tries what a rewritten model wins in 8 (docs/cure.md).")
-TUNE = "sgsdump tune -m float.onnx -i pictures --input-config input_config.ini -o tuned"
+# A step before INT16; not repeated after the steps of a cure.
+TRY_CURE = Step("Before INT16, add --cure: rewriting the model may recover the loss in INT8 (docs/cure.md).")
 MEASURED = ("own", "inherited", "in_all", "brings", "gives_back")
-# What is told of a layer besides the comparison's own figures.
+# Columns of a layer beside the figures of the comparison.
 COLUMNS = (
     *("bits", "raised_by", "advised_bits", *MEASURED, "reaches", "largest_error", "resolution"),
     *("advised_rmse", "advised_cos", "advised_mse"),
@@ -60,8 +63,8 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class LayerReach:
-    """A layer's ``largest_error`` beside what it ``reaches`` over all pictures seen, those of calibration too, and
-    whether the error is ``resolution``: what 8 bits, or its own type, leave of that."""
+    """The largest error of a layer, the largest value that it reaches over all images, and whether the error is within
+    the resolution of 8 bits or of the layer's own type."""
 
     reaches: float
     largest_error: float
@@ -70,7 +73,7 @@ class LayerReach:
 
 @dataclass(frozen=True)
 class PastLayers:
-    """names  layers past the limits, and not within what their type resolves; ``count`` were compared.
+    """names  layers beyond the limits and beyond the resolution of their type; ``count``: compared layers.
     after  layers that the input of the first cause feeds."""
 
     names: tuple[str, ...] = ()
@@ -80,9 +83,9 @@ class PastLayers:
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """layers  with what is advised, and with the cause put right; None where neither is.
-    worths  by the user's metric and on pictures held out, where these were asked for.
-    unseen  on images that nothing was fitted to; None where there are none."""
+    """layers  comparison with the recommendation applied; None without a recommendation.
+    worths  results by the user's metric and on held-out images, if requested.
+    unseen  results on held-out images; None without held-out images."""
 
     layers: Comparison | None = None
     worths: Worths | None = None
@@ -91,16 +94,16 @@ class Tried:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What was found of a fixed model.
+    """The results of a diagnosis of a fixed model.
 
-    outputs     on all pictures; ``labels`` of the outputs that are judged by another tensor.
-    advice      None where nothing could be measured.
-    bits        of the convolutions, by layer.
-    left_out    outputs that are no objective, and why.
-    layers      what they reach and how far off their values are, by name.
-    misread     a finding for each Softmax that outputs come of and whose readers take its values for others.
-    root        what is to be put right before any INT16, and what is left then.
-    tried       what was run to know what the advice is worth.
+    outputs     outputs on all images; ``labels`` of outputs that are judged by another tensor.
+    advice      measured plan; None if nothing could be measured.
+    bits        bits of the convolutions, by layer.
+    left_out    outputs that were not judged, and why.
+    layers      reach and largest error of each layer, by name.
+    misread     a finding for each Softmax whose readers misinterpret its values.
+    root        cause that must be corrected before any INT16, and the results after the correction.
+    tried       runs that show the effect of the recommendation.
     """
 
     outputs: PlanOutputs
@@ -118,18 +121,18 @@ class Diagnosis:
 
     @property
     def with_advice(self) -> Comparison | None:
-        """The layers with what is advised, and with the cause put right."""
+        """The layers with the recommendation applied."""
         return self.tried.layers
 
     @property
     def advises_change(self) -> bool:
-        """Whether more is advised than room in INT16 ranges."""
+        """Whether the recommendation is more than wider INT16 ranges."""
         advice = self.advice if self.root is None else self.root.advice
         return self.root is not None or (advice is not None and (advice.promise or advice.per_channel) is not None)
 
     @property
     def advises_level(self) -> bool:
-        """Whether a level with a weight scale for each output channel is advised."""
+        """Whether a level with one weight scale per output channel is recommended."""
         if self.root is not None:
             return self.root.finding.facts["reason"] == WEIGHTS
         return self.advice is not None and self.advice.per_channel is not None
@@ -140,12 +143,12 @@ class Diagnosis:
 
     @property
     def calibrated_here(self) -> bool:
-        """Whether the ranges are those of a calibration of this diagnosis."""
+        """Whether this diagnosis calibrated the ranges."""
         return self.advice is not None and self.advice.measured.subject.made is not None
 
     @property
     def worse_unseen(self) -> tuple[str, ...]:
-        """The outputs that what was to be advised makes worse on images held out."""
+        """The outputs that the plan makes worse on held-out images."""
         if self.unseen is None or not self.unseen.folds or PLAN not in self.unseen.ran:
             return ()
         return self.unseen.ran[PLAN].worse_than(self.unseen.ran[AS_IT_IS])
@@ -161,17 +164,17 @@ class Diagnosis:
 
     @property
     def resolution(self) -> frozenset[str]:
-        """Layers whose error is what their type leaves."""
+        """The layers whose error is within the resolution of their type."""
         return frozenset(name for name, layer in self.layers.items() if layer.resolution)
 
     @property
     def passes(self) -> bool:
-        """Whether no output and no other layer is past the limits, nor an output on pictures held out."""
+        """Whether no layer exceeds the limits, and no output does on held-out images."""
         return (self.good or not self.outputs.outputs) and not self.past.names and self.holds
 
     @property
     def holds(self) -> bool:
-        """Whether the outputs of the model as it is are within the limits on images that nothing was fitted to, too."""
+        """Whether the outputs of the unchanged model are within the limits on held-out images too."""
         return self.unseen is None or self.unseen.ran[AS_IT_IS].good(self.limits)
 
     @property
@@ -190,7 +193,7 @@ class Diagnosis:
 
     @property
     def sources(self) -> tuple[Finding, ...]:
-        """The causes, or what else the outputs' error comes from; empty if the cause is outside the model."""
+        """The findings on where the output error comes from; empty if the cause is outside the model."""
         return tuple(self.advice.sources) if self.advice is not None and (self.blames_layers or self.good) else ()
 
     @property
@@ -199,7 +202,7 @@ class Diagnosis:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The outputs, the causes, what to do, and what was not judged."""
+        """All findings: outputs, causes, recommendation, and what was not judged."""
         found = [*output_findings(self.outputs.outputs, self.limits)]
         root, advice = self.root, self.advice
         found += [] if root is None else [root.finding]
@@ -234,8 +237,7 @@ class Diagnosis:
 
     @property
     def columns(self) -> dict[str, dict[str, Any]]:
-        """By layer what is known of it besides the comparison: its bits, what was measured, what it reaches, and its
-        figures with what is advised."""
+        """Further columns by layer: bits, measured figures, reach, and the figures with the recommendation applied."""
         columns = {name: _bits_columns(bits) for name, bits in self.bits.items()}
         after = () if self.with_advice is None else self.with_advice.rows
         found = (
@@ -249,7 +251,7 @@ class Diagnosis:
 
     @property
     def measured(self) -> dict[str, dict[str, float]]:
-        """By layer what was measured of the convolution in it."""
+        """Measured figures of the convolution in each layer, by layer."""
         if self.advice is None:
             return {}
         layers = self.advice.measured.layers
@@ -265,17 +267,16 @@ class Diagnosis:
         return columns
 
 
-def verdict(diagnosis: Diagnosis, comparison: Comparison) -> tuple[str, ...]:
-    """The cause where there is one, the outputs, where, the layers, and what was not judged."""
-    where, layers = _where(diagnosis, comparison), _on_layers(diagnosis, comparison)
-    root = () if diagnosis.root is None else (root_line(diagnosis.root.finding),)
+def details(diagnosis: Diagnosis, comparison: Comparison) -> tuple[str, ...]:
+    """Return the sentences below the first lines: outputs, held-out images, causes, layers, and what was not judged."""
+    outputs = _on_outputs(diagnosis)
     worth = () if diagnosis.worths is None else worth_lines(diagnosis.worths)
-    first = (*root, _on_outputs(diagnosis), *worth, *_on_unseen(diagnosis))
-    return (*first, *where, *layers, *_on_metric(diagnosis), *_on_integers(diagnosis))
+    where, layers = _where(diagnosis, comparison), _on_layers(diagnosis, comparison)
+    return (*outputs, *worth, *_on_unseen(diagnosis), *where, *layers, *_on_metric(diagnosis), *_on_integers(diagnosis))
 
 
 def _on_unseen(diagnosis: Diagnosis) -> Iterator[str]:
-    """The error to expect on other images, or that the figures say nothing of them."""
+    """Yield the expected error on new images, or that the figures apply to the calibration images only."""
     unseen = diagnosis.unseen
     if unseen is None:
         if diagnosis.calibrated_here and diagnosis.outputs.outputs:
@@ -285,73 +286,65 @@ def _on_unseen(diagnosis: Diagnosis) -> Iterator[str]:
     found, before = unseen.expected(kind), unseen.expected(AS_IT_IS)
     change = f"{before.expected:.3g}"
     if kind == PLAN:
-        what = "what is advised" if diagnosis.advises_change else "room in INT16 ranges"
-        change += f" as it is -> {found.expected:.3g} with {what}"
-    yield f"Expected output error on unseen images: {change} ({unseen_text(found, unseen.folds)})."
+        what = "with the recommendation" if diagnosis.advises_change else "with wider INT16 ranges"
+        change += f" unchanged → {found.expected:.3g} {what}"
+    yield f"Expected output error on new images: {change} ({unseen_text(found, unseen.folds)})."
     if unseen.folds and diagnosis.good and not diagnosis.holds:
-        yield "As it is an output is past the limits on held-out images, though not on those it was calibrated on."
+        yield "On held-out images an output exceeds the limits; on the calibration images no output does."
 
 
 def _on_metric(diagnosis: Diagnosis) -> Iterator[str]:
     """Yield a pointer to --metric if an output is bad: bad is a distance, not an accuracy."""
     if diagnosis.worths is None and diagnosis.outputs.outputs and not diagnosis.good:
-        yield "A bad output exceeds a limit of COS or RMSE. Use --metric to measure the loss of accuracy."
+        yield "Bad means that COS or RMSE exceeds a limit. Use --metric to measure the loss of accuracy."
 
 
-def _on_outputs(diagnosis: Diagnosis) -> str:
-    outputs, pictures = diagnosis.outputs.outputs, len(diagnosis.outputs.pictures)
+def _on_outputs(diagnosis: Diagnosis) -> Iterator[str]:
+    """Yield all outputs, if there are several or if one was judged by another figure than COS and RMSE."""
+    outputs, images = diagnosis.outputs.outputs, len(diagnosis.outputs.pictures)
     if not outputs:
-        return "No output could be judged."
+        yield "No output could be judged."
+        return
     found = output_findings(outputs, diagnosis.limits)
     bad = [finding for finding in found if finding.facts["verdict"] == "bad"]
     shown = [*bad, *(finding for finding in found if finding not in bad)]
     texts = [output_text(finding, diagnosis.labels) for finding in shown[:MOST_NAMED]]
     more = len(shown) - len(texts)
     further = f"; and {more} more, {'good' if len(bad) <= len(texts) else f'{len(bad) - len(texts)} of them bad'}"
-    where = f"all {pictures} pictures" if pictures > 1 else "one picture"
-    said = f"Outputs on {where}: {'; '.join(texts)}{further if more else ''}."
-    if bad or diagnosis.worths is not None:
-        return said
-    wide = any(diagnosis.raised_by[who] for who in (YOU, QUANT_FILE, LEVEL, FIXED))
-    return f"{said} {'The model' if wide else 'INT8'} is within the limits; nothing {'more ' if wide else ''}is raised."
+    yield f"Outputs on {counted(images, 'image')}: {'; '.join(texts)}{further if more else ''}."
 
 
 def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
+    """Yield what is known of the cause beyond the first lines."""
     found = diagnosis.sources
-    if diagnosis.good:
-        yield from source_lines(found)
-    if diagnosis.good or diagnosis.root is not None or not diagnosis.outputs.outputs:
+    if not diagnosis.good and diagnosis.root is None and diagnosis.outputs.outputs:
+        for softmax in diagnosis.misread[1:] if not found else diagnosis.misread:
+            yield f"Also: {cause_text(softmax)}."
+        if diagnosis.advice is not None and diagnosis.advice.per_channel is not None:
+            of, after = _error_before_channels(diagnosis.advice), output_error(diagnosis.advice.per_channel.sums)
+            with_plan = ", together with the plan" if diagnosis.advice.promise else ""
+            yield (
+                f"The weights have one scale per tensor. One scale per output channel changes the output error "
+                f"{of:.3g} → {after:.3g}{with_plan}."
+            )
+    if diagnosis.good and found:
+        text = cause_text(found[0])
+        yield f"{text[0].upper()}{text[1:]}."
+    yield from further_lines(found)
+    if diagnosis.good or diagnosis.root is not None or found or diagnosis.misread or not comparison.jumps:
         return
-    for softmax in diagnosis.misread:
-        names, factor = [diagnosis.labels.get(name, name) for name in softmax.names], softmax.figures["factor"]
+    row = comparison.jumps[0]
+    if diagnosis.advice is not None:
         yield (
-            f"What reads the Softmax {softmax.layer} takes its values for {factor:.2g} times what they are, as in the "
-            f"SDK's fixed model; {listed(names, MOST_NAMED)} {'comes' if len(names) == 1 else 'come'} of it, and no "
-            f"bits repair that."
+            f"The 8 bits of convolutions are not the cause: INT16 for all of them removes less than a fifth of the "
+            f"error. RMSE rises most at {row.name} ({row.op_type}), to {row.rmse:.3g}."
         )
-    if diagnosis.advice is not None and diagnosis.advice.per_channel is not None:
-        of, after = _error_before_channels(diagnosis.advice), output_error(diagnosis.advice.per_channel.sums)
-        yield (
-            f"The weights have one scale per tensor: with one for each output channel the outputs' error goes from "
-            f"{of:.4f} to {after:.4f}{' (with what is advised below)' if diagnosis.advice.promise else ''}."
-        )
-    if found:
-        yield from source_lines(found)
-    elif diagnosis.misread:
-        return
-    elif diagnosis.advice is not None and comparison.jumps:
-        row = comparison.jumps[0]
-        yield (
-            f"The error does not come from the 8 bits of convolutions: INT16 for all of them removes less than a fifth "
-            f"of it. RMSE rises most at {row.name} ({row.op_type}), to {row.rmse:.4f}."
-        )
-    elif comparison.jumps:
-        row = comparison.jumps[0]
-        yield f"By figures alone, as nothing could be measured: RMSE rises most at {row.name} ({row.op_type})."
+    else:
+        yield f"By figures alone, because nothing could be measured: RMSE rises most at {row.name} ({row.op_type})."
 
 
 def _in_8_bits(advice: MeasuredAdvice, limits: Thresholds) -> bool:
-    """Whether the outputs are within the limits with every convolution at 16 bits, as far as that is known."""
+    """Return whether the outputs are within the limits with every convolution at INT16, as far as known."""
     if advice.all_16 is not None:
         return advice.all_16.outputs.good(limits)
     return bool(set(advice.measured.every) - set(advice.names))
@@ -360,22 +353,20 @@ def _in_8_bits(advice: MeasuredAdvice, limits: Thresholds) -> bool:
 def _on_layers(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
     outputs = set(diagnosis.outputs.outputs)
     finding = next((finding for finding in diagnosis.findings if finding.kind == "layers"), None)
-    if finding is None:
-        yield f"None of {diagnosis.past.count} compared layers is bad ({diagnosis.limits})."
-    else:
+    if finding is not None:
         yield layers_text(finding, diagnosis.limits, sum(name not in outputs for name in finding.names))
     within = sum(row.name in diagnosis.resolution for row in comparison.rows if _is_past(row, diagnosis.limits))
     if within:
         yield (
-            f"{counted(within, 'layer')} past the thresholds by relative figures alone: the error is what 8 bits leave "
-            f"of what the layer reaches over all pictures."
+            f"{counted(within, 'layer')} {'exceeds' if within == 1 else 'exceed'} the limits only in relative figures: "
+            f"the error is within the 8-bit resolution of the layer's range."
         )
     if comparison.failed:
-        yield f"{counted(len(comparison.failed), 'pair')} could not be compared."
+        yield f"Not comparable: {counted(len(comparison.failed), 'layer')}."
 
 
 def _is_past(row: Row, limits: Thresholds) -> bool:
-    """By the figures, whatever the type resolves."""
+    """Return whether the figures exceed the limits, whatever the type resolves."""
     return not row.equal and row.sums is not None and row.finite and not limits.hold(row.cos, row.rmse, row.mse)
 
 
@@ -385,105 +376,99 @@ def _on_integers(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"{'Judged' if share.weights is not None and share.convolutions else 'Not judged'}: {text}."
     if share.convolutions:
         by = [f"{who}: {listed(list(names), MOST_NAMED)}" for who, names in diagnosis.raised_by.items() if names]
-        run = "runs" if share.wide == 1 else "run"
         who = f" ({'; '.join(by)})" if by else ""
-        yield f"{share.wide} of {share.convolutions} convolutions {run} in 16 bits{who}."
+        yield f"INT16 convolutions: {share.wide} of {share.convolutions}{who}."
     for reason in dict.fromkeys(diagnosis.left_out.values()):
         names = [name for name, why in diagnosis.left_out.items() if why == reason]
         yield f"Not judged: {listed(names, MOST_NAMED)}, {reason}."
 
 
 def steps(diagnosis: Diagnosis) -> Iterator[Step]:
-    """What to do; each thing once, and nothing that is so already."""
+    """Yield the next steps, each once, without those that are already done."""
     advice, limits, share = diagnosis.advice, diagnosis.limits, diagnosis.share
     if not share.convolutions:
-        yield Step("Nothing can be said of INT16: the network has no convolution whose weights become integers.")
+        yield Step("INT16 does not apply: the model has no convolution whose weights become integers.")
         return
     if diagnosis.worths is not None and (text := not_recommended(diagnosis.worths)):
         yield Step(text)
     elif worse := diagnosis.worse_unseen:
         outputs = [diagnosis.labels.get(name, name) for name in worse]
         yield Step(
-            f"Not recommended: INT16 where it helps here makes {listed(outputs, MOST_NAMED)} worse when held out."
+            f"INT16 is not recommended: the plan that helps on these images makes {listed(outputs, MOST_NAMED)} worse "
+            f"on held-out images."
         )
     if diagnosis.root is not None:
         yield from _root_steps(diagnosis, diagnosis.root)
         return
     if diagnosis.good and not diagnosis.holds:
         yield Step(
-            "Calibrate on more images (-i): on images held out of the calibration an output is past the limits. If it "
-            "still is then, let sgsdump find the convolutions to raise.",
+            "Calibrate on more images (-i): on held-out images an output exceeds the limits. If it still does, find "
+            "the convolutions to raise.",
             TUNE,
         )
         return
     if diagnosis.good:
         names = advice.config_names if advice is not None else ()
-        has = f"; the fixed model has {listed(names, MOST_NAMED)} at INT16 already" if names else ""
-        of = "" if share.whole else " of what became integers"
+        has = f" The fixed model already has {listed(names, MOST_NAMED)} at INT16." if names else ""
         of_others = any(raised for who, raised in diagnosis.raised_by.items() if who not in (YOU, RULE))
-        copy = conv_config(names) if names and of_others else ""  # what you wrote is there already
+        copy = conv_config(names) if names and of_others else ""  # the user's own lines are already there
         more = " more" if names else ""
-        yield Step(f"Nothing{more} has to be raised to INT16{of}: no output has {limits}{has}.", copy)
+        part = "" if share.whole else " for the operators that became integers"
+        yield Step(f"No{more} INT16 needed{part}: no output has {limits}.{has}", copy)
         return
     if advice is None:
-        yield Step(f"An output has {limits}, and there is no convolution that could be raised to INT16.")
+        yield Step(f"An output has {limits}, and no convolution can be raised to INT16.")
         return
     for finding in advice.causes:
         if finding.facts["reason"] == "clipped":
             yield Step(
-                f"Calibrate the range of {finding.facts['input']} again, on pictures like these: its values go beyond "
-                f"it, and 16 bits do not help."
+                f"Calibrate the range of {finding.facts['input']} again, on images like these: its values exceed the "
+                f"range, and INT16 does not help."
             )
     still = [name for name, figures in diagnosis.outputs.outputs.items() if figures.hardly_moved]
     if still:
         yield Step(
-            f"Give pictures that show what the network finds, prepared as in its training (-n): on these "
-            f"{listed([diagnosis.labels.get(name, name) for name in still], MOST_NAMED)} hardly moves, and relative "
-            f"figures say little of it."
+            f"Use images that contain what the model detects, prepared as in training (-n): these images barely affect "
+            f"{listed([diagnosis.labels.get(name, name) for name in still], MOST_NAMED)}."
         )
     for softmax in diagnosis.misread:
-        yield Step(
-            f"Cut the network before the Softmax {softmax.layer} and compute what follows on the processor: give "
-            f"--model-outputs {softmax.facts['input']}, and the other outputs that you need."
-        )
+        yield Step(f"{remedy_text(softmax).capitalize()}.")
     if advice.per_channel is not None:
-        beside = ", with what is advised below," if advice.promise is not None else ""
+        beside = ", with the plan below," if advice.promise is not None else ""
         state = "within the limits" if advice.per_channel.good(limits) else f"still {_past(advice.per_channel, limits)}"
         yield Step(
-            f"Choose {A_SCALE_PER_CHANNEL}: the outputs' error{beside} is {output_error(advice.per_channel.sums):.4f} "
-            f"then, {state}."
+            f"Use {A_SCALE_PER_CHANNEL}. The output error{beside} is then "
+            f"{output_error(advice.per_channel.sums):.3g}, {state}."
         )
     yield TRY_CURE
     yield from _promise(diagnosis, advice)
 
 
 def unseen_step(diagnosis: Diagnosis, preprocessed: bool) -> Iterator[Step]:
-    """Say what good outputs cannot show.
-
-    preprocessed  whether the user's own preprocess file made the images.
-    """
+    """Yield what good outputs cannot show; ``preprocessed``: whether the user's preprocess file made the images."""
     if diagnosis.worths is not None or diagnosis.root is not None or not diagnosis.good:
         return
-    assumed = "" if preprocessed else " No preprocess file was given (-n): the preprocessing was assumed, not checked."
+    assumed = "" if preprocessed else " No preprocess file was given (-n); the preprocessing was assumed."
     yield Step(
-        "The fixed model answers like the float model on these images. If the device still fails, check mean and std, "
-        f"colour order and post-processing: sgsdump cannot see those without labels (--metric).{assumed}"
+        "The fixed model agrees with the float model on these images. If the device still fails, check mean, std, "
+        "colour order and post-processing. Without labels (--metric) sgsdump cannot check them "
+        f"(docs/troubleshooting.md).{assumed}"
     )
 
 
 def _root_steps(diagnosis: Diagnosis, root: Righted) -> Iterator[Step]:
-    """The cause first; then what is left to do with it put right, and no INT16 where that is not known."""
+    """Yield the correction of the cause, then the remaining steps; no INT16 if the correction was not tried."""
     yield Step(what_to_do(root.finding), told_config(root.finding))
     if root.outputs is None:
         return
     if root.outputs.good(diagnosis.limits):
-        yield Step("Nothing has to be raised to INT16 then: no output has " + f"{diagnosis.limits}.")
+        yield Step(f"No INT16 needed after that: no output has {diagnosis.limits}.")
     elif root.advice is not None:
         yield from _promise(diagnosis, root.advice)
 
 
 def _error_before_channels(advice: MeasuredAdvice) -> float:
-    """Of the plan that ``per_channel`` was measured with."""
+    """Return the error of the plan that ``per_channel`` was measured with."""
     return advice.promise.error if advice.promise is not None else output_error(advice.outputs.sums)
 
 
@@ -494,71 +479,68 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
     if promise is not None:
         more = "more " if advice.measured.raised else ""
         yield Step(
-            f"Put this into input_config.ini and calibrate again: with {counted(len(advice.new), f'{more}input')} of "
-            f"convolutions at INT16 {_promised(diagnosis, advice, promise)}; the float approximation that ranked them "
-            f"foresaw {promise.foreseen:.4f} on {counted(len(advice.measured.pairs), 'picture')}, where the integers "
-            f"give {promise.found:.4f}). {_costs(advice, promise)}",
+            f"Copy these lines into input_config.ini and calibrate again: {counted(len(advice.new), f'{more}input')} "
+            f"of convolutions at INT16. {_promised(diagnosis, advice, promise)} {_costs(advice, promise)}",
             conv_config(advice.config_names),
         )
         for word, others in advice.beside.items():
-            yield Step(f"Among these: {wider(word, others)}.")
+            yield Step(f"Note: {wider(word, others)}.")
         if promise.outputs.good(limits):
             return
     if advice.all_16 is not None and not advice.all_16.outputs.good(limits):
-        yield Step(f"{int16_is_not_enough(limits, always_8, look)} It is {advice.all_16.error:.4f} then.")
+        yield Step(f"{int16_is_not_enough(limits, always_8, look)} The output error is then {advice.all_16.error:.3g}.")
     elif advice.all_16 is None and not _in_8_bits(advice, limits):
         yield Step(int16_is_not_enough(limits, always_8, look))
     elif advice.all_16 is not None:
         yield Step(
-            f"Every convolution at INT16 would do ({advice.all_16.error:.4f}); let sgsdump find the fewest.",
+            f"INT16 for every convolution is within the limits ({advice.all_16.error:.3g}). Find the smallest set.",
             TUNE,
         )
     have = {entry.convolution.domain for entry in advice.advice if entry.convolution.input in advice.names}
     rest = [e.convolution.shown_input for e in advice.advice if e.verdict == MAYBE and e.convolution.domain not in have]
     if rest:
-        after = " after that" if promise is not None else ""
-        yield Step(f"What would help most{after}: {listed(list(dict.fromkeys(rest)), MOST_NAMED)}.")
+        after = "Next candidates after that" if promise is not None else "Best candidates"
+        yield Step(f"{after}: {listed(list(dict.fromkeys(rest)), MOST_NAMED)}.")
 
 
 def _promised(diagnosis: Diagnosis, advice: MeasuredAdvice, promise: Promise) -> str:
-    """What the plan promises, of images that nothing was fitted to where there are any."""
+    """Return the measured effect of the plan, and the expected effect on new images if it is known."""
     limits, unseen = diagnosis.limits, diagnosis.unseen
-    told = unseen if unseen is not None and PLAN in unseen.ran else None
-    outputs = promise.outputs if told is None else told.ran[PLAN]
+    held_out = unseen if unseen is not None and PLAN in unseen.ran else None
+    outputs = promise.outputs if held_out is None else held_out.ran[PLAN]
     state = "within the limits" if outputs.good(limits) else f"still {_past(outputs, limits)}"
-    if told is None:
-        before, pictures = output_error(advice.outputs.sums), counted(len(advice.outputs.pictures), "picture")
+    if held_out is None:
+        before, images = output_error(advice.outputs.sums), counted(len(advice.outputs.pictures), "image")
         return (
-            f"the outputs' error goes from {before:.4f} to {promise.error:.4f}, {state} (in the hardware's integers, "
-            f"{pictures}"
+            f"Output error {before:.3g} → {promise.error:.3g}, {state} (measured in the chip's integers on {images})."
         )
-    before, after = told.expected(AS_IT_IS).expected, told.expected(PLAN)
+    before, after = held_out.expected(AS_IT_IS).expected, held_out.expected(PLAN)
     return (
-        f"the expected output error on unseen images goes from {before:.3g} to {after.expected:.3g}, {state} (in the "
-        f"hardware's integers; {unseen_text(after, told.folds)}"
+        f"Expected output error on new images {before:.3g} → {after.expected:.3g}, {state} (measured in the chip's "
+        f"integers)."
     )
 
 
 def _costs(advice: MeasuredAdvice, promise: Promise) -> str:
-    """What the plan costs, and the smaller one that it was chosen over."""
-    text = f"The weights take {percent(promise.rate)} of their bytes at 16 bits then"
+    """Return the cost of the plan, and the smaller plan that it was preferred to."""
+    text = f"The weights take {percent(promise.rate)} of their INT16 size"
     smaller = advice.smaller
     if smaller is None:
         return f"{text}."
     new = sum(name not in advice.measured.raised for name in smaller.names)
-    which, leave = ("the surest alone takes", "leaves") if new == 1 else (f"the {new} surest alone take", "leave")
-    return f"{text}; {which} {percent(smaller.rate)}, but {leave} an error of {smaller.error:.4f}."
+    which = "the most certain input alone" if new == 1 else f"the {new} most certain inputs alone"
+    return f"{text}. With {which} they take {percent(smaller.rate)}, and the output error is {smaller.error:.3g}."
 
 
 def _past(outputs: PlanOutputs, limits: Thresholds) -> str:
     if any(figures.probabilities and not figures.good(limits) for figures in outputs.outputs.values()):
-        return "past the limits on probabilities and answers"
+        return "beyond the limits on probabilities and answers"
     drowned = any(figures.drowned for figures in outputs.outputs.values())
-    return "past the limits about the mean over the pictures" if drowned else str(limits)
+    return "beyond the limits about the mean over the images" if drowned else str(limits)
 
 
 def with_findings(text: str, diagnosis: Diagnosis) -> str:
-    """The JSON of a comparison with the findings, and what was measured in its rows."""
+    """Add the findings, and the measured figures of the rows, to the JSON of a comparison."""
     document: dict[str, Any] = json.loads(text)
     columns = diagnosis.columns
     for row in document["rows"]:
@@ -568,7 +550,7 @@ def with_findings(text: str, diagnosis: Diagnosis) -> str:
 
 
 def with_columns(text: str, diagnosis: Diagnosis) -> str:
-    """The CSV of a comparison with the further columns at its end."""
+    """Add the measured columns to the CSV of a comparison."""
     lines = list(csv.DictReader(io.StringIO(text, newline="")))
     head = list(lines[0]) if lines else []
     columns = diagnosis.columns
@@ -580,7 +562,7 @@ def with_columns(text: str, diagnosis: Diagnosis) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Yes or nothing of what is so or not."""
+    """Return "yes" or "" for a bool, other values unchanged."""
     return ("yes" if value else "") if isinstance(value, bool) else value
 
 

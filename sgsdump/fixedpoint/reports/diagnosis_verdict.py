@@ -1,4 +1,4 @@
-"""The verdict of ``diagnose`` as data: the output that decided, the cause, and which measured remedy is recommended."""
+"""The verdict of ``diagnose`` as data: the deciding output, the cause, and the recommended measured remedy."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sgsdump.comparison.finding import CAUSES, Finding
+from sgsdump.comparison.metrics import cos
 from sgsdump.comparison.remedy import Action, Remedy, recommended
-from sgsdump.comparison.verdict import Deciding, Recommendation, Verdict
+from sgsdump.comparison.verdict import TUNE, Deciding, Recommendation, Verdict
 from sgsdump.fixedpoint.curing import steps
 from sgsdump.fixedpoint.quantisation.objective import output_error
-from sgsdump.fixedpoint.quantisation.trials.integer_outputs import WORSE
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import (
+    LEAST_COS_ABOUT_MEAN,
+    WORSE,
+    OutputFigures,
+    PlanOutputs,
+)
 from sgsdump.fixedpoint.reports.cause_sentences import conv_config
-from sgsdump.fixedpoint.reports.diagnosis import TUNE
 from sgsdump.fixedpoint.reports.root_causes import told_config
 from sgsdump.fixedpoint.tuning.rules_of_thumb import config_names
 from sgsdump.fixedpoint.tuning.worth import AS_IT_IS, PLAN
@@ -22,7 +27,6 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.fixedpoint.curing.steps import Way
-    from sgsdump.fixedpoint.quantisation.trials.integer_outputs import OutputFigures
     from sgsdump.fixedpoint.reports.diagnosis import Diagnosis
     from sgsdump.fixedpoint.reports.quantised_diagnosis import QuantisedDiagnosis
     from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice, Promise
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
 def verdict_of_diagnosis(diagnosis: Diagnosis, comparison: Comparison, assumptions: Sequence[str]) -> Verdict:
     """Return the verdict on a fixed model."""
     return replace(
-        _of_outputs(comparison, diagnosis.outputs.outputs, diagnosis.findings, diagnosis.limits),
+        _of_outputs(comparison, diagnosis.outputs, diagnosis.findings, diagnosis.limits),
         passes=diagnosis.passes and not comparison.failed,
         recommendation=_recommendation(diagnosis),
         assumptions=tuple(assumptions),
@@ -40,19 +44,21 @@ def verdict_of_diagnosis(diagnosis: Diagnosis, comparison: Comparison, assumptio
 
 def verdict_of_quantised(diagnosis: QuantisedDiagnosis, comparison: Comparison) -> Verdict:
     """Return the verdict on a model that another tool quantised."""
-    found = _of_outputs(comparison, diagnosis.networks.outputs, diagnosis.findings, diagnosis.limits)
+    figures = PlanOutputs(diagnosis.networks.outputs, {})
+    found = _of_outputs(comparison, figures, diagnosis.findings, diagnosis.limits)
     recommendation, exclusion = Recommendation("nothing"), diagnosis.measured.exclusion
     if not diagnosis.good_as_defined and exclusion is not None:
         measured = {"error": diagnosis.measured.all_on, "error_after": exclusion.error}
         recommendation = Recommendation("keep operators in float", layers=exclusion.names, measured=measured)
+    elif not diagnosis.good_as_defined:
+        recommendation = Recommendation("change the quantisation")
     elif not diagnosis.good:
-        recommendation = Recommendation("change the operator")
-    return replace(found, passes=diagnosis.good, recommendation=recommendation)
+        recommendation = Recommendation("change the kernels")
+    return replace(found, passes=diagnosis.good, recommendation=recommendation, images=diagnosis.inputs)
 
 
 def with_cured(verdict: Verdict, ways: Sequence[Way], folder: str) -> Verdict:
-    """Return the verdict with the cured model in place of what was recommended, where it leaves a smaller error than
-    the model as it is, and makes no output worse."""
+    """Return the verdict that recommends the cured model, if that reduces the error and makes no output worse."""
     errors = {way.kind: way.errors for way in ways}
     before = errors.get(steps.AS_IT_IS, {})
     remedies = []
@@ -70,16 +76,35 @@ def with_cured(verdict: Verdict, ways: Sequence[Way], folder: str) -> Verdict:
 
 
 def _of_outputs(
-    comparison: Comparison, outputs: Mapping[str, OutputFigures], findings: Sequence[Finding], limits: Thresholds
+    comparison: Comparison, outputs: PlanOutputs, findings: Sequence[Finding], limits: Thresholds
 ) -> Verdict:
-    """Return the comparison's verdict, decided by the worst output, one past the limits first."""
+    """Return the comparison's verdict, decided by the worst output; outputs beyond the limits come first."""
     found = comparison.verdict(limits)
-    cause = next((finding for finding in findings if finding.kind in CAUSES), None)
-    ranked = sorted(outputs.items(), key=lambda item: (item[1].good(limits), -item[1].rmse))
+    found = replace(
+        found,
+        cause=next((finding for finding in findings if finding.kind in CAUSES), None),
+        explanation=next((finding for finding in findings if finding.kind in ("spread", "part")), None),
+        images=len(outputs.pictures),
+    )
+    ranked = sorted(outputs.outputs.items(), key=lambda item: (item[1].good(limits), -item[1].rmse))
     for name, figures in ranked[:1]:
-        limit = limits.of_layer(name).max_rmse
-        return replace(found, cause=cause, deciding=Deciding(name, "RMSE", figures.rmse, limit))
-    return replace(found, cause=cause)
+        past = max(found.past, 1) if not figures.good(limits) else found.past
+        return replace(found, deciding=_deciding(name, figures, limits.of_layer(name)), past=past)
+    return found
+
+
+def _deciding(name: str, figures: OutputFigures, limits: Thresholds) -> Deciding:
+    """Return the figure that decided: RMSE, or the first figure that makes the output bad."""
+    decided = Deciding(name, "RMSE", figures.rmse, limits.max_rmse, True)
+    if figures.good(limits) or (limits.max_rmse is not None and not figures.rmse <= limits.max_rmse):
+        return decided
+    if limits.min_cos is not None and not figures.cos >= limits.min_cos:
+        return replace(decided, metric="COS", value=figures.cos, limit=limits.min_cos)
+    if figures.probabilities is not None:
+        return replace(decided, metric="probability change", value=figures.probabilities.largest, limit=None)
+    if figures.centred is not None:
+        return replace(decided, metric="COS about the mean", value=cos(figures.centred), limit=LEAST_COS_ABOUT_MEAN)
+    return decided
 
 
 def _recommendation(diagnosis: Diagnosis) -> Recommendation | None:
@@ -94,8 +119,12 @@ def _recommendation(diagnosis: Diagnosis) -> Recommendation | None:
     before = output_error(diagnosis.advice.outputs.sums)
     best = recommended(remedies_of(diagnosis.advice, diagnosis), before)
     if best is None:
-        return None
+        cause = next((finding for finding in diagnosis.findings if finding.kind in CAUSES), None)
+        is_correctable = cause is not None and cause.facts.get("reason") in ("clipped", "misread")
+        return Recommendation("correct the cause") if is_correctable else None
     measured = {"error": before, "error_after": best.error}
+    if best.cost:
+        measured |= {"rate": diagnosis.advice.measured.rate(diagnosis.advice.measured.raised), "rate_after": best.cost}
     return Recommendation(best.action, best.command, best.layers, best.expected, measured)
 
 
@@ -111,7 +140,7 @@ def _of_root(diagnosis: Diagnosis) -> Recommendation:
 
 
 def remedies_of(advice: MeasuredAdvice, diagnosis: Diagnosis) -> Iterator[Remedy]:
-    """Yield what was run: a weight scale for each output channel, the plan of INT16 convolutions, all at INT16."""
+    """Yield the measured remedies: one weight scale per output channel, the plan, and all convolutions at INT16."""
     limits = diagnosis.limits
     if advice.per_channel is not None:
         yield Remedy(
@@ -138,7 +167,7 @@ def _raising(
 
 
 def _expected(diagnosis: Diagnosis) -> dict[str, float]:
-    """Return the errors to expect on images that nothing was fitted to."""
+    """Return the expected errors on new images."""
     unseen = diagnosis.unseen
     if unseen is None or PLAN not in unseen.ran:
         return {}

@@ -1,7 +1,6 @@
-"""What diagnose says of a network that others quantised.
+"""The results of diagnosing a model that another tool quantised: findings, sentences, next steps and a table.
 
-The outputs, what their error comes from, and what to leave float in the words of the quantiser: as sentences, as
-findings, and as a table of every quantised tensor and weight.
+Next steps are written in the words of the quantiser.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.metrics import sqnr
 from sgsdump.comparison.rules import of_changed_models
 from sgsdump.comparison.thresholds import Thresholds
+from sgsdump.comparison.verdict import Verdict
 from sgsdump.errors import listed
 from sgsdump.files.json_yaml import json_text
 from sgsdump.fixedpoint.quantisation.others.compared import ComparedNetworks
@@ -46,11 +46,13 @@ onnx.save(model, 'named.onnx')"""
 
 @dataclass(frozen=True, eq=False)
 class QuantisedDiagnosis:
-    """quantiser   who made the model, a key of ``quantisers.WORDS`` or "".
-    left_out    quantised tensors that could not be measured, by name.
-    inputs      on how many inputs outputs and layers were compared.
-    kernels     what onnxruntime loses besides as it runs the model by default; None for nothing.
-    not_run     why onnxruntime does not run the model's file as it is; "" where it does.
+    """The results of a diagnosis of a model that another tool quantised.
+
+    quantiser   tool that made the model, a key of ``quantisers.WORDS`` or "".
+    left_out    names of the quantised tensors that could not be measured.
+    inputs      number of inputs that outputs and layers were compared on.
+    kernels     additional error of onnxruntime's default kernels; None for none.
+    not_run     why onnxruntime does not run the model file; "" if it does.
     """
 
     pair: QuantisedPair
@@ -69,7 +71,7 @@ class QuantisedDiagnosis:
 
     @property
     def good_as_defined(self) -> bool:
-        """As the model's operators say, whatever kernels run it."""
+        """Whether the outputs are good with exact kernels."""
         if self.kernels is not None:
             return self.kernels.good
         outputs = self.networks.outputs
@@ -77,7 +79,7 @@ class QuantisedDiagnosis:
 
     @property
     def causes(self) -> tuple[QuantisedError, ...]:
-        """The tensors and weights that bring or give back some of the outputs' error, the worst first."""
+        """The tensors and weights that cause a part of the output error, the largest first."""
         if self.good_as_defined:
             return ()
         measured = self.measured
@@ -87,7 +89,7 @@ class QuantisedDiagnosis:
 
     @property
     def left_float(self) -> LeftFloat | None:
-        """What is proposed to stay float; None where nothing is, or where no node has a name."""
+        """The operators to keep in float; None if there are none, or if no node has a name."""
         exclusion = self.measured.exclusion
         if exclusion is None or not exclusion.names:
             return None
@@ -125,11 +127,11 @@ class QuantisedDiagnosis:
         return of_changed_models(found)
 
 
-def report_of_quantised(diagnosis: QuantisedDiagnosis, context: Context) -> Report:
-    """The outputs first, then what their error comes from, what to leave float, and every layer."""
+def report_of_quantised(diagnosis: QuantisedDiagnosis, context: Context, conclusion: Verdict) -> Report:
+    """Return the page: the verdict, further sentences, the operators to keep in float, and every layer."""
     compared = diagnosis.networks.compared
     context = replace(context, sample=compared.sample, benchmark=compared.benchmark)
-    report = report_of(compared.comparison, diagnosis.limits, context, steps(diagnosis))
+    report = report_of(compared.comparison, diagnosis.limits, context, steps(diagnosis), conclusion)
     causes = {error.name for error in diagnosis.causes[:CAUSES]}
     by_name = {error.name: error for error in diagnosis.measured.errors}
 
@@ -143,130 +145,109 @@ def report_of_quantised(diagnosis: QuantisedDiagnosis, context: Context) -> Repo
 
     layers = tuple(map(measured, report.layers))
     view = replace(report.view, first="")
-    return replace(report, verdict=tuple(verdict(diagnosis)), layers=layers, good=diagnosis.good, view=view)
+    return replace(report, details=tuple(details(diagnosis)), layers=layers, good=diagnosis.good, view=view)
 
 
-def verdict(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
-    """The outputs, what their error comes from, and what was not judged."""
+def details(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
+    """Yield the sentences below the first lines: outputs, further causes, and what was not judged."""
     outputs = diagnosis.networks.outputs
     if not outputs:
-        yield "No output of floats could be compared."
-    else:
+        yield "No float output could be compared."
+    elif len(outputs) > 1 or any(finding.facts.get("reason") for finding in output_findings(outputs, diagnosis.limits)):
         found = output_findings(outputs, diagnosis.limits)
         texts = [output_text(finding) for finding in found[:MOST_NAMED]]
         more = f"; and {len(found) - len(texts)} more" if len(found) > len(texts) else ""
         yield f"Outputs on {counted(diagnosis.inputs, 'input')}: {'; '.join(texts)}{more}."
-    if diagnosis.kernels is not None:
-        yield _kernel_text(diagnosis.kernels)
     pair, causes = diagnosis.pair, diagnosis.causes
     weights = sum(1 for weight in pair.weights if weight.real.ndim > 1)
-    yield f"Quantised: {counted(len(pair.tensors), 'tensor')} and {counted(weights, 'weight')} of the float network."
-    if causes:
-        yield f"{_cause(causes[0], diagnosis)}."
-        if causes[1:]:
-            yield f"Then come {'; '.join(_cause(error, diagnosis, short=True) for error in causes[1:CAUSES])}."
-    elif outputs and not diagnosis.good_as_defined:
-        yield "No tensor or weight by itself brings a twentieth of the outputs' error: it adds up from many."
+    yield f"Quantised: {counted(len(pair.tensors), 'tensor')} and {counted(weights, 'weight')} of the float model."
+    first = 0 if diagnosis.kernels is not None else 1
+    if causes[first:]:
+        yield f"Further causes: {'; '.join(_cause(error, diagnosis) for error in causes[first:CAUSES])}."
+    elif not causes and outputs and not diagnosis.good_as_defined:
+        yield "No single tensor or weight causes a twentieth of the output error; it adds up from many."
     if pair.unlinked:
         yield (
-            f"Not judged: {counted(len(pair.unlinked), 'weight')} whose float original is not in the float network, as "
-            f"where it was folded before quantising ({listed(list(pair.unlinked), MOST_NAMED)}); give the network that "
-            f"was quantised."
+            f"Not judged: {counted(len(pair.unlinked), 'weight')} without a float original "
+            f"({listed(list(pair.unlinked), MOST_NAMED)}), for example because it was folded before quantising. Use "
+            f"the float model that was quantised."
         )
     if diagnosis.left_out:
-        yield f"Not measured by themselves, for their type: {listed(list(diagnosis.left_out), MOST_NAMED)}."
+        yield f"Not measured alone, because of their type: {listed(list(diagnosis.left_out), MOST_NAMED)}."
     if diagnosis.not_run:
         yield f"Not judged, how onnxruntime runs the file by default: {diagnosis.not_run}."
-
-
-def _kernel_text(kernels: KernelLoss) -> str:
-    text = (
-        f"As onnxruntime runs the model by default, the outputs' error on this processor is {kernels.as_run:.4f}, "
-        f"where the model's operators make it {kernels.least:.4f}"
-    )
-    if kernels.saturating:
-        return (
-            f"{text}: the kernels of 8-bit products add two of them in 16 bits, which saturate, as on processors "
-            f"without VNNI."
-        )
-    return f"{text}: operators that were fused compute other values."
 
 
 def _kernel_steps(kernels: KernelLoss, quantiser: str) -> Iterator[Step]:
     session = "onnxruntime.InferenceSession(..., options)"
     if kernels.saturating:
+        yield Step("For processors without VNNI, quantise with 7-bit or uint8 weights.", SEVEN_BITS.get(quantiser, ""))
         yield Step(
-            "For processors without VNNI quantise with weights of 7 bits, or of uint8.", SEVEN_BITS.get(quantiser, "")
-        )
-        yield Step(
-            f"Or let onnxruntime take kernels that do not saturate, at some speed: the outputs' error is "
-            f"{kernels.precise:.4f} with them.",
+            f"Or use kernels of onnxruntime that do not saturate, which are slower. The output error is then "
+            f"{kernels.precise:.3g}.",
             "options = onnxruntime.SessionOptions()\n"
             f'options.add_session_config_entry("session.x64quantprecision", "1")\n{session}',
         )
         return
     yield Step(
-        f"Run the model without fusing to have what its operators say: the outputs' error is {kernels.defined:.4f} "
-        f"then.",
+        f"Run the model without graph optimisation to compute its operators as defined. The output error is then "
+        f"{kernels.defined:.3g}.",
         "options = onnxruntime.SessionOptions()\n"
         f"options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL\n{session}",
     )
 
 
-def _cause(error: QuantisedError, diagnosis: QuantisedDiagnosis, short: bool = False) -> str:
-    what = f"the weight {error.name}" if error.is_weight else error.name
+def _cause(error: QuantisedError, diagnosis: QuantisedDiagnosis) -> str:
+    what = f"weight {error.name}" if error.is_weight else f"tensor {error.name}"
     if error.is_weight and error.sqnr is not None:
-        scale = "" if error.factor == 1 else f"; its integers mean {error.factor:.3g} times its floats: a wrong scale"
-        what += f" (signal to noise {error.sqnr:.1f} dB{scale})"
+        what += f" (SQNR {error.sqnr:.1f} dB)"
     if error.with_it:
         what += f" with its bias {error.with_it[0]}"
     back, brings = diagnosis.measured.gives_back(error), percent(diagnosis.measured.brings(error))
-    if short:
-        return f"{what} ({brings} alone{'' if back is None else f', {percent(max(back, 0.0))} back'})"
-    text = f"Most of the outputs' error comes with {what}: quantised alone it makes {brings} of it"
-    return text if back is None else f"{text}, left float it takes {percent(max(back, 0.0))} away"
+    text = f"{what}, alone causes {brings}"
+    return text if back is None else f"{text}, in float removes {percent(max(back, 0.0))}"
 
 
 def steps(diagnosis: QuantisedDiagnosis) -> Iterator[Step]:
-    """What to do, ready to paste."""
+    """Yield the next steps, with the lines to copy."""
     measured, exclusion = diagnosis.measured, diagnosis.measured.exclusion
     if diagnosis.kernels is not None:
         yield from _kernel_steps(diagnosis.kernels, diagnosis.quantiser)
     if diagnosis.good_as_defined:
-        so = "run so, " if diagnosis.kernels is not None else ""
-        yield Step(f"Nothing has to stay float: {so}no output has {diagnosis.limits}.")
+        after = "With these kernels, no" if diagnosis.kernels is not None else "No"
+        yield Step(f"{after} operator needs to stay in float: no output has {diagnosis.limits}.")
         return
     if exclusion is None:
         yield Step(
-            "No few operators left float would help: look at the ranges (more or other calibration data, another "
-            "method), at weights per channel, or at 16 bits for activations."
+            "No few operators kept in float help. Try more or other calibration data, another calibration method, one "
+            "weight scale per channel, or 16-bit activations."
         )
         return
     if exclusion.unnamed:
         yield Step(
-            f"Nodes without a name cannot be excluded ({listed(list(exclusion.unnamed), MOST_NAMED)}): name them, "
-            f"quantise the named model, and diagnose that.",
+            f"Nodes without a name cannot be excluded ({listed(list(exclusion.unnamed), MOST_NAMED)}). Name them, "
+            f"quantise the named model, and diagnose that model.",
             NAMING,
         )
     left = diagnosis.left_float
     if left is None:
         return
     state = "within the limits" if exclusion.good else f"still {diagnosis.limits}"
-    who = diagnosis.quantiser or "onnxruntime, as the model does not say who made it"
+    who = diagnosis.quantiser or "onnxruntime; the model does not name its quantiser"
     yield Step(
-        f"Leave {counted(len(left.nodes), 'node')} float and quantise again ({who}): the outputs' error is to go "
-        f"from {measured.all_on:.4f} to {exclusion.error:.4f}, {state} (measured on "
-        f"{counted(measured.inputs, 'input')}, with the quantised tensors put into the float network).",
+        f"Keep {counted(len(left.nodes), 'node')} in float and quantise again ({who}). Expected output error "
+        f"{measured.all_on:.3g} → {exclusion.error:.3g}, {state} (measured on {counted(measured.inputs, 'input')} by "
+        f"inserting the quantised tensors into the float model).",
         words(diagnosis.quantiser, left),
     )
     yield Step(
-        "See whether it took effect: names that match nothing are ignored without a word.",
+        "Check that the exclusion took effect: quantisers ignore names that match nothing.",
         "sgsdump compare AFTER.bin BEFORE.bin",
     )
 
 
 def quantised_csv(diagnosis: QuantisedDiagnosis) -> str:
-    """A line for each quantised tensor and weight, the worst first; decibels as onnxruntime's qdq_loss_debug."""
+    """Return one line per quantised tensor and weight, worst first; decibels as in onnxruntime's qdq_loss_debug."""
     return csv_text(COLUMNS, list(_lines(diagnosis)))
 
 
@@ -298,7 +279,7 @@ def _lines(diagnosis: QuantisedDiagnosis) -> Iterator[dict[str, Any]]:
 
 
 def with_findings(text: str, diagnosis: QuantisedDiagnosis) -> str:
-    """The JSON of a comparison with the findings, and every quantised tensor and weight."""
+    """Add the findings, and every quantised tensor and weight, to the JSON of a comparison."""
     document: dict[str, Any] = json.loads(text)
     document["findings"] = [finding_data(finding) for finding in diagnosis.findings]
     document["quantised"] = [{k: None if v == "" else v for k, v in line.items()} for line in _lines(diagnosis)]
@@ -306,7 +287,7 @@ def with_findings(text: str, diagnosis: QuantisedDiagnosis) -> str:
 
 
 def attributes_of_units(pair: QuantisedPair) -> Mapping[str, Mapping[str, str]]:
-    """For the page: which nodes of the float model keep a tensor quantised."""
+    """Return, for the page, the nodes of the float model that keep each tensor quantised."""
     return {
         tensor.name: {"excluded with": ", ".join(sorted({n or u.output for u in tensor.units for n in u.names}))}
         for tensor in pair.tensors

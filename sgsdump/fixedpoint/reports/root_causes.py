@@ -1,4 +1,4 @@
-"""Sentences on what is to be put right before any INT16, and what to do about it."""
+"""Sentences on causes that must be corrected before any INT16, and what to do about each."""
 
 from __future__ import annotations
 
@@ -25,34 +25,38 @@ from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
 from sgsdump.reports.text import counted, percent
 
 MOST_NAMED = 4
-# The fixed model of the level that is advised, in the folder of ``diagnose``.
+# The fixed model of the recommended level, in the folder of ``diagnose``.
 ADVISED = "advised.onnx"
-A_SCALE_PER_CHANNEL = (
-    f"--quant-level L2 or above, which gives weights a scale for each output channel ({ADVISED} in the folder has "
-    f"that, and what else is advised)"
-)
+A_SCALE_PER_CHANNEL = f"--quant-level L2 or above, with one weight scale per output channel ({ADVISED} uses it)"
 
 
 @dataclass(frozen=True, eq=False)
 class Righted:
-    """A cause, and the outputs and the advice with it put right; None where that was not tried."""
+    """A cause, and the outputs and the plan with the cause corrected; None if the correction was not tried."""
 
     finding: Finding
     outputs: PlanOutputs | None = None
     advice: MeasuredAdvice | None = None
 
 
-def root_line(finding: Finding) -> str:
-    """The cause and its evidence, in one sentence or two."""
-    return f"The cause: {_CAUSES[finding.facts['reason']](finding)}."
+def cause_text(finding: Finding) -> str:
+    """Return the cause and its evidence, without a full stop."""
+    return CAUSES[finding.facts["reason"]](finding)
+
+
+def remedy_text(finding: Finding) -> str:
+    """Return what to do about the cause, without a full stop and with a small first letter."""
+    return _REMEDIES[finding.facts["reason"]](finding)
 
 
 def what_to_do(finding: Finding) -> str:
-    return _STEPS[finding.facts["reason"]](finding)
+    """Return what to do about the cause, as a sentence."""
+    text = remedy_text(finding)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def told_config(finding: Finding) -> str:
-    """The lines of input_config.ini that agree with the preprocess file; "" where it is not about these."""
+    """Return the lines of input_config.ini that agree with the preprocess file; "" for other causes."""
     if finding.facts.get("by") != "preprocess" or finding.facts["reason"] != NORMALISATION:
         return ""
     mean, std = ([value for _, value in _channels(finding.figures, f"{word}_done")] for word in ("mean", "std"))
@@ -66,83 +70,79 @@ def _weights(finding: Finding) -> str:
     row = ""
     if "row" in figures:
         row = (
-            f" (output channel {figures['row']:.0f} of {figures['rows']:.0f} reaches {figures['row_reaches']:.3g}, "
-            f"half of the others at most {figures['row_others']:.3g})"
+            f" Output channel {figures['row']:.0f} of {figures['rows']:.0f} reaches {figures['row_reaches']:.3g}, half "
+            f"of the others at most {figures['row_others']:.3g}."
         )
-    return (
-        f"{whose}, of 8 bits and one scale per tensor{row}: with a scale for each output channel, as from "
-        f"--quant-level L2 on, {_errors(figures)}"
-    )
+    return f"{whose} have 8 bits and one scale per tensor.{row} With one scale per output channel, {_errors(figures)}"
 
 
 def _odd(finding: Finding) -> str:
     figures, names = finding.figures, finding.names
     others = int(figures["of"]) - len(names)
+    reach = "reaches" if len(names) == 1 else "reach"
     text = (
-        f"{'one calibration picture' if len(names) == 1 else f'{len(names)} calibration pictures'}, "
-        f"{listed(list(names), MOST_NAMED)}, whose values reach {figures['times']:.1f} times as far as the others'. "
-        f"Without {'it' if len(names) == 1 else 'them'} {_errors(figures)} on the {counted(others, 'other')}"
+        f"calibration {'image' if len(names) == 1 else 'images'} {listed(list(names), MOST_NAMED)} {reach} "
+        f"{figures['times']:.1f} times the values of the others. Without {'it' if len(names) == 1 else 'them'}, "
+        f"{_errors(figures)} on the {counted(others, 'other image')}"
     )
     if figures["wide_after"] < figures["wide"]:
-        text += (
-            f", with {counted(int(figures['wide_after']), 'convolution')} at 16 bits where there are "
-            f"{figures['wide']:.0f}"
-        )
+        text += f"; convolutions at INT16 {figures['wide']:.0f} → {figures['wide_after']:.0f}"
     return text
 
 
 def _unlike(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"the calibration pictures are unlike these: {percent(figures['outside'])} of the values of "
-        f"{figures['layers']:.0f} of {figures['of']:.0f} layers lie outside the calibrated ranges. Calibrated on "
-        f"pictures like these, {_errors(figures)}"
+        f"the calibration images differ from these images: {percent(figures['outside'])} of the values of "
+        f"{figures['layers']:.0f} of {figures['of']:.0f} layers are outside the calibration ranges. Calibrated on "
+        f"images like these, {_errors(figures)}"
     )
 
 
 def _wide(finding: Finding) -> str:
     figures = finding.figures
     if len(finding.names) == 1:
-        return f"the range of {_ranged(finding)}. With one that fits, {_errors(figures)}"
+        return f"the calibration range of {_ranged(finding)}. With a range that fits, {_errors(figures)}"
     return (
-        f"the ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are {figures['times']:.1f} times as wide "
-        f"as these pictures need, {finding.facts['input']} first. Calibrated on pictures like these, {_errors(figures)}"
+        f"the calibration ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are {figures['times']:.1f} "
+        f"times as wide as these images need, first {finding.facts['input']}. Calibrated on images like these, "
+        f"{_errors(figures)}"
     )
 
 
 def _clipped(finding: Finding) -> str:
     figures = finding.figures
-    more = f" (and of {counted(len(finding.names) - 1, 'more')})" if len(finding.names) > 1 else ""
+    more = f", and of {counted(len(finding.names) - 1, 'more tensor')}" if len(finding.names) > 1 else ""
     return (
-        f"the range of {_ranged(finding)}{more}: {percent(figures['outside'])} of its values lie outside. With ranges "
-        f"that hold them, {_errors(figures)}"
+        f"the calibration range of {_ranged(finding)}{more}. {percent(figures['outside'])} of the values are outside. "
+        f"With ranges that fit, {_errors(figures)}"
     )
 
 
 def _ranged(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"{finding.facts['input']}, {figures['low']:.4g} to {figures['high']:.4g} where these pictures need "
-        f"{figures['needed_low']:.4g} to {figures['needed_high']:.4g}"
+        f"{finding.facts['input']} is {figures['low']:.3g} to {figures['high']:.3g}; these images need "
+        f"{figures['needed_low']:.3g} to {figures['needed_high']:.3g}"
     )
 
 
 def _flat(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"the calibration pictures use the grey levels {figures['low']:.0f} to {figures['high']:.0f} of 0 to 255 "
-        f"alone: of pictures that use all, {percent(figures['outside'])} of the values of {figures['layers']:.0f} of "
-        f"{figures['of']:.0f} layers would lie outside the calibrated ranges"
+        f"the calibration images use only the grey levels {figures['low']:.0f} to {figures['high']:.0f}. With images "
+        f"that use 0 to 255, {percent(figures['outside'])} of the values of {figures['layers']:.0f} of "
+        f"{figures['of']:.0f} layers would be outside the calibration ranges"
     )
 
 
 def _operator(finding: Finding) -> str:
     figures = finding.figures
-    ends = f" reaches from {figures['low']:.4g} to {figures['high']:.4g}, and" if "low" in figures else ""
+    ends = f" from {figures['low']:.3g} to {figures['high']:.3g}" if "low" in figures else ""
     return (
-        f"{finding.layer} ({finding.op_type}), which{ends} has steps of {figures['step']:.3g} in 16 bits: rounded to "
-        f"these alone it brings {figures['alone']:.4f} of the outputs' error, where {figures['left']:.4f} is left "
-        f"with every convolution at 16 bits"
+        f"operator {finding.layer} ({finding.op_type}) has a range{ends} whose INT16 step is {figures['step']:.3g}. "
+        f"Rounding only this tensor to INT16 causes an output error of {figures['alone']:.3g}; {figures['left']:.3g} "
+        f"remains with every convolution at INT16"
     )
 
 
@@ -151,14 +151,18 @@ def _normalisation(finding: Finding) -> str:
     told, done = (_normalised(figures, word) for word in ("told", "done"))
     if finding.facts["by"] == "preprocess":
         return (
-            f"the preprocess file and input_config normalise the input {finding.facts['input']} differently, so the "
-            f"fixed model gets another image than the float model. Preprocess file: {done}; input_config: {told}"
+            f"the preprocess file and input_config.ini normalise the input {finding.facts['input']} differently, so "
+            f"the fixed model gets another image than the float model. Preprocess file: {done}; input_config.ini: "
+            f"{told}"
         )
     if finding.facts["by"] == "fixed":
-        return f"the input {finding.facts['input']}: the fixed model was made with {done}, input_config says {told}"
+        return (
+            f"the fixed model normalises the input {finding.facts['input']} with {done}; input_config.ini says {told}"
+        )
     return (
-        f"the ranges were calibrated on pictures normalised otherwise: the input {finding.facts['input']} has the "
-        f"range of {done}, input_config says {told}. Calibrated with that, {_errors(figures)}"
+        f"the calibration images were normalised differently. The calibration range of input "
+        f"{finding.facts['input']} corresponds to {done}; input_config.ini says {told}. Calibrated with the latter, "
+        f"{_errors(figures)}"
     )
 
 
@@ -166,23 +170,23 @@ def _order(finding: Finding) -> str:
     figures = finding.figures
     if finding.facts["by"] == "preprocess":
         return (
-            f"the order of the channels of the input {finding.facts['input']}: one of the preprocess file and "
-            f"input_config uses RGB, the other BGR (up to {figures['levels']:.3g} grey levels off)"
+            f"the colour order of input {finding.facts['input']}: the preprocess file and input_config.ini use "
+            f"opposite orders (RGB and BGR), up to {figures['levels']:.3g} grey levels apart"
         )
     if finding.facts["by"] == "fixed":
         return (
-            f"the order of the channels of the input {finding.facts['input']}: the fixed model was made with another "
-            f"than input_config says (RGB and BGR)"
+            f"the colour order of input {finding.facts['input']}: the fixed model and input_config.ini use opposite "
+            f"orders (RGB and BGR)"
         )
     return (
-        f"the ranges were calibrated on pictures whose channels had the opposite order (RGB and BGR): with those of "
-        f"the input {finding.facts['input']} swapped these pictures fill the calibrated ranges. Calibrated as "
-        f"input_config says, {_errors(figures)}"
+        f"the colour order of the calibration images was the opposite (RGB and BGR): with swapped channels of input "
+        f"{finding.facts['input']}, these images fill the calibration ranges. Calibrated as input_config.ini says, "
+        f"{_errors(figures)}"
     )
 
 
 def _errors(figures: Mapping[str, float]) -> str:
-    return f"the outputs' error goes from {figures['error']:.4f} to {figures['error_after']:.4f}"
+    return f"the output error changes {figures['error']:.3g} → {figures['error_after']:.3g}"
 
 
 def _normalised(figures: Mapping[str, float], word: str) -> str:
@@ -201,21 +205,22 @@ def _joined(values: list[float]) -> str:
 def _still(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"these pictures hardly move {finding.layer}: it spans {figures['seen']:.3g} of the {figures['reaches']:.3g} "
-        f"that it can, and is off by at most {figures['largest_error']:.3g}, so that relative figures say little of it"
+        f"these images barely affect output {finding.layer}: it spans {figures['seen']:.3g} of its "
+        f"{figures['reaches']:.3g}, and is off by at most {figures['largest_error']:.3g}. Relative errors say little "
+        f"about it"
     )
 
 
 def _untrained(finding: Finding) -> str:
-    figures, pictures = finding.figures, bool(finding.facts["input"])
+    figures, images = finding.figures, bool(finding.facts["input"])
     text = (
-        f"the {'pictures' if pictures else 'inputs'} are not those that the network was trained on: before "
-        f"{finding.layer} (BatchNormalization) the means of the channels are {_far(figures, '')} as in training"
+        f"the {'images' if images else 'inputs'} differ from the training data: before the BatchNormalization "
+        f"{finding.layer}, the channel means are {_far(figures, '')} as in training"
     )
-    if not pictures:
+    if not images:
         return text
     told, done = (_normalised(figures, word) for word in ("told", "done"))
-    return f"{text}. They have {told}; with {done} it is {_far(figures, '_after')}"
+    return f"{text}. The images use {told}; with {done}, they are {_far(figures, '_after')}"
 
 
 def _far(figures: Mapping[str, float], word: str) -> str:
@@ -223,7 +228,7 @@ def _far(figures: Mapping[str, float], word: str) -> str:
     return f"{off:.{0 if off >= 10 else 2}f} standard deviations off, and their spread is {times:.3g} times as large"
 
 
-_CAUSES = {
+CAUSES = {
     STILL: _still,
     WEIGHTS: _weights,
     ODD: _odd,
@@ -240,38 +245,38 @@ _CAUSES = {
 
 def _to_normalise(finding: Finding) -> str:
     if finding.facts["by"] == "preprocess":
-        return "Make input_config.ini agree with the preprocess file, and calibrate again. The preprocess file uses:"
-    return "Calibrate again, with the input_config.ini that is right."
+        return "make input_config.ini agree with the preprocess file (lines below), then calibrate again"
+    return "calibrate again with the correct input_config.ini"
 
 
 def _to_train(finding: Finding) -> str:
     if not finding.facts["input"]:
         return (
-            "Prepare the inputs as in training (whether values go from 0 to 1 or from 0 to 255, mean and std), and "
-            "diagnose again: what else is said here is of other inputs."
+            "prepare the inputs as in training (values from 0 to 1 or from 0 to 255, mean and std), then diagnose "
+            "again; all other results here are of other inputs"
         )
     done = _normalised(finding.figures, "done")
     return (
-        f"Look up how pictures were prepared in training; if with {done}, write that into input_config.ini and the "
-        f"preprocess file, and diagnose again: what else is said here is of other pictures."
+        f"look up how images were prepared in training. If that was {done}, write it into input_config.ini and the "
+        f"preprocess file, then diagnose again; all other results here are of other images"
     )
 
 
-_STEPS = {
+_REMEDIES = {
     STILL: lambda finding: (
-        "Give pictures that show what the network finds, prepared as in its training (-n), and diagnose again."
+        "use images that contain what the model detects, prepared as in training (-n), then diagnose again"
     ),
-    WEIGHTS: lambda finding: f"Choose {A_SCALE_PER_CHANNEL}.",
-    ODD: lambda finding: f"Leave {listed(list(finding.names), MOST_NAMED)} out of the calibration pictures.",
-    UNLIKE: lambda finding: "Calibrate on pictures like these.",
-    WIDE: lambda finding: "Calibrate again, on pictures like these, and leave out what is unlike them.",
-    CLIPPED: lambda finding: f"Calibrate the range of {finding.facts['input']} again, on pictures like these.",
-    FLAT: lambda finding: "Calibrate on pictures as they will come, bright and dark ones.",
+    WEIGHTS: lambda finding: f"use {A_SCALE_PER_CHANNEL}",
+    ODD: lambda finding: f"remove {listed(list(finding.names), MOST_NAMED)} from the calibration images",
+    UNLIKE: lambda finding: "calibrate on images like these",
+    WIDE: lambda finding: "calibrate again on images like these, without images that differ from them",
+    CLIPPED: lambda finding: f"calibrate the range of {finding.facts['input']} again, on images like these",
+    FLAT: lambda finding: "calibrate on bright and dark images, as the camera will deliver them",
     OPERATOR: lambda finding: (
-        f"Write the network so that {finding.facts['input']} stays within the range of its neighbours: what is added "
-        f"or multiplied there and taken back later can be left out, or folded into the weights."
+        f"rewrite the model so that {finding.facts['input']} stays within the range of its neighbours: remove what is "
+        f"added or multiplied there and reversed later, or fold it into the weights"
     ),
     NORMALISATION: _to_normalise,
     UNTRAINED: _to_train,
-    ORDER: lambda finding: "Give both the same order of channels (training_input_formats), and calibrate again.",
+    ORDER: lambda finding: "use the same colour order in both (training_input_formats), then calibrate again",
 }

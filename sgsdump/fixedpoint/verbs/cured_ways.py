@@ -61,6 +61,7 @@ def with_cure(
     from sgsdump.fixedpoint.reports.diagnosis_verdict import with_cured
     from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.reports.report import other_run
+    from sgsdump.reports.three_lines import verdict_block
 
     level = "L1" if task[0] == "L1" else "L2"
     opened = open_network(network, level, guesses=True)
@@ -82,8 +83,9 @@ def with_cure(
         view = replace(view, other=other_run(label, layers))
     steps = cured_steps(cured, ways, planned, level, str(folder[1]))
     others = [step for step in found.report.next_steps if step != TRY_CURE]
-    report = replace(found.report, next_steps=(*steps, *others), view=view)
     conclusion = with_cured(found.conclusion, ways, str(folder[1])) if ways else found.conclusion
+    lines = tuple(verdict_block(replace(conclusion, assumptions=())))
+    report = replace(found.report, verdict=lines, next_steps=(*steps, *others), view=view)
     before = found._write_more
 
     def write(into: Path) -> None:

@@ -219,13 +219,13 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
         facts=facts_of(task, feeds, pairs),
         assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
     )
-    report = report_of_diagnosis(subject, compared, diagnosis, context)
+    verdict = verdict_of_diagnosis(diagnosis, comparison, context.assumptions)
+    report = report_of_diagnosis(subject, compared, diagnosis, context, verdict)
     # arrays need no preprocessing; for images only the user's own file defines it
     preprocessed = bool(task.network.preprocess) or not any(entry.is_picture for entry in setting.config.inputs)
     steps = (*report.next_steps, *_room_step(judged.advised), *unseen_step(diagnosis, preprocessed))
     report = replace(report, view=replace(report.view, worst=_worst_picture(judged)), next_steps=steps)
     add = {"csv": with_columns, "json": with_findings}
-    verdict = verdict_of_diagnosis(diagnosis, comparison, context.assumptions)
     files = {
         "csv": REPORTS["csv"](comparison, diagnosis.limits),
         "json": REPORTS["json"](comparison, diagnosis.limits, verdict),

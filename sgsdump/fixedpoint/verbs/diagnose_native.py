@@ -65,11 +65,11 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
         sample=found.compared.sample,
         benchmark=found.compared.benchmark,
     )
-    report = report_of(comparison, limits, context, _steps(task.quantised, found, limits))
-    worst = worst_input(found.worst, task.feeds, indices)
-    verdict = (*report.verdict, *_not_measured(task.quantised, found))
-    report = replace(report, verdict=verdict, view=replace(report.view, worst=worst))
     data = replace(comparison.verdict(limits), assumptions=tuple(context.assumptions))
+    report = report_of(comparison, limits, context, _steps(task.quantised, found, limits), data)
+    worst = worst_input(found.worst, task.feeds, indices)
+    further = (*report.details, *_not_measured(task.quantised, found))
+    report = replace(report, details=further, view=replace(report.view, worst=worst))
     texts = {
         "layers.csv": REPORTS["csv"](comparison, limits),
         "layers.json": REPORTS["json"](comparison, limits, data),

@@ -96,7 +96,7 @@ def diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) -
         "layers.json": with_findings(REPORTS["json"](comparison, limits, verdict), diagnosis),
         "quantised.csv": quantised_csv(diagnosis),
     }
-    report = report_of_quantised(diagnosis, _context_of_others(task, diagnosis))
+    report = report_of_quantised(diagnosis, _context_of_others(task, diagnosis), verdict)
     report = replace(report, view=replace(report.view, worst=worst_input(networks.worst, task.feeds, indices)))
     return Diagnosed(report, comparison, diagnosis.good, texts, verdict, graph=NetworkGraph(models[0].proto))
 

@@ -53,7 +53,7 @@ class Diagnosed:
 
     @property
     def verdict(self) -> list[str]:
-        """What was found, a sentence each, the most important first."""
+        """The first lines of the verdict: outcome, cause, recommendation, then completeness and assumptions."""
         return list(self.report.verdict)
 
     @property
@@ -106,7 +106,7 @@ class Diagnosed:
 
     def __str__(self) -> str:
         steps = [line for step in self.report.next_steps for line in (step.text, *step.copy.splitlines())]
-        return "\n".join([*self.report.verdict, *steps])
+        return "\n".join([*self.report.verdict, *self.report.details, *steps])
 
     def _repr_html_(self) -> str | None:
         return plugins.as_html("diagnosed", (self.report, self.comparison))

@@ -82,12 +82,10 @@ def golden_json(comparison: GoldenComparison, allow_missing: bool = False) -> st
     return json_text(document)
 
 
-def golden_first_lines(comparison: GoldenComparison) -> list[str]:
-    """What stands before the table: what is missing."""
+def missing_lines(comparison: GoldenComparison) -> list[str]:
+    """Return the tensors of the golden run that are missing, and why."""
     missing = comparison.missing
-    if not missing:
-        return []
-    return [f"missing: {counted(len(missing), 'tensor')}", *reason_lines(missing, _NAMES)]
+    return [f"missing: {counted(len(missing), 'tensor')}", *reason_lines(missing, _NAMES)] if missing else []
 
 
 def golden_closing(comparison: GoldenComparison) -> list[str]:

@@ -30,7 +30,7 @@ def render(table: LayerTable, listing: Listing = EVERY) -> str:
     suites = ElementTree.Element("testsuites", facts)
     suite = ElementTree.SubElement(suites, "testsuite", facts)
     suite.extend(cases)
-    ElementTree.SubElement(suite, "system-out").text = "\n".join(map(shown, table.verdict))
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(map(shown, (*table.verdict, *table.details)))
     ElementTree.indent(suites)
     return f"{_DECLARATION}\n{ElementTree.tostring(suites, encoding='unicode')}\n"
 

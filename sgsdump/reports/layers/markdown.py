@@ -33,6 +33,7 @@ def render(table: LayerTable, listing: Listing = EVERY) -> str:
     lines += _table(entries)
     if len(entries) < len(table.compared):
         lines += [f"{len(entries)} of {len(table.compared)} compared layers are listed.", ""]
+    lines += [*(f"{text(sentence)}  " for sentence in table.details), ""] if table.details else []
     lines += _left_out(table.left_out)
     return "\n".join(lines).rstrip("\n") + "\n"
 

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Literal
 from sgsdump.comparison.account import Account, NotCompared
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
-from sgsdump.errors import listed
 from sgsdump.reports.remarks import why
-from sgsdump.reports.text import counted, number
-from sgsdump.reports.verdict import UNWRITTEN, verdict
+from sgsdump.reports.text import number
+from sgsdump.reports.three_lines import verdict_block
+from sgsdump.reports.verdict import UNWRITTEN, details
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.golden import GoldenComparison, GoldenPlace, GoldenRow
+    from sgsdump.comparison.verdict import Verdict
 
 Figure = float | int | str | bool
 Status = Literal[
@@ -78,11 +79,12 @@ class Entry:
 class LayerTable:
     """A whole comparison.
 
-    verdict  sentences that say it all.
+    verdict  the first lines of the verdict (``three_lines.verdict_block``).
     entries  in the benchmark's order, and then what was not compared.
     lacking  what is missing besides layers: runs, most of the layers, files that cannot be read.
     suite    what a CI server calls it, the title where it is "".
-    seconds  it took.
+    seconds  duration of the comparison.
+    details  further sentences, below the table.
     """
 
     title: str
@@ -91,6 +93,7 @@ class LayerTable:
     lacking: tuple[Entry, ...] = ()
     suite: str = ""
     seconds: float = 0.0
+    details: tuple[str, ...] = ()
 
     @cached_property
     def compared(self) -> tuple[Entry, ...]:
@@ -127,14 +130,21 @@ class Listing:
 EVERY = Listing()
 
 
-def table_of(comparison: Comparison, thresholds: Thresholds = DOCUMENTED, title: str = "Comparison") -> LayerTable:
-    """Every layer of either dump; its first sentences are the HTML report's."""
+def table_of(
+    comparison: Comparison,
+    thresholds: Thresholds = DOCUMENTED,
+    title: str = "Comparison",
+    conclusion: Verdict | None = None,
+) -> LayerTable:
+    """Return a table of every layer of either dump, and the verdict in sentences."""
+    concluded = comparison.verdict() if conclusion is None else conclusion
     compared = (_entry(row, thresholds) for row in comparison.rows)
     return LayerTable(
         title,
-        verdict(comparison, thresholds),
+        tuple(verdict_block(concluded)),
         (*compared, *left_out_of(comparison.account)),
         tuple(_left_out(one) for one in comparison.account.left_out if one.kind in BESIDE),
+        details=details(comparison, thresholds, concluded),
     )
 
 
@@ -149,20 +159,15 @@ def _left_out(one: NotCompared) -> Entry:
     return Entry(one.name, NOT_COMPARABLE, one.op_type, one.op_index, one.sample_name, status=status, remark=remark)
 
 
-def golden_table_of(comparison: GoldenComparison) -> LayerTable:
-    """The tensors of a sample and a benchmark that were judged by a third run."""
+def golden_table_of(comparison: GoldenComparison, allow_missing: bool = False) -> LayerTable:
+    """Return a table of the tensors of a sample and a benchmark that a third run judges."""
     sample, benchmark, golden = comparison.titles
-    compared = [row for row in comparison.rows if not row.reason]
-    bad = [row for row in compared if not row.passes]
     limits = f"{benchmark}'s error times {comparison.tag:g}" if golden else f"all_close at {comparison.th1:g}"
-    sentence = f"{len(bad)} of {len(compared)} compared tensors {'does' if len(bad) == 1 else 'do'} not pass."
     entries = [_golden_entry(comparison.places.get(row.name), row, limits) for row in comparison.rows]
-    missing = comparison.missing
-    sentences = [f"{counted(len(missing), 'tensor')} missing: {listed([f for f, _ in missing], 5)}."] if missing else []
     unmatched = (one for one in comparison.account.left_out if one.status != "failed")
     entries += map(_left_out, unmatched)
     title = f"{sample} against {benchmark}" + (f", judged by {golden}" if golden else "")
-    return LayerTable(title, (*sentences, sentence), tuple(entries))
+    return LayerTable(title, tuple(verdict_block(comparison.verdict(allow_missing))), tuple(entries))
 
 
 def figure_names(entries: Iterable[Entry]) -> list[str]:

@@ -180,10 +180,13 @@ class PlanTrial:
         return self.analysis.picture_domains
 
     def rate(self, raised: Iterable[str]) -> float:
-        """Bytes of the convolutions' weights over their bytes at 16 bits: 0.5 is all 8 bits, 1 all 16. What is INT16 in
-        every plan does not count."""
+        """Return the bytes of the convolutions' weights as a share of all INT16: 0.5 is all INT8, 1 all INT16.
+
+        Weights that are INT16 in every plan do not count.
+        """
+        names = set(raised)
         total = self.fixed_weights + sum(d.weights for d in self.domains)
-        wide = sum(d.weights for d in self.domains if d.name in set(raised))
+        wide = sum(d.weights for d in self.domains if d.name in names)
         return (total + wide) / (2 * total) if total else 0.5
 
     def plan(self, raised: Iterable[str]) -> QuantPlan:

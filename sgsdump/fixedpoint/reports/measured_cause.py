@@ -1,0 +1,140 @@
+"""Sentences on a cause that was measured by running changed models: the evidence, and what to do about it.
+
+The core asks for these texts by name (``sgsdump/plugins.py``), since only this plug-in measures such causes.
+"""
+
+from __future__ import annotations
+
+from sgsdump.comparison.finding import Finding
+from sgsdump.errors import listed
+from sgsdump.fixedpoint.reports import root_causes
+from sgsdump.reports.text import counted, percent
+
+MOST_NAMED = 4
+# Weights are named instead of the input if they cause so many times the error of the input.
+MOST_OF_BOTH = 2.0
+
+
+def cause_text(finding: Finding, images: int = 0) -> str:
+    """Return the cause and its evidence, without a full stop; ``images``: how many images it was measured on."""
+    reason, on = finding.facts.get("reason", ""), f"Measured on {counted(images, 'image')}" if images else "Measured"
+    if finding.kind == "spread":
+        return (
+            f"the error is spread over {counted(len(finding.names), 'convolution')}, and no single one removes a fifth "
+            f"of it. {on}: raising their inputs to INT16 removes {percent(finding.figures['gives_back'])}"
+        )
+    if finding.kind == "part":
+        return _part_text(finding, on)
+    if reason in root_causes.CAUSES and "brings" not in finding.figures:
+        return root_causes.cause_text(finding)
+    if reason in _QUANTISED:
+        return _QUANTISED[reason](finding, on)
+    if reason == "misread":
+        return (
+            f"readers of the Softmax {finding.layer} take its values for {finding.figures['factor']:.2g} times their "
+            f"true size, as in the SDK's fixed model; no number of bits repairs "
+            f"{listed(list(finding.names), MOST_NAMED)}"
+        )
+    if reason == "picture":
+        return (
+            f"operator {_operator(finding)} reads the image, so it always has 8 bits. {on}: with all other "
+            f"convolutions at INT16, {percent(finding.figures['brings'])} of the error remains"
+        )
+    if "together" in finding.figures:
+        return (
+            f"tensor {finding.facts['input']}, input of {_operator(finding)}, together with few others. {on}: raising "
+            f"all of them to INT16 removes {percent(finding.figures['together'])} of the error; no single one removes "
+            f"a fifth"
+        )
+    if reason == "clipped":
+        return (
+            f"the range of tensor {finding.facts['input']}, input of {_operator(finding)}, does not contain its "
+            f"values. {on}: a range that fits removes {percent(finding.figures['gives_back'])} of the error"
+        )
+    if is_of_weights(finding):
+        return (
+            f"weights of {_operator(finding)}. {on}: raising them and the input {finding.facts['input']} to INT16 "
+            f"removes {_removed(finding)}"
+        )
+    return (
+        f"tensor {finding.facts['input']}, input of {_operator(finding)}. {on}: raising this tensor alone to INT16 "
+        f"removes {_removed(finding)}"
+    )
+
+
+def _removed(finding: Finding) -> str:
+    figures = finding.figures
+    what = "them" if is_of_weights(finding) else "this tensor"
+    brings = f"; quantising only {what} causes {percent(figures['brings'])}" if figures.get("brings") else ""
+    return f"{percent(max(figures['gives_back'], 0.0))} of the error{brings}"
+
+
+def is_of_weights(finding: Finding) -> bool:
+    """Return whether the weights of the convolution cause most of its error, not its input."""
+    figures = finding.figures
+    return figures.get("weights_bring", 0.0) >= MOST_OF_BOTH * figures.get("input_brings", 0.0) > 0.0
+
+
+def _part_text(finding: Finding, on: str) -> str:
+    """Return the text on the largest part of an error that is within the limits."""
+    figures, reason = finding.figures, finding.facts["reason"]
+    if reason == "picture":
+        return (
+            f"the largest part of the error comes from {_operator(finding)}, which reads the image and always has 8 "
+            f"bits. {on}: {figures['left']:.3g} of {figures['error']:.3g} remains with all others at INT16"
+        )
+    if reason == "clipped":
+        return (
+            f"the largest part of the error comes from the range of {finding.facts['input']}, input of "
+            f"{_operator(finding)}, which does not contain its values"
+        )
+    what = f"tensor {finding.facts['input']}, input of {_operator(finding)}"
+    if is_of_weights(finding):
+        what = f"the weights of {_operator(finding)}, which have the bits of its input {finding.facts['input']}"
+    return f"the largest part of the error comes from {what}. {on}: raising to INT16 removes {_removed(finding)}"
+
+
+def _of_quantised(finding: Finding, on: str) -> str:
+    """Return the text on a tensor or weight of a model that another tool quantised."""
+    figures, weight = finding.figures, finding.facts["reason"] == "weight"
+    what = f"{'weight' if weight else 'tensor'} {finding.layer}"
+    if "factor" in figures:
+        what += f" (wrong scale: its integers mean {figures['factor']:.3g} times its floats)"
+    text = f"{what}. {on}: quantising only this {'weight' if weight else 'tensor'} causes {percent(figures['brings'])}"
+    if "gives_back" in figures:
+        return f"{text} of the error; keeping only it in float removes {percent(max(figures['gives_back'], 0.0))}"
+    return f"{text} of the error"
+
+
+def _of_kernels(finding: Finding, on: str) -> str:
+    figures = finding.figures
+    least = min(figures["precise"], figures["defined"])
+    how = (
+        "8-bit products saturate in 16 bits, as on processors without VNNI"
+        if finding.facts["kernels"] == "saturating"
+        else "fused operators compute other values"
+    )
+    return (
+        f"the kernels of onnxruntime on this processor: {how}. {on}: output error {figures['as_run']:.3g}; "
+        f"{least:.3g} as the operators are defined"
+    )
+
+
+_QUANTISED = {"weight": _of_quantised, "tensor": _of_quantised, "kernels": _of_kernels}
+
+
+def remedy_text(finding: Finding) -> str:
+    """Return what to do about a cause, without a full stop."""
+    reason = finding.facts.get("reason", "")
+    if reason == "misread":
+        return (
+            f"cut the model before the Softmax {finding.layer}, and compute the rest on the processor: --model-outputs "
+            f"{finding.facts['input']} and the other outputs"
+        )
+    if reason in root_causes.CAUSES:
+        return root_causes.remedy_text(finding)
+    return "correct the cause"
+
+
+def _operator(finding: Finding) -> str:
+    return f"{finding.layer} ({finding.op_type})" if finding.op_type else finding.layer
