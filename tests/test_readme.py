@@ -35,6 +35,7 @@ README = ROOT / "README.md"
 # tests/test_tutorial.py looks at the tutorial and runs the functions of metrics.md.
 OTHERS = ("own_executor", "plugins", "modules", "how_well_it_finds", "sdk_converter", "which_sdk", "board_against_pc")
 OTHERS += ("only_the_sim", "tutorial", "metrics", "reference", "how_it_decides", "which_layers_in_high_precision")
+OTHERS += ("glossary", "other_tools")  # no commands
 PAGES = sorted(page for page in (ROOT / "docs").glob("*.md") if page.stem not in OTHERS)
 PREPROCESS = """
 import numpy as np
@@ -164,7 +165,8 @@ def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
         "any_data": ["arrays_3.bin", "arrays_by_ort/3/dump_info.json", "net_of_arrays.onnx", "fresh/input_config.ini"],
         "debug_a_layer": ["layers.csv", "layers.json", "other/DebugConfig.txt"],
         "cure": ["cured.onnx", "cured.quant.json", "net_cured_fixed.onnx", "scaled.onnx"],
-        "tune_int16": ["tuned/pareto.png", "net_tuned.onnx"],
+        "tune_int16": ["tuned/pareto.png", "net_tuned.onnx", "first/rounds.txt"],
+        "troubleshooting": ["cat.jpg.bin", "found/input_config.ini", "net_visible.onnx", "Histograms_new"],
         "caffe": ["sigma_outtensor_dump.bin", "dumpData/caffe_NHWC_outtensor_dump.bin"],
         "compare_two_tools": ["r1_case", "layers.csv"],
         "dump_a_compiled_program": ["comparison.txt", "watched.txt"],
@@ -175,7 +177,7 @@ def test_every_command_of_a_page(page, toured_folder, tmp_path, monkeypatch):
         "read_any_dump": ["tensors.csv", "whole.bin", "doubled.npz"],
         "exact_integers": ["ours.bin", "integers.csv"],
         "first_nan": ["tensors.json"],
-        "own_and_accumulated_error": ["advice.json"],
+        "own_and_accumulated_error": ["contributions.json"],
         "from_python": ["diagnosis_in_python/report.html", "net_in_python.onnx", "fixed_in_python.bin"],
         "debug_a_quantised_onnx": ["quantised/report.html", "quantised/quantised.csv", "net_int8.html"],
     }

@@ -47,7 +47,7 @@ class Changed:
             if self.followed
             else "this fixed model keeps to ONNX, so a float dump of the SDK differs from the model there"
         )
-        return f"{SDK} makes of {self.what} ({_named(self.layers)}) {self.becomes}; {ours} (docs/debug_a_layer.md)"
+        return f"{SDK} makes of {self.what} ({_named(self.layers)}) {self.becomes}; {ours} (docs/sdk_converter.md)"
 
 
 @dataclass(frozen=True)
