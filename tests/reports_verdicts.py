@@ -81,8 +81,8 @@ def situations() -> Iterator[tuple[str, Verdict]]:
         Verdict("differs", WHOLE, True, Deciding("prob", RESOLUTION, 0.14, None, True), recommendation=nothing),
     )
     yield "rounding to bfloat16", Verdict(
-        "within rounding", Account(212, 212), None, ROUNDED, 180, explanation=Finding("rounding", facts={"types": "bfloat16"}),
-        recommendation=nothing,
+        "within rounding", Account(212, 212), None, ROUNDED, 180, recommendation=nothing,
+        explanation=Finding("rounding", facts={"types": "bfloat16"}),
     )  # fmt: skip
     yield "rounding inside modules alone", Verdict(
         "within rounding", Account(212, 212), None, ROUNDED, 40, recommendation=nothing,
@@ -109,16 +109,18 @@ def situations() -> Iterator[tuple[str, Verdict]]:
     )  # fmt: skip
     yield "another tensor of the same name", Verdict(
         "differs", WHOLE, False, Deciding("conv1_xx", OTHER_TENSOR, 0.8), 1,
-        cause=Finding("another tensor", "conv1_xx", "CONV_2D", facts={"found": "relu1 after PRELU (COS 1.000000, RMSE 0.000001)"}),
+        cause=Finding(
+            "another tensor", "conv1_xx", "CONV_2D", facts={"found": "relu1 after PRELU (COS 1.000000, RMSE 0.000001)"}
+        ),
         recommendation=Recommendation("compare the operator", TUNE, ("conv1_xx",)),
     )  # fmt: skip
     yield "different inputs", Verdict(
         "differs", WHOLE, None, FREE, 14, recommendation=Recommendation("use the same input"),
         cause=Finding("environment", "data", figures={"likeness": 0.02}, facts={"what": "inputs", "argument": "data"}),
     )  # fmt: skip
+    missing = [NotCompared(name, "missing", "not in the sample", "output") for name in ("score", "boxes")]
     yield "missing outputs, the rest good", Verdict(
-        "differs", lacking(12, *(NotCompared(name, "missing", "not in the sample", "output") for name in ("score", "boxes"))),
-        False, PASSING, recommendation=Recommendation("dump what is missing"),
+        "differs", lacking(12, *missing), False, PASSING, recommendation=Recommendation("dump what is missing"),
     )  # fmt: skip
     yield "layers that cannot be compared", Verdict(
         "differs", lacking(11, *(NotCompared(f"head{i}", "failed", "shapes differ") for i in range(3))), False, PASSING,

@@ -215,9 +215,9 @@ class _Version(argparse.Action):
 def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
     """With the options of ``commands``, whose modules are imported; of the others it knows the names alone.
 
-    The help of a command is made of its module's docstring: the first paragraph is the description, ``examples:`` follow
-    the options, and the other paragraphs are notes of ``--help-all``. ``RARE`` of the module names the options that only
-    ``--help-all`` shows. Commands of installed plug-ins are known where none is called, or one of theirs.
+    The help of a command is made of its module's docstring: the first paragraph is the description, ``examples:``
+    follow the options, and the other paragraphs are notes of ``--help-all``. ``RARE`` of the module names the options
+    that only ``--help-all`` shows. Commands of installed plug-ins are known if none is called, or one of theirs.
     """
     groups = GROUPS if commands and all(name in HELP for name in commands) else grouped(plugins.further_commands())
     parser = Parser(

@@ -62,6 +62,12 @@ def print_lines(lines: Iterable[str], prefix: str = "", flush: bool = False) -> 
         print(for_terminal(f"{prefix}{line}"), flush=flush)
 
 
+def print_early(lines: Iterable[str]) -> None:
+    """Print assumptions and warnings on standard error, before the work: standard output begins with the verdict."""
+    for line in lines:
+        print(for_terminal(line), file=sys.stderr, flush=True)
+
+
 def print_error(text: str) -> None:
     """On standard error, as an error that ends a command."""
     print(for_terminal(f"sgsdump: error: {text}"), file=sys.stderr)

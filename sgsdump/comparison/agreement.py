@@ -4,8 +4,8 @@ Three templates, chosen by the shapes of the outputs (``template_of``):
 
 top1-agreement       class scores [N, C]: the class with the largest score is the same.
 detection-agreement  boxes [N, M, 4] and scores [N, M, K]: a detection of the benchmark agrees if the sample has one of
-                     the same class with IoU of at least 0.9. Detections of the sample alone do not agree. Detections are
-                     boxes whose score is at least 0.5, after non-maximum suppression at IoU 0.5.
+                     the same class with IoU of at least 0.9. Detections of the sample alone do not agree. Detections
+                     are boxes whose score is at least 0.5, after non-maximum suppression at IoU 0.5.
 pixel-agreement      class maps [N, C, H, W] or [N, H, W, C]: the class with the largest score is the same.
 
 Outputs of other shapes, or of shapes that have another meaning (an embedding, a depth map), have no template.

@@ -20,6 +20,7 @@ from sgsdump.reports.cause_text import FEW, cause_text, explanation_text
 from sgsdump.reports.text import counted, percent, shortened, shown
 
 MOST_OF_ENVIRONMENT, NOT_SET = 12, "not set"
+MOST_ASSUMED = 2
 _IN_ENVIRONMENT = {
     **dict.fromkeys(("selection", "versions", "settings", "drawn"), ""),
     **{"variables": "variable ", "random": "random "},
@@ -198,7 +199,9 @@ def _further(verdict: Verdict) -> Iterator[str]:
         yield f"Compared: {account.compared} of {counted(account.of, 'layer')}{beside}."
     yield from environment_lines(verdict.environment)
     if verdict.assumptions:
-        yield f"Assumed: {'; '.join(text.rstrip('.') for text in verdict.assumptions)}."
+        first = [shown(text).rstrip(".") for text in verdict.assumptions[:MOST_ASSUMED]]
+        more = len(verdict.assumptions) - len(first)
+        yield f"Assumed: {'; '.join(first)}{f'; and {more} more' if more else ''}."
 
 
 def _status(status: str, fused: bool) -> str:

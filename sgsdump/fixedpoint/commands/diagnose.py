@@ -54,7 +54,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,7 +71,7 @@ from sgsdump.commands.options import (
     record,
     whole_number,
 )
-from sgsdump.commands.terminal import print_folder, print_lines
+from sgsdump.commands.terminal import print_early, print_folder, print_lines
 from sgsdump.fixedpoint.verbs.diagnose import FOLDER, PICTURES
 from sgsdump.fixedpoint.verbs.judges import Judges
 from sgsdump.models.network import Network
@@ -150,13 +149,13 @@ def run(args: argparse.Namespace) -> int:
     )
     asides: list[Path] = []
     with replacing_folder(output, asides.append) as folder:
-        found = diagnosed_in(folder, task, Terminal("stderr"), partial(print_lines, flush=True))
+        found = diagnosed_in(folder, task, Terminal("stderr"), print_early)
         facts = (*found.report.facts, *typed(args))
         found = replace(found, report=replace(found.report, facts=facts))
         found.write(folder)
     if options.json:
         replace_text(options.json, found.texts["layers.json"])
-    print_lines([*found.report.verdict, *found.report.details])
+    print_lines([*found.verdict, *found.report.details])
     for step in found.report.next_steps:
         print_lines([step.text, *step.copy.splitlines()])
     print_lines(found.paste)

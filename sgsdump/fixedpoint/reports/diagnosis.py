@@ -306,6 +306,8 @@ def _on_outputs(diagnosis: Diagnosis) -> Iterator[str]:
         yield "No output could be judged."
         return
     found = output_findings(outputs, diagnosis.limits)
+    if len(found) == 1 and "reason" not in found[0].facts:
+        return
     bad = [finding for finding in found if finding.facts["verdict"] == "bad"]
     shown = [*bad, *(finding for finding in found if finding not in bad)]
     texts = [output_text(finding, diagnosis.labels) for finding in shown[:MOST_NAMED]]

@@ -27,6 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from sgsdump.comparison.agreement import NAMES as AGREEMENTS
+from sgsdump.comparison.agreement import NONE, agreement_of
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import ConfigError, InputError
 from sgsdump.files.user_module import blaming, import_function
@@ -269,7 +271,31 @@ class LoadedMetric:
         return value
 
 
-def load_metric(text: str) -> LoadedMetric:
-    """Raises InputError for a file or function that is not there or fails."""
+@dataclass(frozen=True)
+class AgreementMetric:
+    """The share of answers that agree with the float model, by a template of ``comparison.agreement``."""
+
+    template: str
+
+    def __call__(self, outputs: Outputs, floats: Outputs) -> float:
+        """Return the share. Raises InputError for outputs of other shapes."""
+        agreement = agreement_of(outputs, floats, self.template)
+        if agreement is None:
+            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in floats.items())
+            raise InputError(
+                f"--metric {self.template} does not fit the outputs ({shapes}); use another metric, or none"
+            )
+        return agreement.share
+
+
+def load_metric(text: str) -> LoadedMetric | AgreementMetric | None:
+    """Return the metric of ``FILE.py:function``, a template of ``comparison.agreement``, or None for ``none``.
+
+    Raises InputError for a file or function that does not exist or fails.
+    """
+    if text == NONE:
+        return None
+    if text in AGREEMENTS:
+        return AgreementMetric(text)
     file, name, function = import_function(text, "--metric", "metric", "outputs, float_outputs")
     return LoadedMetric(file, name, function, takes(function))

@@ -14,15 +14,18 @@ from dataclasses import dataclass, field
 
 from onnx import ModelProto
 
+from sgsdump.comparison.agreement import Agreement, agreement_of
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.objective import Score, watched_tensors
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs, PlanOutputs, outputs_of
 from sgsdump.fixedpoint.tuning.criteria import Picture, UserMetric, lies_beyond, measured
 from sgsdump.models.feeds.by_content import PicturePairs
+from sgsdump.models.feeds.image_list import evenly
 from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 
 AS_IT_IS, PLAN, ALL_16 = "as it is", "plan", "all at 16 bits"
+MOST_COUNTED = 100  # images on which answers are counted
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,26 @@ def _error(outputs: PlanOutputs) -> float:
     score = Score(1, outputs.sums)
     errors = [error for name in outputs.sums if math.isfinite(error := score.error(name))]
     return math.fsum(errors) / len(errors) if errors else math.inf
+
+
+def agreement(
+    model: Model, fixed: ModelProto, pairs: PicturePairs, progress: Progress = SILENT, most: int = MOST_COUNTED
+) -> Agreement | None:
+    """Return how many answers of the fixed model agree with the float model, on at most ``most`` images.
+
+    None if the outputs have no template. Raises what running the models raises.
+    """
+    names = [output.name for output in deployed(model).graph.output]
+    real, graph = FloatOutputs(model, names), FixedOutputs(model, fixed, names)
+    found: Agreement | None = None
+    indices = evenly(pairs.indices, most)
+    for index in each(progress, indices, "agreement", "image", len(indices)):
+        name, feed, raw = pairs.feeds.both(index)
+        one = agreement_of(graph.run(feed, raw), real.run(name, feed), None if found is None else found.template)
+        if one is None:
+            return None
+        found = one if found is None else found + one
+    return found
 
 
 def metrics_of(

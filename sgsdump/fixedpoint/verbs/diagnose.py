@@ -20,6 +20,7 @@ from sgsdump.models.network import Beside, beside_of, feeds_of, named_network
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from sgsdump.comparison.agreement import Agreement
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.merge import Compared
     from sgsdump.comparison.thresholds import Thresholds
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.unseen import Unseen
     from sgsdump.fixedpoint.tuning.worth import Worths
     from sgsdump.fixedpoint.verbs.diagnose_unseen import Candidate
-    from sgsdump.fixedpoint.verbs.judges import JudgingFeeds
+    from sgsdump.fixedpoint.verbs.judges import Judges, JudgingFeeds
     from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.model import Model
     from sgsdump.models.network import Data
@@ -219,7 +220,9 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
         facts=facts_of(task, feeds, pairs),
         assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
     )
-    verdict = verdict_of_diagnosis(diagnosis, comparison, context.assumptions)
+    assumed = (*setting.assumed, *setting.cut_note, *subject.notes)
+    verdict = verdict_of_diagnosis(diagnosis, comparison, assumed)
+    verdict = replace(verdict, agreement=_agreement(judged, task.judges, progress))
     report = report_of_diagnosis(subject, compared, diagnosis, context, verdict)
     # arrays need no preprocessing; for images only the user's own file defines it
     preprocessed = bool(task.network.preprocess) or not any(entry.is_picture for entry in setting.config.inputs)
@@ -249,6 +252,15 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
         agrees,
         write,
     )
+
+
+def _agreement(judged: Judged, judges: Judges, progress: Progress) -> Agreement | None:
+    """Return how many answers of the fixed model agree with the float model; None if that is not asked for."""
+    from sgsdump.fixedpoint.tuning.worth import agreement
+
+    if not judges.counts_agreement or not judged.outputs.outputs:
+        return None
+    return agreement(judged.subject.float_model, judged.subject.fixed_model.proto, judged.every, progress)
 
 
 def _prepared(

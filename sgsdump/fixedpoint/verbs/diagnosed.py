@@ -54,7 +54,9 @@ class Diagnosed:
     @property
     def verdict(self) -> list[str]:
         """The first lines of the verdict: outcome, cause, recommendation, then completeness and assumptions."""
-        return list(self.report.verdict)
+        from sgsdump.reports.three_lines import verdict_block
+
+        return verdict_block(self.conclusion)
 
     @property
     def to_copy(self) -> list[str]:
@@ -106,7 +108,7 @@ class Diagnosed:
 
     def __str__(self) -> str:
         steps = [line for step in self.report.next_steps for line in (step.text, *step.copy.splitlines())]
-        return "\n".join([*self.report.verdict, *self.report.details, *steps])
+        return "\n".join([*self.verdict, *self.report.details, *steps])
 
     def _repr_html_(self) -> str | None:
         return plugins.as_html("diagnosed", (self.report, self.comparison))

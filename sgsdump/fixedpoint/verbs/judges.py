@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from sgsdump.comparison.agreement import NONE
 from sgsdump.fixedpoint.verbs.network import OpenNetwork, check_apart
 
 if TYPE_CHECKING:
@@ -54,13 +55,18 @@ class Judges:
         return [path for images in given for path in places(images)]
 
     @property
+    def counts_agreement(self) -> bool:
+        """Whether the verdict counts the answers that agree with the float model."""
+        return self.metric != NONE
+
+    @property
     def given(self) -> list[str]:
         """The options that were given."""
         names = {"--metric": self.metric, "--evaluate": self.evaluate, "--validate": self.validate}
         return [name for name, value in names.items() if value is not None]
 
     def loaded(self) -> UserMetric | None:
-        """The metric as a function. Raises InputError for one that cannot be loaded."""
+        """Return the metric as a function; None without one, and for ``none``. Raises InputError."""
         from sgsdump.fixedpoint.tuning.criteria import load_metric
 
         return load_metric(self.metric) if isinstance(self.metric, str) else self.metric
