@@ -84,6 +84,7 @@ class Verdict:
     assumptions     assumptions made because information was missing.
     allows_missing  whether missing layers do not fail.
     by_flow         whether the dataflow between layers is known.
+    by_statistics   number of layers of which only statistics were compared.
     images          number of images that the deciding number and the cause were measured on; 0 if not counted.
     agreement       how many answers agree with the benchmark; None for outputs without a template.
     """
@@ -101,6 +102,7 @@ class Verdict:
     explanation: Finding | None = None
     environment: tuple[Finding, ...] = ()
     by_flow: bool = False
+    by_statistics: int = 0
     images: int = 0
     agreement: Agreement | None = None
 
@@ -158,6 +160,7 @@ def verdict_of(
         explanation=next((finding for finding in findings if finding.kind in _EXPLAINING), None),
         environment=evidence.environment,
         by_flow=evidence.by_flow,
+        by_statistics=sum(row.is_by_statistics for row in rows),
     )
     outputs = {row.name for row in rows if row.name in evidence.outputs and row.io == "out"}
     if not has_limits:

@@ -83,7 +83,7 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
         )
     if facts.get("how") == PACKED:
         return (
-            f"the quantised weights of {_placed(finding)} differ from the benchmark's; the output error is "
+            f"the quantised weights of {_subject(finding)} differ from the benchmark's; the output error is "
             f"{figures['times']:.3g} times the error that 8-bit weights cause"
         )
     if facts.get("how") == ACCUMULATION:
@@ -106,7 +106,7 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
         return f"layer {called(finding)}, by figures alone{where}: {error}{_before_text(finding, by_flow)}"
     if facts.get("inputs") in ("differ", "unknown"):
         before = f" ({figures['before']:.3g} before this operator)" if figures.get("before") else ""
-        return f"operator {_placed(finding)} is the first whose error exceeds rounding: {error}{before}"
+        return f"operator {_subject(finding)} is the first whose error exceeds rounding: {error}{before}"
     return f"operator {_placed(finding)}: all its inputs are equal, but its output differs ({error})"
 
 
@@ -114,12 +114,12 @@ def _one_sided_text(finding: Finding) -> str:
     """Return the text on operators that only one side runs."""
     side = finding.facts["only_in"]
     if not finding.names:
-        return f"operator {_placed(finding)} writes into memory and exists only in the {side}"
+        return f"operator {_subject(finding)} writes into memory and exists only in the {side}"
     readers = f"readers of its result ({listed(finding.names, FEW)}) differ by {_error_text(finding)}"
     if chain := finding.facts.get("chain"):
         chained = listed(chain.split(", "), MOST_ARGUMENTS)
         return f"operator {_placed(finding)}, the first of several that exist only in the {side} ({chained}); {readers}"
-    return f"operator {_placed(finding)} exists only in the {side}; {readers}"
+    return f"operator {_subject(finding)} exists only in the {side}; {readers}"
 
 
 def _before_text(finding: Finding, by_flow: bool) -> str:
@@ -187,7 +187,7 @@ def explanation_text(finding: Finding, images: int = 0) -> str:
         rounded = finding.facts["rounded"]
         first = "" if rounded == finding.layer else f", first rounded at {shortened(rounded)}"
         return (
-            f"operator {_placed(finding)} magnifies rounding {figures['times']:.3g} times (relative error "
+            f"operator {_subject(finding)} magnifies rounding {figures['times']:.3g} times (relative error "
             f"{figures['before']:.3g} → {figures['error']:.3g}{first})"
         )
     return str(plugins.ask("text of a measured cause", finding, images))
@@ -219,6 +219,11 @@ def called(finding: Finding) -> str:
 def _placed(finding: Finding) -> str:
     """Return the name of the layer, and the line of the program that calls it."""
     return f"{called(finding)}{_at(finding)}"
+
+
+def _subject(finding: Finding) -> str:
+    """Return ``_placed`` before a verb."""
+    return f"{_placed(finding)}{',' if _at(finding) else ''}"
 
 
 def _at(finding: Finding) -> str:

@@ -14,13 +14,15 @@ from sgsdump.comparison.account import Account
 from sgsdump.comparison.agreement import DETECTIONS, PIXELS, Agreement
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.remedy import Action
-from sgsdump.comparison.verdict import NOT_FINITE, OTHER_TENSOR, RESOLUTION, Deciding, Recommendation, Verdict
+from sgsdump.comparison.row import LEAST
+from sgsdump.comparison.verdict import NOT_FINITE, OTHER_TENSOR, RESOLUTION, Deciding, Outcome, Recommendation, Verdict
 from sgsdump.errors import listed
 from sgsdump.reports.cause_text import FEW, cause_text, explanation_text
 from sgsdump.reports.text import counted, percent, shortened, shown
 
 MOST_OF_ENVIRONMENT, NOT_SET = 12, "not set"
 MOST_ASSUMED = 2
+_ON_STATISTICS = "all compared statistics are equal; equal statistics do not prove equal values"
 _IN_ENVIRONMENT = {
     **dict.fromkeys(("selection", "versions", "settings", "drawn"), ""),
     **{"variables": "variable ", "random": "random "},
@@ -37,6 +39,41 @@ def three_lines(verdict: Verdict) -> tuple[str, str, str]:
     return result_line(verdict), cause_line(verdict), next_line(verdict)
 
 
+def lines_of_runs(verdicts: Mapping[str, Verdict | None]) -> list[str]:
+    """Return the three lines on several runs, decided by the first run with the worst outcome.
+
+    verdicts  by the run's name; None for a run that could not be compared.
+    """
+    if not verdicts:
+        return []
+    outcomes: dict[str, Outcome] = {
+        run: "INCOMPLETE" if verdict is None else verdict.outcome for run, verdict in verdicts.items()
+    }
+    worst = next(outcome for outcome in _WORST_FIRST if outcome in outcomes.values())
+    those = [run for run, outcome in outcomes.items() if outcome == worst]
+    first = verdicts[those[0]]
+    share = f"{len(those)} of {counted(len(verdicts), 'run')}"
+    if worst in ("PASS", "EQUAL"):
+        line = f"{worst}: all {counted(len(verdicts), 'run')} {_OF_RUNS[worst]}."
+    else:
+        line = f"{worst}: {share} {_OF_RUNS[worst]}."
+    if first is None:
+        return [line, f"No cause: {those[0]} could not be compared.", "Next: check the dumps of this run."]
+    which = "" if worst in ("PASS", "EQUAL") else f"{those[0]}: {result_line(first).partition(': ')[2]}"
+    return [f"{line.rstrip('.')}; first {which}" if which else line, cause_line(first), next_line(first)]
+
+
+_WORST_FIRST: tuple[Outcome, ...] = ("FAIL", "DIFFERS", "INCOMPLETE", "WITHIN ROUNDING", "PASS", "EQUAL")
+_OF_RUNS: Mapping[Outcome, str] = {
+    "FAIL": "exceed the limits",
+    "DIFFERS": "differ",
+    "INCOMPLETE": "incomplete",
+    "WITHIN ROUNDING": "differ by rounding",
+    "PASS": "are within the limits",
+    "EQUAL": "are equal",
+}
+
+
 def result_line(verdict: Verdict) -> str:
     """Return the outcome in capitals, the deciding number and its limit, and how many layers count for it."""
     outcome, deciding, layers = verdict.outcome, verdict.deciding, counted(verdict.account.compared, "layer")
@@ -49,7 +86,11 @@ def result_line(verdict: Verdict) -> str:
         within = f"the {counted(compared, 'compared layer')} {'is' if compared == 1 else 'are'} within the limits"
         parts = [*lacking, within] if compared and lacking else lacking or ["no layer could be compared"]
     elif outcome == "PASS":
-        parts += [f"all {layers} are within the limits" if verdict.account.compared > 1 else "the layer is within it"]
+        parts += [
+            f"all {layers} are within the limits"
+            if verdict.account.compared > 1
+            else "the only layer is within the limits"
+        ]
     elif outcome == "FAIL":
         exceed = "exceeds" if verdict.past == 1 else "exceed"
         parts += [f"{verdict.past} of {layers} {exceed} the limits", *lacking]
@@ -57,7 +98,8 @@ def result_line(verdict: Verdict) -> str:
         parts = [*_equal(verdict), *_not_finite(verdict), *lacking]
     else:
         differ = "differs" if verdict.past == 1 else "differ"
-        parts += [f"{verdict.past} of {layers} {differ}", *_not_finite(verdict), *lacking]
+        none = "no layer differs, but a cause was found outside them"
+        parts += [f"{verdict.past} of {layers} {differ}" if verdict.past else none, *_not_finite(verdict), *lacking]
     parts += [] if verdict.agreement is None or not verdict.agreement.of else [agreement_text(verdict.agreement)]
     return f"{outcome}: {'; '.join(parts)}."
 
@@ -71,7 +113,7 @@ def cause_line(verdict: Verdict) -> str:
         return f"No single cause: {shown(explanation_text(explanation, verdict.images))}."
     reasons = {
         "PASS": "no layer exceeds the limits",
-        "EQUAL": "all compared values are equal",
+        "EQUAL": "all compared values are equal" if not verdict.by_statistics else _ON_STATISTICS,
         "WITHIN ROUNDING": "all differences are within rounding",
         "INCOMPLETE": "no compared layer exceeds the limits" if verdict.account.compared else "nothing was compared",
     }
@@ -147,6 +189,8 @@ def _figure(deciding: Deciding) -> str:
         return f"{tensor} is another tensor of the same name"
     if deciding.metric == NOT_FINITE:
         return f"{tensor} has NaN or Inf"
+    if value == LEAST:
+        return f"{tensor}: checksums differ"
     if deciding.metric == RESOLUTION:
         return f"{tensor} RMSE {value:.3g}, within half a step of its scale"
     limit = "" if deciding.limit is None else f", limit {deciding.limit:g}"
@@ -155,7 +199,10 @@ def _figure(deciding: Deciding) -> str:
 
 def _equal(verdict: Verdict) -> Iterator[str]:
     compared = verdict.account.compared
-    yield f"all {compared} layers are equal" if compared > 1 else "the only layer is equal"
+    if verdict.by_statistics:
+        yield f"the statistics of all {counted(compared, 'layer')} are equal"
+    else:
+        yield f"all {compared} layers are equal" if compared > 1 else "the only layer is equal"
 
 
 def _not_finite(verdict: Verdict) -> Iterator[str]:

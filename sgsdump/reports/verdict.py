@@ -80,7 +80,7 @@ def details(
     findings = comparison.findings(thresholds)
     sentences = [*further_findings(findings, comparison, verdict, thresholds)]
     if comparison.worst is None or not comparison.worst.error:
-        return (*sentences, *_on_equal_statistics(comparison))
+        return tuple(sentences)
     past, worst = comparison.past(thresholds), comparison.worst
     if past and len(comparison.rows) > 1:
         sentences.append(f"{len(past)} of {counted(len(comparison.rows), 'layer')} exceed the limits ({thresholds}).")
@@ -94,11 +94,6 @@ def details(
             rises = [f"{label(row)}, to {row.error:.3g}" for row in jumps]
             sentences.append(f"RMSE rises most, in file order, at {'; '.join(rises)}.")
     return tuple(sentences)
-
-
-def _on_equal_statistics(comparison: Comparison) -> Iterator[str]:
-    if comparison.rows and any(row.is_by_statistics for row in comparison.rows):
-        yield "Only statistics were compared. The same values in another order have the same statistics."
 
 
 _STEPS = {
@@ -149,8 +144,6 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds, verdict: Verdi
     findings = comparison.findings(thresholds)
     yield from further_findings(findings, comparison, verdict, thresholds)
     worst = comparison.worst
-    if worst is None or not worst.error:
-        yield from _on_equal_statistics(comparison)
     if comparison.excluded:
         more = " …" if len(comparison.excluded) > MOST_EXCLUDED else ""
         yield f"Excluded: {len(comparison.excluded)} ({', '.join(comparison.excluded[:MOST_EXCLUDED])}{more})."

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from verdict_words import sentences
 
 import sgsdump
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.reports.verdict import verdict
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Quant, Tensor
 
@@ -28,17 +28,17 @@ def test_seven_dead_channels_beside_a_loud_one_are_not_clean():
     comparison = sgsdump.compare(dump(x=sample), dump(x=benchmark))
     assert comparison["x"].channels.lost == 7 and comparison["x"].verdict() == "warn"
     assert not comparison.passes(Thresholds(max_channel_rmse=0.5)) and comparison.passes(Thresholds(max_rmse=0.5))
-    assert any("7 of its 8 channels are lost" in sentence for sentence in verdict(comparison))
+    assert any("7 of its 8 channels are lost" in sentence for sentence in sentences(comparison))
 
 
 def test_what_stands_after_the_last_pair_is_missing_and_less_than_half_is_incomplete():
     x = np.ones(4, np.float32)
     comparison = sgsdump.compare(dump(a=x), dump(a=x, b=x, c=x))
     assert comparison.completeness.missing_outputs == ("b", "c") and not comparison.is_complete
-    assert verdict(comparison)[:2] == (
-        "Missing from the sample: 2 outputs, b, c.",
-        "Incomplete: only 1 of the benchmark's 3 layers could be compared.",
-    )
+    said = sentences(comparison)
+    assert said[0] == "EQUAL: the only layer is equal; 2 layers missing from the sample (b, c)."
+    assert said[3] == "Compared: 1 of 3 layers; 2 missing from the sample."
+    assert comparison.verdict(Thresholds(max_rmse=0.1)).outcome == "INCOMPLETE"
     assert sgsdump.compare(dump(a=x), dump(a=x, b=x), exclude=["b"]).is_complete
 
 
@@ -48,7 +48,9 @@ def test_differences_whose_squares_are_nothing_are_differences():
 
 
 def test_equal_statistics_are_not_equal_values_and_checksums_decide():
-    assert verdict(sgsdump.compare(of_statistics(), of_statistics()))[0].startswith("All statistics of")
+    first, second, *_ = sentences(sgsdump.compare(of_statistics(), of_statistics()))
+    assert first == "EQUAL: the statistics of all 1 layer are equal."
+    assert "do not prove equal values" in second
     assert sgsdump.compare(of_statistics("md5:a"), of_statistics("md5:a")).passes(Thresholds(max_rmse=0))
     differing = sgsdump.compare(of_statistics("md5:a"), of_statistics("md5:b"))
     assert not differing.passes(Thresholds(max_rmse=0)) and "checksums differ" in differing["x"].note
@@ -62,7 +64,7 @@ def test_indices_are_equal_or_not():
 def test_without_dataflow_nothing_is_said_of_the_input():
     x = np.ones(4, np.float32)
     comparison = sgsdump.compare(dump(a=x * 2, b=x), dump(a=x, b=x))
-    assert not any("from" in sentence for sentence in verdict(comparison))
+    assert not any("from" in sentence for sentence in sentences(comparison))
     assert comparison.findings()[-1].facts == {"why": "no dataflow"}
 
 
@@ -80,5 +82,5 @@ def test_what_is_near_nothing_beside_its_own_step_has_no_lost_channels():
 
 
 def test_checksums_that_differ_are_said_first_not_a_number():
-    lines = verdict(sgsdump.compare(of_statistics("md5:a"), of_statistics("md5:b")), Thresholds(max_rmse=0))
+    lines = sentences(sgsdump.compare(of_statistics("md5:a"), of_statistics("md5:b")), Thresholds(max_rmse=0))
     assert any("checksums differ" in line for line in lines) and not any("e-308" in line for line in lines)

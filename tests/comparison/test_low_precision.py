@@ -11,12 +11,12 @@ torch = pytest.importorskip("torch")
 
 from recorded_operators import recorded  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
+from verdict_words import sentences  # noqa: E402
 
 from sgsdump import Dump, Record, Tensor, compare  # noqa: E402
 from sgsdump.comparison.low_precision import OUTSIDE  # noqa: E402
 from sgsdump.comparison.thresholds import DOCUMENTED  # noqa: E402
 from sgsdump.dumps.dump import Call, Operator  # noqa: E402
-from sgsdump.reports.headline import headline  # noqa: E402
 from sgsdump.reports.report import report_of  # noqa: E402
 from sgsdump.reports.verdict import next_steps, verdict_text  # noqa: E402
 
@@ -81,7 +81,7 @@ def blamed(sample, benchmark):
     comparison = compare(sample, benchmark)
     findings = comparison.findings()
     named = [finding for finding in findings if finding.kind in BLAMED]
-    return named, findings, " ".join(headline(findings, comparison, DOCUMENTED))
+    return named, findings, " ".join(sentences(comparison))
 
 
 PAIRS = [(torch.bfloat16, torch.float32), (torch.float16, torch.float32), (torch.bfloat16, torch.bfloat16)]
@@ -196,7 +196,7 @@ def turned_and_multiplied(change):
 def test_the_first_that_differs_is_none_that_only_moves_values_and_not_told_beside_a_weight():
     both = turned_and_multiplied(1.01), turned_and_multiplied(1.0)
     text = verdict_text(compare(*both), DOCUMENTED)
-    assert "The weight a.weight differs" in text
+    assert "the parameter a.weight differs" in text
     assert "First operator that differs" not in text
     named = list(map(without_weights, both))
     lines = verdict_text(compare(*named), DOCUMENTED).splitlines()

@@ -4,11 +4,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from module_runs import Run
+from verdict_words import sentences
 
 from sgsdump import compare
 from sgsdump.comparison.magnified import magnified
-from sgsdump.comparison.thresholds import DOCUMENTED
-from sgsdump.reports.headline import headline
 
 
 def angles(first, narrow):
@@ -37,7 +36,7 @@ def test_the_operator_is_named_and_where_rounding_began():
     error = comparison["rotary/aten.cos_2/output.0"].rmse
     assert found.figures["times"] == pytest.approx(error / comparison["rotary/aten.mul_1/output.0"].rmse)
     assert not [finding for finding in findings if finding.kind in ("cause", "argument")]
-    assert "Rounding is magnified" in " ".join(headline(findings, comparison, DOCUMENTED))
+    assert "magnifies rounding" in " ".join(sentences(comparison))
 
 
 def test_angles_that_fit_are_not():

@@ -252,7 +252,7 @@ def test_the_error_arises_at_a_layer_stored_in_another_type_not_after_it(as_dump
     assert cause.layer == "c1"
     if comparison.failed:
         said = REPORTS["verdict"](comparison, DOCUMENTED)
-        assert "arises at c1 (CONV_2D), which the two sides have quantised in another way: sample uint8" in said
+        assert "Cause: tensor c1 (CONV_2D) is quantised differently in the two dumps: sample uint8" in said
 
 
 def test_integers_off_by_more_than_a_step_are_not_rounding():

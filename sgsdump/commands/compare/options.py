@@ -130,6 +130,12 @@ class Measuring:
 
         return load_own_metrics(metrics)
 
+    def limits(self) -> Thresholds:
+        """Return the limits that the user gave, else the documented ones."""
+        from sgsdump.comparison.thresholds import DOCUMENTED
+
+        return self.thresholds(tuple(self.own_metrics())) or DOCUMENTED
+
     def verdict_on(self, comparison: Comparison, limits: Thresholds) -> Verdict:
         """Return the verdict by these limits, if the user gave any."""
         verdict = comparison.verdict(limits if self.has_limits else None, self.allow_missing)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sgsdump.comparison.between_rounds import Before
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.finding import Finding
-    from sgsdump.comparison.verdict import State
+    from sgsdump.comparison.verdict import State, Verdict
     from sgsdump.dumps.runs import PairedDumps, Run, RunPairs
 
     # The exit status and the comparison of two dumps; False: nothing is printed. The state of the rounds before.
@@ -42,6 +42,7 @@ class ComparedRun:
     by_collective  the first difference came from another rank.
     proposals      what makes modules comparable that are not, a line each.
     is_outside     the cause is outside the modules, before this round.
+    verdict        the verdict; None if the pair could not be compared.
     """
 
     run: Run
@@ -55,6 +56,7 @@ class ComparedRun:
     proposals: tuple[str, ...] = ()
     is_outside: bool = False
     compiled: int = 0
+    verdict: Verdict | None = None
 
     @property
     def differs(self) -> bool:
@@ -139,6 +141,8 @@ def compare_trees(options: Options, pairs: RunPairs, compare: CompareTwo) -> int
         if runs:
             print(for_terminal(f"Only in the {side}: {'; '.join(shown(str(run)) for run in runs)}"))
     print_lines(_order_lines(pairs))
+    if not is_by_token:
+        print_lines(map(shown, verdict_lines_of(results)))
     print_summary(results, is_by_token)
     measuring = options.measuring
     lacks = bool(pairs.only_in_benchmark and measuring.has_limits and not measuring.allow_missing)
@@ -194,6 +198,7 @@ def compare_tokens(
         if tokens.diverged_line(rounds, []):
             break
     lines = [
+        *verdict_lines_of(results),
         *environment_lines(environment),
         *tokens.all_lines(rounds, detailed, [run for _, _, run in remaining]),
     ]
@@ -234,14 +239,30 @@ def _compare_pair(
     unmatched = len(comparison.only_in_sample) + len(comparison.only_in_benchmark) - compiled
     fed, blamed = other_input(comparison), tuple(blamed_lines(comparison))
     by_collective = any("collective" in finding.facts for finding in comparison.causes)
-    state = comparison.verdict().state
+    verdict = options.measuring.verdict_on(comparison, options.measuring.limits())
+    state = verdict.state
     proposals = tuple(proposal_line(f) for f in comparison.causes if f.kind == "not comparable")
     outside = any(finding.kind == "between rounds" for finding in comparison.causes)
     where = _where(comparison, state)
     if outside and not where:
         where = f"all {len(comparison)} layers are equal, but an operator outside the modules is not"
-    result = ComparedRun(run, status, state, where, unmatched, blamed, fed, by_collective, proposals, outside, compiled)
+    result = ComparedRun(
+        run, status, state, where, unmatched, blamed, fed, by_collective, proposals, outside, compiled, verdict
+    )
     return result, comparison
+
+
+def verdict_lines_of(results: Sequence[ComparedRun]) -> list[str]:
+    """Return the three lines on all runs, decided by the first run with the worst outcome.
+
+    Runs after the one in which the programs got different inputs do not decide.
+    """
+    from sgsdump.reports.three_lines import lines_of_runs
+
+    after = _fed_others(list(results))
+    counted = [result for result in results if result not in after]
+    ranked = sorted(counted, key=lambda result: result.by_collective)  # stable: first in time, collectives last
+    return lines_of_runs({str(result.run): result.verdict for result in ranked})
 
 
 def _where(comparison: Comparison, state: State) -> str:
@@ -285,13 +306,12 @@ def _write_missing(options: Options, run: Run) -> None:
     """The files of a run that the sample lacks, which say so."""
     from sgsdump.comparison.account import Completeness
     from sgsdump.comparison.comparison import Comparison
-    from sgsdump.comparison.thresholds import DOCUMENTED
     from sgsdump.reports.layers.table import table_of
 
     output = replace(options.output, html=None, plots=None, annotate=None, write_name_map=None)
     missing = replace(options, output=output.labelled(_label(run)))
     comparison = Comparison((), (), (), (), completeness=Completeness(runs=(str(run),)))
-    limits = options.measuring.thresholds(tuple(options.measuring.own_metrics())) or DOCUMENTED
+    limits = options.measuring.limits()
     write_files(missing, comparison, limits, table_of(comparison, limits, str(run)), None)
 
 

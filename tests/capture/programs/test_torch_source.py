@@ -4,13 +4,13 @@ import json
 
 import pytest
 from torch_runs import runner
+from verdict_words import sentences
 
 from sgsdump import compare, open_dump
 from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.reports.comparison.data import render_json
 from sgsdump.reports.html.document import render
 from sgsdump.reports.report import report_of
-from sgsdump.reports.verdict import verdict
 
 torch = pytest.importorskip("torch", reason="torch (the extra torch) is not installed")
 MODEL = """
@@ -69,7 +69,7 @@ def test_each_operator_has_its_line_and_reports_say_it(dumps):
         ("aten._softmax", "parts/model.py:16"),
     }
     comparison = compare(dumps["wrong"], dumps[""])
-    assert "called at main.py:8" in " ".join(verdict(comparison))
+    assert "called at main.py:8" in " ".join(sentences(comparison))
     document = json.loads(render_json(comparison, DOCUMENTED))
     assert any(finding["facts"].get("source") == "main.py:8" for finding in document["findings"])
     lines = {row["op_type"]: row["source"] for row in document["rows"]}

@@ -4,13 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from verdict_words import lines_of, sentences
 
 from sgsdump.comparison.compare import compare
 from sgsdump.comparison.naming.name_sources import read_name_sources
-from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.dumps.dump import Dump, Operator, Record
 from sgsdump.errors import ConfigError, FormatError
-from sgsdump.reports.verdict import verdict, verdict_lines
 from sgsdump.tensors.tensor import Tensor
 
 RNG = np.random.default_rng(0)
@@ -73,9 +72,7 @@ def test_the_parts_are_compared_on_the_axis_and_a_weight_on_its_own(sources, is_
     assert {row.paired for row in comparison} == {"part on axis 0", "part on axis 1", "whole, beside its parts"}
     of_k = [row for row in comparison if "part 2 of 3 of layers.1.qkv" in row.note]
     assert len(of_k) == 5 and {row.count for row in of_k} == {4, 8}
-    assert any(
-        line.startswith("Paired: ") and "12 by part on axis 1" in line for line in verdict_lines(comparison, DOCUMENTED)
-    )
+    assert any(line.startswith("Paired: ") and "12 by part on axis 1" in line for line in lines_of(comparison))
 
 
 def test_the_part_that_is_wrong_is_named(sources):
@@ -86,7 +83,7 @@ def test_the_part_that_is_wrong_is_named(sources):
         "layers.1.k_proj/aten.mm/input.1",
         "layers.1.k_proj/aten.mm/output.0",
     ]
-    assert "The weight layers.1.qkv.weight differs" in " ".join(verdict(comparison))
+    assert "the parameter layers.1.qkv.weight differs" in " ".join(sentences(comparison))
 
 
 def test_other_names_pair_as_without_the_map(sources):

@@ -12,10 +12,10 @@ from sgsdump.fixedpoint.tuning.worth import AS_IT_IS, PLAN
 @pytest.mark.parametrize(
     "promise, per_channel, root, what",
     [
-        (None, None, None, "room in INT16 ranges"),
-        ("a plan", None, None, "what is advised"),
-        (None, "a level", None, "what is advised"),
-        (None, None, SimpleNamespace(advice=None), "what is advised"),
+        (None, None, None, "with wider INT16 ranges"),
+        ("a plan", None, None, "with the recommendation"),
+        (None, "a level", None, "with the recommendation"),
+        (None, None, SimpleNamespace(advice=None), "with the recommendation"),
     ],
 )
 def test_it_names_what_was_measured(promise, per_channel, root, what):
@@ -27,6 +27,6 @@ def test_it_names_what_was_measured(promise, per_channel, root, what):
     diagnosis.advises_change = Diagnosis.advises_change.fget(diagnosis)  # type: ignore[attr-defined]
     diagnosis.good = diagnosis.holds = True
     assert list(_on_unseen(diagnosis)) == [
-        f"Expected output error on unseen images: 0.02 as it is -> 0.002 with {what} (median image 0.001, worst image "
-        "0.003; 20 images, held out in 3 folds)."
+        f"Expected output error on new images: 0.02 unchanged → 0.002 {what} (median image 0.001, worst image 0.003; "
+        "20 images, held out in 3 folds)."
     ]

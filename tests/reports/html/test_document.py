@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from verdict_words import sentences
 
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
@@ -16,7 +17,6 @@ from sgsdump.reports.html import document
 from sgsdump.reports.html.document import render
 from sgsdump.reports.report import Context, Report, report_of
 from sgsdump.reports.text import number, shown
-from sgsdump.reports.verdict import verdict
 from sgsdump.tensors.tensor import Tensor
 
 from .reports import HOSTILE, compared, hostile, report, tradeoff
@@ -128,13 +128,15 @@ def test_an_empty_report():
     assert "nothing" in render(Report("t", ("nothing",)))
 
 
-def test_the_verdict_is_two_sentences_that_name_the_layer():
+def test_the_verdict_is_three_lines_that_name_the_layer():
     comparison, *_ = compared([f"layer{i}" for i in range(40)])
-    outputs, missing, cause, first, second, *more = verdict(comparison)
+    first, cause, following, completeness, *more = sentences(comparison)
     assert (
-        "layer39" in outputs and missing == "Missing from the sample: 1 output, <i>alone</i>." and "arises at" in cause
+        first.startswith("DIFFERS: output layer39 RMSE ") and "1 layer missing from the sample (<i>alone</i>)" in first
     )
-    assert comparison.worst.name in first and comparison.jumps[0].name in second and not more
+    assert cause.startswith("Cause: layer ") and following.startswith("Next: ")
+    assert completeness.endswith("; 1 missing from the sample.")
+    assert any(comparison.worst.name in line for line in more) and comparison.jumps[0].name in more[-1]
 
 
 @pytest.mark.parametrize(
