@@ -74,7 +74,12 @@ def test_verdict_names_the_layers_and_every_one_not_compared(comparison):
 
 def test_equal_dumps_have_no_worst_layer():
     dump = Dump([out(0, "a", [1, 2])])
-    assert render("verdict", sgsdump.compare(dump, dump)) == ("PASS: the layer is within it.\n")
+    assert render("verdict", sgsdump.compare(dump, dump)) == (
+        "PASS: layer a RMSE 0, limit 0.1; the only layer is within the limits.\n"
+        "No cause: no layer exceeds the limits.\n"
+        "Next: nothing to do.\n"
+        "Compared: 1 of 1 layer.\n"
+    )
 
 
 def test_csv_holds_every_layer_in_full_precision(comparison):
@@ -162,7 +167,7 @@ def test_one_layer_is_spoken_of_as_one():
     values = np.random.default_rng(0).normal(0, 1, (4, 8, 8)).astype(np.float32)
     sides = [Dump([Record("out", 0, 0, "Conv", Tensor.of("only", v))]) for v in (values, values + np.float32(0.01))]
     lines = sentences(sgsdump.compare(*sides))
-    assert lines[0] == "DIFFERS: output only RMSE 0.0124; 1 of 1 layer differs."
+    assert lines[0] == "DIFFERS: layer only RMSE 0.0122; 1 of 1 layer differs."
     assert not any("rises" in line for line in lines)
 
 

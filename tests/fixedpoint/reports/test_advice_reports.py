@@ -75,7 +75,7 @@ def test_what_is_left_to_do_is_said():
     assert "still past the limits (RMSE > 0.1)." in still and "maybes" not in still
     more = [entry("a", YES), entry("b", MAYBE)]
     assert "raise the maybes too" in advice_verdict(more, ["a.in"], LIMITS, measurement(0.5), exact(0.5, 0.3))
-    assert "Even with every convolution at 16 bits" in advice_verdict(
+    assert "INT16 alone does not repair the model: with every convolution at INT16" in advice_verdict(
         [], [], LIMITS, measurement(0.5, 0.4), exact(0.5, wide=0.4)
     )
     assert "adds up from many" in advice_verdict([entry("a", MAYBE)], [], LIMITS, measurement(0.5), exact(0.5))

@@ -142,7 +142,7 @@ def test_without_pictures_it_is_told_of_what_is_very_far(wider, named):
     assert (finding is not None) == named
     if finding is not None:
         assert finding.facts["input"] == "" and "Prepare the inputs as in training" in what_to_do(finding)
-        assert cause_text(finding).endswith("60.3 times as large")
+        assert cause_text(finding).endswith("60.3 times as large as in training")
 
 
 @pytest.mark.parametrize(("place", "named"), [(2, True), (3, False)])
