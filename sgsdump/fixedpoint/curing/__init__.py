@@ -1,1 +1,1 @@
-"""The float model rewritten so that 8 bits lose less: one file per cure, ``cure.py`` chooses among them."""
+"""Cures: rewrites of the float model that lower the INT8 error; one module per cure, chosen by ``cure.py``."""

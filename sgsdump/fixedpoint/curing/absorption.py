@@ -1,15 +1,16 @@
-"""High biases absorbed: what a channel always holds is moved past the Relu into the next layer's bias.
+"""Absorb high biases: move the constant part of a channel past the Relu into the next layer's bias.
 
     y = Relu(W₁ x + b₁) ≥ c        becomes        y' = y - c = Relu(W₁ x + b₁ - c)
     W₂ y + b₂                                     W₂ y' + (b₂ + W₂ c)
 
-so that the range of y begins at what differs, not at 0. Source: Nagel et al., Data-Free Quantization (ICCV 2019),
-section 4.1.3, with c = max(0, β - 3γ) of the BatchNormalization before; here it is what was measured,
+The range of y then starts at its smallest value, not at 0. Source: Nagel et al., Data-Free Quantization (ICCV 2019),
+section 4.1.3, with c = max(0, β - 3γ) of the BatchNormalization before. Here c is measured:
 
-    c = max(0, the least value of the channel on the pictures) / ROOM
+    c = max(0, the least value of the channel on the images) / ROOM
 
-so that the Relu does not bind before a value is a third less than any seen; where it does on other pictures, the search
-refuses it, as it changes the function. What reads y must have no padding, which is 0 and not -c.
+The Relu therefore does not clip values unless they are a third below the smallest one seen. If it does on other images,
+the function changes and the search rejects the step. Layers that read y must have no padding, because padding is 0 and
+not -c.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ ROOM = 1.5
 
 
 def absorbing(proto: ModelProto) -> list[str]:
-    """The Relus' outputs that a part can be taken from."""
+    """Return the outputs of Relus that a constant part can be subtracted from."""
     editing = Editing(proto)
     return [node.output[0] for node in editing.graph.nodes if _offset_of(editing, node) is not None]
 
 
 def absorbed(proto: ModelProto, least: Mapping[str, np.ndarray]) -> tuple[ModelProto, int]:
-    """The model with what its channels always hold in the biases after them, and of how many channels.
+    """Return the model with the constant parts of channels moved into the next biases, and the number of channels.
 
-    least  by tensor of ``absorbing`` the least value of each channel on the pictures, [C].
+    least  by tensor of ``absorbing``, the least value of each channel on the images, [C].
     """
     editing, count = Editing(proto), 0
     for node in editing.graph.nodes:
@@ -56,7 +57,7 @@ def absorbed(proto: ModelProto, least: Mapping[str, np.ndarray]) -> tuple[ModelP
 
 
 def _offset_of(editing: Editing, relu: NodeProto) -> NodeProto | None:
-    """The node whose offset a Relu's input has, where every reader of the Relu can take a constant into its bias."""
+    """Return the node whose offset feeds a Relu, or None unless every reader can take a constant into its bias."""
     graph = editing.graph
     if relu.op_type != "Relu" or relu.output[0] in graph.outputs:
         return None
@@ -82,7 +83,7 @@ def _takes_a_constant(editing: Editing, node: NodeProto, name: str) -> bool:
 
 
 def _through(editing: Editing, node: NodeProto, constant: np.ndarray) -> np.ndarray:
-    """[O] what a constant for each channel adds to what a layer puts out."""
+    """Return what a constant per input channel adds to the outputs of a layer, [O]."""
     weight = editing.weight(node)
     if node.op_type == "Gemm":
         along = weight if attribute(node, "transB", 0) else weight.T

@@ -1,8 +1,8 @@
-"""The axis along which a tensor's channels lie. Scaling, the figures of channels and their noise share it.
+"""The channel axis of each tensor, as used for scaling, channel statistics and noise.
 
-Operators with weights decide: the channels of what a convolution or a BatchNormalization reads and puts out lie along
-the second axis, those of a fully connected operator or a LayerNormalization along the last. Other operators pass the
-axis on, in both directions: as it is, or moved by a Transpose, a Reshape or a Gather.
+Operators with weights decide. The channels of a convolution or BatchNormalization lie along the second axis, those of a
+fully connected operator or LayerNormalization along the last. Other operators pass the axis on in both directions:
+unchanged, or moved by a Transpose, a Reshape or a Gather.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sgsdump.models.graph import Graph, attribute
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-# They divide by the size of a row, so that only what they put out can be scaled, by their factor and offset.
+# These divide by the size of a row, so only their output can be scaled, by their own factor and offset.
 ROW_NORMALISATIONS = frozenset("LayerNormalization RMSNormalization SimplifiedLayerNormalization".split())
 _JOINING = frozenset("Add Sum Concat".split())
 _WITH_A_CONSTANT = frozenset("Mul Div Add Sub".split())
@@ -29,7 +29,7 @@ _RESHAPING = frozenset("Reshape Flatten Squeeze Unsqueeze".split())
 
 
 def channel_axes(graph: Graph) -> dict[str, int]:
-    """Return the axis of each tensor that operators with weights reach, but for tensors whose operators disagree."""
+    """Return the axis of each tensor that operators with weights reach, unless operators disagree."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     pending = list(_decided(graph))
     while pending:
@@ -41,8 +41,10 @@ def channel_axes(graph: Graph) -> dict[str, int]:
 
 
 def axis_after(graph: Graph, node: NodeProto, name: str, axis: int) -> int | None:
-    """Return where the channels along an axis of the tensor ``name`` lie in the output of a node that reads it; None if
-    the node does not keep them apart, or if the shapes are not known."""
+    """Return the axis of the channels in the output of a node that reads tensor ``name`` with channels along ``axis``.
+
+    None if the node mixes the channels or the shapes are unknown.
+    """
     kind, variables = node.op_type, graph.variables(node)
     before, after = graph.shapes.get(name), graph.shapes.get(node.output[0])
     if before is None or after is None or axis >= len(before):
@@ -69,7 +71,7 @@ def axis_after(graph: Graph, node: NodeProto, name: str, axis: int) -> int | Non
 
 
 def _reshaped(before: tuple[int | None, ...], after: tuple[int | None, ...], axis: int) -> int | None:
-    """The axis of the same length with as many values behind it."""
+    """Return the axis of the same length with the same number of values behind it."""
     size, behind = before[axis], before[axis + 1 :]
     for new, after_size in enumerate(after):
         if None in (size, *behind, *after[new + 1 :]) or after_size != size:

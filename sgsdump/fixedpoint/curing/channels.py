@@ -1,4 +1,4 @@
-"""What the channels of a float model's tensors hold on the pictures: their ends, their power, their mean."""
+"""Statistics of the channels of a float model's tensors over images: range, power and mean."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sgsdump.models.model import Model
 
 @dataclass(frozen=True, eq=False)
 class ChannelFigures:
-    """float64 [C] each; ``power`` is the mean square, ``mean`` the mean over pictures and places."""
+    """Statistics per channel, float64 [C]; ``power`` is the mean square, over images and positions like ``mean``."""
 
     low: np.ndarray
     high: np.ndarray
@@ -25,14 +25,17 @@ class ChannelFigures:
         return np.maximum(np.abs(self.low), np.abs(self.high))
 
     def times(self, factors: np.ndarray) -> ChannelFigures:
-        """Of the channels times positive factors."""
+        """Return the statistics of the channels multiplied by positive factors."""
         return ChannelFigures(self.low * factors, self.high * factors, self.power * factors**2, self.mean * factors)
 
 
 def channel_figures(
     model: Model, feeds: Iterable[tuple[str, Mapping[str, np.ndarray]]], axes: Mapping[str, int]
 ) -> dict[str, ChannelFigures]:
-    """Of each tensor of ``axes``, inputs too, along its axis, over all feeds, one tensor at a time in memory."""
+    """Return the statistics of each tensor in ``axes``, along its axis and over all feeds.
+
+    Only one tensor is in memory at a time. ``axes`` may name inputs.
+    """
     runner = SegmentRunner(model, keep_sessions=True)
     names = frozenset(axes)
     found: dict[str, _Total] = {}
@@ -55,7 +58,7 @@ class _Total:
         self.power, self.mean, self.count = np.float64(0), np.float64(0), 0
 
     def add(self, array: np.ndarray) -> None:
-        """Values [C, ...]."""
+        """Add values [C, ...]."""
         flat = array.reshape(array.shape[0], -1)
         self.low = np.minimum(self.low, flat.min(axis=1))
         self.high = np.maximum(self.high, flat.max(axis=1))

@@ -1,21 +1,21 @@
-"""Cure a float model: rewritten, and its ranges with room, so that 8 bits lose less. ``cure`` is the whole of it.
+"""Cure a float model: rewrite it and widen its ranges so that 8 bits lose less accuracy.
 
-    cured = cure(open_model("net.onnx"), pictures, config)
-    print(cured.gain)                     # the outputs' error over that of the model as it is
+    cured = cure(open_model("model.onnx"), images, config)
+    print(cured.gain)                     # output error relative to the unchanged model
 
-The steps, each judged by itself in the hardware's integers on pictures that it was not fitted to, each left out where
-it does not help:
+The steps are listed below. Each step is judged alone, in the hardware's integer arithmetic and on held-out images. A
+step that does not help is left out.
 
-    ranges     room for what the calibration pictures do not show     ranges.py
-    fold       BatchNormalization into the convolutions before it     folding.py
-    equalise   channels scaled so that 8 bits suit all of them        equalisation.py
-    absorb     what a channel always holds, in the next bias          absorption.py
-    bias       what quantising adds in the mean, taken off            biases.py
-    round      weights on their grid so that outputs are kept         rounding.py
+    ranges     widen ranges for values that calibration images miss     ranges.py
+    fold       fold BatchNormalization into the convolution before it   folding.py
+    equalise   scale channels so that 8 bits suit all of them           equalisation.py
+    absorb     move the constant part of a channel into the next bias   absorption.py
+    bias       subtract the mean error of quantisation                  biases.py
+    round      round weights so that the layer outputs are kept         rounding.py
 
-Every error is against the float model as it was given: sum((y - r)^2) / sum(r^2) of each output. What does not keep the
-function (round, bias) so pays for its change; what should keep it (fold, equalise, absorb) is refused where it does
-not.
+Every error is the relative squared error of each output against the original float model, sum((y - r)^2) / sum(r^2).
+Steps that change the function (round, bias) therefore pay for their change. Steps that must keep the function (fold,
+equalise, absorb) are rejected if they change it.
 """
 
 from __future__ import annotations
@@ -49,16 +49,34 @@ from sgsdump.sidecars.quant_param_entries import QuantParam
 
 @dataclass(frozen=True, eq=False)
 class Cured:
-    """proto      the cured float model, to be converted, or ``calibrate``d with the same options.
-    params     the entries of its quant file: ranges with room, where that was taken. None without ``ranges``.
-    as_it_is   by output the error of the model as it is, ``errors`` of the cured one, both on ``judged`` images that
-               nothing was fitted to (or, of a few images, all of them: ``held_out`` False).
-    by_image   [images] of the error of the cured model over that of the model as it is.
-    expected   by output the error to expect of the cured model on other images of this kind, one standard error above
-               the one measured; {} where none was held out. ``expected_gain``: over that of the model as it is.
-    changed    by output how far the cured float model is from the original one: sum((y - r)^2) / sum(r^2).
-    scaled     the model and its entries with those cures alone that keep what it computes (``steps.KEEPING``): where
-               convolutions get 16 bits, what made up for their 8 is wrong.
+    """The result of ``cure``.
+
+    Attributes
+    ----------
+    proto : ModelProto
+        The cured float model. Convert it, or pass it to ``calibrate`` with the same options.
+    params : tuple of QuantParam or None
+        Entries of the quant file: widened ranges if the step helps. None if ``ranges`` was not tried.
+    steps : tuple of Step
+        Every step that was tried, with its errors.
+    as_it_is, errors : mapping of str to float
+        Relative squared error of each output, for the original and for the cured model.
+    judged : int
+        Number of images that ``as_it_is`` and ``errors`` were measured on.
+    held_out : bool
+        False if the judging images were also fitted to, because there are too few.
+    changed : mapping of str to float
+        Change of each output of the float model: sum((y - r)^2) / sum(r^2) against the original.
+    scaled : tuple
+        Model and entries after only the steps that keep the function (``steps.KEEPING``). Use them if convolutions
+        get 16 bits, because corrections for 8-bit errors are wrong there.
+    by_image : tuple of float
+        Per judged image, the error of the cured model divided by that of the original model.
+    expected : mapping of str to float
+        Error of each output to expect on other images of the same kind: one standard error above the measured error.
+        Empty if no images were held out.
+    expected_gain : float or None
+        Geometric mean of ``expected`` relative to the original model.
     """
 
     proto: ModelProto
@@ -76,7 +94,7 @@ class Cured:
 
     @property
     def gain(self) -> float:
-        """The geometric mean over the outputs of the error over that of the model as it is."""
+        """Error of the cured model divided by that of the original model, as geometric mean over the outputs."""
         return mean_ratio(self.errors, self.as_it_is)
 
     @property
@@ -88,12 +106,31 @@ class Cured:
         return f"Cured({taken}: {self.gain:.3g} of the error)"
 
     def __str__(self) -> str:
-        """What each step did, and the result, in lines."""
+        """Return the report: one line per step and the result."""
         told: str = ask("text of a cure", self)
         return told
 
     def save(self, path: str | Path) -> Path:
-        """Write the model, and its ranges beside it where there are any. Raises ModelError, OutputError."""
+        """Write the model, and its quant files beside it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The ONNX file. Ranges go to ``NAME.quant.json`` and ``NAME.quant.pkl`` in the same folder. If the result has
+            no ranges, older quant files of this name are deleted.
+
+        Returns
+        -------
+        Path
+            ``path``.
+
+        Raises
+        ------
+        ModelError
+            If the model does not fit into one ONNX file of 2 GB.
+        OutputError
+            If a file cannot be written.
+        """
         from sgsdump.files.atomic_write import replacing, together
         from sgsdump.fixedpoint.quantisation.float_model import save_model
         from sgsdump.sidecars import quant_param
@@ -104,14 +141,14 @@ class Cured:
             if self.params is not None:
                 for target, form in zip(beside, ("json", "pickle")):
                     quant_param.write(self.params, target, form)
-        if self.params is None:  # an older one would be taken for this model's
+        if self.params is None:  # calibration would take an older file for this model's
             for target in beside:
                 target.unlink(missing_ok=True)
         return path
 
 
 def ranges_beside(model: Path) -> tuple[Path, Path]:
-    """The quant files of a cured model: for ``calibrate`` and for the SDK."""
+    """Return the paths of a cured model's quant files: for ``calibrate`` and for the SDK."""
     return model.with_name(f"{model.stem}.quant.json"), model.with_name(f"{model.stem}.quant.pkl")
 
 
@@ -123,12 +160,37 @@ def cure(
     validate: Feeds | None = None,
     progress: Progress = SILENT,
 ) -> Cured:
-    """Cure an opened float model (``models.model.open_model``, not simplified: names and opset stay as they are).
+    """Cure an opened float model.
 
-    feeds     the calibration pictures, with their configuration.
-    validate  images of the kind that the network is for, to judge by; without them each fold of ``feeds`` judges what
-              was fitted to the others, and the result is fitted to all.
-    Raises what calibrating raises, and ConfigError for a cure that does not exist.
+    Parameters
+    ----------
+    model : Model
+        A float model from ``models.model.open_model``, not simplified: names and opset stay as they are.
+    feeds : Feeds
+        Calibration images, with their input_config.
+    config : InputConfig
+        Image inputs, normalisation and INT16 convolutions, as for ``calibrate``.
+    options : CureOptions, optional
+        Calibration level and steps to try.
+    validate : Feeds, optional
+        Validation images of the kind that the model is used for. They judge the steps. Default: cross-validation.
+        Each fold of ``feeds`` judges what was fitted to the others, and the result is fitted to all.
+    progress : Progress, optional
+        Receives the progress of calibration and of judging.
+
+    Returns
+    -------
+    Cured
+        The cured model, its ranges, and the errors before and after.
+
+    Raises
+    ------
+    ConfigError
+        If ``options`` names an unknown cure, or ``config`` does not fit the model.
+    ModelError
+        If the model cannot be quantised or run.
+    InputError
+        If an image does not fit the model.
     """
     source, ordered = prepared(model, feeds), by_content(feeds)
     every, folds = PicturePairs(ordered), folds_of(ordered.keys)
@@ -150,7 +212,7 @@ def cure(
     settings = state.settings
     made = state.made[0] if parts[0][0] is whole else whole.again(search.taken, settings)
     keeping = [name for name in search.taken if name in KEEPING]
-    # Biases and weights are rebuilt from the model with those taken before, which all keep what it computes.
+    # Biases and weights are rebuilt last, from the model with all function-preserving steps.
     scaled = made if keeping == search.taken else replace(made, proto=made.plain or made.proto, plain=None)
 
     def with_ranges(each: Made) -> tuple[ModelProto, tuple[QuantParam, ...] | None]:
@@ -179,9 +241,9 @@ def cure(
 def _promise(
     search: Search, whole: Fold, result: tuple[Made, Settings], fitted: Sequence[int]
 ) -> tuple[dict[str, float], float]:
-    """Return the error to expect of each output on other images, and its part of the error of the model as it is.
+    """Return the expected error of each output on other images, and its ratio to the error of the original model.
 
-    fitted  the number of images of each fold; empty if images of their own judge.
+    fitted  the number of images of each fold; empty if validation images judge.
     """
     now, before = search.now, search.before
     if fitted and search.taken:
@@ -196,8 +258,10 @@ def _promise(
 def _with_bits(
     source: Model, config: InputConfig, options: CureOptions, pairs: PicturePairs, progress: Progress
 ) -> tuple[InputConfig, CureOptions]:
-    """Return the configuration with the bits that the level proposes for the model as it is, and the level without
-    bits. On the images of a fold, or after a cure, the level would propose other bits."""
+    """Return the configuration with the bits proposed for the original model, and the level without bits.
+
+    The images of a fold, or the model after a cure, would give other bits.
+    """
     level = WITHOUT_BITS[options.level]
     if level == options.level:
         return config, options
@@ -206,10 +270,12 @@ def _with_bits(
 
 
 def prepared(model: Model, feeds: Feeds) -> Model:
-    """The model as it is rewritten: in the canonical order, shape arithmetic folded away, in float32, of its own opset
-    and names, weights not among its inputs, without Identities. Weights in files beside it are loaded. Raises what
-    ``simplify`` raises."""
-    simple = simplify(model, lambda: feeds)  # raises for what cannot be quantised
+    """Return the model in the form that cures rewrite.
+
+    Nodes are in canonical order, shape arithmetic is folded, values are float32, weights are not inputs, Identities are
+    removed, and external weights are loaded. Opset and names stay. Raises what ``simplify`` raises.
+    """
+    simple = simplify(model, lambda: feeds)  # raises if the model cannot be quantised
     if simple.branches is not None or model.folder is not None or model.blobs is not None:
         return replace(simple, proto=in_canonical_order(simple.proto))
     proto = with_nodes(model.proto, sorted_nodes(model.proto.graph))

@@ -1,8 +1,8 @@
-"""A copy of a model whose weights are rewritten.
+"""An editable copy of a model whose weights are rewritten.
 
-The names of tensors stay. A convolution's new weights and bias keep their names too; what several nodes read is never
-changed, but copied for the node that changes it. New constants are called after the tensor that their node puts out:
-``TENSOR_weight``, ``TENSOR_bias``, with an underscore more where that is taken.
+Tensor names stay. New weights and biases of a convolution keep their names too. A constant with several readers is
+never changed but copied for the node that changes it. New constants are named after their node's output:
+``TENSOR_weight``, ``TENSOR_bias``, with a further underscore if the name is taken.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Editing:
-    """``proto``: the copy. ``graph``: of its nodes; the values of its constants come from ``value``."""
+    """The copy ``proto`` and the ``graph`` of its nodes; read constants with ``value``."""
 
     def __init__(self, proto: ModelProto):
         self.proto = type(proto)()
@@ -27,15 +27,15 @@ class Editing:
         self.graph = Graph(self.proto)
 
     def value(self, name: str) -> np.ndarray:
-        """float64 of a constant of floats."""
+        """Return a float constant as float64."""
         return self.graph.value(name).astype(np.float64)
 
     def convolutions(self) -> list[NodeProto]:
-        """The convolutions and fully connected operators with constant weights and bias, in order."""
+        """Return the convolutions and fully connected operators with constant weights and bias, in order."""
         return [node for node in self.graph.nodes if self.is_plain(node)]
 
     def is_plain(self, node: NodeProto) -> bool:
-        """Whether a node is a convolution or fully connected operator with constant weights and bias."""
+        """Return whether a node is a convolution or fully connected operator with constant weights and bias."""
         constant = len(node.input) < 3 or not node.input[2] or node.input[2] in self.graph.constants
         return constant and is_convolution(self.graph, node)
 
@@ -43,7 +43,7 @@ class Editing:
         return self.value(node.input[1])
 
     def bias(self, node: NodeProto, channels: int) -> np.ndarray:
-        """One value per output channel, 0 where there is none; of a Gemm times beta."""
+        """Return one value per output channel; 0 without a bias, times beta for a Gemm."""
         if len(node.input) < 3 or not node.input[2]:
             return np.zeros(channels)
         factor = attribute(node, "beta", 1.0) if node.op_type == "Gemm" else 1.0
@@ -59,8 +59,10 @@ class Editing:
         self.set(node, 2, values / (factor or 1.0), "bias")
 
     def add_to_bias(self, node: NodeProto, added: np.ndarray) -> bool:
-        """Add a value per output channel; to that of a MatMul, which has none, in the constant that is added to it.
-        False where there is no such constant."""
+        """Add one value per output channel to the bias; for a MatMul, to the constant of the Add after it.
+
+        Returns False if there is no such constant.
+        """
         if node.op_type != "MatMul":
             self.set_bias(node, self.bias(node, added.size) + added)
             return True
@@ -74,7 +76,7 @@ class Editing:
         return False
 
     def set(self, node: NodeProto, index: int, values: np.ndarray, kind: str) -> None:
-        """Make float32 ``values`` a node's input of this index."""
+        """Set the node's input of this index to ``values`` as float32."""
         from onnx import numpy_helper
 
         while len(node.input) <= index:

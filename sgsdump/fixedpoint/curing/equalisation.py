@@ -1,10 +1,10 @@
-"""Equalisation: factors of the channels that make the noise of 8 bits (``noise.py``) least.
+"""Equalisation: channel factors that minimise the noise of 8 bits (``noise.py``).
 
-In the logarithms of the factors the noise is a sum of exponentials of maxima, so it is convex but for the whole powers
-of two that sums lose, and going down leads to the least: a geometric program (Boyd et al., A tutorial on geometric
-programming, 2007). A maximum is smoothed, (Σ v^p)^(1/p), with p from 8 to 128; the steps are those of Adam (Kingma and
-Ba, ICLR 2015). The channels that may be scaled, and their ends on calibration pictures, as in Nagel et al., Data-Free
-Quantization (ICCV 2019), section 4.1, whose rule fills every channel's range alike.
+As a function of the logarithms of the factors, the noise is a sum of exponentials of maxima. It is convex, except for
+the whole powers of two that sums lose, so descent leads to the minimum: a geometric program (Boyd et al., A tutorial on
+geometric programming, 2007). Maxima are smoothed as (Σ v^p)^(1/p), with p from 8 to 128; the steps are those of Adam
+(Kingma and Ba, ICLR 2015). The scalable channels, and their ranges on calibration images, follow Nagel et al.,
+Data-Free Quantization (ICCV 2019), section 4.1, whose rule fills the range of every channel alike.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from sgsdump.fixedpoint.curing.scaling import Scaling
 from sgsdump.fixedpoint.quantisation.integer.convolution import BIAS_BITS
 from sgsdump.fixedpoint.quantisation.quant_plan import WIDEST_RATIO
 
-# Further apart than this the channels of one tensor are not drawn: the multipliers of a convolution have 15 bits.
+# Largest ratio of factors within one tensor: the multipliers of a convolution have 15 bits.
 WIDEST = 256.0
-# What a channel reached counts as this part of what its tensor reached, where it is less.
+# A channel that reached less than this part of its tensor's range counts as if it had reached this part.
 FLOOR = 1 / 8
-# What scaling has to take off the noise: a network whose channels are alike already only changes.
+# Least reduction of noise for scaling: a model whose channels are already alike would only change.
 GAIN = 0.02
-# The sharpness p of smooth maxima is 2 to the power of each of these, for STEPS steps.
+# The smooth maxima use the sharpness p = 2 to the power of each of these, for STEPS steps each.
 SHARPNESS = (3, 4, 5, 6, 7)
 STEPS = 20
-# Sums lose a whole power of two: of all between one and the next, the mean square is so much more.
+# Sums lose a whole power of two; averaged over all values between two powers, the mean square grows by this factor.
 ROUNDED_UP = 1.5 / math.log(2)
-# Of Adam: its first step, which falls to nothing, what it remembers of slopes and of their squares, and its epsilon.
-# The slope of a factor is taken in parts of the noise that it moves, so that quiet layers are equalised as loud ones.
+# Adam: first step size (falls to zero), decay of slopes and of squared slopes, and epsilon. The slope of a factor is
+# relative to the noise that it affects, so that quiet layers are equalised like loud ones.
 PACE, MOMENTUM, MEMORY, DAMPING = 0.1, 0.9, 0.95, 0.01
 
 
 def equalising_factors(scaling: Scaling, layers: Sequence[Layer], noise: Noise) -> np.ndarray:
-    """The factor of each class, an array by class; all 1 where that takes less than GAIN off the noise."""
+    """Return the factor of each class; all 1 if the noise falls by less than GAIN."""
 
     def total(logs: np.ndarray) -> float:
         return sum(noise.of(layer, np.exp(logs)) for layer in layers)
@@ -62,8 +62,13 @@ def equalising_factors(scaling: Scaling, layers: Sequence[Layer], noise: Noise) 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Of logarithms of factors: which are ``free``, and the largest where a Clip bounds them, which are above 1 too
-    (both by class); the ``domains``, and those that nothing holds: what all of one is scaled by changes nothing."""
+    """Bounds of the logarithms of the factors.
+
+    free     by class, whether the factor may change.
+    limits   by class, the largest value if a Clip bounds the class; such factors are also at least 1.
+    domains  classes that share tensors.
+    loose    domains without a fixed or bounded class: a common factor has no effect there.
+    """
 
     free: np.ndarray
     limits: np.ndarray
@@ -83,7 +88,7 @@ class Bounds:
         return cls(free, limits, domains, [domain for domain in domains if not beside[domain].any()])
 
     def within(self, logs: np.ndarray) -> np.ndarray:
-        """No further apart in a domain than a multiplier can hold; the mean 1 of what nothing holds."""
+        """Limit the spread within a domain to what a multiplier holds, and centre loose domains on 1."""
         clipped = np.isfinite(self.limits)
         logs = np.where(clipped, np.clip(logs, 0.0, self.limits), logs)
         for domain in self.domains:
@@ -95,7 +100,7 @@ class Bounds:
 
 
 def domains_of(scaling: Scaling) -> list[np.ndarray]:
-    """The free classes by the tensors that they stand in together, in the order of the network."""
+    """Return the free classes grouped by the tensors that they share, in the order of the network."""
     parent: dict[int, int] = {}
 
     def root(c: int) -> int:
@@ -117,11 +122,17 @@ def domains_of(scaling: Scaling) -> list[np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class _Terms:
-    """A layer's noise as the descent sees it: its classes; what each channel of its input counts by the square of the
-    tensor's step over its factor (``inputs`` [I]) and how far it reaches (``high``, ``low`` [I], from 0); the largest
-    weight [O, I], and what its square counts (``weights`` [O, I]); how far sums reach (``reach`` [O], in units of their
-    last bit), and what the square of a step of theirs counts (``sums`` [O]); how far the scales of its outputs may be
-    apart (``gaps`` [O])."""
+    """The noise of a layer as the descent uses it.
+
+    before, after  classes of the input and output channels.
+    inputs   [I] weight of the squared tensor step over the squared factor.
+    high, low  [I] how far each channel reaches from 0.
+    largest  [O, I] largest weight.
+    weights  [O, I] weight of the squared weight scale.
+    reach    [O] how far sums reach, in units of their last bit.
+    sums     [O] weight of the squared step of the sums.
+    gaps     [O] how far the scales of the outputs may be apart, as logarithm.
+    """
 
     before: np.ndarray
     after: np.ndarray
@@ -161,8 +172,10 @@ class _Terms:
 def _pulls(
     terms: Sequence[_Terms], logs: np.ndarray, doublings: int, per_channel: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """By class the noise that grows with its factor and the noise that falls: their difference is half the gradient by
-    the factor's logarithm."""
+    """Return, by class, the noise that grows with the factor and the noise that falls.
+
+    The difference is half the gradient with respect to the logarithm of the factor.
+    """
     grows, falls = np.zeros(logs.size), np.zeros(logs.size)
     for term in terms:
         factors, outputs = np.exp(logs[term.before]), np.exp(logs[term.after])
@@ -170,7 +183,7 @@ def _pulls(
         inputs = (high + low) ** 2 * term.inputs / factors**2
         np.add.at(grows, term.before, inputs.sum() * (high * highest + low * lowest) / max(high + low, TINIEST))
         np.add.at(falls, term.before, inputs)
-        # a scale falls with the factor of the input that it comes from; one for all grows with its output's, too
+        # a channel's scale falls with the input factor that sets it; a common scale also grows with its output's factor
         scales, shares = _smooth(term.largest / factors, doublings)
         if not per_channel:
             scale, of_outputs = _smooth(scales * outputs, doublings)
@@ -192,7 +205,7 @@ def _pulls(
 
 
 def _smooth(values: np.ndarray, doublings: int) -> tuple[np.ndarray, np.ndarray]:
-    """[...] smooth maxima of values [..., n] from 0, and the part of each value in theirs, which is their gradient."""
+    """Return smooth maxima [...] of values [..., n] from 0, and each value's share, which is the gradient."""
     top = np.maximum(values.max(axis=-1, keepdims=True), TINIEST)
     parts = values / top
     for _ in range(doublings):
@@ -202,7 +215,7 @@ def _smooth(values: np.ndarray, doublings: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _within_ratio(terms: Sequence[_Terms], logs: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """The factors of outputs whose weights' scales are further below the layer's largest than they may be, raised."""
+    """Raise the factors of outputs whose weight scales are too far below the largest scale of the layer."""
     logs = logs.copy()
     for term in terms:
         lack = _gaps(term.largest, logs, term.before, term.after) - term.gaps
@@ -212,6 +225,6 @@ def _within_ratio(terms: Sequence[_Terms], logs: np.ndarray, free: np.ndarray) -
 
 
 def _gaps(largest: np.ndarray, logs: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """[O] how far, in logarithms, the scale of an output's weights is below the layer's largest; 0 without weights."""
+    """Return how far each output's weight scale is below the layer's largest, as logarithm [O]; 0 without weights."""
     tops = (largest / np.exp(logs[before])).max(axis=1) * np.exp(logs[after])
     return np.log(tops.max() / np.where(largest.max(axis=1) > EMPTY, tops, tops.max()))

@@ -1,7 +1,7 @@
-"""The errors that cures are judged by: of each output on each held-out image, in the hardware's integers.
+"""Errors that judge cures: per output and held-out image, in the hardware's integer arithmetic.
 
-The error of an output on an image is sum((y - r)^2) over the mean of sum(r^2) on all images, so the mean over the
-images is the relative squared error of the output; r is the float model as it was given.
+The error of an output on an image is sum((y - r)^2) divided by the mean of sum(r^2) over all images. The mean over the
+images is therefore the relative squared error of the output. r is the original float model.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ def totals(errors: Errors, names: Collection[str] | None = None) -> dict[str, fl
 
 
 def ratio(errors: Errors, before: Errors, names: Collection[str]) -> float:
-    """Return the geometric mean over the outputs of the error over that before."""
+    """Return the error relative to the error before, as geometric mean over the outputs."""
     return mean_ratio(totals(errors, names), totals(before, names))
 
 
 def ratios_by_image(errors: Errors, before: Errors, names: Iterable[str]) -> np.ndarray:
-    """Return the geometric mean over the outputs of the error over that before, [images]."""
+    """Return the error relative to the error before, as geometric mean over the outputs, [images]."""
     logs = []
     for name in names:
         if name in errors and name in before:
@@ -35,7 +35,10 @@ def ratios_by_image(errors: Errors, before: Errors, names: Iterable[str]) -> np.
 
 
 def mean_ratio(errors: Mapping[str, float], before: Mapping[str, float]) -> float:
-    """Geometric mean; an output without error before counts as one where it has none now."""
+    """Return the geometric mean of the error ratios.
+
+    An output with no error before counts as 1 if it has no error now, and makes the result infinite otherwise.
+    """
     logs = []
     for name, error in errors.items():
         first = before.get(name, 0.0)
@@ -47,12 +50,12 @@ def mean_ratio(errors: Mapping[str, float], before: Mapping[str, float]) -> floa
 
 
 def shared(held: Errors, seen: Errors, shares: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the errors with what holding an image out adds to ``seen`` counted by its ``folds.share``, [images]."""
+    """Return the errors, [images]: ``seen`` plus the part ``shares`` (``folds.share``) of what holding out adds."""
     return {name: seen[name] + shares * (each - seen[name]) for name, each in held.items()}
 
 
 def expected_errors(errors: Errors, names: Collection[str]) -> dict[str, float]:
-    """Return the error to expect of each output on other images: one standard error above the mean over the images."""
+    """Return the expected error of each output on other images: one standard error above the mean."""
     found = {}
     for name, each in errors.items():
         if name in names:

@@ -36,25 +36,25 @@ from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.types import Range
 
-# Weights and biases are rebuilt on so many images; on fewer where each wave of layers runs the network once more.
+# Number of images for rebuilding weights and biases; fewer if every wave of layers runs the model again.
 REBUILT, INHERITED = 24, 12
 SENSED = 2
-# The order in which the taken cures are repeated on all images.
+# The order in which the chosen cures are repeated on all images.
 ORDER = (FOLD, EQUALISE, ABSORB, RANGES, BIAS, ROUND)
-# So many models' calibrations are kept: rooms of several sizes, and what is rebuilt, start from the same.
+# Number of cached calibrations: rooms of several sizes and rebuilt weights start from the same ones.
 CALIBRATED = 4
-# So many models are kept opened: the one that is tried and the one before it.
+# Number of models kept open: the current one and the one before.
 OPENED = 2
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How cures are made, which the search decides once for all folds.
+    """Settings of cures, chosen by the search once for all folds.
 
-    room       the share of noise that room in UINT8 ranges may add, 0 for room in INT16 alone, None without any.
-    clips      whether channels that a Clip bounds are scaled.
-    inherited  whether rebuilt weights and biases make up for what the layers before add.
-    folded     whether BatchNormalizations are folded.
+    room       share of noise that room in UINT8 ranges may add; 0: room in INT16 only; None: no room.
+    clips      scale channels that a Clip bounds.
+    inherited  rebuilt weights and biases also correct the error of earlier layers.
+    folded     fold BatchNormalizations.
     """
 
     room: float | None = None
@@ -68,8 +68,11 @@ AS_IT_IS = Settings()
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A model on the way. ``factors``: of the basis' classes, None where it is not equalised; ``plain``: the model
-    before its weights and biases were rebuilt, where they were."""
+    """A model after some cures.
+
+    factors  factors by class of the basis; None if not equalised.
+    plain    the model before its weights and biases were rebuilt, or None.
+    """
 
     proto: ModelProto
     factors: np.ndarray | None = None
@@ -78,7 +81,7 @@ class Made:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """What equalising starts from: the folded model, where folding is tried, and the noise of its layers."""
+    """The basis of equalising: the model, folded if requested, and the noise of its layers."""
 
     proto: ModelProto
     folded: tuple[str, ...]
@@ -88,13 +91,13 @@ class Basis:
 
 
 def rewritten(source: Model, proto: ModelProto) -> Model:
-    """A rewritten model as quantisation works on it."""
+    """Return a rewritten model in the form that quantisation uses."""
     simple = simplify(replace(source, proto=proto))
     return replace(simple, proto=lift(simple.proto))
 
 
 class Fold:
-    """Cures fitted to ``pairs``."""
+    """The cures fitted to the images ``pairs``."""
 
     def __init__(
         self,
@@ -116,7 +119,7 @@ class Fold:
         return self.config.conv_format == "ALL_INT16"
 
     def opened(self, proto: ModelProto) -> Model:
-        """Return a model that nobody edits any more; opened once."""
+        """Return a simplified model that will not be edited again, from a cache."""
         for known, model in self._models:
             if known is proto:
                 return model
@@ -124,7 +127,7 @@ class Fold:
         return self._models[-1][1]
 
     def again(self, taken: Sequence[str], settings: Settings) -> Made:
-        """The cures that were taken, made once more with the settings that were decided."""
+        """Return the model with the chosen cures, repeated with the chosen settings."""
         made = Made(self.source.proto)
         for name in sorted(taken, key=ORDER.index):
             if not (name == BIAS and ROUND in taken):
@@ -132,7 +135,7 @@ class Fold:
         return made
 
     def with_cure(self, name: str, made: Made, settings: Settings) -> tuple[Made, int]:
-        """The model with a cure, and how much it changed."""
+        """Return the model with a cure, and the number of changes."""
         if name == RANGES:
             return made, max(len(self._wider(made, settings)), 1)
         if name == FOLD:
@@ -152,7 +155,7 @@ class Fold:
         calibration = self._calibration(plain)
         rebuilt = reconstructed(
             plain,
-            lambda edited: rewritten(self.source, edited),  # never cached: it is edited layer by layer
+            lambda edited: rewritten(self.source, edited),  # not cached, because it is edited layer by layer
             lambda model: self._fixed(model, made, settings, calibration),
             [pictures.make(i) for i in range(len(pictures))],
             Wanted(name == ROUND, name == BIAS or BIAS in self.options.cures, settings.inherited),
@@ -204,7 +207,7 @@ class Fold:
         return self._fixed(self.opened(made.proto), made, settings, self._calibration(made.proto))
 
     def params(self, made: Made, settings: Settings) -> list[QuantParam]:
-        """The entries of a model's quant file."""
+        """Return the entries of a model's quant file."""
         model, calibration = self.opened(made.proto), self._calibration(made.proto)
         fixed = replace(model, proto=self._fixed(model, made, settings, calibration).proto)
         return params_of(fixed, model, self._ranges(model, made, settings, calibration))

@@ -1,12 +1,12 @@
-"""Folding: a BatchNormalization goes into the convolution that it follows.
+"""Fold BatchNormalization into the convolution before it.
 
     y = γ (Wx + b - μ) / √(σ² + ε) + β  =  (f W) x + (f (b - μ) + β)        f = γ / √(σ² + ε)
 
-The SDK keeps it as a MUL and an ADD of 16 bits, and so its factors of the channels never meet the weights' scales: fine
-as it is, but nothing can be equalised over it. Folded at one weight scale per tensor (L1) it can cost more than it
-brings; the search decides. The result has the BatchNormalization's name and tensor; the convolution's own tensor goes.
-Source: Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference
-(CVPR 2018), section 3.2.
+The SDK keeps it as a MUL and an ADD of 16 bits, so the channel factors never affect the weight scales. This is
+accurate, but blocks equalisation. With one weight scale per tensor (L1), folding can cost more than it gains; the
+search decides. The result has the name and the output tensor of the BatchNormalization; the convolution's own tensor
+disappears. Source: Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
+Inference (CVPR 2018), section 3.2.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ EPSILON = 1e-5
 
 
 def folded(proto: ModelProto) -> tuple[ModelProto, tuple[str, ...]]:
-    """The model with each BatchNormalization in the convolution before it, and the tensors of those that were folded.
+    """Return the model with BatchNormalizations folded into the convolutions before them, and the folded tensors.
 
-    Folded is what nothing else reads between the two, with constant parameters; a ConvTranspose with groups is left.
+    The parameters must be constant, and only the BatchNormalization may read the convolution. A ConvTranspose with
+    groups is left as it is.
     """
     editing = Editing(proto)
     folded: list[NodeProto] = []
@@ -50,7 +51,7 @@ def folded(proto: ModelProto) -> tuple[ModelProto, tuple[str, ...]]:
 
 
 def _before(editing: Editing, node: NodeProto) -> NodeProto | None:
-    """The convolution that a BatchNormalization can go into."""
+    """Return the convolution that a BatchNormalization can be folded into, or None."""
     graph = editing.graph
     if node.op_type != "BatchNormalization" or any(node.output[1:]):
         return None

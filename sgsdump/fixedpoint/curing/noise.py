@@ -1,18 +1,18 @@
-"""The noise that 8 bits add to a network's convolutions, as a function of its channels' factors.
+"""The noise that 8 bits add to convolutions, as a function of the channel factors.
 
-A convolution reads a tensor of one step for all channels, and its weights have a step for each output channel (at L1
-one for all). With factors a of its input channels and b of its output channels the noise that it adds, in units of the
-unscaled output channel o (W its weights, summed over the taps where a channel has several):
+A convolution reads a tensor with one step for all channels. Its weights have one step per output channel (at L1 one for
+all). With factors a of the input channels and b of the output channels, the added noise in units of the unscaled output
+channel o is as follows (W: weights, summed over taps if a channel has several):
 
     inputs    (Δ² / 12) Σ_i W²_oi / a_i²          Δ   = (max a_i h_i - min a_i l_i) / 255
     weights   (δ_o² / 12) Σ_i taps a_i² P_i        δ_o = max_i |W_oi| / a_i / 127, at L1 max_o (b_o ·) / b_o
     sums      (2^K Δ δ_o)² / 12                    2^K ≥ max_o R_o / (Δ δ_o) / 2^13, where K > 0
 
-l, h the ends of channel i on the pictures and 0, P its power, or its variance where biases are corrected afterwards
-(``biases.py``), which takes off what the weights' rounding adds in the mean; R_o the largest of the bias and of what is
-added to it: sums of products lose K bits, as many as the channel of the finest weights needs
-(``integer/convolution.py``). Each channel's noise is counted by what it does to the network's outputs
-(``sensitivity.py``). The noise is that of uniform rounding, step² / 12.
+l and h are the minimum and maximum of channel i on the images, including 0. P is its power, or its variance if biases
+are corrected afterwards (``biases.py``), which removes the mean error of rounding the weights. R_o is the larger of the
+bias and what is added to it. Sums of products lose K bits, as many as the channel with the finest weights needs
+(``integer/convolution.py``). The noise of each channel is weighted by its effect on the model's outputs
+(``sensitivity.py``). Rounding is modelled as uniform noise, step² / 12.
 """
 
 from __future__ import annotations
@@ -34,17 +34,21 @@ from sgsdump.models.graph import Graph, attribute
 
 UINT8_STEPS, INT8_STEPS = 255.0, 127.0
 EMPTY, TINIEST = 1.5e-6, 1e-300
-# A step so far below its tensor's would be 0 in float32.
+# A step this far below its tensor's would be 0 in float32.
 NOTHING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A convolution as its noise sees it. squares  [O, I] sum of squared weights over the taps, ``largest`` [O, I] the
-    largest magnitude among them, 0 where a group does not read a channel; ``taps`` their number.
-    reach    [O] of the bias, and of what the channel's values are away from it.
-    counts   [O] what a channel's squared noise counts, at first 1 over the power of the layer's output.
-    apart    what noise that differs from place to place counts, beside noise of weights, which does not.
+    """A convolution as seen by the noise model.
+
+    before   class of each input channel; ``after``: of each output channel.
+    squares  [O, I] sum of squared weights over the taps; 0 if a group does not read a channel.
+    largest  [O, I] largest magnitude over the taps; 0 likewise.
+    taps     number of taps.
+    reach    [O] the larger of the bias and of how far the channel's values are from it.
+    counts   [O] weight of a channel's squared noise, initially 1 over the power of the layer's output.
+    apart    weight of noise that differs from position to position, relative to noise of weights.
     """
 
     node: NodeProto
@@ -59,7 +63,7 @@ class Layer:
 
 
 def layers_of(proto: ModelProto, scaling: Scaling, figures: Mapping[str, ChannelFigures]) -> list[Layer]:
-    """The convolutions whose input and output were seen."""
+    """Return the convolutions whose input and output have statistics."""
     editing = Editing(proto)
     graph, found = editing.graph, []
     for each in scaling.nodes:
@@ -77,11 +81,12 @@ def layers_of(proto: ModelProto, scaling: Scaling, figures: Mapping[str, Channel
 def weighted(
     layers: Sequence[Layer], noise: Noise, sensitivity: Mapping[str, np.ndarray], rounding: Mapping[str, np.ndarray]
 ) -> list[Layer]:
-    """The layers with noise that counts by what it does to the network's outputs, each output the same: as parts of
-    its error without any factors.
+    """Return the layers with noise weighted by its effect on the model's outputs.
 
-    sensitivity  by layer [outputs] of noise in it; ``rounding`` by tensor [outputs] of rounding its channels to
-                 ``full_steps`` (``sensitivity.py``).
+    All outputs count equally: the noise of each one is a part of its error with all factors 1.
+
+    sensitivity  by layer, [outputs], the effect of noise in the layer.
+    rounding     by tensor, [outputs], the effect of rounding its channels to ``full_steps`` (``sensitivity.py``).
     """
     ones = np.ones(1 + max(int(max(layer.before.max(), layer.after.max())) for layer in layers))
     moved = [sensitivity[layer.node.output[0]] / max(noise.added(layer).sum(), TINIEST) for layer in layers]
@@ -103,14 +108,16 @@ def weighted(
 
 
 def full_steps(figures: ChannelFigures) -> np.ndarray:
-    """[C] the step of each channel where it has a range of its own; a channel of zeros, or of nothing beside the
-    others, has its tensor's."""
+    """Return the step of each channel with a range of its own, [C].
+
+    A channel of zeros, or one negligible beside the others, gets the step of its tensor.
+    """
     tops = figures.top
     return np.where(tops > NOTHING * tops.max(), tops, max(tops.max(), TINIEST)) / UINT8_STEPS
 
 
 def by_channel(graph: Graph, each: Scaled) -> tuple[np.ndarray, np.ndarray, int]:
-    """[O, I] of a convolution: sum of squared weights over the taps and the largest magnitude, and the taps."""
+    """Return sum of squared weights over the taps [O, I], largest magnitude [O, I], and number of taps."""
     node, weight = each.node, graph.value(each.node.input[1]).astype(np.float64)
     groups = attribute(node, "group", 1) if node.op_type in ("Conv", "ConvTranspose") else 1
     if node.op_type == "ConvTranspose":
@@ -131,9 +138,12 @@ def by_channel(graph: Graph, each: Scaled) -> tuple[np.ndarray, np.ndarray, int]
 
 
 class Noise:
-    """The noise of convolutions as a function of the factors, an array of them by class. ``per_channel``: a weight
-    scale for each output channel (above L1). ``corrected``: biases take off what it is in the mean. ``exact``: tensors
-    that are not rounded, such as pictures."""
+    """The noise of convolutions as a function of the factors, an array by class.
+
+    per_channel  one weight scale per output channel (above L1).
+    corrected    biases remove the mean error.
+    exact        tensors that are not rounded, such as images.
+    """
 
     def __init__(
         self,
@@ -148,21 +158,21 @@ class Noise:
         return float(self.by_channel(layer, factors).sum(axis=0) @ layer.counts)
 
     def parts(self, layer: Layer, factors: np.ndarray) -> tuple[float, ...]:
-        """What rounding a layer's input, its weights, and its sums counts."""
+        """Return the weighted noise of rounding a layer's input, weights and sums."""
         return tuple(float(part @ layer.counts) for part in self.by_channel(layer, factors))
 
     def added(self, layer: Layer) -> np.ndarray:
-        """[O] the noise that noise in the weights, of each channel's own size, adds to the channel."""
+        """Return the noise [O] that weight noise of each channel's own size adds to the channel."""
         size = layer.squares.sum(axis=1) / ((layer.largest > 0).sum(axis=1) * layer.taps).clip(1)
         return size * ((layer.largest > 0) @ self.figures[layer.node.input[0]].power) * layer.taps
 
     def power(self, layer: Layer) -> np.ndarray:
-        """[I] of what a layer reads, as the rounding of its weights meets it."""
+        """Return the power [I] of the layer's input that multiplies the rounding error of the weights."""
         read = self.figures[layer.node.input[0]]
         return np.maximum(read.power - read.mean**2, 0) if self.corrected else read.power
 
     def by_channel(self, layer: Layer, factors: np.ndarray) -> np.ndarray:
-        """[3, O] the noise of the input, the weights and the sums in each output channel, in its unscaled units."""
+        """Return the noise of input, weights and sums in each output channel, [3, O], in unscaled units."""
         a, b = factors[layer.before], factors[layer.after]
         read = self.figures[layer.node.input[0]]
         step = (max((a * read.high).max(), 0.0) - min((a * read.low).min(), 0.0)) / UINT8_STEPS
@@ -174,7 +184,7 @@ class Noise:
 
 
 def weight_scales(tops: np.ndarray, per_channel: bool) -> np.ndarray:
-    """The steps of the weights of each output channel by its largest magnitude (``quant_plan.weight_quant``)."""
+    """Return the weight steps of each output channel from its largest magnitude (``quant_plan.weight_quant``)."""
     tops = tops if per_channel else np.full_like(tops, tops.max())
     empty = tops <= EMPTY
     tops = np.where(empty, EMPTY_TOP, tops)
@@ -184,7 +194,7 @@ def weight_scales(tops: np.ndarray, per_channel: bool) -> np.ndarray:
 
 
 def sums_step(steps: np.ndarray, reach: np.ndarray) -> float:
-    """What a layer's sums are rounded to, in units of the product of both steps: 0 where they are exact."""
+    """Return the rounding step of a layer's sums, in units of the product of both steps; 0 if sums are exact."""
     with np.errstate(divide="ignore", invalid="ignore"):
         largest = np.nanmax(np.where(reach > 0, reach / steps, 0.0))
     bits = log2_ceiling(float(largest)) - BIAS_BITS if largest > 0 else 0

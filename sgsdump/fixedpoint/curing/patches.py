@@ -1,7 +1,7 @@
-"""The patches that a convolution multiplies its weights with: rows of a matrix product.
+"""Input patches of a convolution: the rows of the matrix product with its weights.
 
-A convolution over one axis is one of height 1. A ConvTranspose is the convolution with the kernel turned about over an
-input with s - 1 zeros between neighbours (s its stride), from k - 1 less its padding before the first.
+A convolution over one axis is treated as one of height 1. A ConvTranspose is a convolution with the flipped kernel over
+an input with s - 1 zeros between neighbours (s: stride). It starts k - 1 minus the padding before the first value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONVOLUTIONS = ("Conv", "ConvTranspose")
 
 
 def has_patches(graph: Graph, node: NodeProto) -> bool:
-    """Whether the convolution's patches are known: one or two spatial axes, or a fully connected operator."""
+    """Return whether patches can be built: one or two spatial axes, or a fully connected operator."""
     dims = graph.constants[node.input[1]].dims
     if node.op_type == "ConvTranspose":
         plain = attribute(node, "auto_pad", b"NOTSET") == b"NOTSET" and not attribute(node, "output_shape", None)
@@ -33,7 +33,7 @@ def has_patches(graph: Graph, node: NodeProto) -> bool:
 
 
 def columns_of(graph: Graph, node: NodeProto) -> tuple[int, int]:
-    """The groups of a convolution, and the weights of each output channel."""
+    """Return the groups of a convolution, and the number of weights of each output channel."""
     dims = list(graph.constants[node.input[1]].dims)
     if node.op_type in CONVOLUTIONS:
         groups = attribute(node, "group", 1)
@@ -43,7 +43,7 @@ def columns_of(graph: Graph, node: NodeProto) -> tuple[int, int]:
 
 
 def matrices(graph: Graph, node: NodeProto, weight: np.ndarray) -> np.ndarray:
-    """[groups, n, outputs of a group] of a convolution's weights."""
+    """Return the weights of a convolution as [groups, n, outputs of a group]."""
     groups, columns = columns_of(graph, node)
     if node.op_type == "Conv":
         return weight.reshape(groups, -1, columns).transpose(0, 2, 1)
@@ -54,7 +54,7 @@ def matrices(graph: Graph, node: NodeProto, weight: np.ndarray) -> np.ndarray:
 
 
 def as_weight(graph: Graph, node: NodeProto, parts: np.ndarray) -> np.ndarray:
-    """The weights as the node has them, of their matrices."""
+    """Return the weights in the node's layout from the matrices."""
     shape = tuple(graph.constants[node.input[1]].dims)
     if node.op_type == "Conv":
         return parts.transpose(0, 2, 1).reshape(shape)
@@ -68,7 +68,7 @@ def as_weight(graph: Graph, node: NodeProto, parts: np.ndarray) -> np.ndarray:
 def positions(
     graph: Graph, node: NodeProto, shape: tuple[int, ...], most: int, random: np.random.Generator
 ) -> np.ndarray:
-    """Which rows of a convolution with an input of this shape are taken: ``most`` of them, or all, in order."""
+    """Return ``most`` random rows of a convolution with an input of this shape, or all rows, in order."""
     if node.op_type not in CONVOLUTIONS:
         count = int(np.prod(shape[:-1]))
     else:
@@ -77,7 +77,7 @@ def positions(
 
 
 def rows(graph: Graph, node: NodeProto, array: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """[groups, rows, n] float32: the patches at these places of a convolution's input."""
+    """Return the patches of the chosen rows as float32 [groups, rows, n]."""
     if node.op_type not in CONVOLUTIONS:
         return array.reshape(-1, array.shape[-1])[chosen][None]
     down, across = _axes(graph, node, array.shape)
@@ -86,7 +86,7 @@ def rows(graph: Graph, node: NodeProto, array: np.ndarray, chosen: np.ndarray) -
     (ys, inside_y), (xs, inside_x) = down.read_at(y), across.read_at(x)
     at = (n[:, None, None] * down.size + ys[:, :, None]) * across.size + xs[:, None, :]  # rows, kh, kw
     channels = array.reshape(*array.shape[:2], -1).transpose(1, 0, 2).reshape(array.shape[1], -1)
-    taken = np.take(channels, at.reshape(-1), axis=1, mode="clip")  # a channel after the other, as they lie
+    taken = np.take(channels, at.reshape(-1), axis=1, mode="clip")  # channel by channel, as in memory
     outside = np.flatnonzero(~(inside_y[:, :, None] & inside_x[:, None, :]))
     taken[:, outside] = 0
     groups, columns = columns_of(graph, node)
@@ -96,8 +96,11 @@ def rows(graph: Graph, node: NodeProto, array: np.ndarray, chosen: np.ndarray) -
 
 @dataclass(frozen=True)
 class _Axis:
-    """One axis of a convolution. An output at o reads o * step + gap * i - before for each tap i, of an input ``size``
-    long with ``spread`` - 1 zeros between neighbours."""
+    """One axis of a convolution.
+
+    An output at o reads o * step + gap * i - before for each tap i. The input has ``size`` values with ``spread`` - 1
+    zeros between neighbours.
+    """
 
     size: int
     outputs: int
@@ -108,7 +111,7 @@ class _Axis:
     spread: int = 1
 
     def read_at(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """[rows, taps] which of the input's values are read, and whether they are there."""
+        """Return the indices of the input values that are read, and whether they exist, each [rows, taps]."""
         places = (outputs * self.step - self.before)[:, None] + np.arange(self.taps) * self.gap
         indices, between = np.divmod(places, self.spread)
         inside = (between == 0) & (indices >= 0) & (indices < self.size)
@@ -116,7 +119,7 @@ class _Axis:
 
 
 def _axes(graph: Graph, node: NodeProto, shape: tuple[int, ...]) -> list[_Axis]:
-    """Height and width."""
+    """Return the axes height and width."""
     taps = list(graph.constants[node.input[1]].dims[2:])
     count = len(taps)
     strides = attribute(node, "strides", None) or [1] * count

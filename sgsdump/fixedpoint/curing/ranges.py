@@ -1,31 +1,29 @@
-"""Ranges with room for what the calibration pictures do not show. They cannot stand in an ONNX file.
+"""Room in ranges for values that calibration images miss. An ONNX file cannot store these ranges.
 
-INT16  HEADROOM times as wide, which costs half a bit of sixteen, and nothing above the calibrated maximum is clipped.
-       What a convolution of 16 bits reads up to twice that: its sums keep 13 bits below a power of two that they stay
-       within (2^K Δ δ, ``integer/convolution.py``), so with a step Δ of the input that brings them just below one they
-       keep up to one bit more, and that is worth more than the 15th bit of the input.
-UINT8  as wide as costs little: rounding a tensor's values adds noise N (``noise.py``, as it counts at the
-       network's outputs), a range m times as wide m² N. The tensors that convolutions read may together add SHARE of
-       the noise of them all, each the same part p, but for those that cannot take it up to MOST:
+INT16  HEADROOM times as wide, which costs half a bit of sixteen; values above the calibrated maximum are not clipped.
+       Inputs of 16-bit convolutions get up to twice that. Sums keep 13 bits below a power of two that bounds them
+       (2^K Δ δ, ``integer/convolution.py``). An input step Δ that puts the sums just below a power of two keeps up to
+       one more bit, which is worth more than the 15th bit of the input.
+UINT8  as wide as is cheap. Rounding a tensor adds noise N (``noise.py``, weighted by its effect on the outputs). A
+       range m times as wide adds m² N. Together, the inputs of convolutions may add SHARE of the total noise. Each
+       adds the same part p, except those limited by MOST:
 
     m² = 1 + p / N        between 1 and MOST, p such that Σ (m² - 1) N = SHARE · Σ N
 
-and where that is less than LEAST, which keeps nothing from being clipped, m = 1. So a first layer, whose rounding is
-most of the error and whose range every picture fills, stays as it is, and a late one, whose rounding nobody sees and
-whose range rare pictures exceed, gets room.
+If m is less than LEAST, which prevents no clipping, m = 1. A first layer dominates the error and every image fills its
+range, so its range stays. A late layer adds little noise and rare images exceed its range, so it gets room.
 
-Weights at INT16 get scales that suit their convolution's sums, channel by channel.
-A convolution shifts the sums of all its channels by one K, found for the one that needs most
-(``integer/convolution.py``):
+INT16 weights get scales that suit their convolution's sums, channel by channel. A convolution shifts the sums of all
+channels by one K, set by the channel that needs most (``integer/convolution.py``):
 
     2^K = max_c (R_c / (Δ δ_c)) / 2^13, to a power of two        R_c: how far channel c's sums and bias reach,
                                                                  Δ, δ_c: the steps of its input and of its weights
 
-so the sums of channel c keep steps of 2^K Δ δ_c. Where small weights stand beside a large bias, R_c / δ_c is large, and
-the sums of a channel with large weights keep few bits: of a YOLOX with a depthwise convolution of 16 channels, whose
-biases were a tenth of the output off, most of the error with everything at 16 bits came from that. With δ_c as R_c all
-keep 13. INT16 weights have steps to give: δ_c grows, COARSER times at most, which leaves them 12 bits, no further than
-that takes 2^K down. INT8 weights have none. Ranges of weights cannot stand in an ONNX file.
+The sums of channel c then have steps of 2^K Δ δ_c. If small weights have a large bias, R_c / δ_c is large, and the sums
+of channels with large weights keep few bits. A YOLOX has a depthwise convolution of 16 channels whose biases were a
+tenth of the output off; this caused most of the error with everything at 16 bits. With δ_c proportional to R_c, all
+channels keep 13 bits. INT16 weights have steps to spare: δ_c grows at most COARSER times, which leaves 12 bits, and no
+further than lowers 2^K. INT8 weights have none to spare. An ONNX file cannot store ranges of weights either.
 """
 
 from __future__ import annotations
@@ -47,16 +45,20 @@ from sgsdump.sidecars.quant_param_entries import QuantParam
 from sgsdump.tensors.types import Range
 
 HEADROOM, INT16_STEPS = 1.5, 32767
-# So far below a power of two sums are kept, of its logarithm.
+# Margin, as a logarithm, by which sums stay below a power of two.
 SLACK = 0.01
 SHARE, LEAST, MOST = 0.4, 1.1, 3.0
-# INT16 weights' scales grow so much at most; those of one convolution stay so much closer than allowed: files round.
+# Largest growth of INT16 weight scales. CLOSER keeps the scales of a convolution within the allowed ratio when files
+# round them.
 COARSER, CLOSER = 16.0, 0.9
 
 
 def margins(layers: Sequence[Layer], noise: Noise, factors: np.ndarray, share: float = SHARE) -> dict[str, float]:
-    """By tensor that convolutions read, how much wider its range becomes. ``factors``: of the classes, as scaled;
-    ``share``: in place of SHARE."""
+    """Return how much wider the range of each input of a convolution becomes.
+
+    factors  factors by class, as scaled.
+    share    used in place of SHARE.
+    """
     rounding: dict[str, float] = {}
     whole = 0.0
     for layer in layers:
@@ -76,7 +78,7 @@ def margins(layers: Sequence[Layer], noise: Noise, factors: np.ndarray, share: f
 
 
 def _part(most: np.ndarray, budget: float) -> float:
-    """What each may take, and none more than its ``most``, so that all take ``budget`` together."""
+    """Split the budget equally; cap each share at its maximum in ``most``."""
     rest = len(most)
     for largest in np.sort(most):
         if budget <= largest * rest:
@@ -88,11 +90,11 @@ def _part(most: np.ndarray, budget: float) -> float:
 def headrooms(
     model: Model, ranges: Mapping[str, Range], sums: Mapping[str, Range], per_channel: bool
 ) -> dict[str, float]:
-    """By tensor that convolutions read, how much wider its INT16 range becomes.
+    """Return how much wider the INT16 range of each input of a convolution becomes.
 
-    ranges       calibrated; those of weights with room too (``weight_room``).
-    sums         the calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
-    per_channel  a weight scale for each output channel (above L1).
+    ranges       calibrated ranges; those of weights already with room (``weight_room``).
+    sums         calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
+    per_channel  one weight scale per output channel (above L1).
     """
     graph = Graph(deployed(model))
     reaches: dict[str, list[float]] = {}
@@ -111,7 +113,7 @@ def headrooms(
 
 
 def _below_a_power(reaches: np.ndarray) -> float:
-    """By what between 1 and 2 sums that reach 2^r are to be divided, so that they lose least to whole powers of two."""
+    """Return the divisor, between 1 and 2, of sums that reach 2^r that loses least to whole powers of two."""
     candidates = [0.0, *np.minimum(reaches - np.floor(reaches) + SLACK, 1.0)]
     lost = [np.sum(4.0 ** (np.ceil(reaches - down) - (reaches - down))) for down in candidates]
     return float(2.0 ** candidates[int(np.argmin(lost))])
@@ -120,10 +122,10 @@ def _below_a_power(reaches: np.ndarray) -> float:
 def with_int16_room(
     model: Model, ranges: Mapping[str, Range], sums: Mapping[str, Range], per_channel: bool
 ) -> dict[str, Range]:
-    """Return calibrated ranges with room where values are stored in INT16, and none in UINT8.
+    """Return calibrated ranges with room for values stored in INT16, and none for UINT8.
 
-    sums         the calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
-    per_channel  a weight scale for each output channel (above L1): INT16 weights then get scales that suit their sums.
+    sums         calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
+    per_channel  one weight scale per output channel (above L1): INT16 weights then get scales that suit their sums.
     """
     ranges = {**ranges, **(weight_room(model, ranges, sums) if per_channel else {})}
     return widened(model, ranges, {}, headrooms(model, ranges, sums, per_channel))
@@ -132,8 +134,10 @@ def with_int16_room(
 def widened(
     model: Model, ranges: Mapping[str, Range], wider: Mapping[str, float], headroom: Mapping[str, float] = {}
 ) -> dict[str, Range]:
-    """The ranges of a model with room: those of UINT8 ``wider`` times, those of INT16 ``headroom`` times, or HEADROOM.
-    Constants and the network's inputs keep theirs."""
+    """Return the ranges with room: UINT8 ranges ``wider`` times, INT16 ranges ``headroom`` times, or HEADROOM.
+
+    Constants and model inputs keep their ranges.
+    """
     graph = Graph(model.proto)
     kept = {*graph.constants, *graph.inputs}
     found = {}
@@ -148,10 +152,12 @@ def widened(
 
 
 def params_of(fixed: Model, float_model: Model, ranges: Mapping[str, Range]) -> list[QuantParam]:
-    """The entries of a fixed model's quant file: of what it stores, of its weights (without them the SDK makes weights
-    of one scale for a tensor whatever the level, wherever it is given a quant file), and of ``ranges``, which it was
-    made from, those of what no operator stores but a domain has within it: a BatchNormalization's factor and offset
-    work in 16 bits, and clip."""
+    """Return the entries of a fixed model's quant file.
+
+    They contain the stored tensors and the weights. Given a quant file without weights, the SDK uses one scale per
+    tensor at every level. They also contain ``ranges`` of tensors inside a domain that no operator stores: the factor
+    and offset of a BatchNormalization work in 16 bits, and clip.
+    """
     graph, stored = Graph(float_model.proto), quant_params(fixed)
     there = {param.name for param in stored}
     inner = [name for name in ranges if name in graph.producer and name not in there]
@@ -159,10 +165,11 @@ def params_of(fixed: Model, float_model: Model, ranges: Mapping[str, Range]) -> 
 
 
 def weight_room(model: Model, ranges: Mapping[str, Range], sums: Mapping[str, Range]) -> dict[str, Range]:
-    """By name of a convolution's weights their range, ``wide`` where its channels share their sums' bits better, one
-    value an output channel. For levels above L1.
+    """Return the ranges of convolution weights, one value per output channel, for levels above L1.
 
-    sums  the calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
+    ``wide`` is set so that the channels share the bits of the sums better.
+
+    sums  calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
     """
     graph = Graph(deployed(model))
     found: dict[str, Range] = {}
@@ -181,7 +188,7 @@ def weight_room(model: Model, ranges: Mapping[str, Range], sums: Mapping[str, Ra
 
 
 def suited(tops: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    """How far the weights' ranges go, for how far the weights go (``tops``) and the sums (``reach``), C values each."""
+    """Return the ranges of weights for the maxima of the weights (``tops``) and sums (``reach``), [C] each."""
     needs = reach / tops
     least = float(max(needs.max() / COARSER, needs.min()))
     wide = np.maximum(tops, reach / least) if least > 0 else tops
@@ -189,7 +196,7 @@ def suited(tops: np.ndarray, reach: np.ndarray) -> np.ndarray:
 
 
 def reach_of(graph: Graph, node: NodeProto, channels: Range) -> np.ndarray:
-    """How far a convolution's sums and its bias go, by output channel or one number."""
+    """Return how far a convolution's sums and bias reach, per output channel or as one value."""
     bias: float | np.ndarray = 0.0
     if len(node.input) > 2 and node.input[2] in graph.constants:
         factor = attribute(node, "beta", 1.0) if node.op_type == "Gemm" else 1.0

@@ -1,20 +1,20 @@
-"""Weights rounded and biases corrected so that what each layer puts out is kept.
+"""Reconstruction: round weights and correct biases so that the outputs of each layer are kept.
 
-X are the float model's values; what the layer gets in 8 bits, X̃, is either of two.
+X are the float model's values. The 8-bit inputs X̃ of a layer have two variants.
 
-own        X on the grid that calibrating found: each layer answers for the rounding of its input and its weights alone,
-           and what the layers before add is theirs to take off.
-inherited  what the hardware's integers make of the network so far, with what the layers before have added: the layer
-           makes up for that too. The network goes in WAVES: before each the fixed model is made anew of what was
-           changed. Layers that others of a wave lead to answer for their own, or all would take off the same.
+own        X rounded to the calibrated grid. Each layer corrects the rounding of its own input and weights; errors of
+           earlier layers are corrected there.
+inherited  the hardware's integer values after all earlier layers, including their errors, which the layer corrects
+           too. The model is processed in WAVES; the fixed model is rebuilt before each wave. Within a wave, layers
+           that depend on others use their own errors; otherwise all of them would correct the same error.
 
-Inherited fits the pictures more closely, and on those of another kind that may be lost again. Slim-320 of
-``benchmarks/cure.py``, calibrated on everyday photographs and judged on faces: an earlier state came to 0.35 of the
-error as it is where every layer made up for those before, and to 0.24 where none did; with waves of five layers neither
-is better, 0.19 to 0.29 both, by what is drawn. RFB-640's biases: 0.28 inherited, 0.29 own.
+The inherited variant fits the images more closely, but may lose this gain on images of another kind. Slim-320 of
+``benchmarks/cure.py`` was calibrated on everyday photographs and judged on faces. An earlier state reached 0.35 of the
+original error if every layer corrected earlier layers, and 0.24 if none did. With waves of five layers, neither is
+better: 0.19 to 0.29 for both, depending on the random rows. Biases of RFB-640: 0.28 inherited, 0.29 own.
 
-A layer's rounding is taken where it lessens the layer's error on both halves of the pictures, each rounded by the other
-half; its bias is corrected in any case.
+The rounding of a layer is accepted if it lowers the layer's error on both halves of the images, each rounded with the
+other half. The bias is always corrected.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from sgsdump.models.model import Model
 from sgsdump.models.passes.extract import extract
 from sgsdump.tensors.tensor import Quant
 
-# Each runs the network up to its layers once more.
+# Each wave runs the model up to its layers once more.
 WAVES = 8
-# Of each picture so many rows of a layer.
+# Rows of a layer per image.
 ROWS = 1024
-# The inputs of so many layers are held at a time as these bytes hold.
+# Memory limit for the inputs of layers that are processed together.
 HELD_BYTES = 256 << 20
-# So many pictures for each core are run ahead of the one that is added.
+# Images per core that run ahead of the one being added.
 AHEAD = 2
-# Of more columns the products take too long: such a layer's bias is corrected, which takes the means alone.
+# With more columns, the products take too long: only the bias is corrected, which needs the means alone.
 MOST_COLUMNS = 1200
 
 Arrays = Mapping[str, np.ndarray]
@@ -60,7 +60,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which of both is done, and whether what the layers before add is made up for."""
+    """What to reconstruct: roundings, biases, and whether to correct the error of earlier layers (``inherited``)."""
 
     rounding: bool
     biases: bool
@@ -69,7 +69,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Reconstructed:
-    """``rounded``: the layers whose rounding was taken; ``corrected``: those whose bias was."""
+    """The rebuilt model, the layers with accepted rounding, and the layers with corrected bias."""
 
     proto: ModelProto
     rounded: tuple[str, ...]
@@ -83,10 +83,11 @@ def reconstructed(
     pictures: Sequence[PicturePair],
     wanted: Wanted,
 ) -> Reconstructed:
-    """The float model ``proto`` with other weights and biases.
+    """Return the float model ``proto`` with new weights and biases.
 
-    opened    makes of such a model the simplified one that quantisation works on; ``fixed_of`` its fixed model.
-    pictures  an even number of them, or one more, is split into two halves.
+    opened    converts such a model to the simplified model that quantisation uses.
+    fixed_of  makes the fixed model of a simplified model.
+    pictures  the images; they are split into two halves.
     """
     editing, real = Editing(proto), opened(proto)
     graph, model, fixed = editing.graph, real, fixed_of(real)
@@ -121,7 +122,7 @@ def _waves(nodes: Sequence[NodeProto]) -> list[list[NodeProto]]:
 
 
 def _held_together(graph: Graph, nodes: Sequence[NodeProto]) -> list[list[NodeProto]]:
-    """The layers in parts whose inputs are held at once."""
+    """Return the layers in groups whose inputs fit into HELD_BYTES."""
     parts: list[list[NodeProto]] = []
     room = 0
     for node in nodes:
@@ -135,7 +136,7 @@ def _held_together(graph: Graph, nodes: Sequence[NodeProto]) -> list[list[NodePr
 
 
 class _Received:
-    """What some layers get: ``of`` a picture by tensor in the float model and in 8 bits."""
+    """The inputs of some layers: ``of`` returns them for an image, in the float model and in 8 bits."""
 
     def __init__(
         self,
@@ -174,14 +175,14 @@ class _Received:
 def _products(
     graph: Graph, nodes: Sequence[NodeProto], received: _Received, pictures: Sequence[PicturePair], squares: bool
 ) -> dict[str, tuple[Products, ...]]:
-    """By layer, for each half of the pictures; without ``squares`` the means alone."""
+    """Return the products of each layer for each half of the images; without ``squares`` only the means."""
     random = np.random.default_rng(0)
     found: dict[str, tuple[Products, ...]] = {}
     for node in nodes:
         groups, columns = columns_of(graph, node)
         few = squares and columns <= MOST_COLUMNS
         found[node.output[0]] = tuple(Products.zeros(groups, columns, few) for _ in range(2))
-    # Pictures run side by side where what they hold is no more than that of one may be.
+    # Images run in parallel only if their tensors fit into HELD_BYTES together.
     size = sum(math.prod(length or 1 for length in graph.shapes.get(node.input[0], ())) for node in nodes)
     side_by_side = cores() if 2 * AHEAD * cores() * 4 * size <= HELD_BYTES else 1
     for number, (floats, made) in enumerate(in_threads(received.of, pictures, side_by_side)):
@@ -196,7 +197,7 @@ def _products(
 
 
 def _led_to(graph: Graph, nodes: Sequence[NodeProto]) -> set[str]:
-    """The tensors that these layers lead to."""
+    """Return the tensors that depend on these layers."""
     own, found = {node.output[0] for node in nodes}, set[str]()
     for node in graph.nodes:
         read = needs(node)
@@ -206,7 +207,7 @@ def _led_to(graph: Graph, nodes: Sequence[NodeProto]) -> set[str]:
 
 
 def _is_truncated(graph: Graph, name: str) -> bool:
-    """Return whether a tensor is an average, moved or not: the hardware truncates averages of bytes."""
+    """Return whether a tensor is an average, possibly moved: the hardware truncates averages of bytes."""
     node = graph.producer.get(name)
     while node is not None and node.op_type in REARRANGING:
         node = graph.producer.get(node.input[0])
@@ -214,7 +215,7 @@ def _is_truncated(graph: Graph, name: str) -> bool:
 
 
 def on_grid_of(values: np.ndarray, quant: Quant, rounded: Callable[[np.ndarray], np.ndarray] = np.rint) -> np.ndarray:
-    """Return float32 values as a tensor holds them, ``rounded`` to whole steps."""
+    """Return float32 values as a tensor stores them, ``rounded`` to whole steps."""
     if quant.dtype is None:
         return values
     limits, scale = np.iinfo(quant.dtype), np.float32(quant.scale)
@@ -225,12 +226,12 @@ def on_grid_of(values: np.ndarray, quant: Quant, rounded: Callable[[np.ndarray],
 def _rewritten(
     editing: Editing, node: NodeProto, quant: Quant, halves: tuple[Products, ...], wanted: Wanted
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The layer's rounded weights, where that was taken, and what to add to its bias, where that is wanted."""
+    """Return the rounded weights if accepted, and the correction of the bias if wanted."""
     weight = editing.weight(node)
     parts = matrices(editing.graph, node, weight)
     outputs, scale = parts.shape[0] * parts.shape[2], np.asarray(quant.scale, np.float64).reshape(-1)
     if scale.size not in (1, outputs):
-        scale = np.tile(scale, parts.shape[0])  # a ConvTranspose's groups share their scales
+        scale = np.tile(scale, parts.shape[0])  # the groups of a ConvTranspose share their scales
     steps = np.broadcast_to(scale, (outputs,)).reshape(parts.shape[0], 1, -1)
     plain = nearest(parts, steps)
     whole = halves[0].merged(halves[1])

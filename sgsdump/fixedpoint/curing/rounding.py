@@ -1,16 +1,16 @@
-"""Rounding: a convolution's weights put on their INT8 grid so that what it puts out is kept.
+"""Rounding: put a convolution's weights on their INT8 grid so that its outputs are kept.
 
-With X the float model's patches of the input (rows: places of pictures), X̃ those of the fixed model, W the weights
-[columns, outputs] and Q the new ones, what is minimised is
+X are the float model's input patches (rows: positions in images), X̃ those of the fixed model, W the weights [columns,
+outputs] and Q the new weights. The rule minimises
 
     ‖X W - X̃ Q‖² + λ ‖W - Q‖²          first for real Q:  Q = (G + λ)⁻¹ (C W + λ W),   G = X̃ᵀX̃, C = X̃ᵀX
 
-then on the grid column by column, the largest diagonal of G first: a column is rounded, and its error is spread over
-those to come by the Cholesky factor U of (G + λ)⁻¹, w_j+1.. -= (w_j - q_j) / U_jj U_j,j+1..
+then rounds column by column, the largest diagonal of G first. The error of a rounded column is spread over the
+remaining columns with the Cholesky factor U of (G + λ)⁻¹: w_j+1.. -= (w_j - q_j) / U_jj U_j,j+1..
 
-The weight that fixes a channel's scale stays where it is, so that calibrating finds the same grid. Source: Frantar et
-al., GPTQ (ICLR 2023), algorithm 1; the least squares before it, on quantised inputs, as in Hubara et al., AdaQuant
-(ICML 2021).
+The weight that sets a channel's scale stays unchanged, so that calibration finds the same grid. Sources: Frantar et
+al., GPTQ (ICLR 2023), algorithm 1; the least squares step on quantised inputs as in Hubara et al., AdaQuant (ICML
+2021).
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from dataclasses import dataclass
 import numpy as np
 
 RIDGE = 0.01
-# A weight this near the end of its grid, in steps, is the one that the scale comes from.
+# A weight this close to the end of its grid, in steps, sets the scale.
 NEAR_END = 0.5
-# So many rows for each column, or the columns cannot be told from each other.
+# Rows needed per column to distinguish the columns.
 ROWS_PER_COLUMN = 2
 
 
 @dataclass(eq=False)
 class Products:
-    """Sums over rows of a convolution, group by group: ``g`` X̃ᵀX̃ and ``e`` X̃ᵀ(X - X̃), each [groups, n, n], None where
-    only the means are wanted; ``fixed`` and ``real`` [groups, n] the sums of X̃ and of X.
+    """Sums over the rows of a convolution, per group.
 
-    ``e`` is kept as a difference, so that errors are no small difference of large sums, and float32 rows can be
-    multiplied as they are.
+    g      X̃ᵀX̃ [groups, n, n]; None if only means are wanted.
+    e      X̃ᵀ(X - X̃) [groups, n, n]; None if only means are wanted.
+    fixed  sum of X̃ [groups, n].
+    real   sum of X [groups, n].
+
+    ``e`` is stored as a difference: errors are then not small differences of large sums, and float32 rows suffice.
     """
 
     g: np.ndarray | None
@@ -47,7 +50,7 @@ class Products:
         return cls(g, e, np.zeros((groups, columns)), np.zeros((groups, columns)))
 
     def add(self, fixed: np.ndarray, real: np.ndarray) -> None:
-        """Rows [groups, rows, n] of the fixed and of the float model."""
+        """Add rows [groups, rows, n] of the fixed and of the float model."""
         if self.g is not None and self.e is not None:
             turned = fixed.transpose(0, 2, 1)
             self.g += turned @ fixed
@@ -61,20 +64,22 @@ class Products:
         return Products(g, e, self.fixed + other.fixed, self.real + other.real, self.rows + other.rows)
 
     def local(self) -> Products:
-        """As if the float model had the fixed model's inputs."""
+        """Return the products as if the float model had the fixed model's inputs."""
         none = None if self.g is None else np.zeros_like(self.g)
         return Products(self.g, none, self.fixed, self.fixed, self.rows)
 
     def error(self, weight: np.ndarray, rounded: np.ndarray) -> np.ndarray:
-        """[groups, O] ‖X w - X̃ q‖² - ‖(X - X̃) w‖² of each output, the mean taken off, which the bias takes; what the
-        inputs' own error does, whatever the weights become, is left out."""
+        """Return ‖X w - X̃ q‖² - ‖(X - X̃) w‖² of each output, [groups, O], without the mean, which the bias corrects.
+
+        The second term is the effect of the inputs' own error, which no weights can change.
+        """
         assert self.g is not None and self.e is not None, "made with squares"
         away = weight - rounded
         whole = ((self.g @ away + 2 * (self.e @ weight)) * away).sum(axis=1)
         return whole - self.mean_error(weight, rounded) ** 2 * self.rows
 
     def mean_error(self, weight: np.ndarray, rounded: np.ndarray) -> np.ndarray:
-        """[groups, O] the mean of X w - X̃ q."""
+        """Return the mean of X w - X̃ q, [groups, O]."""
         both = self.real[:, None] @ weight - self.fixed[:, None] @ rounded
         return both[:, 0] / max(self.rows, 1)
 
@@ -84,13 +89,15 @@ def enough_rows(products: Products) -> bool:
 
 
 def nearest(weight: np.ndarray, steps: np.ndarray, limit: int = 127) -> np.ndarray:
-    """float64 [..., n, O] weights on the grid of each output's step [..., 1, O]."""
+    """Return float64 [..., n, O] weights, rounded to the grid of each output's step [..., 1, O]."""
     return np.clip(np.rint(weight / steps), -limit, limit) * steps
 
 
 def rounded(products: Products, weight: np.ndarray, steps: np.ndarray, limit: int = 127) -> np.ndarray:
-    """The weights [groups, n, O] on the grid of the steps [groups, 1, O], by the rule above; those of a group whose
-    inputs are all zero are the nearest."""
+    """Return the weights [groups, n, O] on the grid of the steps [groups, 1, O] by the rule of the module.
+
+    Groups whose inputs are all zero are rounded to nearest.
+    """
     assert products.g is not None and products.e is not None, "made with squares"
     result, ridge = nearest(weight, steps, limit), RIDGE * np.diagonal(products.g, axis1=1, axis2=2).mean(axis=1)
     some = ridge > 0

@@ -1,21 +1,21 @@
-"""Which channels of a float model can be scaled without changing what it computes, and the model with them scaled.
+"""Scale the channels of a float model without changing its function: find the channels, apply the factors.
 
     x' = s x, s > 0, one factor per class of channels
     W x + b becomes W' x' + b' with W' = s_out W / s_in, b' = s_out b
 
-A class is channels of one tensor after another that must share a factor: what goes through Relu, LeakyRelu, PRelu, a
-pool or a nearest Resize, both operands of an Add, the pieces of a Concat. Between the classes stand convolutions and
-multiplications by a constant, which take both sides' factors into their constants. A LayerNormalization takes the
-factors of what it puts out into its own factor and offset. What anything else reads or makes (an image, an output, the
-input of a Sigmoid, a Gelu or a LayerNormalization) has the factor 1, and so has a tensor whose operators disagree about
-the axis of its channels (``channel_axes.py``).
+A class contains channels of successive tensors that must share a factor. Relu, LeakyRelu, PRelu, pools, nearest Resize,
+both operands of an Add and the parts of a Concat keep the class. Convolutions and multiplications by a constant
+separate classes: they take the factors of both sides into their constants. A LayerNormalization takes the factors of
+its output into its own factor and offset. Tensors that any other operator reads or writes have the factor 1: an image,
+an output, the input of a Sigmoid, a Gelu or a LayerNormalization. So does a tensor whose operators disagree about the
+channel axis (``channel_axes.py``).
 
-A Clip from 0 to 6 keeps its function only as far as it never binds: its channels are scaled up at most, and by no more
-than 6 / (1.5 M) of a channel that reached M, so that it binds beyond one and a half times that, as before or later.
+A Clip from 0 to 6 keeps its function only if it never clips. Its channels are therefore only scaled up, by at most
+6 / (1.5 M) for a channel that reached M. It then clips from one and a half times M on, or later.
 
 Sources: Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction (ICCV 2019), section 4.1,
-for two convolutions in a row; Xiao et al., SmoothQuant (ICML 2023), section 4, for a LayerNormalization and the MatMuls
-that read it; classes of channels and the bound of a Clip follow from the operators' definitions.
+for two successive convolutions; Xiao et al., SmoothQuant (ICML 2023), section 4, for a LayerNormalization and the
+MatMuls that read it. Classes of channels and the bound of a Clip follow from the definitions of the operators.
 """
 
 from __future__ import annotations
@@ -44,8 +44,11 @@ CLIP_ROOM = 1.5
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """A node whose constants take the factors of both sides: the class of each channel that it reads and puts out, and
-    the number of axes behind that of the channels."""
+    """A node whose constants take the factors of both sides.
+
+    before, after  class of each input and output channel.
+    behind         number of axes after the channel axis.
+    """
 
     node: NodeProto
     before: np.ndarray
@@ -55,10 +58,13 @@ class Scaled:
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """classes  by tensor the class of each channel (int64 [C]).
+    """The classes of channels of a model.
+
+    classes  by tensor, the class of each channel (int64 [C]).
     fixed    classes whose factor is 1.
-    limits   the largest factor of classes that a Clip bounds, which are not scaled down.
-    nodes    the convolutions; ``lines`` the multiplications by and additions of constants, and the normalisations.
+    limits   largest factor of classes that a Clip bounds; these are not scaled down.
+    nodes    the convolutions.
+    lines    multiplications by constants, additions of constants, and normalisations.
     """
 
     classes: Mapping[str, np.ndarray]
@@ -69,25 +75,25 @@ class Scaling:
 
     @property
     def size(self) -> int:
-        """One more than the last class."""
+        """The number of classes: one more than the last class."""
         return 1 + max((int(ids.max()) for ids in self.classes.values() if ids.size), default=0)
 
 
 def scaling_of(proto: ModelProto, tops: Mapping[str, np.ndarray]) -> Scaling:
-    """The classes of a float model whose nodes are in an order they can run in.
+    """Return the classes of a float model whose nodes are in execution order.
 
-    tops  by tensor the largest magnitude of each channel on the pictures: what a Clip's bounds are found from.
+    tops  by tensor, the largest magnitude of each channel on the images, for the bounds of a Clip.
     """
     return _Finder(proto, tops).found()
 
 
 def without_clips(scaling: Scaling) -> Scaling:
-    """The classes, where channels that a Clip bounds keep the factor 1."""
+    """Return the classes with factor 1 for channels that a Clip bounds."""
     return replace(scaling, fixed=scaling.fixed | scaling.limits.keys(), limits={})
 
 
 def scaled(proto: ModelProto, scaling: Scaling, factors: np.ndarray) -> ModelProto:
-    """The model with these factors, an array by class. Computed in double precision, kept as float32."""
+    """Return the model with these factors, an array by class. Computes in float64, stores float32."""
     editing = Editing(proto)
     nodes = {node.output[0]: node for node in editing.graph.nodes}
 
@@ -113,7 +119,7 @@ def scaled(proto: ModelProto, scaling: Scaling, factors: np.ndarray) -> ModelPro
 def _of_constants(
     graph: Graph, node: NodeProto, before: np.ndarray, after: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The index of each constant that takes factors, and the factors by channel."""
+    """Yield the index of each constant that takes factors, and the factors by channel."""
     if node.op_type == "BatchNormalization":
         yield from ((1, after / before), (2, after), (3, before))
     elif node.op_type in ROW_NORMALISATIONS:
@@ -125,7 +131,7 @@ def _of_constants(
 
 
 def spread(graph: Graph, node: NodeProto, inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
-    """What a convolution's weights are multiplied by for a factor of each input channel and each output channel."""
+    """Return the array that multiplies a convolution's weights for given input and output factors."""
     dims = graph.constants[node.input[1]].dims
     rest = [1] * (len(dims) - 2)
     groups = attribute(node, "group", 1)
@@ -148,7 +154,7 @@ class _Finder:
         self.editing, self.tops = Editing(proto), tops
         self.graph = self.editing.graph
         self.axes = channel_axes(self.graph)
-        self.parent = [0]  # the class of what has the factor 1 by itself
+        self.parent = [0]  # class 0 always has the factor 1
         self.ids: dict[str, np.ndarray] = {}
         self.unscaled: set[str] = set()
         self.limits: dict[int, float] = {}
@@ -175,7 +181,7 @@ class _Finder:
         return Scaling(classes, fixed, limits, nodes, lines)
 
     def _takes(self, node: NodeProto) -> bool:
-        """Whether a node's channels were put into classes."""
+        """Put the channels of a node into classes; False if the node needs the factor 1."""
         graph, kind = self.graph, node.op_type
         if self.editing.is_plain(node):
             return self._convolution(node)
@@ -205,7 +211,7 @@ class _Finder:
         return False
 
     def _is_homogeneous(self, node: NodeProto) -> bool:
-        """Whether a node of these operators is homogeneous with its attributes."""
+        """Return whether a node of HOMOGENEOUS operators is homogeneous with its attributes."""
         if node.op_type == "Pad":
             value = attribute(node, "value", 0.0)
             zero = not value and (len(node.input) < 3 or not node.input[2] or not self.graph.value(node.input[2]).any())
@@ -242,7 +248,7 @@ class _Finder:
         return True
 
     def _row_normalisation(self, node: NodeProto) -> bool:
-        """A LayerNormalization of the last axis: what it puts out is scaled, what it reads is not."""
+        """Put a LayerNormalization over the last axis into classes: its output is scaled, its input is not."""
         output = node.output[0]
         last = len(self.graph.shapes.get(output, ())) - 1
         constant = all(name in self.graph.constants for name in node.input[1:] if name) and not any(node.output[1:])
@@ -255,7 +261,7 @@ class _Finder:
         return True
 
     def _line(self, node: NodeProto, source: str) -> bool:
-        """A constant for all, or one per channel."""
+        """Put an operator with a constant for all channels, or one per channel, into classes."""
         channels = self._channels(source) or 0
         if node.op_type == "Div" and node.input[0] != source:
             return False
@@ -299,13 +305,13 @@ class _Finder:
         return True
 
     def _is_spread(self, node: NodeProto) -> bool:
-        """Whether each channel becomes several columns of a matrix."""
+        """Return whether each channel becomes several columns of a matrix."""
         shapes, axes, (source, output) = self.graph.shapes, self.axes, (node.input[0], node.output[0])
         columns = len(shapes[output]) == 2 and axes[output] == 1
         return columns and axis_after(self.graph, node, source, axes[source]) != 1 and axes[source] > 0
 
     def _flattened(self, source: str, output: str) -> bool:
-        """[N, C, H, W] becomes [N, C H W]: a channel's factor is that of its H W values."""
+        """Join the classes when [N, C, H, W] becomes [N, C H W]: all H W values share their channel's factor."""
         sizes, columns = self.graph.shapes[source][1:], self._channels(output)
         ids, whole = self._of(source, self._channels(source) or 0), self._of(output, columns or 0)
         if ids is None or whole is None or None in sizes or math.prod(size or 0 for size in sizes) != columns:
@@ -330,7 +336,7 @@ class _Finder:
         return shape[self.axes[name]] if shape is not None and name in self.axes else None
 
     def _of(self, name: str, channels: int) -> np.ndarray | None:
-        """The channels' ids; None where there are not so many."""
+        """Return the ids of a tensor's channels; None if the number of channels differs."""
         if not channels or (name in self.ids and self.ids[name].size != channels):
             return None
         if name not in self.axes:

@@ -1,5 +1,8 @@
-"""The search for the cures that help. Each cure is tried on top of those taken before, in all folds alike. It is judged
-in the hardware's integers on the images that its fold was not fitted to."""
+"""The search for cures that help.
+
+Each cure is tried on top of those taken before, with the same settings in all folds. It is judged in the hardware's
+integer arithmetic on images that its fold was not fitted to.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +25,24 @@ from sgsdump.models.feeds.by_content import PicturePairs
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.progress import Progress, each
 
-# A step is taken if it lowers the error by WORTH on the geometric mean over the images, improves more images than
-# chance explains (at the level CHANCE), and makes no output worse by more than WORSE on MOST of them.
+# A step is taken if the error falls by WORTH (geometric mean over the images), more images improve than chance explains
+# (at the level CHANCE), and no output gets worse by more than WORSE on MOST of the images.
 WORTH, CHANCE = 0.02, 0.05
-# Folding changes the layers of the model, so it has to lower the error by this part before equalising. So has scaling
-# the channels that a Clip bounds, because other images may reach the bound.
+# Folding changes the layers of the model, so it must lower the error by this part before equalising. The same holds for
+# scaling the channels that a Clip bounds, because other images may reach the bound.
 FOLDING = 0.05
-# The error over all images may rise by this factor in a step that is better on most, because a few images that a fold's
-# narrower ranges clip outweigh the others; and for room after equalising, which is for images of another kind.
+# Factor by which a step that is better on most images may raise the error over all: a few images that the narrower
+# ranges of a fold clip outweigh the others. It also limits room after equalising, which is for images of another kind.
 TOLERATED = 1.6
-# The shares of noise that room may add. The last gives room to INT16 ranges alone.
+# The shares of noise that room may add. The last one gives room to INT16 ranges only.
 SHARES = (2 * SHARE, SHARE, 0.0)
-# Cures that should keep the float function may change it by this part of the squared error that is left.
+# Cures that keep the float function may change it by this part of the remaining squared error.
 KEPT_PART = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The model of each fold, made with the same settings."""
+    """The models of all folds, made with the same settings."""
 
     made: tuple[Made, ...]
     settings: Settings = AS_IT_IS
@@ -51,7 +54,11 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """``judged``: what ``Search.judge`` says of the state; ``changed``: what ``Search.difference`` does."""
+    """A step with the state it leads to.
+
+    judged   result of ``Search.judge`` for the state.
+    changed  result of ``Search.difference`` for the state.
+    """
 
     step: Step
     state: State
@@ -60,7 +67,7 @@ class Tried:
 
 
 def gain_on_most(gained: np.ndarray) -> bool:
-    """Return whether all images gain, or more than chance explains by the sign test: 9 of 10, 15 of 20."""
+    """Return whether all images improve, or more than chance explains by a sign test: 9 of 10, 15 of 20."""
     count, won = gained.size, int(gained.sum())
     chance = sum(math.comb(count, k) for k in range(won, count + 1)) / 2**count
     return won == count or chance <= CHANCE
@@ -69,9 +76,9 @@ def gain_on_most(gained: np.ndarray) -> bool:
 class Search:
     """A search over folds.
 
-    folds       each with the images that judge it.
-    own_judges  whether the user's own images judge (--validate), which may be of another kind.
-    few         whether the fitted images judge, because none can be held out: only INT16 ranges get room.
+    folds       each fold with the images that judge it.
+    own_judges  whether the user's own images judge (--validate); these may be of another kind.
+    few         whether the fitted images also judge, because none can be held out: only INT16 ranges get room.
     """
 
     def __init__(
@@ -97,21 +104,24 @@ class Search:
 
     @cached_property
     def before(self) -> Errors:
-        """What ``judge`` says of the model as it is."""
+        """The errors of the original model."""
         return self.judge(self.start)
 
     @property
     def judging(self) -> list[str]:
-        """What the outputs are judged by (a Softmax by its input, which tells where the Softmax is nearly one-hot)."""
+        """The judging tensors: outputs, or the input of a Softmax, which shows errors if the Softmax is one-hot."""
         return list(dict.fromkeys(self.watched.values())) or self.names
 
     def errors(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the errors of the outputs, as the model is and as reached."""
+        """Return the errors of the outputs, of the original model and of the state reached."""
         return totals(self.before, self.names), totals(self.now, self.names)
 
     def run(self) -> tuple[State, list[Step]]:
-        """The state that was reached, and every step. Folding that costs something by itself is tried together with
-        equalising, which it makes way for; room that did not help is tried again after that."""
+        """Return the final state and every step.
+
+        Folding that worsens the error by itself is tried together with equalising, which it enables. Room that did not
+        help is tried again after that.
+        """
         steps: list[Step] = []
         self.now = self.before
         state = self.start
@@ -135,19 +145,19 @@ class Search:
         return state, [replace(step, taken=step.cure in self.taken) for step in steps]
 
     def _cures(self) -> list[str]:
-        """Those to try, in order."""
+        """Return the cures to try, in order."""
         wide = self.folds[0].wide
         kinds = (RANGES,) if self.few else (RANGES, BIAS, ROUND) if wide else CURES
-        # the convolution that reads a picture has weights of 8 bits all the same
+        # bias and round apply with ALL_INT16 too: the convolution that reads an image always has weights of 8 bits
         cures = [cure for cure in kinds if cure in self.options.cures]
         if RANGES in cures and EQUALISE in cures and not wide:
-            if not self.own_judges:  # room costs on images of the same kind, so the cures before it are judged without
+            if not self.own_judges:  # room costs accuracy on images of the same kind, so judge other cures first
                 cures.remove(RANGES)
             cures.insert(1 + max(cures.index(each) for each in (EQUALISE, ABSORB) if each in cures), RANGES)
         return cures
 
     def _as_a_model_alone(self, reached: list[tuple[State, Errors]], steps: Sequence[Step]) -> State:
-        """Return the last state whose model, without its quant file, is not worse than the model as it is."""
+        """Return the last state whose model, without its quant file, is not worse than the original model."""
         while RANGES in self.taken and len(reached) > 1 and not self.few:
             state = reached[-1][0]
             changed = any(made.proto is not self.source.proto for made in state.made)
@@ -161,8 +171,11 @@ class Search:
         return reached[-1][0]
 
     def _with_help(self, equalised: Tried) -> list[Tried]:
-        """Equalising fills the range of every channel, so that held-out values clip, and it leaves the mean error of
-        rounding weights to the biases. Where it does not help alone, it is judged with room, and with biases."""
+        """Return equalising alone, or with room or biases if only the combination helps.
+
+        Equalising fills the range of every channel, so that held-out values clip. It also leaves the mean error of
+        rounding weights to the biases.
+        """
         step, state = equalised.step, equalised.state
         if step.taken or not self._keeps(equalised):
             return [equalised]
@@ -178,8 +191,11 @@ class Search:
         return [equalised] if best is None else [replace(equalised, step=replace(step, taken=True)), best]
 
     def _with_equalising(self, fold: Tried, state: State) -> list[Tried]:
-        """Folding that costs something by itself makes way for equalising, or is in its way: the better; folded where
-        that takes FOLDING off, and equalised where that is better than folding alone."""
+        """Return folding, equalising or both, whichever is best.
+
+        Folding that worsens the error by itself may enable equalising or hinder it. Folding needs a gain of FOLDING.
+        Equalising must be better than folding alone.
+        """
         starts = [state, fold.state] if self._keeps(fold) else [state]
         ways = [way for start in starts if (way := self._try(EQUALISE, start)) is not None]
         if not ways:
@@ -189,7 +205,7 @@ class Search:
             return not way.step.taken, self._ratio(way.judged) / (1 - FOLDING if way.state.settings.folded else 1)
 
         best = [min(ways, key=rank)]
-        for way in [] if best[0].step.taken else ways:  # as the network is first
+        for way in [] if best[0].step.taken else ways:  # the model without folding first
             best = self._with_help(way)
             if best[-1].step.taken:
                 break
@@ -201,12 +217,12 @@ class Search:
     def _try(self, name: str, state: State) -> Tried | None:
         """Return the state with a cure, or None if the cure has nothing to change.
 
-        The user's own images choose among rooms of several sizes, and between biases and weights that make up for the
-        layers before and those that do not. Held-out images of the kind that was fitted cannot: there ``_worth_room``
-        decides, and each layer makes up for itself.
+        The user's own images choose the size of the room, and whether biases and weights also correct the error of
+        earlier layers. Held-out images of the fitted kind cannot choose: ``_worth_room`` decides, and each layer
+        corrects itself.
         """
         if name == ABSORB and state.rebuilt:
-            return None  # the biases are made already
+            return None  # the biases are already final
         if name in (BIAS, ROUND) and self.own_judges:
             return self._rebuilt(name, state)
         if name == EQUALISE:
@@ -223,15 +239,15 @@ class Search:
         return next(wide, narrow)
 
     def _rooms(self, state: State) -> list[Tried]:
-        """Return the state with room of each size; INT16 alone is last."""
+        """Return the state with room of each size; INT16 only comes last."""
         sized = [replace(state, settings=replace(state.settings, room=share)) for share in self._shares]
         return [way for way in (self._tried(RANGES, one) for one in sized) if way is not None]
 
     def _worth_room(self, narrow: Errors, wide: Tried) -> bool:
-        """Return whether UINT8 ranges get room too, which makes their steps coarser: for a gain on most images.
+        """Return whether UINT8 ranges get room too, at the price of coarser steps: only for a gain on most images.
 
         Equalising fills the range of every channel, so that all of them clip on images of another kind. Room may then
-        cost part of what was gained, up to TOLERATED.
+        cost part of the gain, up to TOLERATED.
         """
         ratios = ratios_by_image(wide.judged, narrow, self.judging)
         cost = ratio(wide.judged, narrow, self.judging)
@@ -240,9 +256,9 @@ class Search:
         return max(float(np.median(ratios)), cost) <= TOLERATED and self._gains_without_clips(wide.state)
 
     def _gains_without_clips(self, state: State) -> bool:
-        """Return whether most images that the folds were fitted to are better than of the model as it is.
+        """Return whether the state beats the original model on most images that the folds were fitted to.
 
-        A fold's ranges clip more than those of all images, so room looks cheaper on held-out images than it is.
+        The ranges of a fold clip more than those of all images, so held-out images make room look cheaper than it is.
         """
         return gain_on_most(ratios_by_image(self._judge_fitted(state), self._fitted_before, self.judging) < 1)
 
@@ -251,7 +267,7 @@ class Search:
         return self._judge_fitted(self.start)
 
     def _judge_fitted(self, state: State) -> Errors:
-        """Return the errors as ``judge`` does, on as many images that each fold was fitted to."""
+        """Return the errors like ``judge``, on as many images that each fold was fitted to."""
         fitted = [
             replace(fold.pairs, chosen=tuple(evenly(fold.pairs.indices, len(judges))))
             for fold, judges in zip(self.folds, self.judges)
@@ -259,7 +275,7 @@ class Search:
         return self._errors(zip(self.folds, state.made, fitted), state.settings, "judge room")
 
     def _affordable(self, judged: Errors) -> bool:
-        """Return whether room costs little: in all, and on the median image, which no clipped one decides."""
+        """Return whether room costs little: in total, and on the median image, which no clipped image decides."""
         in_all, of_image = TOLERATED, TOLERATED if EQUALISE in self.taken else 1 + WORSE
         if self.own_judges:
             in_all = of_image = 1.0
@@ -268,15 +284,18 @@ class Search:
 
     @property
     def _shares(self) -> tuple[float, ...]:
-        """The sizes of room to try: INT16 alone for a few images, which do not show what UINT8 ranges need. If all
-        convolutions are at INT16, every size is the same."""
+        """The sizes of room to try.
+
+        A few images do not show what UINT8 ranges need, so only INT16 gets room. If all convolutions are at INT16,
+        every size is the same.
+        """
         if self.few:
             return SHARES[-1:]
         shares = SHARES if self.own_judges else SHARES[1:]
         return shares[:1] if self.folds[0].wide else shares
 
     def _equalised(self, state: State) -> Tried | None:
-        """Equalise, with the channels that a Clip bounds only if that lowers the error by FOLDING more."""
+        """Equalise; include channels that a Clip bounds only if that lowers the error by FOLDING more."""
         safe = self._tried(EQUALISE, replace(state, settings=replace(state.settings, clips=False)))
         bold = None
         if any(fold.basis(state.settings.folded).scaling.limits for fold in self.folds):
@@ -287,7 +306,7 @@ class Search:
         return bold if bold.step.taken and (better or not safe.step.taken) else safe
 
     def _rebuilt(self, name: str, state: State) -> Tried | None:
-        """The better of both ways; what is rebuilt after biases goes the way that they took."""
+        """Return the better of both variants; after biases were rebuilt, use their variant."""
         ways = (state.settings.inherited,) if state.rebuilt else (False, True)
         found = [
             self._tried(name, replace(state, settings=replace(state.settings, inherited=inherited)))
@@ -309,20 +328,20 @@ class Search:
         return replace(tried, step=replace(step, taken=taken and keeps, spoiled=taken and not keeps))
 
     def with_cure(self, name: str, state: State) -> tuple[State, int]:
-        """The state with a cure, and how much it changed in one of the folds."""
+        """Return the state with a cure, and the largest number of changes in a fold."""
         settings = replace(state.settings, folded=True) if name == FOLD else state.settings
         made = [fold.with_cure(name, one, settings) for fold, one in zip(self.folds, state.made)]
         return State(tuple(one for one, _ in made), settings), max(count for _, count in made)
 
     def judge(self, state: State, what: str = "judge") -> Errors:
-        """Return the errors of each output, and of the tensor that stands in for it, against the original model.
+        """Return the errors of each output, and of the tensor that replaces it, against the original model.
 
         Each fold is judged on its own held-out images.
         """
         return self._errors(zip(self.folds, state.made, self.judges), state.settings, what)
 
     def judge_whole(self, fold: Fold, made: Made, settings: Settings) -> Errors:
-        """Return the errors of a model that was fitted to all images, on the judges of every fold."""
+        """Return the errors of a model fitted to all images, on the judging images of every fold."""
         return self._errors(((fold, made, judges) for judges in self.judges), settings, "judge the result")
 
     def _errors(self, parts: Iterable[tuple[Fold, Made, PicturePairs]], settings: Settings, what: str) -> Errors:
@@ -342,7 +361,7 @@ class Search:
         return {name: np.array(values) / (whole[name] or 1.0) for name, values in apart.items()}
 
     def difference(self, state: State) -> dict[str, float]:
-        """Return the relative squared change of each output of the float model, measured on each fold's judges."""
+        """Return the relative squared change of each output of the float model, on the judging images."""
         away, whole = dict.fromkeys(self.names, 0.0), dict.fromkeys(self.names, 0.0)
         for fold, made, judges in zip(self.folds, state.made, self.judges):
             floats = FloatOutputs(fold.opened(made.proto), self.names)
@@ -355,18 +374,21 @@ class Search:
         return {name: away[name] / whole[name] if whole[name] else away[name] for name in self.names}
 
     def _ratio(self, judged: Errors) -> float:
-        """Return the error over the one reached before, of the tensors that judge."""
+        """Return the error of the judging tensors relative to the state reached."""
         return ratio(judged, self.now, self.judging)
 
     def _better(self, judged: Errors) -> bool:
-        """Return whether a step is worth it. The images decide alike: one that a fold clips must not outweigh all."""
+        """Return whether a step is worth it.
+
+        Images count equally, so that one that a fold clips cannot outweigh the others.
+        """
         ratios = ratios_by_image(judged, self.now, self.judging)
         gain = float(np.exp(np.mean(np.log(ratios))))
         bounded = self._ratio(judged) <= TOLERATED and not self._harms(judged)
         return gain <= 1 - WORTH and gain_on_most(ratios < 1) and bounded
 
     def _harms(self, judged: Errors) -> bool:
-        """Return whether an output is worse than of the model as it is: by more than WORSE, on MOST of the images."""
+        """Return whether an output gets worse than in the original model: by more than WORSE, on MOST of the images."""
         for name, after in judged.items():
             if name in self.before:
                 grown = not np.mean(after) <= (1 + WORSE) * np.mean(self.before[name])
@@ -375,8 +397,11 @@ class Search:
         return False
 
     def _keeps(self, tried: Tried) -> bool:
-        """Whether the float model is still the original one: what should keep its function by a part of the error that
-        is left, all steps together by no more than 8 bits change it."""
+        """Return whether the float model is close enough to the original one.
+
+        A step that must keep the function may change it by a part of the remaining error; all steps together by no more
+        than the error of 8 bits.
+        """
         left, before = totals(tried.judged), totals(self.before)
         if tried.step.kept is None:
             return all(part <= max(before.get(name, 0.0), KEPT**2) for name, part in tried.changed.items())

@@ -1,12 +1,12 @@
-"""How much noise in a convolution's output moves the network's outputs.
+"""Sensitivity: how strongly noise in a convolution's output affects the outputs of the model.
 
-The weights of a convolution get noise of EPSILON of their own size (root mean square of each output channel); what that
-does to an output, as a share of its energy and over EPSILON², is how sensitive the output is.
-Layers next to one another go in groups where there are many, so that the runs do not grow with their number.
+The weights of a convolution get noise of EPSILON times their own size (root mean square of each output channel). The
+sensitivity of an output is its relative squared error divided by EPSILON². In models with many layers, neighbouring
+layers form groups to limit the number of runs.
 
-Noise of weights is the same at every place of a picture. What rounding a tensor's values adds differs from place to
-place, and later layers that look at many places take its mean, so it counts for less, in an early layer for a tenth:
-it is measured by itself (``of_rounding``).
+Noise of weights is the same at every position of an image. Rounding noise of a tensor differs from position to
+position, and later layers that look at many positions average it. It therefore counts less, a tenth in an early layer,
+and is measured separately (``of_rounding``).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from sgsdump.models.passes.rewrites import mark_outputs
 
 EPSILON = 0.03
 MOST_GROUPS = 48
-# Several take twice the processor's time, for they wait for one another.
+# More threads take twice the processor time, because they wait for one another.
 THREADS = 1
 SWITCH = " rounded"
 
 
 class Sensitivity:
-    """Of ``outputs`` on a few feeds of a deployed float model (``float_model.deployed``)."""
+    """Sensitivities of ``outputs`` on a few feeds of a deployed float model (``float_model.deployed``)."""
 
     def __init__(self, proto: ModelProto, feeds: Sequence[Mapping[str, np.ndarray]], outputs: Sequence[str]):
         graph = Graph(proto)
@@ -43,7 +43,7 @@ class Sensitivity:
         self._exact = [self._run(feed, {}) for feed in feeds]
 
     def of_layers(self) -> dict[str, np.ndarray]:
-        """By convolution (the tensor that it puts out) one number for each output."""
+        """Return one value per output, keyed by convolution output."""
         names = list(self._nodes)
         found: dict[str, np.ndarray] = {}
         for group in np.array_split(np.arange(len(names)), min(len(names), MOST_GROUPS)):
@@ -53,7 +53,7 @@ class Sensitivity:
         return found
 
     def _moved(self, layers: Iterable[str]) -> np.ndarray:
-        """What noise in these layers does."""
+        """Return the effect of noise in these layers."""
         total = np.zeros(len(self._outputs))
         for feed, exact in zip(self._feeds, self._exact):
             noisy = {self._nodes[name].input[1]: self._noisy(name) for name in layers}
@@ -78,10 +78,11 @@ def of_rounding(
     steps: Mapping[str, np.ndarray],
     axes: Mapping[str, int] = {},
 ) -> dict[str, np.ndarray]:
-    """By tensor of ``steps`` what rounding its channels to these steps does to each output, as a share of its energy.
+    """Return, by tensor of ``steps``, the relative squared error of each output after rounding its channels.
 
-    proto  a deployed float model; ``steps`` [C] of each tensor's channels, above 0.
-    axes   by tensor the axis of its channels, where that is not the second.
+    proto  a deployed float model.
+    steps  [C] step of each channel, above 0.
+    axes   by tensor, the channel axis if it is not the second.
     """
     session = WholeGraph(mark_outputs(_with_switches(proto, steps, axes), outputs), THREADS)
     off = {f"{name}{SWITCH}": session.hold(np.zeros(1, bool)) for name in steps}
@@ -99,8 +100,10 @@ def of_rounding(
 
 
 def _with_switches(proto: ModelProto, steps: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> ModelProto:
-    """The model with an input for each tensor that has its values rounded where it is true, x + (step · round(x / step)
-    - x), and left where it is not."""
+    """Return the model with one boolean input per tensor that switches the rounding of its values on.
+
+    With the switch on, the readers get x + (step · round(x / step) - x); with the switch off, x.
+    """
     from onnx import TensorProto, helper, numpy_helper
 
     result = type(proto)()
@@ -145,7 +148,7 @@ def _with_switches(proto: ModelProto, steps: Mapping[str, np.ndarray], axes: Map
 
 
 def _weights_fed(proto: ModelProto, values: Mapping[str, np.ndarray]) -> ModelProto:
-    """The model with these constants as inputs."""
+    """Return the model with these constants as inputs."""
     from onnx import helper
 
     result = type(proto)()

@@ -1,4 +1,4 @@
-"""The cures by name, which are tried, what came of each, and the ways there are then: records that reports read too."""
+"""Records of a cure, shared with the reports: the names of the cures, options, steps and ways to deploy."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from sgsdump.errors import ConfigError, hint
 
 CURES = ("ranges", "fold", "equalise", "absorb", "bias", "round")
 RANGES, FOLD, EQUALISE, ABSORB, BIAS, ROUND = CURES
-# Those that keep what the float model computes, which differs by so much of an output's size at most.
+# The cures that keep the function of the float model. Outputs may change by this part of their size.
 KEEPING = (RANGES, FOLD, EQUALISE, ABSORB)
 KEPT = 1e-5
-# The ways of a network onto the chip.
+# The ways to bring a model onto the chip.
 AS_IT_IS, CURED_8, PLAN, ALL_16 = "as it is", "cured", "cured with a plan", "all at 16 bits"
 
 
 @dataclass(frozen=True)
 class CureOptions:
-    """level  of the calibration, whose weight scales are cured for; its fits and bits are not searched again.
-    cures  which of CURES are tried.
+    """Options of ``cure``.
+
+    level  calibration level, which determines the weight scales; its fits and bits are not searched again.
+    cures  the members of CURES to try.
     """
 
     level: str = "L2"
@@ -28,9 +30,7 @@ class CureOptions:
     def __post_init__(self) -> None:
         for name in self.cures:
             if name not in CURES:
-                raise ConfigError(
-                    f"there is no cure {name!r}{hint(name, list(CURES))}; the cures are {', '.join(CURES)}"
-                )
+                raise ConfigError(f"unknown cure {name!r}{hint(name, list(CURES))}")
 
 
 EVERY = CureOptions()
@@ -40,10 +40,11 @@ EVERY = CureOptions()
 class Step:
     """A cure that was tried.
 
-    errors   by output, of the model with what was taken before and with this cure.
-    count    of what it changed (layers, channels, tensors).
-    kept     the largest change of an output where the cure should keep it, in parts of the output.
-    spoiled  whether it was not taken because the float model changes too much.
+    before   errors by output, of the model with the cures taken before.
+    errors   errors by output with this cure.
+    count    number of changed layers, channels or tensors.
+    kept     largest relative change of an output, for cures that must keep the function.
+    spoiled  rejected because the float model changes too much.
     """
 
     cure: str
@@ -57,8 +58,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Way:
-    """errors  by output, sum((y - r)^2) / sum(r^2), of the network this way.
-    raised  so many of ``convolutions`` are at 16 bits; both are told of a plan alone.
+    """A way to deploy the model.
+
+    errors  by output, sum((y - r)^2) / sum(r^2).
+    raised  number of ``convolutions`` at 16 bits; set for a plan only.
     """
 
     kind: str

@@ -1,1 +1,1 @@
-"""Ranges -> quant plan -> fixed model -> simulation; the levels L1 to L5."""
+"""Quantisation: calibration ranges, quant plan, fixed model and simulation; calibration levels L1 to L5."""

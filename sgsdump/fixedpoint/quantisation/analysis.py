@@ -1,16 +1,17 @@
-"""Operators of the fixed model, and quantisation domains: what a float model's graph alone says. ``quant_plan`` decides
-on it many times.
+"""Analysis of a float model's graph: operators of the fixed model and quantisation domains.
 
-Operators: which ONNX nodes the hardware computes as one, with one requantisation at the end. What works element by
-element joins a convolution, a pool or its like before it, so the tensors between them are never stored, unless it is
-laid over a larger tensor. A fully connected operator takes none:
-the SDK makes it a convolution between two reshapes; nor does a convolution with groups, which it makes as many
-convolutions between a Split and a Concat. With ``fuse=False`` (disableDomainFuseOps) only the activation stays inside
-its convolution, as in the SDK, and every other tensor stays visible. Source: docs/formats/sigmastar.md#the-fixed-model,
-checked against the SDK's own dumps.
+The result depends on the graph alone; ``quant_plan`` decides on it many times.
 
-Domains: tensors that share one type and one range, because operators only move values between them. What convolutions
-read has a type of its own where ``tensor_arrays`` raises it: neighbours that are not raised stay UINT8, and the SDK's
+Operators: ONNX nodes that the hardware computes as one, with one requantisation at the end. Elementwise nodes join a
+convolution, a pool or another head before them, so the tensors between are never stored. A node that broadcasts the
+tensor over a larger one does not join. Nothing joins a fully connected operator, because the SDK makes it a convolution
+between two reshapes. Nothing joins a grouped convolution either, because the SDK makes it one convolution per group
+between a Split and a Concat. With ``fuse=False`` (disableDomainFuseOps) only the activation stays inside its
+convolution, as in the SDK; every other tensor stays visible. Source: docs/formats/sigmastar.md#the-fixed-model, checked
+against the SDK's own dumps.
+
+Domains: tensors that share one type and one range, because operators only move values between them. The input of a
+convolution gets its own type if ``tensor_arrays`` raises it. Neighbours that are not raised stay UINT8, and the SDK's
 converter requantises between the two (cct_a, mxp_p).
 """
 
@@ -43,7 +44,7 @@ CONVOLUTIONS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "PRelu")
 FUNCTIONS = ("Sigmoid", "Tanh")
 ARITHMETIC = ("Add", "Sub", "Mul", "Max")
-# What joins the operator before it, element by element.
+# Operators that join the operator before them, element by element.
 ELEMENTWISE = frozenset((*ACTIVATIONS, *FUNCTIONS, *ARITHMETIC, "Exp", "Abs"))
 SDK_NAMES = {
     "Conv": "CONV_2D",
@@ -62,19 +63,19 @@ SDK_NAMES = {
     "LeakyRelu": "LEAKY_RELU",
     "Clip": "RELU6",
 }
-# What these read beyond their first input says how large or where, and is no value of theirs.
+# Their inputs after the first are sizes, positions or limits, not values.
 SIZED = ("Resize", "Upsample", "Reshape", "Expand", "Tile", "Slice", "Pad", "Clip")
 GROUP_INPUT, GROUP_WEIGHTS, GROUP_OUTPUT = "{}_split_output#{}", "{0}_conv#{1}_filter#{1}", "{0}_conv#{1}_output#{1}"
-# The SDK's name for what its converter requantises a tensor to, without the number that it appends.
+# The SDK's name of a requantised tensor, without the number that it appends.
 REQUANTISED = "{}#/Mul0Output"
-# What others join: see ``operators``.
+# Operators that others can join: see ``operators``.
 HEADS = ELEMENTWISE | {"Conv", "ConvTranspose", "MaxPool", "GlobalMaxPool", *AVERAGE_POOLS}
 
 
 def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
-    """The model's operators in execution order; the nodes must be in topological order.
+    """Return the model's operators in execution order; the nodes must be in topological order.
 
-    fuse None: every node is its own operator (the float model). False, True: see above.
+    fuse  None: every node is its own operator (the float model); False, True: see the module docstring.
     """
     order = {id(node): index for index, node in enumerate(graph.nodes)}
     taken: set[int] = set()
@@ -94,10 +95,10 @@ def operators(graph: Graph, fuse: bool | None) -> list[Operator]:
 class Analysis:
     """The part of a plan that depends on the graph alone: analysed once, decided on many times.
 
-    domain        tensor name -> its domain's representative, with what ``raising`` raised, at first nothing.
-    first_inputs  first input tensor -> the convolutions that read it: the names ``tensor_arrays`` may hold.
-    pictures      graph inputs that are pictures (always UINT8).
-    forced        tensors that are INT16 whatever reads them, each with the rule that says so.
+    domain        by tensor, the representative of its domain, including what ``raising`` raised.
+    first_inputs  by first input tensor, the convolutions that read it: the names ``tensor_arrays`` may hold.
+    pictures      graph inputs that are images (always UINT8).
+    forced        tensors that are INT16 regardless of their readers, each with its rule.
     raised        first inputs that ``raising`` made INT16.
     """
 
@@ -112,13 +113,15 @@ class Analysis:
 
     @property
     def stored(self) -> list[str]:
-        """Tensors the hardware keeps: the graph's inputs and every operator's outputs."""
+        """Tensors that the hardware stores: the graph's inputs and every operator's outputs."""
         return [*self.graph.inputs, *(name for op in self.operators for name in op.outputs)]
 
     @cached_property
     def sizes(self) -> frozenset[str]:
-        """Tensors that follow from shapes alone and are of no use but for sizes, or for what follows from sizes in
-        turn: they stay as they are. With values they are operands as constants are."""
+        """Tensors computed from shapes alone and used only for sizes, or for further such tensors.
+
+        They keep their values. Tensors computed from shapes that meet values are operands like constants.
+        """
         graph = self.graph
         operands = {
             name
@@ -130,8 +133,10 @@ class Analysis:
 
     @cached_property
     def whole(self) -> frozenset[str]:
-        """Inputs of floats that are read as integers alone, token ids for instance, and those in another shape: they
-        stay as they are, for after rounding a Cast would give other integers."""
+        """Float inputs that are read as integers only, such as token ids, and their reshaped copies.
+
+        They keep their values, because a Cast after rounding would give other integers.
+        """
         graph, whole = self.graph, set[str]()
         for name in graph.inputs:
             reached = [name]
@@ -151,18 +156,21 @@ class Analysis:
 
     @cached_property
     def forced_domains(self) -> set[str]:
-        """Of tensors that are INT16 whatever reads them, but for what shares a picture's domain."""
+        """Domains of tensors that are INT16 regardless of their readers, without those of images."""
         return {self.domain[name] for name in self.forced} - self.picture_domains
 
     def switch(self, name: str) -> str:
-        """What stands for a convolution's first input in a plan: the input, which is raised to INT16 by itself; of a
-        picture, and of one that is INT16 anyway, its domain."""
+        """Return the name that represents a convolution's first input in a plan.
+
+        It is the input itself, which is raised to INT16 separately; for an image or a tensor that is INT16 anyway, its
+        domain.
+        """
         root = self.domain[name]
         settled = name in self.pictures or root in self.forced_domains
         return name if name in self.first_inputs and not settled else root
 
     def raising(self, names: Iterable[str]) -> Analysis:
-        """With the domains as they are where these first inputs are INT16, and no other is; call it on a plain one."""
+        """Return the analysis with only these first inputs at INT16; call it on an analysis without raised inputs."""
         raised = frozenset(name for name in names if self.switch(name) == name and name not in self.forced)
         if raised not in self._raising:
             types = {**self._types, **dict.fromkeys(raised, True)}
@@ -172,7 +180,7 @@ class Analysis:
 
     @cached_property
     def together(self) -> Mapping[str, str]:
-        """Tensor name -> what represents those that share its type whatever is raised."""
+        """By tensor, the representative of the tensors that share its type in every plan."""
         apart = {name: name for name in self.first_inputs if self.switch(name) == name and name not in self.forced}
         return _domains(self.graph, self._joining, {**self._types, **apart}, self.forced, apart.keys())
 
@@ -186,15 +194,15 @@ class Analysis:
 
     @property
     def _types(self) -> dict[str, Hashable]:
-        """The types that are settled before any is passed on, True for INT16."""
+        """The types that are known before types are passed on; True for INT16."""
         narrow = dict.fromkeys((*self.pictures, *self.first_inputs), False)
         return {**narrow, **dict.fromkeys(self.forced, True)}
 
 
 def analyse(proto: ModelProto, pictures: Iterable[str] | None = None, fuse: bool = True) -> Analysis:
-    """Operators and domains of a float model whose nodes are in topological order.
+    """Return operators and domains of a float model whose nodes are in topological order.
 
-    pictures  inputs that are UINT8; all others are INT16, but where None is given as if it were not known.
+    pictures  inputs that are UINT8; all others are INT16. None: the inputs are unknown, so no input is forced.
     """
     graph = Graph(proto)
     ops = tuple(operators(graph, fuse))
@@ -218,15 +226,17 @@ def _to_integer(node: NodeProto) -> bool:
 
 
 def is_convolution(graph: Graph, node: NodeProto) -> bool:
-    """A convolution or fully connected operator with constant weights: what 8 or 16 bits are chosen for."""
+    """Return whether the node is a convolution or fully connected operator with constant weights (8 or 16 bits)."""
     if node.op_type not in CONVOLUTIONS or len(node.input) < 2:
         return False
     return node.input[0] not in graph.constants and node.input[1] in graph.constants
 
 
 def is_depthwise(graph: Graph, node: NodeProto) -> bool:
-    """A Conv whose groups are its input channels and its output channels; with several outputs for each input it is one
-    with groups, as any other."""
+    """Return whether the node is a Conv with as many groups as input and output channels.
+
+    With several outputs per input it is an ordinary grouped convolution.
+    """
     if node.op_type != "Conv" or not is_convolution(graph, node):
         return False
     outputs, inputs, *_ = graph.constants[node.input[1]].dims
@@ -234,32 +244,36 @@ def is_depthwise(graph: Graph, node: NodeProto) -> bool:
 
 
 def is_grouped(graph: Graph, node: NodeProto) -> bool:
-    """A Conv with groups that is not depthwise."""
+    """Return whether the node is a Conv with groups that is not depthwise."""
     return node.op_type == "Conv" and attribute(node, "group", 1) > 1 and not is_depthwise(graph, node)
 
 
 def of_groups(part: str, node: NodeProto) -> list[str]:
-    """The SDK's names for what its converter makes of a convolution with groups: a Split, as many convolutions, and a
-    Concat. ``part``: GROUP_INPUT, GROUP_WEIGHTS or GROUP_OUTPUT."""
+    """Return the SDK's names of the tensors that its converter makes of a grouped convolution.
+
+    The converter makes a Split, one convolution per group, and a Concat.
+
+    part  GROUP_INPUT, GROUP_WEIGHTS or GROUP_OUTPUT.
+    """
     return [part.format(node.output[0], index) for index in range(attribute(node, "group", 1))]
 
 
 def output_axis(graph: Graph, node: NodeProto) -> int:
-    """Where a weight's output channels lie: axis 0 for Conv and Gemm transB=1, 1 for ConvTranspose, last for MatMul."""
+    """Return the output channel axis of weights: 0 for Conv and Gemm transB=1, 1 for ConvTranspose, last for MatMul."""
     if node.op_type == "Conv" or (node.op_type == "Gemm" and attribute(node, "transB", 0)):
         return 0
     return 1 if node.op_type == "ConvTranspose" else len(graph.constants[node.input[1]].dims) - 1
 
 
 def output_rows(graph: Graph, node: NodeProto) -> np.ndarray:
-    """A convolution's weights as float64 [output channels, weights of each]."""
+    """Return a convolution's weights as float64 [output channels, weights of each]."""
     weight = graph.value(node.input[1]).astype(np.float64)
     axis = output_axis(graph, node)
     return np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)
 
 
 def sdk_name(graph: Graph, node: NodeProto) -> str:
-    """The operator type as the SDK prints it, e.g. CONV_2D; other ONNX names in upper case."""
+    """Return the operator type as the SDK prints it, e.g. CONV_2D; other ONNX names in upper case."""
     if is_depthwise(graph, node):
         return "DEPTHWISE_CONV_2D"
     if ends_threshold(graph, node):
@@ -268,7 +282,7 @@ def sdk_name(graph: Graph, node: NodeProto) -> str:
 
 
 def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse: bool) -> NodeProto | None:
-    """The node that joins a chain: the only reader of what it puts out, when all else that it reads is there."""
+    """Return the node that joins a chain: the only reader of its output, if its other inputs are available."""
     head, last = chain[0].op_type, chain[-1]
     following = graph.sole_consumer(last.output[0]) if len(last.output) == 1 and not is_grouped(graph, last) else None
     if is_threshold(graph, last):
@@ -288,7 +302,7 @@ def _follower(graph: Graph, chain: list[NodeProto], order: dict[int, int], fuse:
 
 
 def _spreads(graph: Graph, source: str, output: str) -> bool:
-    """Whether a tensor is laid over a larger one."""
+    """Return whether an operator broadcasts a tensor over a larger one."""
     before, after = graph.shapes.get(source), graph.shapes.get(output)
     return before is not None and after is not None and None not in (*before, *after) and before != after
 
@@ -302,8 +316,10 @@ def one_operator(graph: Graph, chain: Sequence[NodeProto]) -> Operator:
 
 
 class _Domains(dict):
-    """Union-find over tensor names; ``self[name]`` is the domain's representative. ``types``: of the tensors whose type
-    is settled."""
+    """Union-find over tensor names; ``self[name]`` is the representative of the domain.
+
+    types  of the tensors whose type is known.
+    """
 
     def __init__(self, types: Mapping[str, Hashable]) -> None:
         super().__init__()
@@ -313,12 +329,12 @@ class _Domains(dict):
         return name
 
     def agree(self, a: str, b: str) -> bool:
-        """Whether two tensors can share a type: they have the same, or one of them has none yet."""
+        """Return whether two tensors can share a type: both have the same, or one has none yet."""
         types = {self._types.get(self[name]) for name in (a, b)} - {None}
         return len(types) < 2
 
     def join(self, names: Iterable[str]) -> None:
-        """One domain of the first name's and of those that agree with it."""
+        """Join the domain of the first name with those of the names that agree with it."""
         first, *others = names
         for name in others:
             if self[name] == self[first] or not self.agree(first, name):
@@ -339,29 +355,31 @@ def _domains(
     forced: Container[str],
     raised: Container[str] = (),
 ) -> dict[str, str]:
-    """Operators in the order in which they run join what they read to what they put out, where neither has the other
-    type already; where they differ, values are requantised in between (the SDK's converter inserts a MUL there).
+    """Join the input of each operator with its output in execution order, unless both have different types already.
 
-    ops     those that may join (``Analysis._joining``).
-    types   of the tensors whose type is settled: pictures, what convolutions read, what is INT16 whatever reads it.
-    forced  those of them that are INT16 whatever reads them; ``raised`` those that tensor_arrays names.
+    If they differ, values are requantised in between (the SDK's converter inserts a MUL there).
+
+    ops     the operators that may join (``Analysis._joining``).
+    types   known types: images, inputs of convolutions, and tensors that are INT16 regardless of their readers.
+    forced  tensors that are INT16 regardless of their readers.
+    raised  tensors that tensor_arrays names.
     """
     domain = _Domains(types)
     for op in ops:
         if op.head.op_type == "Concat":
             names = [*op.outputs, *op.inputs]
             if op.outputs[0] in raised and not all(domain.agree(op.outputs[0], name) for name in op.inputs):
-                # Put together as UINT8, and requantised after that.
+                # Joined as UINT8 and requantised afterwards.
                 names = sorted(op.inputs, key=lambda name: domain.agree(op.outputs[0], name))
             elif op.outputs[0] in forced and fits_uint8(graph, op, aligned=True):
-                # It can be put together as its inputs are, and be requantised after that.
+                # It can be joined like its inputs and requantised afterwards.
                 names = [*op.inputs, *op.outputs]
             domain.join(names)
         else:
-            # Second outputs are indices or masks, but a Split's are further pieces, and one that is UINT8 decides.
+            # Second outputs are indices or masks. A Split's outputs are further pieces, and a UINT8 piece decides.
             pieces = [name for name in op.outputs if name] if op.head.op_type == "Split" else op.outputs[:1]
             narrow = [name for name in pieces if name not in forced and name not in raised]
             domain.join([op.inputs[0], *narrow, *(name for name in pieces if name not in narrow)])
-            if narrow:  # requantised once, before the Split; INT16 pieces each after it, over their own range
+            if narrow:  # requantised once, before the Split; INT16 pieces after it, each over its own range
                 domain.join(narrow)
     return domain

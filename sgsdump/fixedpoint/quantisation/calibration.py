@@ -1,4 +1,4 @@
-"""The calibration levels L1 to L5: what is done with the pictures' statistics beyond minimum and maximum.
+"""Calibration levels L1 to L5: what calibration does beyond the minimum and maximum of each tensor.
 
 level  weights per channel   activation ranges fitted   16 bits proposed
 L1
@@ -10,14 +10,14 @@ L5     x                     x                          x
 calibration = calibrate(model, feeds, config, "L5")
 fixed = make_fixed(model, calibration.ranges, calibration.config)
 
-Which ranges to take and what needs INT16 is measured on a few pictures, by what it does to the model's outputs. Two of
-them find what is promising, and what is taken or raised is verified on all TRIALS: ranges are tried for at most
-MOST_FITTED domains, and convolutions in groups at 8 bits together, of which those that change the outputs little are
-left alone (``group_effects``), so that trials grow with what matters, not with the network.
+Trials on a few images decide which ranges to use and which tensors need INT16, by the error of the model's outputs.
+Two images find candidates; all TRIALS images verify every decision. At most MOST_FITTED domains get range trials.
+Convolutions are tried in groups at 8 bits, and groups that barely affect the outputs are not split further
+(``group_effects``). The number of trials therefore grows with the sensitive layers, not with the size of the model.
 
-Errors are shares of energy: sum((y - r)^2) / sum(r^2) of an output y against its reference r, averaged over the outputs
-and pictures; 0.002 is a noise 27 dB below the signal. The outputs are ``objective.watched_tensors``: in place of a
-Softmax's its input.
+Errors are relative squared errors, sum((y - r)^2) / sum(r^2) of an output y against its reference r, averaged over
+outputs and images. 0.002 is noise 27 dB below the signal. The outputs are ``objective.watched_tensors``, which take the
+input of a Softmax in place of the Softmax.
 """
 
 from __future__ import annotations
@@ -62,35 +62,35 @@ from sgsdump.progress import SILENT, Advance, Progress, unwatched
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
-# The SDK's -sth: a domain whose 8 bits alone change the outputs by more than this is raised to INT16.
+# The SDK's -sth: a domain is raised to INT16 if its 8 bits alone change the outputs by more than this.
 THRESHOLD = 0.002
-# Of what the trials find on the way, kept for the next plan: of all pictures together.
+# Limit for the trial results that are kept for the next plan, over all images together.
 HELD_BYTES = 256 << 20
-# A fitted range is tried when its error on the tensor is at most this part of min_max's: what gains less on its own
-# tensor did not gain at the outputs (on a face detector, taking the least tensor error everywhere cost 8 %).
+# A fitted range is tried if its error on the tensor is at most this part of the min_max error. Smaller gains on the
+# tensor gave none at the outputs (on a face detector, the least tensor error everywhere cost 8 %).
 WORTH_TRYING = 0.6
-# And it is taken when it takes at least this part off the error of the outputs.
+# A fitted range is taken if it lowers the error of the outputs by at least this part.
 WORTH_TAKING = 0.05
-# A calibration that tries no plan runs so many pictures in about half the time of its rehearsal (on each of the six
-# networks timed), and ends with the same check.
+# A calibration without trial plans runs this many images in about half the time of its rehearsal (on each of the six
+# models timed), and it ends with the same check.
 REHEARSED_ABOVE = 8
-# Pictures that fits and sensitivities are verified on; more changed no decision on the nets tried.
+# Images that verify fits and sensitivities; more images changed no decision on the models tried.
 TRIALS = 4
-# Domains that ranges are tried for: those whose own tensor gains most.
+# Domains that ranges are tried for: the domains whose own tensor gains most.
 MOST_FITTED = 24
-# Of so many domains one picture finds those whose bits are promising: what is tried grows with their square.
+# From this many domains on, one image finds the promising ones, because the trials grow with the square.
 MANY = 100
-# Ends that are so near each other, as part of the range, are one proposal.
+# Range ends this close together, as a part of the range, count as one proposal.
 ALIKE = 0.01
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """``effect``: the error of the outputs with this domain at 8 bits and all others at 16, against all at 16.
+    """The effect of one domain at 8 bits.
 
-    together  the number of domains that were at 8 bits at once: above 1 a group that changes too little to be worth a
-              look at each, ``effect`` is then the group's. Of few pictures where the domain alone would not be raised
-              by far.
+    effect    output error with this domain at 8 bits and all others at 16, against all at 16.
+    together  the number of domains that were at 8 bits together. Above 1, ``effect`` is that of a group that barely
+              affects the outputs. If the domain stays far below the threshold, ``effect`` was measured on few images.
     """
 
     domain: Domain
@@ -101,8 +101,13 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class RangeFit:
-    """A UINT8 domain (``tensors``), what was tried for it (min_max first), what was taken, and the outputs' error
-    before and after."""
+    """Range trials of one UINT8 domain.
+
+    tensors    the tensors of the domain.
+    proposals  the ranges tried, min_max first.
+    taken      the range that was chosen.
+    before, after  error of the outputs without and with it.
+    """
 
     tensors: tuple[str, ...]
     proposals: tuple[Proposal, ...]
@@ -112,7 +117,7 @@ class RangeFit:
 
 
 class Work:
-    """Runs done and to be done, on a bar."""
+    """A progress bar that counts runs done and runs expected."""
 
     def __init__(self, advance: Advance = unwatched):
         self.done = self.total = 0
@@ -127,19 +132,19 @@ class Work:
         self._advance(self.done, self.total)
 
     def finish(self) -> None:
-        """What was expected beyond this was not needed."""
+        """Complete the bar: the remaining expected runs were not needed."""
         if self.done < self.total:
             self.done = self.total
             self._advance(self.done, self.total)
 
 
 class Trials:
-    """Plans and ranges of one model, tried on the same few pictures.
+    """Plans and ranges of one model, tried on the same few images.
 
-    runs   the pictures, and what the float model makes of them at the ``watched_tensors``.
-    proto  of ``deployed``, where it is at hand.
+    runs   the images, and the float model's values of the ``watched_tensors``.
+    proto  the ``deployed`` model, if the caller has it already.
 
-    Weights without a range for each output channel get that of the weights themselves.
+    Weights without one range per output channel get the minimum and maximum of each channel.
     """
 
     def __init__(
@@ -175,12 +180,12 @@ class Trials:
 
     @property
     def few(self) -> Trials:
-        """The same on the first and the last picture alone."""
+        """The same trials on the first and the last image."""
         return self._on({self._pictures[0], self._pictures[-1]})
 
     @property
     def first(self) -> Trials:
-        """The same on the first picture alone."""
+        """The same trials on the first image."""
         return self._on({self._pictures[0]})
 
     def _on(self, pictures: set[int]) -> Trials:
@@ -189,23 +194,23 @@ class Trials:
         return other
 
     def with_ranges(self, ranges: Mapping[str, Range]) -> Trials:
-        """The same with other ranges of variable tensors (the weights' stay); shares everything that is costly."""
+        """Return trials with other ranges of variable tensors; weights keep theirs, and costly state is shared."""
         other = copy(self)
         other.ranges = ranges
         return other
 
     def run(self, raised: Iterable[str]) -> list[dict[str, np.ndarray]]:
-        """The outputs of each picture; fastest when one plan differs from the next late in the network."""
+        """Return the outputs of each image; fastest if one plan differs from the next late in the model."""
         return list(self._run(raised, self._pictures).values())
 
     def keep(self) -> None:
-        """The plan tried last is the one that those after it differ from."""
+        """Keep the results of the last plan as the base that later plans differ from."""
         for index in self._pictures:
             if (visit := self._visits[index]) is not None:
                 visit.keep()
 
     def add_outputs(self, raised: Iterable[str], outputs: dict[int, dict[str, np.ndarray]]) -> None:
-        """Those of a plan by picture, of the pictures that are not among them yet."""
+        """Add the outputs of a plan for the images that ``outputs`` lacks."""
         outputs |= self._run(raised, [index for index in self._pictures if index not in outputs])
 
     def _run(self, raised: Iterable[str], pictures: Sequence[int]) -> dict[int, dict[str, np.ndarray]]:
@@ -220,7 +225,7 @@ class Trials:
         return outputs
 
     def _outputs(self, index: int, plan: Prepared) -> dict[str, np.ndarray]:
-        """Of one picture; what it found on the way is kept for the next plan as long as that of all fits."""
+        """Return the outputs of one image; intermediate results are kept while those of all images fit HELD_BYTES."""
         visit = self._visits[index] or self._walk.visit(self._fed[index])
         values = visit.outputs(plan)
         held = visit.held_bytes + sum(v.held_bytes for i, v in enumerate(self._visits) if v is not None and i != index)
@@ -228,10 +233,10 @@ class Trials:
         return values
 
     def error(self, raised: Iterable[str], against: Mapping[int, Mapping[str, np.ndarray]] | None = None) -> float:
-        """Mean error of the outputs with the ``raised`` domains at INT16.
+        """Return the mean error of the outputs with the ``raised`` domains at INT16.
 
-        against  outputs by picture, without them the float model's. Pictures that this plan was measured on before,
-                 with these ranges and against the same outputs, are not run again.
+        against  reference outputs by image; default: the float model's. Images already measured for this plan, these
+                 ranges and this reference are not run again.
         """
         plan, reference = frozenset(raised), self._floats if against is None else against
         known = self._errors.setdefault((plan, id(self.ranges), id(reference)), _Errors(self.ranges, reference, {}))
@@ -241,7 +246,7 @@ class Trials:
 
 
 class _Errors(NamedTuple):
-    """The outputs' errors by picture, and what they were measured with."""
+    """The errors of the outputs by image, and the ranges and reference that they belong to."""
 
     ranges: Mapping[str, Range]
     reference: Mapping[int, Mapping[str, np.ndarray]]
@@ -249,7 +254,10 @@ class _Errors(NamedTuple):
 
 
 def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensitivity, ...]:
-    """Of every domain that can be INT16, most sensitive first. What may be raised is measured alone on all pictures."""
+    """Measure every domain that can be INT16; most sensitive first.
+
+    Candidates for INT16 are measured alone on all images.
+    """
     domains = trials.trial.domains
     few = trials.few if len(domains) < MANY else trials.first
     every = [domain.name for domain in domains]
@@ -266,7 +274,7 @@ def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensiti
     alone = {index: effects.bounds[index] for index in near}
     if near and few.pictures < trials.pictures:
         trials.add_outputs(every, wide)
-        for index in near:  # last first, so that each run begins at its own domain, not at that of the one before
+        for index in near:  # last first, so that each run starts at its own domain, not at that of the previous run
             alone[index] = trials.error([name for name in every if name != domains[index].name], wide)
     measured = []
     for index, domain in enumerate(domains):
@@ -277,9 +285,9 @@ def sensitivities(trials: Trials, threshold: float = THRESHOLD) -> tuple[Sensiti
 
 
 def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range], tuple[RangeFit, ...]]:
-    """The ranges with fitted ones where the outputs gain, domain by domain in execution order; and what was tried.
+    """Return the ranges, fitted where the outputs improve, domain by domain in execution order, and the trials.
 
-    Where few pictures gain half of what is worth taking, all are asked.
+    A range that gains half of WORTH_TAKING on few images is verified on all of them.
     """
     ranges, few = dict(trials.ranges), trials.few
     worthy = _worth_trying(trials, statistics)
@@ -301,14 +309,14 @@ def fit_ranges(trials: Trials, statistics: Statistics) -> tuple[dict[str, Range]
             error = trials.with_ranges(changed).error(())
             if error < before and error <= (1 - WORTH_TAKING) * before:
                 taken, after, before_few, ranges = best, error, least, changed
-                few.keep()  # this, or the proposal tried last, which differs from it no earlier in the network
+                few.keep()  # this, or the last proposal tried, which differs no earlier in the model
         fits.append(RangeFit(tensors, (plain, *tried), taken, before, after))
         before = after
     return ranges, tuple(fits)
 
 
 def _worth_trying(trials: Trials, statistics: Statistics) -> list[tuple[tuple[str, ...], Proposal, list[Proposal]]]:
-    """At most MOST_FITTED domains in execution order, each with its plain range and what promises more."""
+    """Return at most MOST_FITTED domains in execution order, each with its plain range and better proposals."""
     worthy = []
     for tensors in _narrow_domains(trials):
         plain, *others = _proposals(tensors, statistics, trials.ranges)
@@ -332,7 +340,7 @@ def _fitted(ranges: Mapping[str, Range], tensors: Iterable[str], proposal: Propo
 
 
 def _error(values: np.ndarray, reference: np.ndarray) -> float:
-    """Infinite where the values hold NaN or infinity: nothing is worse."""
+    """Return the relative squared error; infinite if the values hold NaN or infinity."""
     difference, selection = values.astype(np.float64) - reference, reference.astype(np.float64)
     energy, noise = float(np.sum(selection**2)), float(np.sum(difference**2))
     if not np.isfinite(noise):
@@ -341,8 +349,10 @@ def _error(values: np.ndarray, reference: np.ndarray) -> float:
 
 
 def _narrow_domains(trials: Trials) -> list[tuple[str, ...]]:
-    """Tensors of every domain that convolutions read, the picture's left out, and the inputs of a Concat, whose
-    range is its output's."""
+    """Return the tensors of every domain that convolutions read.
+
+    Image domains are left out. So are inputs of a Concat, which has one range for inputs and output.
+    """
     analysis = trials.trial.analysis
     concatenated = {n for op in analysis.operators if op.head.op_type == "Concat" for n in op.inputs}
     members: dict[str, list[str]] = {}
@@ -365,7 +375,7 @@ def _proposals(tensors: tuple[str, ...], statistics: Statistics, ranges: Mapping
 
 
 def _clipped(measured: Range, proposal: Proposal) -> Range:
-    """A tensor's own range within the proposal; INT16 keeps all of it."""
+    """Return a tensor's own range clipped to the proposal; INT16 keeps the whole range."""
     fitted = Range.of(max(measured.low, proposal.low), min(measured.high, proposal.high))
     return replace(fitted, wide=measured)
 
@@ -374,11 +384,11 @@ def _clipped(measured: Range, proposal: Proposal) -> Range:
 class Calibration:
     """The results of calibration.
 
-    ranges         every float tensor's range, in graph order: what ``make_fixed`` and ``PlanTrial`` take.
-    config         the input_config with the convolutions that the level raised to INT16 in ``tensor_arrays``.
-    statistics     of all pictures.
-    fits           UINT8 domains for which something else than minimum and maximum was tried.
-    sensitivities  of every domain that can be INT16, most sensitive first; empty below L4.
+    ranges         range of every float tensor in graph order, for ``make_fixed`` and ``PlanTrial``.
+    config         the input_config; ``tensor_arrays`` includes the convolutions that the level raised to INT16.
+    statistics     statistics of all images.
+    fits           UINT8 domains for which other ranges than minimum and maximum were tried.
+    sensitivities  one entry per domain that can be INT16, most sensitive first; empty below L4.
     """
 
     ranges: dict[str, Range]
@@ -389,17 +399,21 @@ class Calibration:
 
     @property
     def seen(self) -> dict[str, Range]:
-        """The range that every tensor's values filled on the pictures, before anything was narrowed; where a mask
-        carries them beyond what counts, up to there."""
+        """The range of each tensor's values on the images, before any range was narrowed.
+
+        The values of a mask count up to the cut only.
+        """
         masks = {name: each for name, each in self.ranges.items() if each.uncut is not None}
         return {name: masks.get(name) or Range.of(*ends) for name, ends in self.statistics.whole.items()}
 
 
 @dataclass(frozen=True)
 class CalibrationOptions:
-    """level      L1 to L5.
+    """Options of calibration.
+
+    level      L1 to L5.
     fuse       False with disableDomainFuseOps: every layer stays visible.
-    threshold  convolutions whose ``Sensitivity.effect`` is greater are raised to INT16 (L4, L5).
+    threshold  L4 and L5 raise convolutions with a greater ``Sensitivity.effect`` to INT16.
     """
 
     level: str = "L5"
@@ -415,15 +429,15 @@ def calibrate(
     workers: Workers = ALONE,
     progress: Progress = SILENT,
 ) -> Calibration:
-    """Calibrate a simplified float model on normalised pictures; with ALL_INT16 levels above L1 do what L2 does.
+    """Calibrate a simplified float model on normalised images; with ALL_INT16, levels above L1 act like L2.
 
-    feeds     for more than one process something that can be sent there: ``Feeds``.
-    options   or the name of the level alone.
-    workers   who runs the pictures; the result is the same.
-    progress  counts the pictures of the one pass over all, then the trial runs for ranges and bits (L3 to L5), and
-              says when a worker was lost.
-    Raises what ``gather`` raises. A model that cannot be quantised is found out in seconds by
-    ``fixed_model.rehearse``, to be called first where ``is_long``.
+    feeds     with several processes, an object that can be pickled: ``Feeds``.
+    options   calibration options, or only the name of the level.
+    workers   processes that run the images; they do not affect the result.
+    progress  counts the images of the one pass over all, then the trial runs for ranges and bits (L3 to L5), and
+              reports a lost worker.
+    Raises what ``gather`` raises. If ``is_long``, call ``fixed_model.rehearse`` first: it rejects a model that cannot
+    be quantised within seconds.
     """
     options = CalibrationOptions(options) if isinstance(options, str) else options
     does, fuse = level_named(options.level), options.fuse
@@ -462,18 +476,18 @@ def calibrate(
                     by_level=tuple(name for name in raised if name not in named),
                 )
             trials.work.finish()
-        del trials  # with what it keeps of each picture
+        del trials  # together with the results kept for each image
         release_unused()
     return Calibration({n: as_printed(each) for n, each in ranges.items()}, config, statistics, fits, measured)
 
 
 def is_long(level: str, pictures: int) -> bool:
-    """Whether a calibration takes longer than its rehearsal. Raises ConfigError for what is no level."""
+    """Return whether a calibration takes longer than its rehearsal. Raises ConfigError for an unknown level."""
     return pictures > REHEARSED_ABOVE or level_named(level) != Level()
 
 
 def selection(analysis: Analysis, level: Level) -> Selection:
-    """The statistics a level needs; those of the side files (tensor_chn, softmax_lut_range) always."""
+    """Return the statistics that a level needs; those of the side files (tensor_chn, softmax_lut_range) always."""
     graph, domain, masks = analysis.graph, analysis.domain, of_masks(analysis.graph)
     narrow = {domain[name] for name in analysis.first_inputs} - analysis.picture_domains
     return Selection(
@@ -491,8 +505,10 @@ def _channel_axis(op_type: str) -> int:
 
 
 def _channel_weights(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, Range]:
-    """Of each convolution's weights: minimum and maximum of each output channel, as the SDK's calibrator has them at
-    every level from L2 on. Weights that several convolutions read are seen by the first."""
+    """Return the minimum and maximum of each output channel of convolution weights, as the SDK does from L2 on.
+
+    Weights that several convolutions read get the range of the first one.
+    """
     seen: dict[str, Range] = {}
     for nodes in analysis.first_inputs.values():
         for node in nodes:
@@ -506,7 +522,7 @@ def _channel_weights(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[st
 
 
 def _with_zero(analysis: Analysis, ranges: Mapping[str, Range], config: InputConfig) -> dict[str, Range]:
-    """The ranges with 0 in those of UINT8 tensors, as they are stored (and as the SDK writes them above L1)."""
+    """Return the ranges, extended to include 0 for UINT8 tensors, as stored (and as the SDK writes them above L1)."""
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays)
     narrow = {name for name, quant in decide(analysis, ranges, choice).tensors.items() if quant.dtype == UINT8}
     return {

@@ -1,13 +1,13 @@
-"""The log folder of calibration, as the SDK's calibrator leaves it: written, and read (the SDK's or ours).
+"""The log folder of calibration in the format of the SDK's calibrator: writer, and reader for both origins.
 
-tensor_min_max.txt                the range every tensor is stored with
-tensor_chn.txt                    the range of every channel of the convolutions' outputs, as seen
-softmax_lut_range.txt             how far the inputs of softmaxes lie below their maximum
-tensor_weight.txt, tensor_weight_calibration.txt   the convolutions' weights, and their ranges (above L1); the
-                                  weights themselves up to ``WEIGHTS_LIMIT`` of them, ten bytes of text each
+tensor_min_max.txt                the range that every tensor is stored with
+tensor_chn.txt                    the observed range of every channel of the convolution outputs
+softmax_lut_range.txt             how far the inputs of a Softmax lie below their maximum
+tensor_weight.txt, tensor_weight_calibration.txt   the weights of convolutions and their ranges (above L1). The values
+                                  are included up to ``WEIGHTS_LIMIT`` of them; each takes ten bytes of text
 
-When read, the converter's own tensors and the names that it numbers (``f1#22`` for f1) become names of the model where
-they can.
+On reading, tensors of the converter and names that it numbers (``f1#22`` for f1) become names of the model where
+possible.
 """
 
 from __future__ import annotations
@@ -56,9 +56,12 @@ _BITS = {"UINT8": 8, "INT8": 8, "INT16": 16}
 
 @dataclass(frozen=True)
 class LogOptions:
-    """fuse     as the model was calibrated.
-    form     of tensor_min_max: text or json.
-    weights  also write the weights' files (levels above L1); ``changed``: those that a quant file replaced.
+    """Options of the log.
+
+    fuse     the option that the model was calibrated with.
+    form     format of tensor_min_max: text or json.
+    weights  also write the files of the weights (levels above L1).
+    changed  weights that a quant file replaced.
     """
 
     fuse: bool = True
@@ -74,7 +77,7 @@ def write_log(
     plan: QuantPlan,
     options: LogOptions = LogOptions(),
 ) -> Path:
-    """Fill an empty folder; returns the tensor_min_max file."""
+    """Fill an empty folder and return the tensor_min_max file."""
     graph = Graph(deployed(model))
     ranges = used_ranges(graph, calibration.ranges, plan)
     path = folder / ("tensor_min_max.json" if options.form == "json" else "tensor_min_max.txt")
@@ -88,7 +91,7 @@ def write_log(
     if options.weights:
         nodes = [n for n in graph.nodes if n.output[0] in plan.weights and is_convolution(graph, n)]
         few = sum(math.prod(graph.constants[node.input[1]].dims) for node in nodes) <= WEIGHTS_LIMIT
-        each = _weights(graph, ranges, plan, options.changed)  # one at a time: only few are kept
+        each = _weights(graph, ranges, plan, options.changed)  # one at a time, to drop values early
         entries = [entry if few else entry.without_values() for entry in each]
         tensor_weight.write(entries, folder / "tensor_weight.txt", with_ranges=False, with_data=few)
         tensor_weight.write(entries, folder / "tensor_weight_calibration.txt", with_ranges=True, with_data=few)
@@ -96,16 +99,16 @@ def write_log(
 
 
 def read_log(path: Path, model: Model, weights: bool) -> tuple[list[QuantParam], SideRanges]:
-    """The entries of the files beside a tensor_min_max.txt, under the names of a simplified model.
+    """Return the entries of the files beside a tensor_min_max.txt, under the names of a simplified model.
 
-    weights  take the weights' ranges per output channel and the bits too (levels above L1).
+    weights  also read the weight ranges per output channel and the bits (levels above L1).
     """
     if not path.name.startswith("tensor_min_max"):
         return [], SideRanges()
     graph = Graph(model.proto)
     model_names = {*graph.inputs, *graph.producer, *graph.constants}
     side = read_side_ranges(path)
-    # A fully connected layer whose own stage a Dropout's has the place of stands there by its own name.
+    # If a Dropout takes over the last stage of a fully connected layer, the file has the layer's own name.
     layers = {node.name: node.output[0] for node in graph.nodes if is_convolution(graph, node) and node.name}
     channels = {layers.get(name, name): each for name, each in _renamed(side.channels, {*model_names, *layers}).items()}
     side = SideRanges({**channels, **_renamed(side.channels, model_names)}, _renamed(side.softmax, model_names))
@@ -114,8 +117,10 @@ def read_log(path: Path, model: Model, weights: bool) -> tuple[list[QuantParam],
 
 
 def has_weight_ranges(path: Path) -> bool | None:
-    """Whether a calibrator's log was made above L1, with a range for each output channel of the weights: by
-    tensor_weight_calibration.txt beside its tensor_min_max.txt. None where the file is not in such a log."""
+    """Return whether a calibrator's log was made above L1; None if the file is not in such a log.
+
+    Above L1, tensor_weight_calibration.txt has one range per output channel of the weights.
+    """
     if not path.name.startswith("tensor_min_max") or not (path.parent / "tensor_chn.txt").is_file():
         return None
     file = path.parent / "tensor_weight_calibration.txt"
@@ -123,7 +128,7 @@ def has_weight_ranges(path: Path) -> bool | None:
 
 
 def read_side_ranges(path: Path) -> SideRanges:
-    """tensor_chn.txt and softmax_lut_range.txt beside ``path``, empty where they are not.
+    """Read tensor_chn.txt and softmax_lut_range.txt beside ``path``; a missing file gives no ranges.
 
     Raises what their readers raise.
     """
@@ -135,9 +140,9 @@ def read_side_ranges(path: Path) -> SideRanges:
 
 
 def read_weight_params(path: Path, model_names: Collection[str]) -> list[QuantParam]:
-    """The weights' ranges per output channel, and the bits, of tensor_weight_calibration.txt beside ``path``.
+    """Return weight ranges per output channel and bits from the tensor_weight_calibration.txt beside ``path``.
 
-    ``model_names`` tell where a comma in ``[input,weights]`` ends the first.
+    ``model_names`` resolve which comma in ``[input,weights]`` separates the names.
     """
     file = path.parent / "tensor_weight_calibration.txt"
     if not file.is_file():
@@ -156,7 +161,7 @@ def read_weight_params(path: Path, model_names: Collection[str]) -> list[QuantPa
 
 
 def used_ranges(graph: Graph, ranges: Mapping[str, Range], plan: QuantPlan) -> dict[str, Range]:
-    """The ranges for the types that a plan stores the tensors with."""
+    """Return the ranges for the types that a plan stores the tensors with."""
     types = {graph.producer[name].input[1]: quant.dtype for name, quant in plan.weights.items()}
     types |= {name: quant.dtype for name, quant in plan.tensors.items()}
     return {
@@ -168,8 +173,9 @@ def used_ranges(graph: Graph, ranges: Mapping[str, Range], plan: QuantPlan) -> d
 def logged_ranges(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]:
     """Return the ranges of the tensors that the SDK's calibrator writes.
 
-    The SDK stores a second row beside every bias, which is 1 in the float model. A convolution without a bias has one
-    of zeros, named after its node, or after the list of its outputs. Sizes, limits and single slopes are no tensors.
+    The SDK stores a second row beside every bias, which is 1 in the float model. A convolution without a bias gets a
+    bias of zeros, named after its node, or after the list of its outputs. Sizes, limits and single slopes are not
+    tensors.
     """
     biases: set[str] = set()
     absent: dict[str, str] = {}
@@ -190,7 +196,7 @@ def logged_ranges(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]
 
 
 def _settings(graph: Graph) -> set[str]:
-    """The constants that the SDK's converter makes options of operators."""
+    """Return the constants that the SDK's converter turns into options of operators."""
     settings: set[str] = set()
     operands: set[str] = set()
     for node in graph.nodes:

@@ -1,5 +1,4 @@
-"""The fixed model of a float model: decide the quant plan from ranges and input_config.ini, then write it as
-the hardware's integer arithmetic.
+"""Fixed models: decide the quant plan from ranges and input_config.ini, then write integer arithmetic as ONNX.
 
 model = open_float_model("float.onnx", None, config)
 ranges = measure_ranges(model, feeds)
@@ -39,7 +38,7 @@ VISIBLE = 0.05
 
 @dataclass(frozen=True)
 class ClippedRange:
-    """A tensor whose calibrated values ``low`` to ``high`` go beyond what its type and scale hold."""
+    """A tensor whose calibrated values ``low`` to ``high`` exceed what its type and scale hold."""
 
     name: str
     low: float
@@ -56,11 +55,17 @@ class ClippedRange:
 
 @dataclass(frozen=True, eq=False)
 class FixedModel:
-    """``proto`` is ONNX; ``plan`` says what was decided for each tensor and convolution, ``clipped`` which of the
-    given ranges it does not hold, ``approximate`` which outputs no rule of the hardware computes, and what does,
-    ``misread`` by which factor what reads a Softmax takes its values for another, ``masks`` the ranges that were cut,
-    ``coarse`` the steps of a Softmax's input that are too large to tell its values apart. ``outside`` holds
-    the weights of ``proto`` where they are not in it."""
+    """A fixed model and what is known about it.
+
+    proto        the ONNX model.
+    plan         the decisions for each tensor and convolution.
+    clipped      given ranges that the plan does not hold.
+    approximate  outputs without an exact hardware rule, and the substitute.
+    misread      by Softmax, the factor by which its readers scale its values.
+    masks        ranges that were cut because of a mask.
+    coarse       by input of a Softmax, a step too large to distinguish its values.
+    outside      the weights of ``proto`` if they are stored outside it.
+    """
 
     proto: ModelProto
     plan: QuantPlan
@@ -73,8 +78,11 @@ class FixedModel:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence for what is done in place of a rule of the hardware, with the kinds of operators that it is done
-        for, one for each Softmax whose readers take its values for others, and for masks."""
+        """Sentences for the user.
+
+        They list substitutes for hardware rules with the operators concerned, Softmax outputs that their readers scale,
+        ranges cut for masks, and coarse Softmax inputs.
+        """
         outputs: dict[str, dict[str, list[str]]] = {}
         for name, substitute in self.approximate.items():
             outputs.setdefault(substitute.done, {}).setdefault(substitute.op_type, []).append(name)
@@ -85,21 +93,21 @@ class FixedModel:
         return (
             *(f"no exact integer rule for {kinds}: {done}" for done, kinds in told.items()),
             *(
-                f"what reads the Softmax {name} takes its values for {factor:.2g} times what they are, as in the SDK's "
-                f"fixed model: it puts out steps of 1/32768, and they are read as steps of its range"
+                f"operators that read Softmax {name} scale its values by {factor:.2g}, as in the SDK's fixed model: "
+                f"the Softmax has steps of 1/32768, but its readers use the step of its range"
                 for name, factor in self.misread.items()
             ),
             *mask_notes(self.masks),
             *(
-                f"the range of {name}, which a Softmax reads, gives it steps of {step:.3g}, in which values become "
-                f"equal that differ by less; leave it out of the ranges that you give, and calibration finds one"
+                f"the range of Softmax input {name} has steps of {step:.3g}, so values closer together become equal. "
+                f"Remove {name} from the given ranges to let calibration choose"
                 for name, step in self.coarse.items()
             ),
         )
 
 
 def mask_notes(ranges: Mapping[str, Range]) -> tuple[str, ...]:
-    """A sentence on the ranges that were cut for a mask, if there are any."""
+    """Return one sentence on the ranges that were cut for a mask, if there are any."""
     cut = {name: measured for name, measured in ranges.items() if measured.uncut is not None}
     sides = (
         ("down", [(name, r.low, r.uncut[0]) for name, r in cut.items() if r.uncut and r.uncut[0] < r.low], min),
@@ -108,8 +116,8 @@ def mask_notes(ranges: Mapping[str, Range]) -> tuple[str, ...]:
     return tuple(
         f"the values of {listed([name for name, *_ in ends], 3)} go {where} to "
         f"{furthest(seen for *_, seen in ends):.3g}, as a mask does; their ranges end at "
-        f"{furthest(end for _, end, _ in ends):.3g} at the furthest: "
-        f"what lies {EXP_IS_ZERO:g} below the largest value of its row is 0 after the Softmax"
+        f"{furthest(end for _, end, _ in ends):.3g} at the furthest, because "
+        f"values {EXP_IS_ZERO:g} below the row maximum are 0 after the Softmax"
         for where, ends, furthest in sides
         if ends
     )
@@ -123,13 +131,13 @@ def make_fixed(
     per_channel: bool = False,
     side: SideRanges = NOTHING_BESIDE,
 ) -> FixedModel:
-    """The fixed model of a simplified float model.
+    """Return the fixed model of a simplified float model.
 
-    config       input_config.ini: which inputs are pictures, which convolutions are INT16, which outputs stay integer.
-    fuse         False with disableDomainFuseOps: every layer stays visible but a convolution before its activation.
+    config       input_config.ini: image inputs, INT16 convolutions, and outputs that stay integer.
+    fuse         False with disableDomainFuseOps: every layer stays visible except a convolution before its activation.
     per_channel  one weight scale per output channel (levels above L1).
-    side         ranges of channels and of softmaxes' inputs; without them the tensors' own ranges stand in.
-    Raises ConfigError when the config or the ranges name nothing of this model.
+    side         ranges of channels and of Softmax inputs; default: the ranges of the tensors.
+    Raises ConfigError if the config or the ranges name nothing of this model.
     """
     config = config or InputConfig(())
     _check_names(model, config)
@@ -140,7 +148,7 @@ def make_fixed(
     analysis = analyse(deployed(model), pictures if config.inputs else None, fuse)
     graph = analysis.graph
     if not ranges.keys() & graph.producer.keys():
-        raise ConfigError("the ranges name no layer of this model; were they calibrated on another one?")
+        raise ConfigError("the ranges name no layer of this model. Were they calibrated on another model?")
     by = config.by_level, config.by_quant_file
     choice = Choice(config.conv_format or "ALL_UINT8", config.tensor_arrays, per_channel, *by)
     decided = decide(analysis, ranges, choice)
@@ -162,14 +170,16 @@ def make_fixed(
 
 
 def _coarse(graph: Graph, decided: QuantPlan) -> dict[str, float]:
-    """By Softmax's input its step, where neighbouring values are visibly different after the exponential."""
+    """Return the step of each Softmax input whose neighbouring values differ visibly after the exponential."""
     steps = {name: decided.tensors[name].scale for name in softmax_inputs(graph) if name in decided.tensors}
     return {name: float(step) for name, step in steps.items() if float(step) > VISIBLE}
 
 
 def _misread(graph: Graph, decided: QuantPlan, in_float: Collection[str]) -> dict[str, float]:
-    """By Softmax that others read as integers: the scale that they take it for, over its own, where they differ
-    visibly. ``in_float``: outputs that are computed of real values."""
+    """Return, by Softmax with integer readers, the ratio of the readers' scale to its own, if visibly different.
+
+    in_float  outputs that are computed from real values.
+    """
     ratios = {
         name: float(as_read(decided, name).scale) / float(quant.scale)
         for name, quant in decided.tensors.items()
@@ -183,19 +193,20 @@ def _misread(graph: Graph, decided: QuantPlan, in_float: Collection[str]) -> dic
 
 
 def rehearse(model: Model, feed: Feed, config: InputConfig, fuse: bool = True) -> None:
-    """Make and run the fixed model on one picture alone: before a long calibration, refuse in seconds a model that
-    cannot be quantised; not one whose weights are outside. Raises what ``gather``, ``make_fixed`` and
-    ``check_that_it_runs`` raise."""
+    """Make and run the fixed model on one image, to reject within seconds a model that cannot be quantised.
+
+    A model with external weights is skipped. Raises what ``gather``, ``make_fixed`` and ``check_that_it_runs`` raise.
+    """
     if has_weights_outside(model.proto):
-        return  # its weights alone take as long as a picture: calibrating is not so long beside them
+        return  # loading its weights takes as long as an image, so calibration is not much longer
     fixed = make_fixed(model, measure_ranges(model, [feed], fuse), config, fuse)
     check_that_it_runs(model, fixed.proto, config, feed[1])
 
 
 def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, feed: Mapping[str, np.ndarray]) -> None:
-    """Run the fixed model of a float model once, on one feed of the float model (normalised pictures).
+    """Run the fixed model of a float model once, on one feed of the float model (normalised images).
 
-    Raises ModelError when onnxruntime will not load or run it.
+    Raises ModelError if onnxruntime cannot load or run the fixed model.
     """
     from sgsdump.executors.onnx_runtime.session import REFUSALS, message_of
 
@@ -212,15 +223,15 @@ def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, fee
             WholeGraph(fixed, once=True).values(raw, outputs)
     except (ModelError, *REFUSALS) as error:
         raise ModelError(
-            f"{model.path}: its fixed model does not run ({message_of(error)}); this is a fault of sgsdump: please "
-            f"report this line; meanwhile a model cut before that operator can be quantised"
+            f"{model.path}: its fixed model does not run ({message_of(error)}). This is a bug in sgsdump; please "
+            f"report this line. To continue, cut the model before that operator"
         ) from None
 
 
 def clipped_ranges(plan: QuantPlan, ranges: Mapping[str, Range]) -> tuple[ClippedRange, ...]:
-    """The stored tensors whose range goes beyond what the plan holds by more than one step, in the plan's order.
+    """Return the stored tensors whose range exceeds the plan by more than one step, in the plan's order.
 
-    A range that a level narrowed for UINT8 counts as it was seen (``Range.wide``).
+    A range that a level narrowed for UINT8 counts with the values seen (``Range.wide``).
     """
     clipped = []
     for name, quant in plan.tensors.items():
@@ -234,7 +245,7 @@ def clipped_ranges(plan: QuantPlan, ranges: Mapping[str, Range]) -> tuple[Clippe
 
 
 def _used(decided: QuantPlan, ranges: Mapping[str, Range], graph: Graph) -> dict[str, Range]:
-    """The ranges that the plan was made from, so that it can be made again."""
+    """Return the ranges that the plan was made from, so that the plan can be repeated."""
     weights = {graph.producer[name].input[1]: quant for name, quant in decided.weights.items()}
     quants = {**weights, **decided.tensors}
     used = {name: ranges[name].at(quant.dtype) for name, quant in quants.items() if name in ranges and quant.dtype}
@@ -250,4 +261,4 @@ def _check_names(model: Model, config: InputConfig) -> None:
     ):
         for name in named:
             if name not in existing:
-                raise ConfigError(f"input_config: {kind} names {name!r}, the model has {', '.join(existing)}")
+                raise ConfigError(f"input_config: {kind} names {name!r}, but the model has {', '.join(existing)}")

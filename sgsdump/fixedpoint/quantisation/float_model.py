@@ -1,9 +1,9 @@
-"""The float model as quantisation works on it: simplified, as the hardware computes it, and its picture inputs.
+"""The float model as quantisation uses it: simplified, computed as the hardware does, with its image inputs.
 
-The user's preprocess file says how the float model's picture is normalised, input_config.ini says it of the fixed one,
-and nothing else makes them agree. The fixed model takes the raw picture and computes real = (byte - mean) / std. One
-picture made both ways tells; a ``mean`` of 0 where the preprocess file takes 123 off is a difference of 123 grey
-levels, and a fixed model of no use.
+The preprocess file defines how images for the float model are normalised; input_config.ini defines the same for the
+fixed model. Nothing else makes them agree. The fixed model reads the raw image and computes real = (byte - mean) / std.
+Comparing one image made both ways reveals a disagreement: a ``mean`` of 0 where the preprocess file subtracts 123 is a
+difference of 123 grey levels, and the fixed model is useless.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ WHITE = 255.0  # the largest difference that two images can have, in grey levels
 
 @dataclass(frozen=True)
 class Picture:
-    """real = (byte - mean) / std, per channel in the model's order.
+    """Normalisation of an image: real = (byte - mean) / std, per channel in the model's order.
 
-    nv12  "RGB" or "BGR", that order, where the board gets the picture as YUV_NV12.
-    axis  of the channels: 1 of N, C, H, W or 3 of N, H, W, C.
+    nv12  "RGB" or "BGR", the channel order, if the board receives the image as YUV_NV12.
+    axis  axis of the channels: 1 for N, C, H, W or 3 for N, H, W, C.
     """
 
     mean: tuple[float, ...]
@@ -49,11 +49,11 @@ class Picture:
     axis: int = 1
 
     def along(self, values: Sequence[float] | np.ndarray) -> np.ndarray:
-        """A number for each channel, shaped to spread over the picture's other axes."""
+        """Return one value per channel as an array that broadcasts over the other axes of the image."""
         return np.asarray(values, np.float64).reshape((1, -1, 1, 1) if self.axis == 1 else (1, 1, 1, -1))
 
     def levels(self, array: np.ndarray) -> np.ndarray:
-        """A normalised picture in grey levels."""
+        """Return a normalised image in grey levels."""
         return array * self.along(self.std) + self.along(self.mean)
 
     @property
@@ -63,18 +63,17 @@ class Picture:
 
 
 def pictures_of(model: Model, config: InputConfig, ranges: Container[str]) -> dict[str, Picture]:
-    """The picture inputs that are quantised, and how they were normalised. Raises ConfigError for a shape that is
-    no picture's."""
+    """Return the quantised image inputs and their normalisation. Raises ConfigError if a shape is not an image's."""
     return {entry.name: _picture(model, entry) for entry in config.inputs if entry.is_picture and entry.name in ranges}
 
 
 def uint8_inputs(model: Model, config: InputConfig, ranges: Container[str]) -> frozenset[str] | None:
-    """The inputs that are UINT8, for ``analyse``: pictures; None where the config says nothing of any input."""
+    """Return the UINT8 inputs for ``analyse``: images; None if the config describes no input."""
     return frozenset(pictures_of(model, config, ranges)) if config.inputs else None
 
 
 def channels_last(model: Model, config: InputConfig) -> list[str]:
-    """The pictures whose input has the shape N, H, W, C, as TensorFlow's have."""
+    """Return the image inputs of shape N, H, W, C, as TensorFlow models have them."""
     shapes = {spec.name: spec.shape for spec in graph_inputs(model.proto)}
     pictures = [entry for entry in config.inputs if entry.is_picture and entry.name in shapes]
     fed = [as_fed(entry, shapes[entry.name]) for entry in pictures]
@@ -82,29 +81,30 @@ def channels_last(model: Model, config: InputConfig) -> list[str]:
 
 
 def grey_pictures(model: Model, config: InputConfig) -> list[str]:
-    """The pictures of one channel that are RGB with GRAY for the SDK."""
+    """Return the one-channel images that the SDK treats as RGB with GRAY."""
     shapes = {spec.name: spec.shape for spec in graph_inputs(model.proto)}
     return [e.name for e in config.inputs if e.name in shapes and as_fed(e, shapes[e.name]) != e]
 
 
 def raw_bytes(array: np.ndarray, picture: Picture) -> np.ndarray:
-    """The bytes of a normalised picture, as float32: what a fixed model's picture input takes."""
+    """Return the bytes of a normalised image as float32, the input of a fixed model."""
     mean, std = picture.along(picture.mean), picture.along(picture.std)
     return np.clip(np.round(array * std + mean), 0, 255).astype(np.float32)
 
 
 def renormalised(array: np.ndarray, told: Picture, other: Picture) -> np.ndarray:
-    """A picture that was normalised as ``told``, as the other way has it."""
+    """Convert an image from the normalisation ``told`` to ``other``."""
     return ((told.levels(array) - other.along(other.mean)) / other.along(other.std)).astype(array.dtype)
 
 
 def first_picture(
     model: Model, config: InputConfig, ranges: Container[str], raw: Mapping[str, np.ndarray]
 ) -> np.ndarray | None:
-    """The first picture input of a run, to be looked at: bytes of shape H, W for grey or H, W, 3 in the order RGB; None
-    where no input is a picture.
+    """Return the first image input of a run for display, or None if no input is an image.
 
-    raw  the fixed model's feed.
+    The result has bytes of shape H, W for grey or H, W, 3 in RGB order.
+
+    raw  the feed of the fixed model.
     """
     orders = {entry.name: entry.training_format for entry in config.inputs}
     for name, picture in pictures_of(model, config, ranges).items():
@@ -117,8 +117,10 @@ def first_picture(
 
 
 def disagreements(model: Model, feeds: Feeds) -> Iterator[str]:
-    """A sentence for each quantised picture input of which the float and the fixed model are shown different pictures:
-    where the preprocess file and mean and std_value make it differently, or mean and std_value make no picture of it.
+    """Yield one sentence for each image input that the float and the fixed model get as different images.
+
+    Either the preprocess file disagrees with mean and std_value, or mean and std_value cannot make an image of the
+    input.
 
     feeds  with its input_config. Raises what making a feed of the float model raises.
     """
@@ -131,7 +133,7 @@ def disagreements(model: Model, feeds: Feeds) -> Iterator[str]:
     try:
         label, feed, raw = feeds.both(0)
     except InputError as error:
-        _ = feeds[0]  # raises where it is the float model that the picture is not for
+        _ = feeds[0]  # raises if the image does not fit the float model either
         yield str(error)
         return
     for name, picture in pictures.items():
@@ -142,10 +144,10 @@ def disagreements(model: Model, feeds: Feeds) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class InputDifference:
-    """How far the fixed model's picture is from the float model's, on one picture.
+    """The difference between the inputs of the float and the fixed model, on one image.
 
-    largest  in the units of the model's input.
-    levels   in grey levels: what the channel's std makes of it.
+    largest  in units of the model's input.
+    levels   in grey levels, by the std of the channel.
     """
 
     name: str
@@ -160,22 +162,21 @@ class InputDifference:
         far = f"up to {self.largest:.3g}"
         far += f", {self.levels:.3g} grey levels" if self.levels <= WHITE else ""
         return (
-            f"input {self.name!r}: the preprocess file and input_config turn the same image into different inputs "
-            f"({far}), so the float and the fixed model do not get the same image; make mean, std_value and the "
-            f"channel order agree"
+            f"input {self.name!r}: the float and the fixed model get different images ({far}). "
+            f"Make the preprocess file agree with mean, std_value and the channel order of input_config"
         )
 
 
 def _picture(model: Model, entry: ModelInput) -> Picture:
-    """Mean and std in the order of the model's channels."""
+    """Return mean and std in the channel order of the model."""
     shape = next(i.shape for i in graph_inputs(model.proto) if i.name == entry.name)
     channels = CHANNELS[as_fed(entry, shape).training_format]
     axis = channel_axis(shape, channels)
     if axis is None:
         way = "RGB with input_formats = GRAY" if shape[1:2] == (1,) else "RAWDATA_F32_NHWC"
         raise ConfigError(
-            f"input_config: input {entry.name!r} is a {entry.training_format} picture, but the model's input has the "
-            f"shape {list(shape)}, not [N, {channels}, H, W] or [N, H, W, {channels}]; use {way}"
+            f"input_config: input {entry.name!r} is a {entry.training_format} image, but the model's input has shape "
+            f"{list(shape)}, not [N, {channels}, H, W] or [N, H, W, {channels}]. Use {way}"
         )
     order = slice(None, None, -1) if entry.training_format == "BGR" else slice(channels)
     nv12 = entry.training_format if entry.input_format == "YUV_NV12" and channels == 3 else ""
@@ -183,23 +184,27 @@ def _picture(model: Model, entry: ModelInput) -> Picture:
 
 
 def difference_of(name: str, real: np.ndarray, raw: np.ndarray, picture: Picture) -> InputDifference:
-    """How far the picture of bytes ``raw`` is from ``real``, what the float model takes."""
+    """Return how far the image of bytes ``raw`` is from ``real``, the input of the float model."""
     mean, std = picture.along(picture.mean), picture.along(picture.std)
     apart = np.abs((raw.astype(np.float64) - mean) / std - real)
     return InputDifference(name, float(apart.max()), float((apart * std).max()))
 
 
 def simplify(model: Model, feeds: Runs | None = None, outside: bool = False) -> Model:
-    """The model the simulators work on: nodes in an order they can run in, shape arithmetic folded away, in float32,
-    and what the SDK's converter writes as other operators as those (``as_converted``).
+    """Return the model that the simulators use.
 
-    feeds  the data that it is for: Ifs that take the same branch on all of them are replaced by it (``settled``).
+    Nodes are in execution order, shape arithmetic is folded, values are float32, and operators are those that the SDK's
+    converter writes (``as_converted``).
 
-    A model of a .sim file is that already. Layer names stay as they are; ``outside``: see ``open_float_model``. Raises
-    ModelError for a graph that cannot be sorted, and for a fixed model.
+    feeds    the data that the model is for: an If that takes the same branch for all of it is replaced by that branch
+             (``settled``).
+    outside  see ``open_float_model``.
+
+    A model of a .sim file is returned unchanged. Layer names stay as they are. Raises ModelError for a graph that
+    cannot be sorted, and for a fixed model.
     """
     if is_fixed(model):
-        raise ModelError(f"{model.path} is a fixed model; give the float model it was made from")
+        raise ModelError(f"{model.path}: this is a fixed model. Pass the float model that it was made from")
     if is_of_sim(model.proto):
         return model
     ordered = type(model.proto)()
@@ -222,12 +227,12 @@ def simplify(model: Model, feeds: Runs | None = None, outside: bool = False) -> 
 
 
 def deployed(model: Model) -> ModelProto:
-    """The float model at an opset that can be quantised (``lift``)."""
+    """Return the float model at an opset that can be quantised (``lift``)."""
     return lift(model.proto)
 
 
 def serialise(proto: ModelProto) -> bytes:
-    """The model as a file's bytes. Raises ModelError for one that does not fit into a file (2 GB)."""
+    """Serialise the model. Raises ModelError if it exceeds the 2 GB limit of a file."""
     try:
         return proto.SerializeToString()
     except Exception as error:
@@ -235,8 +240,10 @@ def serialise(proto: ModelProto) -> bytes:
 
 
 def save_model(proto: ModelProto, path: Path, file: IO[bytes]) -> None:
-    """Write the model into ``file``, which becomes ``path``; weights that were left outside into ``path``.data beside
-    it. Raises ModelError and OutputError."""
+    """Write the model into ``file``, which becomes ``path``; weights stored outside go into ``path``.data.
+
+    Raises ModelError and OutputError.
+    """
     if not has_weights_outside(proto):
         file.write(serialise(proto))
         return

@@ -1,4 +1,4 @@
-"""The calibration levels L1 to L5: what each searches."""
+"""The calibration levels L1 to L5: what each one searches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sgsdump.errors import ConfigError, hint
 
 @dataclass(frozen=True)
 class Level:
-    """The steps of a level."""
+    """The searches of a level."""
 
     weights: bool = False
     activations: bool = False
@@ -23,12 +23,12 @@ LEVELS = {
     "L4": Level(weights=True, bits=True),
     "L5": Level(weights=True, activations=True, bits=True),
 }
-# The level that finds the same ranges and proposes no bits.
+# The level that finds the same ranges without proposing bits.
 WITHOUT_BITS = {"L1": "L1", "L2": "L2", "L3": "L3", "L4": "L2", "L5": "L3"}
 
 
 def level_named(name: str) -> Level:
-    """Raises ConfigError for what is none of L1 to L5."""
+    """Return the level. Raises ConfigError for an unknown name."""
     if name not in LEVELS:
-        raise ConfigError(f"there is no quant level {name!r}{hint(name, LEVELS)}; the levels are {', '.join(LEVELS)}")
+        raise ConfigError(f"unknown quant level {name!r}{hint(name, LEVELS)}")
     return LEVELS[name]

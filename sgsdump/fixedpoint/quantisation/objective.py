@@ -1,10 +1,10 @@
-"""How far a quant plan's outputs are from the float model's: what ``tune`` minimises.
+"""The error that ``tune`` minimises: how far the outputs of a quant plan are from the float model's.
 
-error of a watched tensor = Σ(fixed - float)² / Σ float²,  both sums over all pictures.
+error of a watched tensor = Σ(fixed - float)² / Σ float²,  both sums over all images.
 
-``tuning.combined_error`` makes one number of several tensors' errors. The watched tensors are the network's outputs,
-but where a Softmax makes an output, its input (the logits): a softmax that is nearly one-hot hides every error until it
-flips. Where the logits stand in for the Softmax alone, ``by_probability`` weighs them.
+``tuning.combined_error`` combines the errors of several tensors. The watched tensors are the outputs of the model. If a
+Softmax makes an output, its input (the logits) is watched instead, because a nearly one-hot Softmax hides every error
+until it flips. If the logits replace only the Softmax, ``by_probability`` weights them.
 """
 
 from __future__ import annotations
@@ -29,29 +29,31 @@ if TYPE_CHECKING:
 # Operators that pass a Softmax's values through unchanged.
 _PASSING_THROUGH = REARRANGING | {"Cast"}
 _SOFTMAX = ("Softmax", "LogSoftmax")
-# Their outputs are places, which jump where values change a little.
+# Their outputs are indices, which jump on small changes of the values.
 INDEX_OPERATORS = frozenset(("ArgMax", "ArgMin", "NonMaxSuppression", "NonZero", "TopK", "Unique"))
-# What they give is decided by values, but is no value itself.
+# Their outputs depend on values but are not values.
 _COMPARING = frozenset("And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Xor".split())
-# A tensor made by these alone says of a quant plan what its source says.
+# A tensor made only by these has the same error as its source.
 _TAKING_PARTS = REARRANGING | {"Cast", "Gather", "Slice"}
 _NO_AXES: Mapping[str, int] = MappingProxyType({})
-ALL_ZERO = "the model's outputs are zero or empty on every picture, so no error can be measured on them"
-# A logit so far below the top of its row is a probability of at most 2e-5; the hardware's Softmax makes it 0.
+ALL_ZERO = "the model's outputs are zero or empty on every image, so no error can be measured. Use other images"
+# A logit this far below the maximum of its row has a probability of at most 2e-5; the hardware's Softmax makes it 0.
 BELOW_TOP = 11.0
 _WHOLE = (2, 3, 4, 5, 6, 7, 9, 12, 13)  # of TensorProto: integers and booleans
 
 
 def watched_tensors(proto: ModelProto) -> list[str]:
-    """The tensors the error is measured on, each once, in the order of the outputs they represent."""
+    """Return the tensors that the error is measured on, without duplicates, in the order of the outputs."""
     return list(dict.fromkeys(watched_by_output(proto).values()))
 
 
 def watched_by_output(proto: ModelProto) -> dict[str, str]:
-    """For each output of the network the tensor that the error is measured on in its place. What no operator makes has
-    no error, and of sequences, maps and text none is measured. Nor is it on integers and on what was picked by index
-    (``left_out_outputs``), whose error says nothing: the tensors that are picked from stand in, but for those that an
-    output which is measured depends on."""
+    """Return, for each output of the model, the tensor that the error is measured on.
+
+    An output without a producer has no error. Sequences, maps and text are not measured. Integers and tensors picked by
+    index (``left_out_outputs``) have no meaningful error. The tensors that they are picked from replace them, unless a
+    measured output depends on those.
+    """
     graph = Graph(proto)
     picked = _picked(graph)
     outputs = [
@@ -68,7 +70,7 @@ def watched_by_output(proto: ModelProto) -> dict[str, str]:
 
 
 def softmax_axes(proto: ModelProto) -> dict[str, int]:
-    """The axis of the Softmax for each watched tensor that stands in for its output, and is no output itself."""
+    """Return the Softmax axis for each watched tensor that replaces a Softmax output and is not an output itself."""
     graph, watched = Graph(proto), watched_by_output(proto)
     logits = {name for output, name in watched.items() if output != name} - set(watched)
     return {
@@ -79,7 +81,7 @@ def softmax_axes(proto: ModelProto) -> dict[str, int]:
 
 
 def probabilities(logits: np.ndarray, axis: int) -> np.ndarray:
-    """The Softmax in float64; NaN for rows whose largest value is no finite number."""
+    """Return the Softmax in float64; NaN for rows whose largest value is not finite."""
     with np.errstate(invalid="ignore"):
         exp = np.exp(logits.astype(np.float64) - logits.max(axis=axis, keepdims=True))
         return np.asarray(exp / exp.sum(axis=axis, keepdims=True))
@@ -88,7 +90,7 @@ def probabilities(logits: np.ndarray, axis: int) -> np.ndarray:
 def by_probability(
     values: np.ndarray, against: np.ndarray, axis: int, mean: np.ndarray | float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the logits of both sides, less ``mean``, times the probabilities of ``against``.
+    """Return the logits of both sides, minus ``mean``, times the probabilities of ``against``.
 
     Logits BELOW_TOP of their row in ``against`` become 0 on both sides. NaN and +inf stay, and so do rows of
     ``against`` whose largest value is not finite.
@@ -104,20 +106,23 @@ def by_probability(
 
 
 def left_out_outputs(proto: ModelProto, judged: Container[str]) -> dict[str, str]:
-    """The outputs that no error is measured on, and why; ``judged``: tensors that one was measured on."""
+    """Return the outputs that no error is measured on, and the reasons.
+
+    judged  the tensors that an error was measured on.
+    """
     graph = Graph(proto)
     picked, watched = _picked(graph), watched_by_output(proto)
     reasons = {}
     for name in graph.outputs:
         if name in picked:
-            reasons[name] = "which holds indices, or what they pick"
+            reasons[name] = "which holds indices or values picked by index"
         elif watched.get(name, name) not in judged:
-            reasons[name] = "whose error cannot be measured (its shape changes with the values, or it is no number)"
+            reasons[name] = "whose error cannot be measured (its shape depends on the values, or it is not numeric)"
     return reasons
 
 
 def _picked(graph: Graph) -> set[str]:
-    """Tensors of whole numbers that values decide, and all that is made with them."""
+    """Return the integer tensors that depend on values, and all tensors computed from them."""
     picked: set[str] = set()
     for node in graph.nodes:
         if node.op_type in INDEX_OPERATORS or picked & set(node.input):
@@ -132,7 +137,7 @@ def _picked(graph: Graph) -> set[str]:
 
 
 def _leading_to(graph: Graph, names: Iterable[str]) -> set[str]:
-    """These tensors and all that they are computed from."""
+    """Return these tensors and all tensors that they are computed from."""
     found: set[str] = set()
     pending = list(names)
     while pending:
@@ -145,7 +150,7 @@ def _leading_to(graph: Graph, names: Iterable[str]) -> set[str]:
 
 
 def _compared(graph: Graph, name: str, picked: set[str]) -> list[str]:
-    """The tensor, or of what a comparison gives the tensors that are compared; no sizes, nor what was picked itself."""
+    """Return the tensor, or the tensors compared if a comparison made it; no sizes and no picked tensors."""
     node = graph.producer.get(_origin(graph, name))
     if node is None or name in picked or node.op_type in ("Shape", "Size"):
         return []
@@ -156,7 +161,7 @@ def _compared(graph: Graph, name: str, picked: set[str]) -> list[str]:
 
 
 def _origin(graph: Graph, name: str) -> str:
-    """The tensor that this one is a part or another arrangement of."""
+    """Return the tensor that this one is a part or a rearrangement of."""
     while (node := graph.producer.get(name)) is not None and node.op_type in _TAKING_PARTS:
         name = node.input[0]
     return name
@@ -183,14 +188,14 @@ def _watched(graph: Graph, output: str) -> str:
 
 @dataclass(frozen=True)
 class Score:
-    """A plan on some pictures: for each tensor the sums over all of them, and the sum of the user's metric."""
+    """The result of a plan on some images: sums for each tensor, and the sum of the user's metric."""
 
     pictures: int
     sums: Mapping[str, Sums]
     metric: float = 0.0
 
     def error(self, name: str) -> float:
-        """See the module's formula; infinite when a plan gives NaN or infinity. Raises nothing."""
+        """Return the error by the formula of the module; infinite if the plan gives NaN or infinity."""
         sums = self.sums[name]
         error = ratio(sums.dd, sums.bb) if sums.dd else 0.0
         return error if np.isfinite(error) else float("inf")
@@ -212,14 +217,14 @@ def score(
     metric: float = 0.0,
     axes: Mapping[str, int] = _NO_AXES,
 ) -> Score:
-    """One picture's outputs against the float model's; ``axes``: see ``softmax_axes``."""
+    """Return the score of one image's outputs against the float model's; ``axes``: see ``softmax_axes``."""
     return Score(1, {name: sums_of(outputs[name], floats[name], axes.get(name)) for name in floats}, metric)
 
 
 def sums_of(
     values: np.ndarray, against: np.ndarray, axis: int | None = None, mean: np.ndarray | float | None = None
 ) -> Sums:
-    """The sums over one tensor, about ``mean`` where one is given; ``axis``: of the Softmax whose logits it holds."""
+    """Return the sums over one tensor, about ``mean`` if given; ``axis``: of the Softmax that reads these logits."""
     if axis is not None and values.size:
         values, against = by_probability(values, against, axis, 0.0 if mean is None else mean)
     elif mean is not None:
@@ -228,7 +233,7 @@ def sums_of(
 
 
 def total(scores: Iterable[Score]) -> Score:
-    """All pictures together; at least one."""
+    """Return the score of all images together; at least one."""
     scores = list(scores)
     sums = {name: merged_sums(s.sums[name] for s in scores) for name in scores[0].sums}
     return Score(sum(s.pictures for s in scores), sums, sum(s.metric for s in scores))
@@ -238,18 +243,18 @@ Totals = Mapping[str, Sums]
 
 
 def error_of(sums: Sums) -> float:
-    """Σ|a-b| / Σ|b|, 0 for equal values even when they are all zero."""
+    """Return Σ|a-b| / Σ|b|; 0 for equal values, even if all are zero."""
     return 0.0 if sums.d1 == 0 else rmse(sums)
 
 
 def output_error(totals: Totals) -> float:
-    """The mean error of the tensors that are not zero throughout. Raises ValuesError when there is none, or NaN."""
+    """Return the mean error of the tensors that are not all zero. Raises ValuesError if there is none, or for NaN."""
     if not totals:
-        raise ValuesError("the model has no output of numbers that its operators compute, so no error can be measured")
+        raise ValuesError("no operator of the model computes a numeric output, so no error can be measured")
     errors = [error_of(sums) for sums in totals.values() if sums.b1 != 0]
     if not errors:
         raise ValuesError(ALL_ZERO)
     if not all(map(math.isfinite, errors)):
         name = next(name for name, sums in totals.items() if not math.isfinite(error_of(sums)))
-        raise ValuesError(f"tensor {name!r} holds NaN or infinity, so no error can be measured on it")
+        raise ValuesError(f"tensor {name!r} has NaN or infinity, so its error cannot be measured")
     return math.fsum(errors) / len(errors)

@@ -1,9 +1,9 @@
-"""Quant parameters in a file: those of a fixed model, and a user's on top of what calibration finds.
+"""Quant files: export the parameters of a fixed model, and override what calibration finds.
 
-A range (one value, or one per channel; for weights, per output channel) replaces the calibrated one. Bit 16 of a
-convolution's first input or of its weights raises the convolution and what shares its domain; where the file and
-input_config.ini differ, or two tensors of a domain, the wider one wins. ``data`` replaces a convolution's weights, in
-the model's own layout, BatchNormalization folded in.
+A range has one value, or one per channel (for weights, one per output channel). A range in the file replaces the
+calibrated one. Bit 16 of a convolution's first input or weights raises the convolution and the rest of its domain to
+INT16. If the file and input_config.ini differ, or two tensors of one domain do, the wider type wins. ``data`` replaces
+the weights of a convolution, in the model's layout, with BatchNormalization folded in.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sgsdump.sidecars.tensor_min_max import read_ranges
 from sgsdump.tensors.types import Range
 
 BITS = (8, 16)
-# A range of this many times the width of the values loses two bits.
+# A range this many times as wide as the values loses two bits.
 WIDE_TIMES = 4.0
 
 
@@ -49,9 +49,12 @@ WIDE_TIMES = 4.0
 class Imported:
     """The entries of a quant file, checked against a model.
 
-    ``model`` and ``config`` are what to calibrate with. ``ranges`` replace the calibrated ones; ``moved`` names those
-    of them that are not in the file, but follow from the range of a tensor whose values an operator moves. ``unknown``
-    are names of the file that the model does not have, ``changed`` the weights that the file replaces.
+    model    the model to calibrate, with the weights of the file.
+    config   the configuration to calibrate with, including the raised tensors.
+    ranges   replace the calibrated ranges.
+    moved    names in ``ranges`` that the file lacks; they follow from a tensor whose values an operator moves.
+    unknown  names of the file that the model does not have.
+    changed  weights that the file replaces.
     """
 
     model: Model
@@ -63,7 +66,7 @@ class Imported:
 
 
 def read_quant_file(path: Path | str) -> list[QuantParam]:
-    """The entries of a quant file, or the ranges of a tensor_min_max.txt as entries without bits.
+    """Return the entries of a quant file, or the ranges of a tensor_min_max.txt as entries without bits.
 
     Raises what ``quant_param.read`` and ``read_ranges`` raise.
     """
@@ -73,7 +76,7 @@ def read_quant_file(path: Path | str) -> list[QuantParam]:
 
 
 def is_log(path: Path | str) -> bool:
-    """Return whether a quant file is the tensor_min_max.txt of a calibration, not a list of quant parameters."""
+    """Return whether a quant file is the tensor_min_max.txt of a calibration."""
     return read_bytes(Path(path), PICKLE_LIMIT).startswith(b"Name:")
 
 
@@ -85,14 +88,14 @@ def import_params(
     where: str = "quant file",
     one_per_tensor: bool = True,
 ) -> Imported:
-    """Check a file's entries against a simplified float model; ``where`` begins the messages.
+    """Check the entries of a quant file against a simplified float model; ``where`` begins the messages.
 
-    one_per_tensor  False: leave out a range for the whole of a convolution's weights that comes without a bit, as
-                    tensor_min_max.txt has it, where the level finds one per output channel.
+    one_per_tensor  False drops one-value ranges of convolution weights without a bit, as tensor_min_max.txt has them.
+                    Use False for levels that find one range per output channel.
 
-    Raises ConfigError for a file that names no tensor of the model, a bit other than 8 or 16, 16 bits for a picture or
-    8 for a tensor that no convolution reads, another number of values than the tensor has channels, ``data`` of another
-    shape or for a tensor that is not a convolution's weights, and two different entries of one name.
+    Raises ConfigError if no entry names a tensor of the model, if a bit is not 8 or 16, if an image gets 16 bits, if a
+    tensor that no convolution reads gets 8 bits, if the number of values is not the number of channels, if ``data`` has
+    another shape or does not belong to convolution weights, and if two entries of one name differ.
     """
     graph_of_model = Graph(model.proto)
     own = {*graph_of_model.inputs, *graph_of_model.producer, *graph_of_model.constants}
@@ -121,11 +124,11 @@ def import_params(
     unknown = tuple(dict.fromkeys(param.name for param in params if param.name not in existing))
     if params and len(unknown) == len({param.name for param in params}):
         raise ConfigError(
-            f"{where} names no tensor of the model; its first name is {quoted(unknown[0])}"
-            f"{hint(unknown[0], list(existing))}; was it made for another model?"
+            f"{where}: no entry names a tensor of the model; the first name is {quoted(unknown[0])}"
+            f"{hint(unknown[0], list(existing))}. Was the file made for another model?"
         )
     if not params:
-        raise ConfigError(f"{where} holds no quant parameters")
+        raise ConfigError(f"{where}: the file has no quant parameters")
     channels = _channels(graph_of_model, analysis)
     weights = {node.input[1] for node in convolutions} | {
         name for node in grouped for name in of_groups(GROUP_WEIGHTS, node)
@@ -141,12 +144,12 @@ def import_params(
         if param.range is not None and not (coarse and not one_per_tensor and param.name in weights):
             _check_channels(param, channels, subject)
             if param.name in requantised and param.name in ranges:
-                # Requantised for several operators, under a number each.
+                # The SDK numbers one entry per operator that the tensor is requantised for.
                 low, high = param.range.low, param.range.high
                 ranges[param.name] = Range.of(min(low, ranges[param.name].low), max(high, ranges[param.name].high))
                 continue
             if param.name in ranges and not ranges[param.name].same(param.range):
-                raise ConfigError(f"{subject} stands in the file twice, with different ranges")
+                raise ConfigError(f"{subject} has two entries with different ranges; keep one")
             ranges[param.name] = param.range
         raised.update(dict.fromkeys(_raised(analysis, param, subject)))
     changed = frozenset(param.name for param in params if param.data is not None and param.name not in unknown)
@@ -157,24 +160,24 @@ def import_params(
 
 
 def plan_params(path: Path) -> list[QuantParam]:
-    """Return the weights that a fixed model has at 16 bits, as entries of a quant file.
+    """Return the weights that a fixed model stores at INT16, as entries of a quant file.
 
-    Raises ModelError for a file that is no fixed model.
+    Raises ModelError if the file is not a fixed model.
     """
     from sgsdump.models.model import open_model
 
     facts = read_facts(open_model(path))
     if facts is None:
-        raise ModelError(f"{path} is no fixed model, so it has no plan; give a fixed.sim, or what calibrate wrote")
+        raise ModelError(f"{path}: not a fixed model, so there is no plan. Pass fixed.sim or a model from calibrate")
     wide = dict.fromkeys(weights.name for weights in facts.weights.values() if weights.dtype.itemsize > 1)
     return [QuantParam(name, None, 16) for name in wide]
 
 
 def moved_ranges(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, Range]:
-    """Return the ranges of tensors without one that operators only move or average from tensors with a range.
+    """Return ranges for tensors that have none but whose values are only moved or averaged from tensors with a range.
 
-    The SDK's files leave such tensors out: what a Transpose or Reshape puts out, and what a fully connected operator
-    reads of it.
+    The files of the SDK omit such tensors: the output of a Transpose or Reshape, also in front of a fully connected
+    operator.
     """
     known, moved = dict(ranges), dict[str, Range]()
     for op in analysis.operators:
@@ -183,7 +186,7 @@ def moved_ranges(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, R
         sources = op.inputs if concatenates else op.inputs[:1]
         if len(op.nodes) > 1 or not alike or not all(name in known for name in sources):
             continue
-        # What the SDK requantises before it moves has a range of its own.
+        # A tensor that the SDK requantises before moving it has a range of its own.
         taken = [known.get(REQUANTISED.format(name), known[name]) for name in sources]
         whole = Range.of(min(each.low for each in taken), max(each.high for each in taken))
         new = {name: whole for name in op.outputs if name not in known}
@@ -193,34 +196,47 @@ def moved_ranges(analysis: Analysis, ranges: Mapping[str, Range]) -> dict[str, R
 
 
 def measured_beside(imported: Imported, plan: QuantPlan, measured: Container[str]) -> list[str]:
-    """Return the tensors of a plan whose ranges are ``measured`` on images, as the file does not tell them."""
-    counted = {name for name, quant in plan.tensors.items() if quant.scale == 1}  # an ArgMax's places
+    """Return the tensors of a plan that the file gives no range for, so that images had to supply one."""
+    counted = {name for name, quant in plan.tensors.items() if quant.scale == 1}  # the indices that an ArgMax returns
     names = [name for op in plan.operators for node in op.nodes for name in (*node.input, *node.output)]
     return [n for n in dict.fromkeys(names) if n in measured and n not in imported.ranges and n not in counted]
 
 
 def too_wide(given: Mapping[str, Range], seen: Mapping[str, Range]) -> dict[str, float]:
-    """How many times as wide as the values seen each given range is, of those that are more than ``WIDE_TIMES`` as
-    wide; the widest first."""
+    """Return how many times wider than the observed values each range is, if more than WIDE_TIMES; widest first."""
     times = {name: _width(given[name]) / _width(seen[name]) for name in given if name in seen and _width(seen[name])}
     return {name: times[name] for name in sorted(times, key=lambda name: -times[name]) if times[name] > WIDE_TIMES}
 
 
 def _width(bounds: Range) -> float:
-    """Of the range that a scale is made of, which has 0 in it."""
+    """Return the width of the range that the scale is computed from, which includes 0."""
     return max(bounds.high, 0.0) - min(bounds.low, 0.0)
 
 
 def quant_params(model: Model) -> list[QuantParam]:
-    """Every stored tensor and convolution's weights of a fixed model, per operator inputs, weights, outputs.
+    """Return the quant parameters of a fixed model: stored tensors and weights of convolutions.
 
-    Ranges are those it was made from; a fixed model that does not remember them gives what its scales span.
-    Raises ModelError for a float model.
+    Parameters
+    ----------
+    model : Model
+        A fixed model: a fixed.sim, or a model that calibrate wrote.
+
+    Returns
+    -------
+    list of QuantParam
+        One entry per tensor, operator by operator: inputs, weights, outputs. ``range`` holds float64 values, one per
+        tensor or one per output channel. The ranges are those that the model was made from. If the model does not
+        store them, they are what its scales span. ``bit`` is 8 or 16.
+
+    Raises
+    ------
+    ModelError
+        If ``model`` is a float model.
     """
     facts = read_facts(model)
     if facts is None:
         raise ModelError(
-            f"{model.path} is a float model; only a fixed one (fixed.sim, or of calibrate) has quant parameters"
+            f"{model.path}: a float model has no quant parameters. Pass fixed.sim or a model from calibrate"
         )
     ranges = facts.origin.ranges if facts.origin else {}
     params: dict[str, QuantParam] = {}
@@ -236,9 +252,9 @@ def quant_params(model: Model) -> list[QuantParam]:
 
 
 def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
-    """The convolutions' first inputs that an entry raises."""
+    """Return the first inputs of convolutions that an entry raises to INT16."""
     if param.bit is not None and param.bit not in BITS:
-        raise ConfigError(f"{subject} has bit {param.bit}; a tensor has 8 or 16")
+        raise ConfigError(f"{subject} has bit {param.bit}; use 8 or 16")
     inputs = [
         name
         for name, nodes in analysis.first_inputs.items()
@@ -248,19 +264,17 @@ def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
     if param.bit == 8:
         stored = param.name in analysis.stored
         if stored and domain[param.name] not in {domain[name] for name in (*analysis.first_inputs, *analysis.pictures)}:
-            raise ConfigError(
-                f"{subject} has bit 8, but no convolution reads it, so it is always INT16; give it bit 16"
-            )
+            raise ConfigError(f"{subject} has bit 8, but no convolution reads it, so it is always INT16; use bit 16")
         return []
     if param.bit == 16 and analysis.pictures.intersection((param.name, *inputs)):
         raise ConfigError(
-            f"{subject} has bit 16, but the picture input and its convolution's weights are always 8 bits"
+            f"{subject} has bit 16, but the image input and the weights of its convolution always have 8 bits"
         )
     return inputs if param.bit == 16 else []
 
 
 def _channels(graph: Graph, analysis: Analysis) -> dict[str, int]:
-    """Channels of tensors whose shape is known: axis 1, output channels of convolutions' weights."""
+    """Return the channels per tensor of known shape: axis 1, or the output channels of convolution weights."""
     import onnx
 
     try:
@@ -285,12 +299,12 @@ def _check_channels(param: QuantParam, channels: Mapping[str, int], subject: str
     count = param.range.min.size
     if count > 1 and channels.get(param.name, count) != count:
         raise ConfigError(
-            f"{subject} has {count} values of min and max, the tensor has {channels[param.name]} channels"
+            f"{subject} has {count} values of min and max, but the tensor has {channels[param.name]} channels"
         )
 
 
 def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: str) -> Model:
-    """The model with new weights, BatchNormalization folded in when there are any."""
+    """Return the model with the weights of the file and, if there are any, BatchNormalization folded in."""
     new_weights = {param.name: param.data for param in params if param.data is not None}
     if not new_weights:
         return model
@@ -306,11 +320,11 @@ def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: st
         tensor = graph.constants[name]
         subject = f"{where}: {quoted(name)}"
         if name not in weights:
-            raise ConfigError(f"{subject} has data, but it is not a convolution's weights")
+            raise ConfigError(f"{subject} has data, but is not the weights of a convolution")
         if data.shape != tuple(tensor.dims):
-            raise ConfigError(f"{subject} has data of shape {list(data.shape)}, the model's is {list(tensor.dims)}")
+            raise ConfigError(f"{subject} has data of shape {list(data.shape)}, but the model has {list(tensor.dims)}")
         if not np.isfinite(data).all():
-            raise ConfigError(f"{subject} has data with NaN or infinity")
+            raise ConfigError(f"{subject} has data with NaN or infinity; only finite weights are allowed")
         tensor.CopyFrom(numpy_helper.from_array(data.astype(graph.value(name).dtype), name))
     return replace(model, proto=proto)
 

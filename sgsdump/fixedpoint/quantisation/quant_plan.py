@@ -1,21 +1,21 @@
-"""The quant plan: for every tensor of the fixed model its type, scale and zero point; for every convolution its bits.
+"""Quant plan: type, scale and zero point of every tensor of the fixed model, and the bits of every convolution.
 
 The rules are those of the SDK's fixed simulator (docs/formats/sigmastar.md#the-fixed-model, checked against its dumps):
 
-* a tensor that feeds a convolution or fully connected operator is UINT8, every other one INT16;
-* operators that only move values (pooling, reshape, nearest upsampling, concat …) share one domain with their
-  operands: one type, one range, the union (k16_16_L3);
-* what only sizes follow from, where pictures are of several sizes, and floats that are read as integers alone, are in
-  no plan (``Analysis.sizes``, ``Analysis.whole``);
-* the picture input is always UINT8; a raised tensor (ALL_INT16, tensor_arrays …) takes its whole domain to INT16;
-* weights are symmetric, of as many bits as the convolution's input, one scale per tensor, output channel or group;
-* UINT8: scale = (hi - lo) / 255, zero point = round(-lo / scale), the range extended to include 0;
-  INT16: scale = max(|lo|, |hi|) / 32767, zero point 0;
-* a softmax puts out scale 1/32768, which those that read it take for the scale of its range (``as_read``); a softmax
-  input's range includes -10;
-* what a sigmoid puts out, what a large average pool reads and puts out, a Concat that does not fit UINT8 and the
-  graph's outputs are INT16 whatever reads them: a convolution that does is INT16 itself, a mover on the way to a
-  convolution goes on as UINT8 (see ``analysis``).
+* A tensor that feeds a convolution or fully connected operator is UINT8; every other tensor is INT16.
+* Operators that only move values (pooling, reshape, nearest upsampling, concat …) share one domain with their
+  operands: one type, one range, the union (k16_16_L3).
+* The plan leaves out tensors that only determine sizes, if images differ in size, and floats that are read as integers
+  only (``Analysis.sizes``, ``Analysis.whole``).
+* The image input is always UINT8. A raised tensor (ALL_INT16, tensor_arrays …) raises its whole domain to INT16.
+* Weights are symmetric and have as many bits as the convolution's input: one scale per tensor, output channel or group.
+* UINT8: scale = (hi - lo) / 255, zero point = round(-lo / scale), with the range extended to include 0.
+  INT16: scale = max(|lo|, |hi|) / 32767, zero point 0.
+* The output of a Softmax has scale 1/32768, but its readers use the scale of its range (``as_read``). The range of a
+  Softmax input includes -10.
+* The output of a Sigmoid, both sides of a large average pool, a Concat that does not fit UINT8 and the graph outputs
+  are INT16 for every reader. A convolution that reads one is INT16 itself. A moving operator on the way to a
+  convolution continues as UINT8 (see ``analysis``).
 """
 
 from __future__ import annotations
@@ -55,23 +55,24 @@ from sgsdump.tensors.types import Range
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-# Channels whose scales are further apart than this do not fit the multipliers of one convolution: the largest holds.
+# Channel scales further apart than this do not fit the multipliers of one convolution: the largest is used for all.
 WIDEST_RATIO = 1024
-# The range of weights that are 0 in the decimals of the SDK's files, or the smallest number there, is +-0.5.
+# If weights are 0 in the decimals of the SDK's files, or the smallest number there, their range is +-0.5.
 DECIMALS, EMPTY_TOP = 6, 0.5
-# Who raises a tensor to INT16: the SDK's own rules, input_config.ini, a quant file, or the level of calibration.
+# What raises a tensor to INT16: a rule of the SDK, input_config.ini, a quant file, or the calibration level.
 RULE, CONFIG, QUANT_FILE, LEVEL = "rule", "config", "quant file", "level"
 _WORDS = {CONFIG: "tensor_arrays", QUANT_FILE: "the quant file", LEVEL: "the calibration level"}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which convolutions get INT16 inputs and weights: the words of ``[CONV_CONFIG]``.
+    """The convolutions that get INT16 inputs and weights, in the words of ``[CONV_CONFIG]``.
 
-    input_format is ALL_UINT8, ALL_INT16, CONV2D_INT16 or DEPTHWISE_INT16; ``tensors`` are the first inputs of
-    further convolutions to raise, or words that raise some (``RaisedInputs``), ``by_level`` those of them that the
-    calibration level raised, ``by_quant_file`` those that a quant file did. per_channel gives weights whose range is
-    not per channel already one scale per output channel (levels above L1).
+    input_format   ALL_UINT8, ALL_INT16, CONV2D_INT16 or DEPTHWISE_INT16.
+    tensors        first inputs of further convolutions to raise, or words that raise some (``RaisedInputs``).
+    per_channel    one scale per output channel for weights whose range is not per channel (levels above L1).
+    by_level       members of ``tensors`` that the calibration level raised.
+    by_quant_file  members of ``tensors`` that a quant file raised.
     """
 
     input_format: str = "ALL_UINT8"
@@ -83,14 +84,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class QuantPlan:
-    """The decisions: operators in order, a Quant per stored tensor, a Quant per convolution's weights.
+    """The decisions: operators in order, one Quant per stored tensor, one Quant per convolution's weights.
 
-    Tensors without a calibrated range (integers, and what the ranges leave out) are in none and keep the float
-    model's type. ``weights`` is keyed by the name of the convolution node's output; ``bounds`` has the range of every
-    stored tensor's domain (not of a Softmax that is taken apart), and of what a Max reads inside an operator;
-    ``decided`` says who or what gave each stored tensor its type, and ``raised_by`` of those at INT16 which of
-    RULE, CONFIG, QUANT_FILE and LEVEL it was; ``assembled`` has of a raised Concat the UINT8 in
-    which its inputs are put together.
+    Tensors without a calibrated range (integers, and tensors that the ranges omit) are absent; they keep the float
+    model's type.
+
+    weights    keyed by the output name of the convolution node.
+    bounds     range of every stored tensor's domain (not of a Softmax that is split up), and of the tensor that a Max
+               reads inside an operator.
+    decided    what gave each stored tensor its type.
+    assembled  the UINT8 type in which the inputs of a raised Concat are joined.
+    raised_by  RULE, CONFIG, QUANT_FILE or LEVEL for each tensor at INT16.
     """
 
     operators: tuple[Operator, ...]
@@ -103,7 +107,7 @@ class QuantPlan:
 
 
 def as_read(plan: QuantPlan, name: str) -> Quant:
-    """A stored tensor's scale as the operators that read it take it, which of a Softmax's is that of its range."""
+    """Return the scale that readers use for a stored tensor; for a Softmax, the scale of its range."""
     quant = plan.tensors[name]
     if quant == SOFTMAX_QUANT and name in plan.bounds:
         return int16_quant(plan.bounds[name].low, plan.bounds[name].high)
@@ -117,16 +121,16 @@ def plan(
     pictures: Iterable[str] | None = None,
     fuse: bool = True,
 ) -> QuantPlan:
-    """``decide`` on a model that is analysed for this one plan."""
+    """Return the quant plan of a model that is analysed for this one plan."""
     return decide(analyse(proto, pictures, fuse), ranges, choice)
 
 
 def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Choice()) -> QuantPlan:
-    """Types, scales and zero points of a float model.
+    """Return types, scales and zero points of a float model.
 
-    ranges  calibrated range of every float tensor and, to override plain max|w|, of the weights: one value or one
-            per output channel.
-    Raises ConfigError when ``choice`` names a tensor that is not a convolution's first input.
+    ranges  calibrated range of every float tensor. A range of weights overrides max|w|: one value, or one per output
+            channel.
+    Raises ConfigError if ``choice`` names a tensor that is not the first input of a convolution.
     """
     analysis = with_raised(analysis, choice)
     bounds, tensors = TensorScales(analysis).of(analysis, ranges)
@@ -150,8 +154,11 @@ def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Cho
 
 
 def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -> tuple[dict[str, str], dict[str, str]]:
-    """By stored tensor who or what gave it its type: the picture, the rule that forces its domain, the user's words, a
-    convolution that reads the domain, or that none does; and of those at INT16 which of the four it was."""
+    """Return what gave each stored tensor its type, and for INT16 tensors which of the four reasons applied.
+
+    Possible causes: an image input, a rule that forces the domain, the user's words, a convolution that reads the
+    domain, or no such convolution.
+    """
     domain = analysis.domain
     by_rule = {domain[name]: rule for name, rule in analysis.forced.items()}
     by_word: dict[str, tuple[str, str]] = {}
@@ -167,9 +174,9 @@ def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -
         of = domain[name]
         rule = analysis.forced.get(name) or by_rule.get(of)
         if of in analysis.picture_domains:
-            decided[name] = "a picture"
+            decided[name] = "image input"
         elif quant.dtype != INT16:
-            decided[name] = readers.get(of, "the type of what it moves")
+            decided[name] = readers.get(of, "same type as the tensor it moves")
         elif rule:
             raised_by[name], decided[name] = RULE, rule
         elif of in by_word:
@@ -182,10 +189,10 @@ def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -
 
 
 class PlanScales:
-    """The quants of one graph's stored tensors under many plans. What is raised in one part of the graph changes no
-    quant of another, so those of a plan are put together of what parts had in plans before, as far as they had it.
+    """The quants of one graph's stored tensors under many plans.
 
-    A part is what operators join that give what they read and put out one type, range or scale.
+    Raising a tensor in one part of the graph changes no quant of another part. A plan is therefore assembled from what
+    the parts had in earlier plans. Operators that give their inputs and outputs one type, range or scale join a part.
     """
 
     def __init__(self, analysis: Analysis):
@@ -196,8 +203,10 @@ class PlanScales:
         self._known: dict[tuple[str, frozenset[str]], dict[str, Quant]] = {}
 
     def of(self, choice: Choice, ranges: Mapping[str, Range]) -> Mapping[str, Quant]:
-        """Every stored tensor's quant, one object for equal ones. A mapping of ranges does not change after the first
-        call with it."""
+        """Return every stored tensor's quant, one object for equal ones.
+
+        A mapping of ranges must not change after the first call with it.
+        """
         if ranges is not self._ranges:
             self._ranges, self._known = ranges, {}
             _, self._plain = self._scales.of(self._analysis.raising(()), ranges)
@@ -221,27 +230,28 @@ class PlanScales:
 
 
 def with_raised(analysis: Analysis, choice: Choice) -> Analysis:
-    """With the domains that the choice raises to INT16. Raises ConfigError for a picture's; see ``decide``."""
+    """Return the analysis with the chosen domains raised to INT16. Raises ConfigError for an image; see ``decide``."""
     return analysis.raising(_raised_inputs(analysis, choice))
 
 
 def weight_types(analysis: Analysis, tensors: Mapping[str, Quant]) -> Iterator[tuple[NodeProto, np.dtype]]:
-    """Every convolution whose input is stored, and the type of its weights."""
+    """Yield every convolution whose input is stored, and the type of its weights."""
     for name, nodes in analysis.first_inputs.items():
         if name in tensors:
             yield from ((node, weight_type(tensors[name])) for node in nodes)
 
 
 def weight_type(source: Quant) -> np.dtype:
-    """Of a convolution that reads such a tensor."""
+    """Return the type of the weights of a convolution that reads such a tensor."""
     return INT16 if source.dtype == INT16 else INT8
 
 
 def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Range | None, per_channel: bool) -> Quant:
-    """Symmetric weights: scale = max(|min|, |max|) / 127 or 32767, per output channel where the range is.
+    """Return the quant of symmetric weights: scale = max(|min|, |max|) / 127 or 32767.
 
-    Without a range, or with one for the whole tensor when ``per_channel``, the weights themselves give it. With groups
-    there is a scale for each: the SDK's converter makes them as many convolutions.
+    A range per output channel gives one scale per output channel. Without a range, or with one range for the whole
+    tensor and ``per_channel``, the weights themselves give the range. Grouped convolutions have one scale per group,
+    because the SDK's converter splits them into one convolution per group.
     """
     limit = np.iinfo(dtype).max
     calibrated = calibrated.at(dtype) if calibrated is not None else None
@@ -270,8 +280,10 @@ def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Ran
 
 
 def weight_range(node: NodeProto, ranges: Mapping[str, Range]) -> Range | None:
-    """The calibrated range of a convolution's weights; of groups, those of the convolutions the SDK makes of them, one
-    value per output channel."""
+    """Return the calibrated range of a convolution's weights.
+
+    A grouped convolution has the ranges of the convolutions that the SDK splits it into, one value per output channel.
+    """
     names = of_groups(GROUP_WEIGHTS, node)
     if len(names) == 1 or names[0] not in ranges:
         return ranges.get(node.input[1])
@@ -279,12 +291,12 @@ def weight_range(node: NodeProto, ranges: Mapping[str, Range]) -> Range | None:
 
 
 def _raised_inputs(analysis: Analysis, choice: Choice) -> set[str]:
-    """The first inputs that are INT16 by choice. Raises ConfigError for a picture's."""
+    """Return the first inputs that the choice raises to INT16. Raises ConfigError for an image."""
     first_inputs, raised = analysis.first_inputs, set[str]()
     for word in choice.tensors:
         names = (word,) if word in first_inputs else RaisedInputs(analysis).inputs_of([word])
         if analysis.pictures.intersection(names):
-            raise ConfigError(f"tensor_arrays names {word!r}: the picture input cannot be raised to INT16")
+            raise ConfigError(f"tensor_arrays names {word!r}, but the image input cannot be raised to INT16")
         raised.update(names)
     if choice.input_format == "ALL_INT16":
         raised.update(first_inputs)

@@ -1,4 +1,4 @@
-"""The operators of a fixed model that was calibrated from a .sim file, as the SDK dumps them.
+"""The operators of a fixed model made from a .sim file, as the SDK dumps them.
 
 They have the names and types of the file, whatever nodes compute them.
 """
@@ -17,8 +17,11 @@ from sgsdump.models.sim_facts import SimFacts, read_facts
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What a file of the SDK's says of its fixed model: by the output of a convolution's node its biases, multipliers
-    and shifts; and the operators as they are dumped."""
+    """What a file of the SDK stores about its fixed model.
+
+    numbers    by output of a convolution node, its biases, multipliers and shifts.
+    operators  the operators as they are dumped.
+    """
 
     numbers: Mapping[str, Requantisation] = field(default_factory=dict)
     operators: tuple[DumpedOperator, ...] = ()
@@ -30,11 +33,12 @@ def given_operators(
     convolutions: Mapping[str, StoredConvolution],
     present: Container[str],
 ) -> tuple[DumpedOperator, ...]:
-    """Return operators with the names under which the fixed model stores weights and biases, without the constants that
-    it has in other forms.
+    """Return the operators with the names under which the fixed model stores weights and biases.
 
-    convolutions  by the output of a convolution's node what it stores.
-    present       the constants that are in the fixed model.
+    Constants that the fixed model stores in another form are left out.
+
+    convolutions  by output of a convolution node, what it stores.
+    present       the constants in the fixed model.
     """
     facts = read_facts(graph.proto)
     listed = {name for name, each in facts.constants.items() if each.is_parameter} if facts else set()
@@ -54,7 +58,7 @@ def given_operators(
 def dumped_operators(facts: SimFacts, operators: Sequence[Operator]) -> tuple[DumpedOperator, ...]:
     """Return the operators of the dump: a fused one has the inputs of its first part and the outputs of its last.
 
-    What only brings values into another order on the way to an operator's output is part of that.
+    Nodes that only reorder values before the output belong to the operator.
     """
     makers = {name: op for op in facts.operators for name in op.outputs}
     dumped = []

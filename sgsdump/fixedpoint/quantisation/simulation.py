@@ -1,9 +1,9 @@
-"""Simulate: run one input through a float or fixed model and give its tensors as the SDK's simulators dump them.
+"""Simulation: run one input through a float or fixed model and yield tensors as the SDK's simulators dump them.
 
-Per operator, in execution order, first all inputs (constants included), then all outputs; 4-D tensors as NHWC, but for
-what a Transpose or Reshape puts out, until the next convolution (``in_model_order``). A
-tensor stands once as an output and again as the input of each consumer. A view says what a model's operators are, and
-in which form each of their tensors is dumped.
+Per operator, in execution order, first come all inputs (constants included), then all outputs. A tensor occurs once as
+an output and again as the input of each consumer. 4-D tensors are NHWC. The output of a Transpose or Reshape keeps the
+model's order of axes up to the next convolution (``in_model_order``). A view defines the operators of a model and the
+form in which each tensor is dumped.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from sgsdump.tensors.sdk_buffers import (
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 from sgsdump.tensors.types import NHWC, to_nhwc
 
-# Between these the hardware keeps a tensor in blocks of channels (NHWX); at any other operator, and at the network's
-# ends, pixel by pixel (NHWC). Seen in every parse_net text of the SDK at hand.
+# Between these operators the hardware stores a tensor in blocks of channels (NHWX); at other operators and at the ends
+# of the network pixel by pixel (NHWC). Seen in every parse_net text of the SDK at hand.
 BLOCKED = frozenset(
     "CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV MAX_POOL_2D AVERAGE_POOL_2D ADD SUB MUL RELU RELU6 LEAKY_RELU PRELU "
     "LOGISTIC TANH BATCH_NORM".split()
@@ -54,8 +54,13 @@ _PADDED = {"RGB": pad_picture, "NHWC": pad_channels, "NHWX": pad_blocks}
 
 @dataclass
 class Simulation:
-    """``records`` streams while the model runs; ``outputs``, ``skipped`` and, of padded buffers, ``net`` (what
-    parse_net prints of them) are filled by the time it ends."""
+    """The records of one run, and what is known after the run.
+
+    records  streams while the model runs; reading to the end fills the other fields.
+    outputs  output arrays by name.
+    net      of padded buffers, the lines that parse_net prints.
+    skipped  tensors that were not computed, and the reason.
+    """
 
     records: Iterator[Record]
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
@@ -71,20 +76,20 @@ def simulate(
     advance: Advance = unwatched,
     provider: str = "CPU",
 ) -> Simulation:
-    """Run a simplified float model or a fixed model on one feed (NCHW; raw bytes for a fixed model's picture).
+    """Run a simplified float model or a fixed model on one feed (NCHW; raw bytes for the image of a fixed model).
 
     dequantise  fixed model: variables as float32 (dequantFixed); False: the stored integers.
-    strip       fixed model: no padding (eliminateGarbage); False pads stored integers as the hardware's buffers.
+    strip       fixed model: no padding (eliminateGarbage); False pads stored integers like the hardware's buffers.
     advance     called with (nodes done, nodes in all) while the records are read.
-    provider    onnxruntime's execution provider.
+    provider    onnxruntime execution provider.
     """
     return Simulator(model, dequantise, strip, provider).run(feed, advance)
 
 
 class Simulator:
-    """``simulate`` for one feed after another.
+    """A simulator for several feeds in turn.
 
-    keep_sessions  see ``SegmentRunner``: fast for several feeds.
+    keep_sessions  see ``SegmentRunner``: faster for several feeds.
     """
 
     def __init__(
@@ -103,7 +108,10 @@ class Simulator:
         self._orders = buffer_orders(facts) if facts and not dequantise and not strip else None
 
     def run(self, feed: Mapping[str, np.ndarray], advance: Advance = unwatched) -> Simulation:
-        """Raises InputError for a feed that takes other branches than those that the model was made with."""
+        """Return the simulation of one feed.
+
+        Raises InputError if the feed takes other branches than the model was made for.
+        """
         self._guard.check(feed)
         simulation = Simulation(iter(()))
         simulation.records = _records(self._runner, self._view, feed, simulation, advance)
@@ -113,8 +121,10 @@ class Simulator:
 
 
 def in_parts(model: Model) -> Model:
-    """The model with all external data in reach: large weights stay outside, of which one is read at a time. Raises
-    ModelError."""
+    """Return the model with all external data reachable; large weights stay outside, and one is read at a time.
+
+    Raises ModelError if the data cannot be found.
+    """
     if model.folder is None:
         return model
     proto = type(model.proto)()
@@ -127,13 +137,13 @@ def in_parts(model: Model) -> Model:
 
 
 def fixed_config(model: Model) -> InputConfig | None:
-    """The inputs of input_config.ini that the fixed model was made with; None when it has no such inputs."""
+    """Return the inputs of the input_config.ini that the fixed model was made with, or None."""
     facts = read_facts(model)
     return InputConfig(facts.origin.inputs) if facts and facts.origin and facts.origin.inputs else None
 
 
 def buffer_orders(facts: FixedFacts) -> dict[str, str]:
-    """The order in memory of every stored tensor that has four dimensions: RGB (a picture), NHWC or NHWX."""
+    """Return the memory order of every stored tensor: RGB for an image, otherwise NHWC or NHWX."""
     makers = {name: op.out_type for op in facts.operators for name in op.outputs}
     readers: dict[str, set[str]] = {}
     for op in facts.operators:
@@ -147,7 +157,7 @@ def buffer_orders(facts: FixedFacts) -> dict[str, str]:
 
 
 def net_tensor(record: Record, order: str) -> NetTensor | None:
-    """The line that parse_net prints of a stored tensor of a dump; None for a constant and for floats."""
+    """Return the line that parse_net prints for a stored tensor; None for constants and float tensors."""
     info = record.tensor.info
     if record.constant or info.quant is None or info.quant.dtype is None or info.shape is None:
         return None
@@ -161,7 +171,7 @@ def net_tensor(record: Record, order: str) -> NetTensor | None:
 
 
 class FloatView:
-    """The records that a float model dumps: every node its own operator, every tensor as float32."""
+    """The records of a float model: every node is its own operator, every tensor float32."""
 
     def __init__(self, model: Model):
         self.graph = Graph(model.proto)
@@ -191,7 +201,7 @@ class FloatView:
 
 
 class FixedView:
-    """The records that a fixed model dumps: fused operators, stored integers or the float32 they mean."""
+    """The records of a fixed model: fused operators, and stored integers or the float32 values that they represent."""
 
     def __init__(self, model: Model, facts: FixedFacts, dequantise: bool, strip: bool):
         self.graph = Graph(model.proto)
@@ -220,7 +230,7 @@ class FixedView:
             info = replace(_info(name, op_type, array, stored.quant, turned), dtype=_real_type(array))
             return Tensor(info, lambda: _real(array, stored.quant))
         if stored.picture:
-            # The SDK dumps the picture's bytes, also where what is computed with is rescaled (level L5 may do that).
+            # The SDK dumps the bytes of the image, even if level L5 rescales the values that the model computes with.
             array = np.clip(np.floor(array + 0.5), 0, 255).astype(stored.dtype)
         if self.strip:
             return _tensor(name, op_type, array, stored.quant, turned)
@@ -256,7 +266,7 @@ def _shown(graph: Graph, name: str, constant: ShownConstant, op_type: str, as_fl
 
 
 def _real(array: np.ndarray, quant: Quant) -> np.ndarray:
-    """The float32 values of stored integers; what is float already is that."""
+    """Return the float32 values of stored integers; float arrays are returned as they are."""
     if array.dtype.kind == "f":
         return array
     return (array.astype(np.float32) - np.float32(quant.zero_point)) * np.float32(quant.scale)
@@ -267,7 +277,7 @@ def _real_type(array: np.ndarray) -> np.dtype:
 
 
 def _info(name: str, op_type: str, array: np.ndarray, quant: Quant | None, turned: bool = False) -> TensorInfo:
-    """``turned``: in the model's own order of axes."""
+    """Return the tensor's description; ``turned``: in the model's own order of axes."""
     return TensorInfo(name, array.shape, array.dtype, NHWC if array.ndim == 4 and not turned else None, quant, op_type)
 
 
@@ -276,7 +286,7 @@ def _tensor(name: str, op_type: str, array: np.ndarray, quant: Quant | None = No
 
 
 def _lazy(graph: Graph, initializer: str, name: str, op_type: str, dtype: np.dtype, quant: Quant | None) -> Tensor:
-    """A constant of the model: 4-D weights as O, H, W, I, depthwise ones as 1, H, W, O."""
+    """Return a constant of the model; 4-D weights as O, H, W, I, depthwise weights as 1, H, W, O."""
     dims = tuple(graph.constants[initializer].dims)
     depthwise = op_type == DEPTHWISE and len(dims) == 4 and dims[1] == 1
     order = (1, 2, 3, 0) if depthwise else (0, 2, 3, 1) if len(dims) == 4 else tuple(range(len(dims)))
@@ -288,7 +298,7 @@ def _lazy(graph: Graph, initializer: str, name: str, op_type: str, dtype: np.dty
 
 
 def _described(records: Iterator[Record], orders: Mapping[str, str], simulation: Simulation) -> Iterator[Record]:
-    """The records as they are; ``simulation.net`` is filled beside."""
+    """Yield the records unchanged and fill ``simulation.net``."""
     for record in records:
         tensor = net_tensor(record, orders.get(record.name, "NHWC"))
         if tensor is not None:
@@ -339,7 +349,7 @@ def _advance(
     outputs: list[str],
     simulation: Simulation,
 ) -> None:
-    """Run on until every needed tensor is live; to the end for None, or when a needed tensor cannot be computed."""
+    """Run until every needed tensor is available, or to the end if ``needed`` is None or one cannot be computed."""
     missing = None if needed is None else needed - set(live)
     while missing is None or missing:
         layer = next(layers, None)

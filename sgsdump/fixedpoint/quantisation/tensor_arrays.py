@@ -1,12 +1,12 @@
 """The words of ``tensor_arrays`` in input_config.ini, and the convolutions that they raise to INT16.
 
-SDK 1.1.5 raises every convolution whose first input's name *begins* with the word: ``c1``
-raises c1_xx and c10 alike. So a Caffe blob stands for all its stages that a convolution reads, as long as no other name
-begins with it. The input of a Caffe InnerProduct is the converter's own ``LAYER_reshape#1_output``, so the word is the
-layer's name; the blob that it reads raises nothing. Of several InnerProducts that read one tensor each is raised by
-itself. One that reads a Flatten, or a Concat of such, is raised by that blob's name. Every input is raised by itself:
-what shares values with it stays at 8 bits unless it is named too. Source: small networks through the SDK, see
-docs/caffe.md and docs/formats/fixed_arithmetic.md#types.
+SDK 1.1.5 raises every convolution whose first input's name *begins* with the word: ``c1`` raises c1_xx and c10 alike.
+A Caffe blob therefore names all its stages that a convolution reads, unless another name begins with it. The input of a
+Caffe InnerProduct is the converter's own ``LAYER_reshape#1_output``, so the word is the layer's name; the blob that it
+reads raises nothing. If several InnerProducts read one tensor, each is raised separately. An InnerProduct that reads a
+Flatten, or a Concat of Flattens, is raised by the name of that blob. Every input is raised separately: tensors that
+share its values stay at 8 bits unless they are named too. Source: small networks through the SDK, see docs/caffe.md and
+docs/formats/fixed_arithmetic.md#types.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class RaisedInputs:
 
     @cached_property
     def blobs(self) -> dict[str, str]:
-        """For each stage of a Caffe blob the blob."""
+        """The blob of each stage of a Caffe blob."""
         return {stage.name: stage.blob for stage in read_stages(self.analysis.graph.proto)}
 
     @cached_property
     def sdk_names(self) -> dict[str, tuple[str, ...]]:
-        """For each first input the names that the SDK has for it: its own, and one for each InnerProduct reading it."""
+        """The SDK's names of each first input: its own, and one for each InnerProduct that reads it."""
         producer = self.analysis.graph.producer
-        # What the converter moves for a convolution is raised by the name of what it is moved from, too.
+        # A tensor that the converter moves for a convolution is also raised by the name of its source.
         moved = {
             name: (producer[name].input[0],)
             for name in self.analysis.first_inputs
@@ -67,8 +67,11 @@ class RaisedInputs:
         }
 
     def _known_as(self, name: str, node: NodeProto) -> str:
-        """The SDK's name for what a convolution reads: of an InnerProduct the layer's, but for one that reads a Flatten
-        or Concat; what the converter reshapes for a fully connected operator has the name of what it is made from."""
+        """Return the SDK's name for the input of a convolution.
+
+        For an InnerProduct it is the layer's name, unless the layer reads a Flatten or Concat. A tensor that the
+        converter reshapes for a fully connected operator has the name of its source.
+        """
         producer = self.analysis.graph.producer
         copied = name in producer and is_reshape_of_converter(producer[name])
         source = producer[name].input[0] if copied else name
@@ -79,22 +82,24 @@ class RaisedInputs:
 
     @cached_property
     def words(self) -> dict[str, tuple[str, ...]]:
-        """For each first input the words to write, one for each name that the SDK has for it: the first of a blob (or
-        layer) and the SDK's name that raises nothing else, or the SDK's name where each would."""
+        """The words to write for each first input, one for each of its SDK names.
+
+        The first of the blob (or layer) name and the SDK's name that raises nothing else, or the SDK's name if both do.
+        """
         return {
             name: tuple(dict.fromkeys(self._word(alias, name) for alias in aliases))
             for name, aliases in self.sdk_names.items()
         }
 
     def _word(self, alias: str, name: str) -> str:
-        """The word for one of the SDK's names of a first input."""
+        """Return the word for one of the SDK's names of a first input."""
         short = alias.removesuffix(_RESHAPED) if alias.endswith(_RESHAPED) else self.blobs.get(alias, alias)
         switch = self.analysis.switch
         raised = ((word, {switch(each) for each in self.raised_by(word)}) for word in (short, alias))
         return next((word for word, switches in raised if switches == {switch(name)}), alias)
 
     def raised_by(self, word: str) -> tuple[str, ...]:
-        """The first inputs that the SDK raises for a word, in execution order; the graph's own only by its name."""
+        """Return the first inputs that a word raises in the SDK, in execution order; graph inputs by full name only."""
         pictures = self.analysis.graph.inputs
         return tuple(
             name
@@ -103,7 +108,7 @@ class RaisedInputs:
         )
 
     def inputs_of(self, chosen: Iterable[str]) -> tuple[str, ...]:
-        """The first inputs that words raise. Raises ConfigError for a word that raises none."""
+        """Return the first inputs that words raise. Raises ConfigError for a word that raises none."""
         inputs: dict[str, None] = {}
         for word in chosen:
             raised = self.raised_by(word)
@@ -113,20 +118,20 @@ class RaisedInputs:
         return tuple(inputs)
 
     def beside(self, chosen: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """For each word of a list what it raises without naming it: inputs that no word names."""
+        """Return, for each word of a list, the inputs that it raises although no word names them."""
         chosen, switch = tuple(chosen), self.analysis.switch
         named = {switch(name) for word in chosen for name in self.sdk_names if self._names(word, name)}
         raised = {word: tuple(n for n in self.raised_by(word) if switch(n) not in named) for word in chosen}
         return {word: names for word, names in raised.items() if names}
 
     def _names(self, word: str, name: str) -> bool:
-        """Whether a word is an input's own name, its blob or another stage of it, or the InnerProduct that reads it."""
+        """Return whether a word is an input's name, its blob, another stage of that, or the InnerProduct reading it."""
         blob = self.blobs.get(name, name)
         aliases = (name, blob, *(alias.removesuffix(_RESHAPED) for alias in self.sdk_names[name]))
         return word in aliases or self.blobs.get(word) == blob
 
     def _raises_none(self, word: str) -> str:
-        """Why a word raises nothing; for the blob that an InnerProduct alone reads, what to write."""
+        """Return the message for a word that raises nothing; if only an InnerProduct reads it, with the word to use."""
         for name, aliases in self.sdk_names.items():
             node = self.analysis.graph.producer.get(name)
             source = node.input[0] if node is not None and name not in self.blobs else name
@@ -134,16 +139,18 @@ class RaisedInputs:
                 layer = aliases[0].removesuffix(_RESHAPED)
                 return (
                     f"tensor_arrays names {word!r}, which the InnerProduct {layer!r} reads: the SDK knows that input "
-                    f"by the layer's name, write {layer}"
+                    f"by the layer's name. Use {layer}"
                 )
         words = chain.from_iterable(self.words.values())
         near = hint(word, list(dict.fromkeys([*words, *self.sdk_names])))
-        return f"tensor_arrays names {word!r}, which is not a convolution's first input{near}"
+        return f"tensor_arrays names {word!r}, which is not the first input of a convolution{near}"
 
 
 def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputConfig, list[str]]:
-    """The config with the inputs themselves in ``tensor_arrays``, and sentences on what the SDK raises besides. Raises
-    ConfigError for a word that raises nothing."""
+    """Return the config with the raised inputs in ``tensor_arrays``, and notes on inputs that the SDK also raises.
+
+    Raises ConfigError for a word that raises nothing.
+    """
     inputs = RaisedInputs(analyse(proto))
     words = config.tensor_arrays
     exact = replace(config, tensor_arrays=inputs.inputs_of(words))
@@ -151,8 +158,8 @@ def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputCon
 
 
 def wider(word: str, names: Iterable[str]) -> str:
-    """A note on a word that raises more than it names."""
+    """Return a note on a word that raises more than it names."""
     return (
-        f"tensor_arrays {word!r} raises {listed(tuple(names))} too: the SDK takes every convolution whose first "
-        f"input's name begins so"
+        f"tensor_arrays {word!r} also raises {listed(tuple(names))}: the SDK raises every convolution whose first "
+        f"input's name begins with this word"
     )

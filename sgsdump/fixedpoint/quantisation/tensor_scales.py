@@ -1,8 +1,8 @@
-"""Types and scales of a plan's stored tensors, by ``quant_plan``'s rules.
+"""Types and scales of a plan's stored tensors, by the rules of ``quant_plan``.
 
-One graph is asked about many plans, twice as many as it has convolutions and more. What the graph alone says, which
-operators share ranges or inherit scales, is looked up once; what is left for each plan is a few steps a tensor. The
-rules of scale and zero point are the SDK's (docs/formats/sigmastar.md#the-fixed-model).
+One graph is queried for many plans, more than twice as many as it has convolutions. What depends on the graph only,
+such as shared ranges and inherited scales, is determined once; each plan then takes a few steps per tensor. The rules
+of scale and zero point are the SDK's (docs/formats/sigmastar.md#the-fixed-model).
 """
 
 from __future__ import annotations
@@ -37,19 +37,21 @@ INT16 = np.dtype(np.int16)
 # Scales are float32; a tensor whose range needs a smaller one is zero, and any scale stores zero.
 TINIEST_SCALE = float(np.finfo(np.float32).tiny)
 
-# What a Softmax puts out, whatever its range.
+# The quant of every Softmax output, regardless of its range.
 SOFTMAX_QUANT = Quant(INT16, 1 / 32768, 0, exact=True)
 SOFTMAX_INPUT_MIN = -10.0
 CURVE_INPUT_MAX = 6.0
-# What has one range with its operands.
+# Operators that share one range with their operands.
 SHARING = ("Max", "Abs")
 Bounds = dict[str, tuple[float, float]]
 """(min, max) by domain."""
 
 
 def uint8_quant(lo: float, hi: float) -> Quant:
-    """Asymmetric: scale = (hi - lo) / 255 with the range extended to include 0; of a tensor that is always zero
-    -0.5 to 0.5."""
+    """Return the asymmetric quant: scale = (hi - lo) / 255, with the range extended to include 0.
+
+    A tensor that is always zero gets the range -0.5 to 0.5.
+    """
     lo, hi = min(_single(lo), 0.0), max(_single(hi), 0.0)
     scale = (hi - lo) / 255
     if scale < TINIEST_SCALE:
@@ -58,18 +60,18 @@ def uint8_quant(lo: float, hi: float) -> Quant:
 
 
 def int16_quant(lo: float, hi: float) -> Quant:
-    """Symmetric: scale = max(|lo|, |hi|) / 32767."""
+    """Return the symmetric quant: scale = max(|lo|, |hi|) / 32767."""
     scale = max(abs(_single(lo)), abs(_single(hi))) / 32767
     return Quant(INT16, scale if scale >= TINIEST_SCALE else 1.0, 0, exact=True)
 
 
 def _single(value: float) -> float:
-    """A range's end as the SDK reads it: float32. What is computed from it is double."""
+    """Round a range end to float32, as the SDK reads it; later computations use double precision."""
     return float(np.float32(value))
 
 
 def joined(ranges: Mapping[str, Range], names: Iterable[str]) -> Range | None:
-    """The ranges of all groups' tensors one after another; None when one is missing."""
+    """Return the concatenated ranges of all groups' tensors; None if one is missing."""
     parts = [ranges.get(name) for name in names]
     if any(part is None for part in parts):
         return None
@@ -80,11 +82,12 @@ def joined(ranges: Mapping[str, Range], names: Iterable[str]) -> Range | None:
 
 @dataclass(frozen=True)
 class _Fixed:
-    """An operator whose scale may not come from its own range, by what the graph says of it.
+    """An operator whose scale may not come from its own range, as the graph shows.
 
-    apart     whether it puts a Softmax that is taken apart back into shape.
-    index     whether it puts out whole numbers; ``compared``: the comparison that it makes a Threshold of, or None.
-    averages  whether it has its input's scale, as an average.
+    apart     reshapes a Softmax that is split up back into its shape.
+    index     outputs integers.
+    compared  the comparison that the operator turns into a Threshold, or None.
+    averages  has the scale of its input, as an average.
     """
 
     operator: Operator
@@ -95,7 +98,7 @@ class _Fixed:
 
     @classmethod
     def of(cls, graph: Graph, operator: Operator) -> _Fixed | None:
-        """None where its scale comes from its range in every plan."""
+        """Return the entry, or None if the scale comes from the range in every plan."""
         if not operator.outputs:
             return None
         apart = any(is_taken_apart(graph, name) for name in operator.inputs[:1])
@@ -107,7 +110,7 @@ class _Fixed:
 
 
 class TensorScales:
-    """Of a graph's stored tensors under any plan; ``analysis``: with nothing raised, or anything."""
+    """Types and scales of a graph's stored tensors under any plan, from an ``analysis`` with anything raised."""
 
     def __init__(self, analysis: Analysis):
         graph, operators = analysis.graph, analysis.operators
@@ -127,8 +130,11 @@ class TensorScales:
         self._known: dict[tuple[object, ...], Quant] = {}
 
     def of(self, analysis: Analysis, ranges: Mapping[str, Range]) -> tuple[Bounds, dict[str, Quant]]:
-        """Every domain's bounds, and every stored tensor's quant, one object for equal bounds and types; ``analysis``:
-        the same with what a plan raises. A mapping of ranges does not change after the first call with it."""
+        """Return every domain's bounds and every stored tensor's quant, one object for equal bounds and types.
+
+        ``analysis`` is the same analysis with the tensors that a plan raises. A mapping of ranges must not change after
+        the first call with it.
+        """
         domain, wide = analysis.domain, self._int16_domains(analysis)
         bounds = self._domain_bounds(analysis, ranges, wide)
         tensors = {
@@ -138,7 +144,7 @@ class TensorScales:
         return bounds, tensors
 
     def parts(self, analysis: Analysis) -> dict[str, str]:
-        """Tensor -> what represents those whose quants depend on one another's, whatever is raised."""
+        """Return, by tensor, the representative of the tensors whose quants depend on each other under some plan."""
         root = {name: name for name in self._every} | {name: name for name in self._stored}
 
         def root_of(name: str) -> str:
@@ -153,13 +159,13 @@ class TensorScales:
         return {name: root_of(name) for name in root}
 
     def _int16_domains(self, analysis: Analysis) -> set[str]:
-        """Domains of type INT16: those no convolution reads, and the raised ones."""
+        """Return the INT16 domains: those that no convolution reads, and the raised ones."""
         root_of = analysis.domain.__getitem__
         raised = set(map(root_of, analysis.raised)) | analysis.forced_domains
         return set(map(root_of, self._every)) - (set(map(root_of, self._settled)) - raised)
 
     def _ends_of(self, ranges: Mapping[str, Range]) -> dict[tuple[str, bool], tuple[float, float]]:
-        """(low, high) of those ranges that were asked for, by name and whether it is for 16 bits."""
+        """Return the cache of (low, high) for these ranges, by name and whether the type is 16 bits."""
         of, known = self._ends
         if of is not ranges:
             known = {}
@@ -167,7 +173,7 @@ class TensorScales:
         return known
 
     def _domain_bounds(self, analysis: Analysis, ranges: Mapping[str, Range], wide: set[str]) -> Bounds:
-        """The union of each domain's tensors' ranges, for the type it has."""
+        """Return the union of the ranges of each domain's tensors, for the domain's type."""
         domain, known = analysis.domain, self._ends_of(ranges)
         bounds: Bounds = {}
         for name in self._stored:
@@ -199,7 +205,7 @@ class TensorScales:
     def _extend_by_groups(
         self, analysis: Analysis, ranges: Mapping[str, Range], wide: set[str], bounds: Bounds
     ) -> None:
-        """The parts that the SDK makes of a convolution with groups share the ranges of what it reads and puts out."""
+        """Extend the ranges of a grouped convolution's input and output by those of the SDK's parts."""
         for op in self._grouped:
             for name, part in ((op.inputs[0], GROUP_INPUT), (op.outputs[0], GROUP_OUTPUT)):
                 root = analysis.domain[name]
@@ -217,9 +223,9 @@ class TensorScales:
         return self._quants[key]
 
     def _apply_fixed_scales(self, analysis: Analysis, ranges: Mapping[str, Range], tensors: dict[str, Quant]) -> None:
-        """Operators whose scale does not come from their own range, in execution order (average pools inherit)."""
+        """Set the scales that do not come from an operator's own range, in execution order (average pools inherit)."""
         domain, graph = analysis.domain, self._graph
-        softmaxes: dict[str, Quant] = {}  # as the operators that read them take them
+        softmaxes: dict[str, Quant] = {}  # with the scales that their readers use
 
         def give(names: Iterable[str], quant: Quant) -> None:
             quant = self._known.setdefault((quant.dtype, quant.scale, quant.zero_point), quant)
@@ -251,8 +257,7 @@ class TensorScales:
                     give(self._moved_from(analysis, name), inherited)
 
     def _moved_from(self, analysis: Analysis, name: str) -> list[str]:
-        """A tensor and what operators move from it alone, within its domain: all values that its scale is sure to
-        hold."""
+        """Return a tensor and the tensors of its domain whose values come from it alone, so that its scale fits."""
         names = {name: None}
         for op in self._moving:
             if op.head.op_type != "Concat" and op.inputs[0] in names:
@@ -262,7 +267,7 @@ class TensorScales:
 
 
 def raised_concats(analysis: Analysis) -> list[Operator]:
-    """The SDK puts them together as UINT8 where one of their inputs is that, and requantises the whole (cct2_x)."""
+    """Return the raised Concats: with a UINT8 input, the SDK joins as UINT8 and requantises the result (cct2_x)."""
     if not analysis.raised:
         return []
     return [op for op in analysis.operators if op.head.op_type == "Concat" and op.outputs[0] in analysis.raised]
@@ -282,7 +287,7 @@ def _shares_range(op: Operator) -> bool:
 
 
 def _share_range(analysis: Analysis, op: Operator, ranges: Mapping[str, Range], bounds: Bounds) -> None:
-    """One range for all operands of a Max or Abs and for what it puts out, whatever their types are."""
+    """Give all operands of a Max or Abs, and its output, one range, whatever their types are."""
     domain = analysis.domain
     if not _shares_range(op):
         return
@@ -299,20 +304,20 @@ def _share_range(analysis: Analysis, op: Operator, ranges: Mapping[str, Range], 
 
 
 def _meets_max(op: Operator, name: str) -> bool:
-    """Whether an operator's input is an operand of its Max or Abs, perhaps after the pool that begins it."""
+    """Return whether an input is an operand of the operator's Max or Abs, possibly after an initial pool."""
     pooled = op.head.output[0] if op.head.op_type in POOLED and name == op.inputs[0] else name
     return any(node.op_type in SHARING and pooled in node.input for node in op.nodes)
 
 
 def inner_of_max(op: Operator) -> list[str]:
-    """The tensors inside a chain of nodes that a Max or Abs reads or puts out."""
+    """Return the tensors inside a chain of nodes that a Max or Abs reads or writes."""
     inner = {node.output[0] for node in op.nodes[:-1]}
     sharing = [node for node in op.nodes if node.op_type in SHARING]
     return [name for node in sharing for name in (*node.input, *node.output) if name in inner]
 
 
 def _least_reach(op: Operator) -> tuple[float, float] | None:
-    """What the range of an operator's stored input holds at least, for the table that is looked up."""
+    """Return the least range of an operator's stored input that its table needs, or None."""
     head = op.nodes[1] if op.head.op_type in POOLED and len(op.nodes) > 1 else op.head
     if head.op_type in ("Softmax", "LogSoftmax"):
         return SOFTMAX_INPUT_MIN, 0.0
@@ -320,7 +325,7 @@ def _least_reach(op: Operator) -> tuple[float, float] | None:
 
 
 def _is_index(graph: Graph, name: str) -> bool:
-    """Whether a tensor of floats holds whole numbers, an ArgMax's places: stored as they are."""
+    """Return whether a float tensor holds indices, as from an ArgMax, which are stored unscaled."""
     node, cast = graph.producer.get(name), False
     while node is not None and node.op_type in (*REARRANGING, "Cast", "Sub"):
         cast = cast or node.op_type == "Cast"
@@ -332,8 +337,11 @@ def _is_index(graph: Graph, name: str) -> bool:
 
 
 def _inherited(op: Operator, source: Quant | None, quant: Quant, ranges: Mapping[str, Range]) -> Quant | None:
-    """The scale of what an operator only averages or moves: its input's, or of its input's range where that is INT16
-    and goes on as UINT8 (of the requantised one's where the SDK's files have it)."""
+    """Return the scale that an averaging or moving operator inherits from its input.
+
+    If an INT16 input continues as UINT8, the scale comes from the range of the input, or of the requantised input if
+    the SDK's files have it.
+    """
     if source is None:
         return None
     if source.dtype == quant.dtype:
@@ -346,7 +354,7 @@ def _inherited(op: Operator, source: Quant | None, quant: Quant, ranges: Mapping
         return int16_quant(ranges[op.inputs[0]].low, ranges[op.inputs[0]].high)
     measured = [ranges[op.inputs[0]]]
     if REQUANTISED.format(op.inputs[0]) in ranges:
-        # Above level L2 the SDK fits what it requantises, and what is moved of that, one by one.
+        # Above L2 the SDK fits the requantised tensor and the tensors moved from it separately.
         measured = [ranges[n] for n in (REQUANTISED.format(op.inputs[0]), op.outputs[0]) if n in ranges]
     measured = [each.at(UINT8) for each in measured]
     return uint8_quant(min(each.low for each in measured), max(each.high for each in measured))

@@ -1,28 +1,27 @@
-"""Which tensors are INT16 whatever reads them: the rules as a table, with the networks of the SDK's that
-show them, and as functions.
+"""Type rules: tensors that are INT16 regardless of their readers, as a table with evidence and as functions.
 
-| operator | neighbourhood | type |
+| operator | condition (SDK networks that show it) | type |
 |---|---|---|
-| any | an output of the network (zz_outmid) | INT16, also for a convolution that reads it |
-| input | RAWDATA, no picture (ox_raw16) | INT16, max |x| / 32767, cut toward zero |
-| Sigmoid, Softmax | what they read, perhaps before a pool or a Transpose to channels last (ox_silu, sig_u8) | INT16 |
-| Sigmoid, Softmax | what they put out (ox_sigmoid_conv, ox_se) | INT16 |
-| Softmax | what reads it (sc2, sc3, sc9) | takes steps of 1 / 32768 for steps of its range |
-| average pool, ReduceMean over H and W | of 256 values or more: input and output (zg_16, mean_hw) | INT16 |
-| the same | of fewer values (zg_15, mean_hw7) | its input's type and scale |
-| Resize | bilinear: input and output (ox_resize_b_asym, zp_resize) | INT16, its input's scale |
+| any | output of the network (zz_outmid) | INT16, also for a convolution that reads it |
+| input | RAWDATA, not an image (ox_raw16) | INT16, max |x| / 32767, truncated toward zero |
+| Sigmoid, Softmax | their input, also before a pool or a Transpose to channels last (ox_silu, sig_u8) | INT16 |
+| Sigmoid, Softmax | their output (ox_sigmoid_conv, ox_se) | INT16 |
+| Softmax | its readers (sc2, sc3, sc9) | use steps of 1 / 32768 as steps of its range |
+| average pool, ReduceMean over H and W | 256 values or more: input and output (zg_16, mean_hw) | INT16 |
+| the same | fewer values (zg_15, mean_hw7) | type and scale of its input |
+| Resize | bilinear: input and output (ox_resize_b_asym, zp_resize) | INT16, scale of its input |
 | ReduceMax along an axis, nearest Resize, MaxPool, Pad, Split, Reshape, Transpose (ox_rmax_c) | any | its input's |
-| Split | a piece that is UINT8 decides; others are requantised after it (w_shuffle, sp8, sp_out) | |
+| Split | a UINT8 piece decides; others are requantised after it (w_shuffle, sp8, sp_out) | |
 | Concat along C | each input 16n channels, or all but the last 8n and the last not (zc_*, zd_*) | UINT8, else INT16 |
-| the same | an input not 8n; but the first is, or no convolution alone reads it (k8_12_8, k12_8_m, d12_8) | UINT8 |
-| Concat along H, W | unless the channels are an odd multiple of 8 (ox_concat_hw, hc2_24) | UINT8 |
-| Concat of two dimensions | of maps of one pixel and fully connected outputs (pfld2) | as a Concat along C |
-| the same | of maps of several pixels laid in a row (fcm_2_6) | UINT8 |
+| the same | an input not 8n, unless the first is not and one convolution alone reads it (k8_12_8, k12_8_m, d12_8) |
+UINT8 | | Concat along H, W | unless the channels are an odd multiple of 8 (ox_concat_hw, hc2_24) | UINT8 |
+| Concat of two dimensions | maps of one pixel and fully connected outputs (pfld2) | as a Concat along C |
+| the same | flattened maps of several pixels (fcm_2_6) | UINT8 |
 | convolution with groups (gr16) | | as the Concat of its groups' channels |
-| Max | its operands share one range with it (ox_maxmin), also as an operator of its own (spmax) | each its own type |
-| convolution | reads none of these (every probe) | UINT8 |
-| product of other than two dimensions | reads what others compute with, by a move | INT16, requantised for it |
-| any | none of all that | INT16 where no neighbour gives it a type |
+| Max | shares one range with its operands (ox_maxmin), also as a separate operator (spmax) | each its own type |
+| convolution | input without any of these (every probe) | UINT8 |
+| product of other than two dimensions | its input is moved from a tensor that others compute with | INT16, requantised
+for it | | any | none of the above | INT16 unless a neighbour gives it a type |
 
 Source: docs/formats/fixed_arithmetic.md#types.
 """
@@ -45,15 +44,15 @@ if TYPE_CHECKING:
 
 POOLS = ("MaxPool", "AveragePool")
 AVERAGE_POOLS = ("AveragePool", "GlobalAveragePool")
-# What keeps the scale of its input, in a chain as well.
+# Pools; they keep the scale of their input, also inside a chain.
 POOLED = (*POOLS, "GlobalMaxPool", "GlobalAveragePool")
-# They copy values where mode is "nearest" (the default), and compute new ones where it is not.
+# They copy values if mode is "nearest" (the default), and interpolate otherwise.
 UPSAMPLERS = ("Resize", "Upsample")
-# An average of so many values, or more, is computed of INT16: fewer bytes' sum has 16 bits.
+# An average of this many values or more is computed in INT16, because the sum of fewer bytes fits 16 bits.
 MOST_UINT8 = 256
-# What makes two dimensions of maps.
+# Operators that flatten maps to two dimensions.
 FLATTENING = ("Flatten", "Reshape", "Squeeze")
-# What is looked up in a table of 16-bit values, and put out as one.
+# Functions that the hardware looks up in a table with 16-bit inputs and outputs.
 TABLES = ("Sigmoid", "Softmax", "LogSoftmax")
 
 
@@ -61,7 +60,7 @@ MOVERS = REARRANGING | {
     *("MaxPool", "GlobalMaxPool", "Dropout"),
     *("Concat", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Pad"),
 }
-# What multiplies by a constant or adds one that is spread over a tensor.
+# Operators with a constant that is broadcast over a tensor.
 SPREAD = ("Mul", "Add", "Sub")
 
 
@@ -83,7 +82,7 @@ class Operator:
 
     @cached_property
     def moves_values(self) -> bool:
-        """Whether it, other than Concat, only moves its first input's values."""
+        """Whether the operator only moves the values of its first input; False for Concat."""
         return (
             (self.head.op_type in MOVERS - {"Concat"} or is_nearest(self.head))
             and len(self.nodes) == 1
@@ -91,20 +90,22 @@ class Operator:
         )
 
 
-OUTPUT, RAW_INPUT = "output of the network", "input of numbers"
+OUTPUT, RAW_INPUT = "output of the network", "RAWDATA input"
 PLANNED = "planned in the .sim file"
-LOOKED_UP, TABLE = "input of a table", "output of a table"
+LOOKED_UP, TABLE = "input of a table function", "output of a table function"
 LARGE_AVERAGE, INTERPOLATED, UNFIT_CONCAT, RESIDUAL = (
     "average of 256 values or more",
     "bilinear Resize",
-    "Concat of such channels",
-    "computed with beside a product of other than two dimensions",
+    "Concat with unaligned channels",
+    "residual beside a MatMul of other than two dimensions",
 )
 
 
 def planned_int16(proto: ModelProto) -> Mapping[str, str] | None:
-    """Return the tensors that a .sim file plans as INT16, which the SDK's converter decided by these rules and by the
-    input_config.ini that it was given; None for a model of another origin."""
+    """Return the tensors that a .sim file plans as INT16; None for a model of another origin.
+
+    The SDK's converter decided them by these rules and by its input_config.ini.
+    """
     facts = read_facts(proto)
     if facts is None:
         return None
@@ -112,9 +113,9 @@ def planned_int16(proto: ModelProto) -> Mapping[str, str] | None:
 
 
 def always_int16(graph: Graph, ops: Sequence[Operator], read: Container[str]) -> Mapping[str, str]:
-    """The tensors that are INT16 whatever reads them, each with the rule that says so.
+    """Return the tensors that are INT16 regardless of their readers, each with its rule.
 
-    read  what convolutions read.
+    read  the tensors that convolutions read.
     """
     found = dict.fromkeys(_unfit_concats(graph, ops, read), UNFIT_CONCAT)
     for op in ops:
@@ -139,9 +140,12 @@ def _by_operator(graph: Graph, op: Operator) -> Iterator[tuple[str, str]]:
 
 
 def _is_residual(graph: Graph, op: Operator, read: Container[str]) -> bool:
-    """Whether others compute with what an operator puts out, and products of other than two dimensions, but no other
-    convolutions, read it through what moves values: as LayerNormalizations and sums of transformers are. The SDK
-    refuses such products, so no dump of its shows a type; a fully connected operator reads a copy of its own."""
+    """Return whether an operator's output is a residual, as LayerNormalizations and sums of transformers are.
+
+    Other operators compute with a residual. Apart from them, only products of other than two dimensions read it,
+    through moving operators. The SDK refuses such products, so none of its dumps shows a type. A fully connected
+    operator reads its own copy.
+    """
     name = op.outputs[0]
     readers = graph.consumers.get(name, ())
     ends = [end for reader in readers if reader.op_type in REARRANGING for end in _ends_of(graph, reader, read)]
@@ -150,7 +154,7 @@ def _is_residual(graph: Graph, op: Operator, read: Container[str]) -> bool:
 
 
 def _ends_of(graph: Graph, mover: NodeProto, read: Container[str]) -> Iterator[bool]:
-    """Of each convolution that reads what is moved whether it is a product of other than two dimensions."""
+    """Yield, for each convolution that reads the moved tensor, whether it is a product of other than two dimensions."""
     moved = mover.output[0]
     for reader in graph.consumers.get(moved, ()):
         if reader.op_type in REARRANGING:
@@ -160,10 +164,10 @@ def _ends_of(graph: Graph, mover: NodeProto, read: Container[str]) -> Iterator[b
 
 
 def _unfit_concats(graph: Graph, ops: Sequence[Operator], read: Container[str]) -> set[str]:
-    """Concats that cannot be UINT8, and those of their inputs that need not be aligned."""
+    """Return the Concats that cannot be UINT8, and those of their inputs that need no alignment."""
     names = {name for op in ops if _of_unfit_groups(graph, op) for name in op.outputs}
     concats = {op.outputs[0]: op for op in ops if op.head.op_type == "Concat" and len(op.nodes) == 1}
-    # Of Concats of Concats the last one decides for all.
+    # In nested Concats the outermost decides for all.
     inner = {name for op in concats.values() if len(op.head.input) > 1 for name in op.inputs}
     pending = [
         op for name, op in concats.items() if name not in inner and len(op.head.input) > 1 and not fits_uint8(graph, op)
@@ -171,7 +175,7 @@ def _unfit_concats(graph: Graph, ops: Sequence[Operator], read: Container[str]) 
     while pending:
         op = pending.pop()
         if fits_uint8(graph, op, aligned=True):
-            # Once aligned its inputs fit; only the convolution that reads it takes INT16.
+            # Aligned inputs fit; only the reading convolution uses INT16.
             names.update(op.outputs if op.outputs[0] in read else ())
             continue
         pending.extend(concats[name] for name in op.inputs if name in concats and name not in names)
@@ -181,25 +185,28 @@ def _unfit_concats(graph: Graph, ops: Sequence[Operator], read: Container[str]) 
 
 
 def looked_up(op: Operator) -> NodeProto | None:
-    """The node that looks an operator's stored input up in a table, perhaps after a pool, which keeps its scale."""
+    """Return the node that looks up the operator's stored input in a table, possibly after a pool.
+
+    A pool keeps the scale.
+    """
     head = op.nodes[1] if op.head.op_type in POOLED and len(op.nodes) > 1 else op.head
     return head if head.op_type in TABLES else None
 
 
 def _before_channels_last(graph: Graph, name: str = "") -> list[str]:
-    """What a Transpose to channels last is made of: nothing moves there, the hardware keeps maps so already."""
+    """Return the input of a Transpose to channels last, which moves nothing: the hardware stores maps that way."""
     node = graph.producer.get(name)
     moved = node is not None and node.op_type == "Transpose" and list(attribute(node, "perm", ())) == [0, 2, 3, 1]
     return [node.input[0]] if node is not None and moved else []
 
 
 def is_interpolation(node: NodeProto) -> bool:
-    """A Resize that computes new values."""
+    """Return whether the node is a Resize that interpolates."""
     return node.op_type in UPSAMPLERS and not is_nearest(node)
 
 
 def is_average(graph: Graph, node: NodeProto) -> bool:
-    """A pool of averages, or the mean over both spatial axes, which the SDK computes alike."""
+    """Return whether the node averages: a pool, or the mean over both spatial axes, which the SDK computes alike."""
     if node.op_type in AVERAGE_POOLS:
         return True
     shape = graph.shapes.get(node.input[0], ()) if node.op_type == "ReduceMean" else ()
@@ -207,14 +214,14 @@ def is_average(graph: Graph, node: NodeProto) -> bool:
 
 
 def is_maximum_along(graph: Graph, node: NodeProto) -> bool:
-    """A ReduceMax, which moves values, as a pool of maxima does."""
+    """Return whether the node is a ReduceMax along known axes, which moves values like a maximum pool."""
     return (
         node.op_type == "ReduceMax" and reduced_axes(graph, node, len(graph.shapes.get(node.input[0], ()))) is not None
     )
 
 
 def reduced_axes(graph: Graph, node: NodeProto, rank: int) -> tuple[int, ...] | None:
-    """The axes that a reduction goes over, by its attribute or its second input; None where they are not known."""
+    """Return the axes of a reduction from its attribute or its second input; None if unknown."""
     axes = attribute(node, "axes")
     if axes is None and len(node.input) > 1 and node.input[1]:
         if node.input[1] not in graph.constants:
@@ -226,24 +233,24 @@ def reduced_axes(graph: Graph, node: NodeProto, rank: int) -> tuple[int, ...] | 
 
 
 def keeps_scale(graph: Graph, node: NodeProto) -> bool:
-    """Whether what is computed has its input's scale: averages, interpolations, maxima along an axis."""
+    """Return whether the output has the scale of the input: averages, interpolations, maxima along an axis."""
     return is_average(graph, node) or is_interpolation(node) or is_maximum_along(graph, node)
 
 
 def is_threshold(graph: Graph, node: NodeProto) -> bool:
-    """A comparison with a constant that only a Cast to real numbers reads: Caffe's Threshold."""
+    """Return whether the node is Caffe's Threshold: a comparison with a constant, read only by a Cast to floats."""
     reader = graph.sole_consumer(node.output[0]) if node.op_type in ("Greater", "GreaterOrEqual") else None
     return reader is not None and reader.op_type == "Cast" and node.input[1] in graph.constants
 
 
 def ends_threshold(graph: Graph, node: NodeProto) -> NodeProto | None:
-    """The comparison that a Cast makes a Threshold of."""
+    """Return the comparison that a Cast turns into a Threshold, or None."""
     made = graph.producer.get(node.input[0]) if node.op_type == "Cast" else None
     return made if made is not None and is_threshold(graph, made) else None
 
 
 def _averaged(graph: Graph, node: NodeProto) -> int:
-    """How many values an average takes together; of a global one whose input's size is not known, too many."""
+    """Return the number of values that an average covers; MOST_UINT8 if a global pool's input has unknown size."""
     if node.op_type == "AveragePool":
         return math.prod(attribute(node, "kernel_shape"))
     lengths = graph.shapes.get(node.input[0], (None, None, None))[2:]
@@ -251,12 +258,15 @@ def _averaged(graph: Graph, node: NodeProto) -> int:
 
 
 def fits_uint8(graph: Graph, op: Operator, aligned: bool = False) -> bool:
-    """Whether a Concat can be UINT8: of maps along the channels it can where each input has a multiple of 16 channels
-    (of 8 where it is upsampled), or all but the last one have a multiple of 8 and the last one, not upsampled, has not;
-    along rows and columns it can unless they have an odd multiple of 8. Where an input has no multiple of 8 all fit,
-    unless the SDK leaves the Concat to the only convolution that reads it: there the first input has none.
+    """Return whether a Concat can be UINT8.
 
-    aligned  as the SDK's converter aligns them: up to a multiple of 8 channels.
+    Along channels, a Concat of maps fits if each input has a multiple of 16 channels (8 if upsampled). It also fits if
+    all inputs but the last have a multiple of 8 and the last, not upsampled, has not. Along rows and columns it fits
+    unless the channels are an odd multiple of 8. If an input has no multiple of 8 channels, every Concat fits. The
+    exception is a Concat whose first input has none and whose only reader is a convolution: the SDK leaves it to that
+    convolution.
+
+    aligned  count channels rounded up to a multiple of 8, as the SDK's converter aligns them.
     """
     names = [name for name in op.head.input if name]
     ranks = {len(graph.shapes.get(name, ())) for name in names}
@@ -273,7 +283,7 @@ def fits_uint8(graph: Graph, op: Operator, aligned: bool = False) -> bool:
 
 
 def _fit(channels: Sequence[int], units: Sequence[int], aligned: bool, alone: bool) -> bool:
-    """Whether maps of so many channels each can be put together as UINT8. ``alone``: one convolution alone reads it."""
+    """Return whether maps with these channels fit UINT8 together; ``alone``: only one convolution reads the result."""
     if any(channel % 8 for channel in channels) and not (channels[0] % 8 and alone):
         return True
     channels = [-(-channel // 8) * 8 for channel in channels] if aligned else channels
@@ -283,7 +293,7 @@ def _fit(channels: Sequence[int], units: Sequence[int], aligned: bool, alone: bo
 
 
 def _of_unfit_groups(graph: Graph, op: Operator) -> bool:
-    """Whether an operator is a convolution with groups whose parts' Concat cannot be UINT8."""
+    """Return whether the operator is a grouped convolution whose parts' Concat cannot be UINT8."""
     node, groups = op.head, attribute(op.head, "group", 1)
     if node.op_type != "Conv" or groups == 1 or node.input[1] not in graph.constants:
         return False
@@ -299,13 +309,15 @@ def _read_by_one_convolution(graph: Graph, op: Operator) -> bool:
 
 
 def _upsampled(graph: Graph, name: str) -> bool:
-    """Whether a tensor is what the SDK's converter makes a TILE of."""
+    """Return whether the SDK's converter turns the producer of a tensor into a TILE."""
     return name in graph.producer and (graph.producer[name].op_type == "Tile" or is_nearest(graph.producer[name]))
 
 
 def _channels(graph: Graph, name: str) -> int:
-    """How many channels a tensor has, or of what is flattened before a Concat how long its last axis is, which for the
-    SDK is that of the map; 0 where that is not known."""
+    """Return the number of channels of a tensor; 0 if unknown.
+
+    If a map is flattened before a Concat, the SDK uses the length of its last axis.
+    """
     shape = graph.shapes.get(name, ())
     maps = graph.shapes.get(_unflattened(graph, name), ())
     if len(shape) == 2 and len(maps) == 4 and set(maps[2:]) != {1}:
@@ -314,7 +326,7 @@ def _channels(graph: Graph, name: str) -> int:
 
 
 def _unflattened(graph: Graph, name: str) -> str:
-    """What a tensor of two dimensions is flattened from, else itself."""
+    """Return the tensor that a two-dimensional one was flattened from, or the tensor itself."""
     while len(graph.shapes.get(name, ())) == 2 and name in graph.producer:
         node = graph.producer[name]
         if node.op_type not in FLATTENING:

@@ -111,7 +111,7 @@ def test_new_weights_are_marked_as_changed(folder):
 @pytest.mark.parametrize(
     ("words", "content", "message"),
     [
-        (["--quant-file", "q"], '[{"name": "zz", "min": [0], "max": [1]}]', "q names no tensor of the model"),
+        (["--quant-file", "q"], '[{"name": "zz", "min": [0], "max": [1]}]', "q: no entry names a tensor of the model"),
         (["--quant-file", "q"], '[{"name": "r1", "min": [3], "max": [1]}]', "min above its max"),
         (["--quant-file", "q"], '[{"name": "r1", "min": [0], "max": [1], "bit": 4}]', "has bit 4"),
         (["--quant-file", "none"], "", "cannot read none"),

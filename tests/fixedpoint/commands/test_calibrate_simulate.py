@@ -254,7 +254,7 @@ def test_show_lists_the_plan_of_a_fixed_model(folder, capsys):
     out = capsys.readouterr().out
     assert f"{len(rows)} of {len(rows)} tensors" in out
     picture = next(name for name, tensor in facts.tensors.items() if tensor.picture)
-    assert rows[picture]["decided"] == "a picture" and "reads it" in rows["r1"]["decided"]
+    assert rows[picture]["decided"] == "image input" and "reads it" in rows["r1"]["decided"]
     assert rows["prob"]["decided"] and rows["prob"]["dtype"] == "int16"
     assert Path("plan.csv").read_text().splitlines()[0] == "name,dtype,scale,zero_point,decided"
     assert main(["show", "fixed.onnx", "--select", "r*"]) == 0 and "prob" not in capsys.readouterr().out

@@ -311,4 +311,4 @@ def test_outputs_that_no_error_can_be_measured_on_are_told(small, capsys):
             constant.CopyFrom(onnx.numpy_helper.from_array(np.zeros_like(array), constant.name))
     onnx.save(net.proto, "net.onnx")
     assert main("repair -m net.onnx -i pictures --input-config input_config.ini -o out".split()) == 2
-    assert "zero or empty on every picture" in capsys.readouterr().err
+    assert "zero or empty on every image" in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_names_of_another_model_are_refused():
 
 def test_a_picture_of_the_wrong_channels_is_refused():
     simple = simplify(residual_net())
-    with pytest.raises(ConfigError, match=r"GRAY picture.*\[1, 3, 8, 8\]"):
+    with pytest.raises(ConfigError, match=r"GRAY image.*\[1, 3, 8, 8\]"):
         make_fixed(simple, measure_ranges(simple, feeds(1)), config(inputs=(ModelInput("data", "GRAY", "GRAY"),)))
 
 
@@ -151,7 +151,7 @@ def test_the_mean_and_std_of_a_picture_by_its_colours(kind, channels, picture):
     net = model([node("Relu", ["x"], "y")], {}, {"x": (1, channels, 4, 4)}, ["y"])
     given = InputConfig((ModelInput("x", kind, kind, (1.0, 2.0, 3.0), (4.0, 5.0, 6.0)),))
     if picture is None:
-        with pytest.raises(ConfigError, match=rf"{kind} picture.*\[1, {channels}, 4, 4\], not \[N, [13], H, W\]"):
+        with pytest.raises(ConfigError, match=rf"{kind} image.*\[1, {channels}, 4, 4\], not \[N, [13], H, W\]"):
             pictures_of(net, given, {"x": Range.of(0, 1)})
         return
     assert pictures_of(net, given, {"x": Range.of(0, 1)}) == {"x": Picture(*picture)}

@@ -213,7 +213,7 @@ def wholly_masked():
 def test_a_row_that_is_masked_wholly_by_infinity_is_named():
     for see in (measure_ranges, lambda net, each: calibrate(net, each, InputConfig(()), "L1")):
         with pytest.raises(
-            InputError, match="the Softmax 'shares' holds NaN on 1: a row of its input is -infinity wholly"
+            InputError, match="Softmax 'shares' holds NaN on 1, because a whole row of its input is -infinity"
         ):
             see(chosen(-np.inf), wholly_masked())
 
@@ -288,7 +288,7 @@ def test_the_products_of_attention_stay_in_float_by_their_multiplications():
     assert share.macs == pytest.approx(WIDTH * WIDTH / (WIDTH * WIDTH + 2 * LENGTH * WIDTH))
     assert share_text(share) == (
         "100 % of the weights and 40 % of the multiplications became integers; 2 MatMul of two tensors stayed in "
-        "float32, which says nothing of the chip"
+        "float32, so the result does not show their error on the chip"
     )
 
 

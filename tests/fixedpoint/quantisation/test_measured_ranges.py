@@ -87,7 +87,7 @@ def test_ranges_are_in_the_order_of_the_graph_for_float_tensors(net):
 
 @pytest.mark.parametrize("feeds", [[], iter(())])
 def test_without_a_picture_there_is_nothing_to_calibrate_with(net, feeds):
-    with pytest.raises(InputError, match="there is no picture to calibrate with"):
+    with pytest.raises(InputError, match="there is no image to calibrate with"):
         gather(net, feeds)
 
 
@@ -315,7 +315,7 @@ def test_ends_of_tensors_that_not_every_picture_has_are_kept():
     assert [end.tolist() for end in both.channels["b"]] == [[0, 1], [8, 9]] and list(both.channels) == ["b"]
     assert [one.tensor_at(row) for row in range(5)] == ["a", "b", "b", "b", "b"]
     three = replace(two, tensors=(Rows("b", 2, 1), Rows("c", 1, 0)))
-    with pytest.raises(InputError, match="'b' has another number of channels on another picture: 2 and 1"):
+    with pytest.raises(InputError, match="'b' has another number of channels on another image: 2 and 1"):
         one.merged(three)
 
 

@@ -94,7 +94,7 @@ def test_tensor_arrays_raise_a_tensor_with_its_domain():
 def test_a_name_that_is_no_convolution_input_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match=r"'poool'.*did you mean 'pool'"):
         plan(residual_net().proto, BOUNDS, Choice(tensors=("poool",)))
-    with pytest.raises(ConfigError, match="picture input cannot be raised"):
+    with pytest.raises(ConfigError, match="image input cannot be raised"):
         plan(residual_net().proto, BOUNDS, Choice(tensors=("data",)), ["data"])
 
 

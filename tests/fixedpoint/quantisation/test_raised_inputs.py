@@ -75,11 +75,11 @@ RAISED = [
     ("an inner product's top", "L", ["L/flatten"]),
     ("one tensor, two inner products", "g", ["f_xx_reshape"]),
 ]
-READ_BY = "which the InnerProduct '{0}' reads: the SDK knows that input by the layer's name, write {0}"
+READ_BY = "which the InnerProduct '{0}' reads: the SDK knows that input by the layer's name. Use {0}"
 RAISES_NONE = [
-    ("prefix", "10", "is not a convolution's first input; did you mean 'c10'?"),
-    ("prefix", "c1_xx_xx", "is not a convolution's first input; did you mean"),
-    ("pool", "c", "is not a convolution's first input; choose one of: data, p, d"),
+    ("prefix", "10", "is not the first input of a convolution; did you mean 'c10'?"),
+    ("prefix", "c1_xx_xx", "is not the first input of a convolution; did you mean"),
+    ("pool", "c", "is not the first input of a convolution; choose one of: data, p, d"),
     ("inner products", "c", READ_BY.format("f")),
     (
         "inner products",
@@ -91,7 +91,7 @@ RAISES_NONE = [
         "g_xx",
         READ_BY.format("h"),
     ),
-    ("an inner product's top", "t", "is not a convolution's first input"),
+    ("an inner product's top", "t", "is not the first input of a convolution"),
 ]
 
 
@@ -201,7 +201,7 @@ def test_what_a_word_raises_without_naming_it(net, words, beside, tmp_path):
 
 def test_what_is_said_of_a_word_that_raises_more():
     assert wider("c1", ["c10_xx"]) == (
-        "tensor_arrays 'c1' raises c10_xx too: the SDK takes every convolution whose first input's name begins so"
+        "tensor_arrays 'c1' also raises c10_xx: the SDK raises every convolution whose first input's name begins with this word"
     )
 
 
@@ -234,7 +234,7 @@ def chain():
 def test_words_of_an_onnx_model(word, names):
     inputs = inputs_of(chain())
     if names is None:
-        with pytest.raises(ConfigError, match="tensor_arrays names 'gemm', which is not a convolution's first input"):
+        with pytest.raises(ConfigError, match="tensor_arrays names 'gemm', which is not the first input of a convolution"):
             inputs.inputs_of([word])
     else:
         assert list(inputs.inputs_of([word])) == names

@@ -202,7 +202,7 @@ def test_a_promise_is_of_all_that_the_words_to_paste_raise(command, folder, caps
     assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
     out = capsys.readouterr().out
     if command == "diagnose":
-        assert "tensor_arrays 'wide' raises wide_also, wide_too too: the SDK takes every convolution" in out
+        assert "tensor_arrays 'wide' also raises wide_also, wide_too: the SDK raises every convolution" in out
     else:
         ranges = ["d/log/tensor_min_max.txt", "--quant-level", "L3"]
         assert main(["advise", *ranges, *line[1:], "--json", "advice.json"]) == 0
@@ -293,7 +293,7 @@ def test_a_network_that_stays_in_float_gets_no_clean_bill(folder, capsys):
     ]
     _, lines, document = diagnosed(small_net(*nodes, outputs=["y"], constants=constants), capsys)
     text = "\n".join(lines)
-    assert "Judged: 33 % of the weights" in text and "1 LSTM stayed in float32, which says nothing of the chip" in text
+    assert "Judged: 33 % of the weights" in text and "1 LSTM stayed in float32, so the result does not show" in text
     assert "has to be raised to INT16 of what became integers" in text or "bad" in lines[0]
     left = next(f for f in document["findings"] if f["kind"] == "not judged")
     assert left["names"] == ["LSTM"] and 0.3 < left["figures"]["weights"] < 0.4
@@ -323,10 +323,10 @@ def test_indices_are_no_objective_and_a_count_that_changes_does_not_stop_it(fold
     assert watched_by_output(net.proto) == {"boxes": "boxes", "scores": "scores"}
     status, lines, document = diagnosed(net, capsys)
     assert status == 0 and lines[0].startswith("Outputs on all 6 pictures: ") and "picked" not in lines[0]
-    assert any("Not judged: picked, which holds indices, or what they pick." in line for line in lines)
+    assert any("Not judged: picked, which holds indices or values picked by index." in line for line in lines)
     assert [f["layer"] for f in document["findings"] if f["kind"] == "output"] == ["boxes", "scores"]
     assert main("calibrate -m net.onnx -i pictures --input-config d/input_config.ini -o fixed.onnx".split()) == 0
-    assert "not judged by the output picked, which holds indices, or what they pick" in capsys.readouterr().out
+    assert "not judged by the output picked, which holds indices or values picked by index" in capsys.readouterr().out
 
 
 def test_what_is_int16_by_rule_is_not_advised(folder, capsys):

@@ -125,7 +125,7 @@ def test_a_single_domain_alone_is_the_whole_model():
 def test_outputs_that_the_ranges_call_zero_are_refused_before_any_run(float_model, ranges):
     trial = SensitivityAnalysis(float_model, ranges, CONFIG)
     trial.trial.ranges = {**ranges, **{name: Range.of(-1e-9, 1e-9) for name in trial.judged}}
-    with pytest.raises(ValuesError, match="zero or empty on every picture"):
+    with pytest.raises(ValuesError, match="zero or empty on every image"):
         trial.measure(pytest.fail(f"run {number}") for number in range(1))
 
 
@@ -136,7 +136,7 @@ def sums(d1, b1):
 def test_the_output_error_is_the_mean_of_the_outputs_that_are_not_zero():
     assert output_error({"a": sums(1, 4), "b": sums(3, 4), "zero": sums(2, 0)}) == 0.5
     assert error_of(sums(0, 0)) == 0
-    with pytest.raises(ValuesError, match="zero or empty on every picture"):
+    with pytest.raises(ValuesError, match="zero or empty on every image"):
         output_error({"zero": sums(2, 0)})
     with pytest.raises(ValuesError, match="no output of numbers"):
         output_error({})

@@ -1,7 +1,7 @@
-"""The hardware's own integers: ``walk`` goes through the operators of a plan, ``RULES`` says how each is computed.
+"""The hardware's integer arithmetic: ``walk`` processes the operators of a plan, ``RULES`` has one rule per operator.
 
-A new operator is a function of one ``Call`` with a ``Rule`` around it, beside its like or in a file of its own, and a
-line here. What has no line is computed in float32 between dequantised inputs and a requantised output.
+To add an operator, write a function of one ``Call`` wrapped in a ``Rule``, in a module of this folder, and register it
+here. An operator without a rule is computed in float32 between dequantised inputs and a requantised output.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RULES = {
     "ReduceSum": "pooling:SUM_ALONG",
     **dict.fromkeys(("Resize", "Upsample"), "pooling:INTERPOLATION"),
 }
-# Element by element, of one tensor and constants of one element.
+# Elementwise functions of one tensor and constants with one element.
 _FUNCTIONS = (
     "Ceil Celu Cos Elu Erf Floor Gelu HardSigmoid HardSwish Log Mish Neg Pow Reciprocal Round Selu Sin "
     "Softplus Softsign Sqrt Swish ThresholdedRelu".split()
@@ -52,5 +52,5 @@ RULES = Registry(
 
 @cache
 def rule_of(op_type: str) -> Rule | None:
-    """The rule for a kind of operator; None when it has none."""
+    """Return the rule for an operator type; None if it has none."""
     return RULES[op_type] if op_type in RULES else None  # noqa: SIM401

@@ -1,36 +1,36 @@
-"""Element by element: Add, Sub, Mul, Max, and the ReLUs.
+"""Elementwise rules: Add, Sub, Mul, Max, and the ReLUs.
 
-Add: both operands brought to the output's step by 15-bit multipliers.
+Add: 15-bit multipliers bring both operands to the output's step.
 
     n   = shift(max(s_a, s_b) / s_o)
     out = clip(half_up(((a - z_a) * half_up(s_a / s_o * 2^n) + (b - z_b) * half_up(s_b / s_o * 2^n)) / 2^n) + z_o)
 
-Mul: the product's low bits are dropped first so that 15 bits remain; a and b without their zero points.
+Mul: the low bits of the product are dropped first, so that 15 bits remain; a and b are without their zero points.
 
     s = s_a * s_b;   P = max |range of out| / s;   h = ceil(log2 P) - 14;   n = shift(s / s_o)
     out = clip(half_up(half_up(a * b / 2^h) * half_up(s / s_o * 2^n) / 2^(n - h)) + z_o)
 
-Mul and Add by a constant, of one value or one per channel: the BatchNorm and Scale that no convolution takes in.
+Mul and Add by a constant, one value or one per channel: a BatchNorm or Scale that no convolution absorbs.
 
     mul:  M_c = f32(f32(s_a / s_o) * c);  n = shift(max |M_c|)
           out = clip(half_up((a - z_a) * half_away(M_c * 2^n) / 2^n) + z_o)
     add:  n = shift(s_a / s_o);  T = half_up((a - z_a) * half_up(s_a / s_o * 2^n) / 2^(n-1))
           out = clip(half_up((T + half_away(2 * f32(c / s_o))) / 2) + z_o)
 
-The constants are the float ones, neither is quantised by a scale of its own: the converter keeps a 16-bit multiplier
-for one and a 32-bit addend for the other. An addition has one bit more than its output while it adds. Requantisation is
-this Mul with c = 1. A constant as large as what it is added to or multiplied by is an operand: see ``walk``. Exact:
-every integer of the probe o_bn, after a convolution and after a max pool, and of the public networks that
-tests/golden/README.md names. Where M_c * 2^n or 2 * c / s_o is within 0.001 of a half, the float32 decides: all of 12
-such factors and 3 such addends, which no other order of the two operations explains.
+The constants stay float; they have no scale of their own. The converter stores a 16-bit multiplier for a factor and a
+32-bit addend for a sum. During an addition, values have one bit more than the output. Requantisation is this Mul with
+c = 1. A constant as large as the other operand is an operand: see ``walk``. Exact: every integer of the probe o_bn,
+after a convolution and after a max pool, and of the public networks listed in tests/golden/README.md. If M_c * 2^n or
+2 * c / s_o is within 0.001 of a half, the float32 value decides. This explains all 12 such factors and 3 such addends;
+no other order of the two operations does.
 
-ReLU, leaky ReLU and PReLU of 16-bit values: a multiplier for each side of zero.
+ReLU, leaky ReLU and PReLU of 16-bit values use one multiplier for each side of zero.
 
     M = s_a / s_16;   n = shift(M)                      q >= 0: half_up(q * half_up(M * 2^n) / 2^n)
     k = shift(M * max slope)                            q <  0: half_up(q * half_up(M * slope_c * 2^k) / 2^k)
 
-s_16 = max(|lo|, |hi|) / 32767 of the operator's output range; a UINT8 output takes one more requantisation from there.
-So does one that is an operator of its own. A ReLU directly after a convolution is only the convolution's lower limit.
+s_16 = max(|lo|, |hi|) / 32767 of the operator's output range. A UINT8 output is requantised from there; so is a ReLU
+that is a separate operator. A ReLU directly after a convolution is only the convolution's lower limit.
 
 Source: docs/formats/fixed_arithmetic.md#fused-chains. Exact.
 """
@@ -67,7 +67,7 @@ PRODUCT_BITS = 14
 
 
 def _add(call: Call, sign: int = 1) -> Unrounded:
-    """a + b, or a - b with ``sign`` -1."""
+    """Return a + b, or a - b with ``sign`` -1."""
     if call.constant is not None:
         return add_to(call.emit, call.operands[0], sign * call.constant, call.output, _channels(call))
     (a, b), output = call.operands, call.output
@@ -100,14 +100,14 @@ def _multiply(call: Call) -> Unrounded:
 
 
 def _maximum(call: Call) -> Unrounded:
-    """Its operands share one scale; a constant is brought to it first."""
+    """Return the maximum; operands share one scale, and a constant is brought to it first."""
     emit, output = call.emit, call.output
     operands = [a if a.quant == output else emit.inner(requantise(emit, a, output), output) for a in call.operands]
     return Unrounded(emit.add("Max", [emit.doubles(operand) for operand in operands]))
 
 
 def _absolute(call: Call) -> Integers | Unrounded:
-    """At the scale of its operand, which shares a range with it, then requantised."""
+    """Return the magnitude at the scale of the operand, with which it shares a range, then requantised."""
     (value,) = call.operands
     quant = replace(value.quant, zero_point=0)
     magnitude = Integers(call.emit.add("Abs", [centred(call.emit, value)]), DOUBLE, quant)
@@ -115,8 +115,10 @@ def _absolute(call: Call) -> Integers | Unrounded:
 
 
 def _threshold(call: Call) -> Integers:
-    """1 where a value is not below the threshold, else 0, at the value's own scale: in the fixed model a real 1 has
-    become one step."""
+    """Return 1 where a value reaches the threshold, else 0, at the value's own scale.
+
+    A real 1 is one step in the fixed model.
+    """
     emit, (value,) = call.emit, call.operands
     limit = call.graph.value(call.node.input[1]).astype(np.float64) / step(value.quant)
     below = emit.add("Less", [centred(emit, value), emit.constant(half_up(limit))])
@@ -128,7 +130,7 @@ def _relu(call: Call) -> Unrounded:
 
 
 def _clip(call: Call) -> Integers | Unrounded | None:
-    """ReLU6, which is a ReLU and a higher limit; any other by a table."""
+    """Return a ReLU6 as ReLU with a higher limit; None for other limits, which use a table."""
     ends = [
         float(call.graph.value(name).reshape(-1)[0]) if name in call.graph.constants else np.nan
         for name in call.node.input[1:3]
@@ -159,8 +161,7 @@ RELU, CLIP, LEAKY_RELU, PRELU = Rule(_relu), Rule(_clip), Rule(_leaky_relu), Rul
 
 
 def _channels(call: Call) -> int:
-    """How many channels an operand has that a constant is spread over, where the constant has one value for each or
-    for all; else 0."""
+    """Return the channels that a constant of one value per channel or for all is broadcast over; otherwise 0."""
     constant, graph = call.constant, call.graph
     shape = next((graph.shapes.get(name, ()) for name in call.node.input if name not in graph.constants), ())
     if constant is None or len(shape) < 3 or shape[1] is None or constant.ndim > len(shape):
@@ -170,7 +171,7 @@ def _channels(call: Call) -> int:
 
 
 def multiply_by(emit: Emitter, value: Integers, factor: np.ndarray, output: Quant, channels: int = 0) -> Unrounded:
-    """value * factor; ``factor``: shaped to broadcast over the value; ``channels``: see ``Unrounded``."""
+    """Return value * factor; ``factor`` broadcasts over the value, ``channels``: see ``Unrounded``."""
     single = np.float32(value.quant.scale) / np.float32(output.scale)
     times = (single * np.asarray(factor, np.float32)).astype(np.float64)
     n = shift(float(np.abs(times).max()) or 1.0)
@@ -179,11 +180,11 @@ def multiply_by(emit: Emitter, value: Integers, factor: np.ndarray, output: Quan
 
 
 def add_to(emit: Emitter, value: Integers, addend: np.ndarray, output: Quant, channels: int = 0) -> Unrounded:
-    """value + addend; ``addend``: shaped to broadcast over the value; ``channels``: see ``Unrounded``.
+    """Return value + addend; ``addend`` broadcasts over the value, ``channels``: see ``Unrounded``.
 
-    T = half_up(x) need not be made: half_up((half_up(x) + c) / 2) is half_up((x + c + 1/2) / 2) for a whole c.
+    T = half_up(x) is not computed, because for an integer c half_up((half_up(x) + c) / 2) = half_up((x + c + 1/2) / 2).
     """
-    with np.errstate(over="ignore"):  # the lowest float and infinity, as masks hold: the sum saturates
+    with np.errstate(over="ignore"):  # masks hold the lowest float and infinity: the sum saturates
         addend = half_away(2 * (np.asarray(addend, np.float32) / np.float32(output.scale)).astype(np.float64))
     plus = (addend + 0.5) / 2 + output.zero_point
     times = multiplier(ratio(step(value.quant), output))
@@ -191,7 +192,7 @@ def add_to(emit: Emitter, value: Integers, addend: np.ndarray, output: Quant, ch
 
 
 def relu(call: Call, slope: np.ndarray | float) -> Unrounded:
-    """max(q, 0) + slope * min(q, 0); ``slope``: one value, or shaped per channel."""
+    """Return max(q, 0) + slope * min(q, 0); ``slope`` is one value, or shaped per channel."""
     emit, value, output = call.emit, call.operands[0], call.output
     if output.dtype == INT16:
         return _sides(emit, value, output, slope)

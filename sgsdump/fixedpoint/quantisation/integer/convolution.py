@@ -1,8 +1,8 @@
-"""Convolution, depthwise convolution, transposed convolution, fully connected: accumulator, bias, multiplier.
+"""Rules of convolution, depthwise and transposed convolution and fully connected: accumulator, bias, multiplier.
 
     A   = half_away(acc / 2^K)                                for K <= 16
           half_away(floor(acc / 2^(K - 16)) / 2^16)           for K > 16 (16-bit inputs only)
-    out = clip(half_up((A + bias_c) * mul_c * 2^(K - n)))     not below the zero point where a ReLU is fused in
+    out = clip(half_up((A + bias_c) * mul_c * 2^(K - n)))     not below the zero point if a ReLU is fused
 
 The numbers, per output channel:
 
@@ -12,22 +12,22 @@ The numbers, per output channel:
     L    = max over c of |B_c|, |(min_c - b_c) / s_c + Z_c|, |(max_c - b_c) / s_c + Z_c|
     K    = ceil(log2 L) - 13                  bias_c = half_away(B_c / 2^K)
 
-min_c and max_c are the calibrated range of output channel c before its activation (tensor_chn.txt). K and n are
-common to a layer, or to each group of a convolution with groups, which the hardware computes one after the other.
+min_c and max_c are the calibrated range of output channel c before its activation (tensor_chn.txt). K and n are shared
+by a layer, or by each group of a grouped convolution, whose groups the hardware computes one after the other.
 Source: docs/formats/fixed_arithmetic.md#convolution. Exact: every integer of every convolution seen.
 
-UINT8 results come by one float32 division where that is exact: see ``staircase``.
+UINT8 results come from one float32 division if that is exact: see ``staircase``.
 
-The sum of products is exact, by float operators. float32 adds whole numbers exactly as long as no partial sum passes
-2^24, in whatever order and however fused; doubles do up to 2^53. So
+Float operators compute the exact sum of products. float32 adds integers exactly as long as no partial sum exceeds 2^24,
+in any order and with any fusion; doubles do up to 2^53. Therefore
 
 * 8-bit operands, and few products of 16-bit ones, take one float32 Conv;
 * a wider Conv is one MatMul of doubles for each tap of its kernel, on the tap's slice of the padded input (measured:
   as fast as the float32 Conv);
-* depthwise, grouped and transposed ones have their weights taken apart into pieces of fewer bits, w = sum 2^e * w_e,
-  each with a float32 Conv of its own, and where that is not enough the input into its two bytes.
+* the weights of depthwise, grouped and transposed ones are split into pieces of fewer bits, w = sum 2^e * w_e, each
+  with a float32 Conv of its own. If that is not enough, the input is split into its two bytes.
 
-The sum comes out divided by a power of two already, which is exact.
+The sum is already divided by a power of two, which is exact.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ if TYPE_CHECKING:
 
 EXACT = float(2**24)
 BYTE = 256.0
-# Holds the magnitude of every value.
+# Types that hold the magnitude of every value.
 _WIDER = {np.dtype(np.int8): np.int16, np.dtype(np.int16): np.int32}
 BIAS_BITS = 13
 FLOOR_BITS = 16
-# Multiplied by 1 + e, a tie lies past the middle, away from zero, and rounding half to even takes it there; nothing
-# else moves past a tie as long as |acc| * e is less than one.
+# Multiplied by 1 + e, a tie lies past the middle, away from zero, and half to even rounds it that way. Nothing else
+# passes a tie as long as |acc| * e is less than one.
 FLOAT_TIES = 1 - 2.0**-22
 FLOAT_TIES_BELOW = 3.3e6
 DOUBLE_TIES = 1 + 2.0**-44
@@ -84,11 +84,13 @@ DOUBLE_TIES = 1 + 2.0**-44
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """Weights in Conv's layout (O, I / group, ...), ConvTranspose's (I, O / group, ...), or a matrix: MatMul's (I, O),
-    with ``transposed`` (O, I).
+    """Weights of a convolution or matrix product.
 
-    name        of the weights among the constants.
-    op_type     Conv, ConvTranspose or MatMul, with the node's own ``attributes``.
+    name        name of the weights among the constants.
+    values      in Conv's layout (O, I / group, ...), ConvTranspose's (I, O / group, ...), or MatMul's (I, O); with
+                ``transposed`` (O, I).
+    op_type     Conv, ConvTranspose or MatMul.
+    attributes  the node's attributes.
     """
 
     name: str
@@ -108,19 +110,19 @@ class Kernel:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one value per output channel, to broadcast over the output."""
+        """The shape of one value per output channel that broadcasts over the output."""
         return (-1,) if self.op_type == "MatMul" else (-1, *[1] * (self.values.ndim - 2))
 
     def sums(self) -> np.ndarray:
-        """The sum of each output channel's weights."""
+        """Return the sum of each output channel's weights."""
         return self._over_channel(self.values)
 
     def largest(self, part: np.ndarray) -> float:
-        """The largest sum of absolute weights of any output channel."""
+        """Return the largest sum of absolute weights of any output channel."""
         return float(self._over_channel(np.abs(part.astype(_WIDER.get(part.dtype, np.int64)))).max())
 
     def per_channel(self, values: np.ndarray) -> np.ndarray:
-        """One value per output channel, shaped to scale the weights."""
+        """Return one value per output channel, shaped to scale the weights."""
         ndim = self.values.ndim
         if self.op_type == "MatMul":
             return values.reshape((-1, 1) if self.transposed else (1, -1))
@@ -142,7 +144,7 @@ class Kernel:
 
 
 def kernel_of(node: NodeProto, name: str, values: np.ndarray) -> Kernel | None:
-    """The kernel of a Conv, ConvTranspose, Gemm or MatMul; None for a product that is not of plain matrices."""
+    """Return the kernel of a Conv, ConvTranspose, Gemm or MatMul; None if it is not a product of plain matrices."""
     if node.op_type in ("Conv", "ConvTranspose"):
         kept = ("kernel_shape", "pads", "strides", "dilations", "group", "auto_pad", "output_padding", "output_shape")
         attributes = {key: attribute(node, key) for key in kept if attribute(node, key) is not None}
@@ -156,8 +158,12 @@ def kernel_of(node: NodeProto, name: str, values: np.ndarray) -> Kernel | None:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """``name`` in the graph, float32 or double; ``largest``: a bound of the accumulator's magnitude (before 2^-k);
-    ``shape``: of one value per output channel, to broadcast over the output."""
+    """The accumulator of a convolution.
+
+    name     in the graph; float32 or double.
+    largest  bound of the accumulator's magnitude (before 2^-k).
+    shape    of one value per output channel that broadcasts over the output.
+    """
 
     name: str
     dtype: np.dtype
@@ -166,15 +172,16 @@ class Accumulator:
 
 
 def accumulate(emit: Emitter, value: Integers, kernel: Kernel, k: np.ndarray, zero: np.ndarray) -> Accumulator:
-    """acc / 2^k of the stored integers ``value``, padding filled with its zero point.
+    """Compute acc / 2^k of the stored integers ``value``, with padding at the zero point.
 
-    k     what to divide by, zero of ``Requantisation``: one value per output channel each.
+    k     the exponents to divide by, one per output channel.
+    zero  ``Requantisation.zero``, one per output channel.
     """
     centred = value.quant.zero_point != 0 and (kernel.pads or kernel.op_type == "ConvTranspose")
     low, high = limits(value.quant)
     top = max(-low, high)
     if centred:
-        # Zero padding means the zero point now; what it adds to every output comes back as a bias.
+        # After centring, zero padding means the zero point; a bias restores what centring removes from every output.
         top = max(value.quant.zero_point - low, high - value.quant.zero_point)
     bias = zero if centred else np.zeros_like(zero)
     largest = top * kernel.largest(kernel.values) + float(np.abs(bias).max())
@@ -197,7 +204,7 @@ def _centred(emit: Emitter, name: str, zero_point: int, dtype: np.dtype) -> str:
 def _convolved(
     emit: Emitter, source: str, kernel: Kernel, weights: str, k: np.ndarray, bias: np.ndarray | None = None
 ) -> str:
-    """One float32 convolution; ``weights``: the name of whole-numbered weights of any type."""
+    """Add one float32 convolution; ``weights`` names integer weights of any type."""
     scaled = emit.cast(weights, FLOAT)
     if np.any(k):
         scale = kernel.per_channel(2.0**-k).astype(np.float32)
@@ -220,7 +227,7 @@ def _matrix_product(emit: Emitter, value: Integers, kernel: Kernel, k: np.ndarra
 
 
 def _by_taps(emit: Emitter, source: str, kernel: Kernel, k: np.ndarray, bias: np.ndarray) -> str:
-    """The sum over the kernel's taps of MatMul(weights of the tap, what the tap sees), as doubles."""
+    """Add the sum over the kernel's taps of MatMul(weights of the tap, inputs of the tap), as doubles."""
     spatial = kernel.values.shape[2:]
     padded = _padded(emit, source, kernel)
     strides = list(kernel.attributes.get("strides") or [1] * len(spatial))
@@ -247,7 +254,7 @@ def _by_taps(emit: Emitter, source: str, kernel: Kernel, k: np.ndarray, bias: np
 
 
 def _tap_weights(emit: Emitter, weights: str, tap: tuple[int, ...], kernel: Kernel) -> str:
-    """Weights (O, I) of one tap."""
+    """Return the weights (O, I) of one tap."""
     axes = emit.constant(np.arange(2, kernel.values.ndim))
     if kernel.values[0, 0].size > 1:
         starts = np.array(tap, np.int64)
@@ -272,7 +279,7 @@ def _seen(
     strides: list[int],
     dilations: list[int],
 ) -> str:
-    """The inputs that one tap of the kernel meets at every output position."""
+    """Return the inputs that one tap of the kernel multiplies at every output position."""
     if all(size == 1 for size in spatial) and all(step == 1 for step in strides):
         return source
     starts = [at * dilation for at, dilation in zip(tap, dilations, strict=True)]
@@ -282,12 +289,12 @@ def _seen(
 
 
 def _by_pieces(emit: Emitter, source: str, top: int, kernel: Kernel, k: np.ndarray, bias: np.ndarray) -> str:
-    """float32 convolutions of few enough bits each, added up as doubles."""
+    """Add float32 convolutions with few enough bits each, summed as doubles."""
     bits = _piece_bits(kernel, top)
     if bits:
         parts = [(source, 0)]
     else:
-        # The input's bytes: x = 256 * high + low, both within 128 of zero.
+        # The bytes of the input: x = 256 * high + low, both within 128 of zero.
         high = emit.add("Round", [emit.add("Mul", [source, emit.constant(np.float32(1 / BYTE))])])
         low = emit.add("Sub", [source, emit.add("Mul", [high, emit.constant(np.float32(BYTE))])])
         parts, bits = [(high, 8), (low, 0)], _piece_bits(kernel, 128)
@@ -306,7 +313,7 @@ def _by_pieces(emit: Emitter, source: str, top: int, kernel: Kernel, k: np.ndarr
 
 
 def _lowest_bits(emit: Emitter, weights: str, bits: int) -> tuple[str, str]:
-    """The lowest signed ``bits`` of constant weights, and what is left; onnxruntime does it once, at loading."""
+    """Return the lowest signed ``bits`` of constant weights, and the rest; onnxruntime folds this when loading."""
     size = np.float32(1 << bits)
     over = emit.add("Mul", [weights, emit.constant(np.float32(1 / size))])
     halves = emit.add("Add", [over, emit.constant(np.float32(0.5))])
@@ -315,7 +322,7 @@ def _lowest_bits(emit: Emitter, weights: str, bits: int) -> tuple[str, str]:
 
 
 def _piece_bits(kernel: Kernel, top: int) -> int:
-    """The most bits a piece of the weights may have so that its sums stay exact; 0 when not even two may."""
+    """Return the largest number of bits for pieces of the weights with exact sums; 0 if not even two bits work."""
     for bits in range(15, 1, -1):
         if all(top * kernel.largest(piece) < EXACT for piece in _pieces(kernel.values, bits)):
             return bits
@@ -323,7 +330,7 @@ def _piece_bits(kernel: Kernel, top: int) -> int:
 
 
 def _pieces(values: np.ndarray, bits: int) -> list[np.ndarray]:
-    """Weights as a sum of 2^(i * bits) * piece i, each piece within 2^(bits - 1) of zero (see ``_lowest_bits``)."""
+    """Return weights as a sum of 2^(i * bits) * piece i, each within 2^(bits - 1) of zero (``_lowest_bits``)."""
     pieces: list[np.ndarray] = []
     rest = values.astype(np.int64)
     while np.any(rest) or not pieces:
@@ -334,8 +341,11 @@ def _pieces(values: np.ndarray, bits: int) -> list[np.ndarray]:
 
 
 def _convolution(call: Call) -> Integers | Unrounded | None:
-    """None where the weights are not quantised, for a fully connected operator whose matrix is not a plain one, and
-    where its bias is not one constant for each output channel, or for all."""
+    """Compute a convolution; None if no rule applies.
+
+    No rule applies to weights that are not quantised, to a fully connected operator without a plain matrix, and to a
+    bias that is not one constant per output channel or for all.
+    """
     emit, graph, node, weighting = call.emit, call.graph, call.node, call.weighting
     if weighting is None:
         return None
@@ -367,7 +377,7 @@ CONVOLUTION = Rule(_convolution)
 
 
 class Quants(NamedTuple):
-    """Of a convolution's input, weights and output."""
+    """The quants of a convolution's input, weights and output."""
 
     source: Quant
     weights: Quant
@@ -377,11 +387,12 @@ class Quants(NamedTuple):
 def requantisation(
     sums: np.ndarray, bias: np.ndarray, channels: Range, quants: Quants, groups: int = 1
 ) -> Requantisation:
-    """The numbers of one convolution.
+    """Return the numbers of one convolution.
 
     sums      sum of each output channel's stored weights (int64, C values).
-    bias      float bias (C values); channels: range of each output channel before the activation (1 or C values).
-    groups    that K and n are found for one by one: 1 for a depthwise convolution.
+    bias      float bias (C values).
+    channels  range of each output channel before the activation (1 or C values).
+    groups    groups with separate K and n: 1 for a depthwise convolution.
     """
     count = sums.size
     s = step(quants.source) * steps(quants.weights, count)
@@ -404,10 +415,10 @@ def requantisation(
 def convolve(
     emit: Emitter, value: Integers, kernel: Kernel, numbers: Requantisation, rows: str, stored: str = ""
 ) -> Unrounded | str:
-    """A convolution up to its last rounding, or the name ``stored`` of what is stored already.
+    """Return a convolution up to its last rounding, or the name ``stored`` of a result that is already stored.
 
-    rows    the name of the constant (2, C), bias and multiplier.
-    stored  the name to store under, where the output is UINT8 with no narrower limits than its type's; else "".
+    rows    name of the constant (2, C): bias and multiplier.
+    stored  name to store under if the output is UINT8 with only its type's limits; else "".
     """
     accumulator = accumulate(emit, value, kernel, np.maximum(numbers.k - FLOOR_BITS, 0), numbers.zero)
     if stored and len(kernel.shape) > 1 and _in_floats(accumulator, numbers.k):
@@ -420,7 +431,7 @@ def convolve(
 def _divided(
     emit: Emitter, accumulator: Accumulator, numbers: Requantisation, rows: str, divisor: np.ndarray, stored: str
 ) -> str:
-    """(A + bias) / divisor, rounded and saturated."""
+    """Return (A + bias) / divisor, rounded and saturated."""
     rounded = _rounded_floats(emit, accumulator, numbers.k)
     bias = emit.add("Gather", [emit.cast(rows, FLOAT), emit.constant(np.int64(0))], axis=0)
     bias = emit.add("Reshape", [bias, emit.constant(np.array(accumulator.shape, np.int64))])
@@ -430,14 +441,14 @@ def _divided(
 
 
 def _requantised(emit: Emitter, accumulator: Accumulator, numbers: Requantisation, rows: str) -> Unrounded:
-    """(A + bias) * mul * 2^(K - n), as A * scale + bias * scale."""
+    """Return (A + bias) * mul * 2^(K - n), as A * scale + bias * scale."""
     wide = emit.cast(rows, DOUBLE)
     bias, mul = (emit.add("Gather", [wide, emit.constant(np.int64(row))], axis=0) for row in (0, 1))
     shifts = 2.0 ** (numbers.k - numbers.n)
     rounded = _half_away(emit, accumulator, numbers.k)
     if len(accumulator.shape) > 1 and np.any(numbers.k > 0):
-        # One pass in place of two; onnxruntime merges it with a MatMul, but not with the rounding that is before it.
-        # (A - mean) / sqrt(variance) * mul + 0.5, the mean -bias, the variance a power of four.
+        # One pass instead of two; onnxruntime merges it with a MatMul, but not with the rounding before it.
+        # (A - mean) / sqrt(variance) * mul + 0.5, with mean -bias and a power of four as variance.
         halves, variances = (emit.constant(each) for each in (np.full(shifts.shape, 0.5), shifts**-2.0))
         mean = emit.add("Neg", [bias])
         line = emit.add("BatchNormalization", [rounded, mul, halves, mean, variances], epsilon=0.0)
@@ -450,7 +461,7 @@ def _requantised(emit: Emitter, accumulator: Accumulator, numbers: Requantisatio
 
 
 def _half_away(emit: Emitter, accumulator: Accumulator, k: np.ndarray) -> str:
-    """Whole doubles: an accumulator over 2^K, of which 2^max(K - 16, 0) is taken off already, rounded."""
+    """Return the accumulator over 2^K, rounded, as integer doubles; 2^max(K - 16, 0) is divided out already."""
     if _in_floats(accumulator, k):
         return emit.cast(_rounded_floats(emit, accumulator, k), DOUBLE)
     name, divisor = accumulator.name, _along(2.0 ** np.minimum(k, FLOOR_BITS), accumulator.shape)
@@ -463,7 +474,7 @@ def _half_away(emit: Emitter, accumulator: Accumulator, k: np.ndarray) -> str:
 
 
 def _in_floats(accumulator: Accumulator, k: np.ndarray) -> bool:
-    """Whether float32 rounds the accumulator over 2^K right."""
+    """Return whether float32 rounds the accumulator over 2^K correctly."""
     small = accumulator.largest < FLOAT_TIES_BELOW and np.all(k <= FLOOR_BITS)
     return bool(accumulator.dtype == FLOAT and small and np.all(k > 0))
 
@@ -474,12 +485,12 @@ def _rounded_floats(emit: Emitter, accumulator: Accumulator, k: np.ndarray) -> s
 
 
 def _along(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """One value per channel, or one for all."""
+    """Return one value per channel, or one for all."""
     return values.reshape(shape) if np.ptp(values) else values[0]
 
 
 def _has_plain_bias(graph: Graph, node: NodeProto, kernel: Kernel) -> bool:
-    """Whether a bias, where there is one, is the same for every row that a fully connected operator is given."""
+    """Return whether the bias, if any, is the same for every input row of a fully connected operator."""
     if len(node.input) < 3 or not node.input[2]:
         return True
     if node.input[2] not in graph.constants:

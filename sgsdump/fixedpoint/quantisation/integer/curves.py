@@ -1,11 +1,11 @@
 """Functions of one tensor as tables, and Softmax.
 
-Sigmoid, TanH and the exponential as the hardware draws them: straight lines between the knots of two tables each.
+The hardware draws Sigmoid, TanH and the exponential as straight lines between the knots of two tables each.
 
     t       = q * half_up(s * 2^n) / 2^n,  n = shift(s)                       the input in fixed point
     V(t)    = half_up(a + (b - a) * f)     a, b: the knots on either side, stored as half_away(function / step)
-                                           f: the position between them, cut to 15 bits
-    table          |t|        knots every    step of what it holds
+                                           f: the position between them, truncated to 15 bits
+    table          |t|        knots every    step of the stored values
     sigmoid - 1/2  0 to 2     1/128          (sigmoid(2) - 1/2) / 32767, then rescaled to 1/65534
                    2 to 6     1/16           1/65534
                    from 6     -              1/65534, a line that rises by 8 steps per unit of t
@@ -15,34 +15,34 @@ Sigmoid, TanH and the exponential as the hardware draws them: straight lines bet
                    2 to 10    1/32           exp(-2) / 32767, then rescaled to 1/32767
                    from 10    -              exp(-2) / 32767, a line from 11 steps at 10 to 0 at 11
 
-Rescaling is by a 15-bit multiplier, half up. Sigmoid and TanH are odd about their centre: they are drawn for |t|, the
+Rescaling uses a 15-bit multiplier, half up. Sigmoid and TanH are odd about their centre and drawn for |t|. The
 exponential is drawn from -t, so that f counts from the smaller value.
 
     sigmoid -> out:  n = shift(M), M = (1 / 65534) / s_o;  T = half_up(V * half_up(M * 2^n) / 2^(n-1))
                      out = clip(half_up((T + half_up(2 * 0.5 / s_o)) / 2) + z_o)
-    tanh -> out:     V rescaled straight from its table's step to s_16 = max(|lo|, |hi|) / 32767 of the output's range;
-                     a UINT8 output takes one more requantisation from there, as after a ReLU
+    tanh -> out:     V rescaled directly from its table's step to s_16 = max(|lo|, |hi|) / 32767 of the output's range;
+                     a UINT8 output is requantised from there, as after a ReLU
 
-Exp of x from lo to hi, its calibrated range: from the top, in steps that reach 10 at least.
+Exp of x from lo to hi, its calibrated range: counted from the top, in steps that reach at least 10.
 
     s' = max(hi - lo, 10) / 32767;  n = shift(s / s')
     T  = half_up(q * half_up(s / s' * 2^n) / 2^(n-1));  d = half_up((T - half_away(2 * f32(hi / s'))) / 2)
-    out = E(t), t = -d * half_up(s' * 2^m) / 2^m,  m = shift(s');  rescaled from exp(hi) / 32767 where s_o is another
+    out = E(t), t = -d * half_up(s' * 2^m) / 2^m,  m = shift(s');  rescaled from exp(hi) / 32767 if s_o differs
 
-An input of a Sigmoid or TanH from inside a fused chain has a range that reaches 6 at least (``Rule.reach``).
+The input of a Sigmoid or TanH inside a fused chain has a range that reaches at least 6 (``Rule.reach``).
 
-Softmax, over the axis that the SDK takes (``sdk.semantics``): the exponential, its sum's reciprocal in 15 bits.
+Softmax runs over the SDK's axis (``sdk.semantics``): the exponential, and the reciprocal of its sum in 15 bits.
 
     d = max(q - max(q), -32767);   t = -d * half_up(s * 2^n) / 2^n,  n = shift(s);   E = exponential(t)
     j = max(floor(log2(sum E)) - 15, 0);   R = floor(2^(30 + j) / sum E)
     out = min(32767, half_up(E * R / 2^(15 + j)))                                             scale 1/32768
 
-Exact on every integer of the probes (t_sig: 327 680 Sigmoids in three ranges up to -20 and 131 072 TanHs; i_sig: 8 192
+Exact on every integer of the probes. t_sig: 327 680 Sigmoids in three ranges up to -20 and 131 072 TanHs; i_sig: 8 192
 Sigmoids, 4 096 UINT8 TanHs; Exp: eight sweeps of 65 536 values each; softmax: t_soft2 of 2, 3 and 21 classes, t up to
-20, n_soft of 10 classes, h_fc). The slopes of the lines beyond the tables are what was measured; why they are 8 and 11
-is unknown. Not seen: a TanH beyond 6 (it is 1 here), a Sigmoid put out as UINT8 (done as TanH's). A Softmax's integers
-mean 1/32768 each, but what reads them takes them for steps of the Softmax's range (sc2, sc9): a chip that multiplies by
-them is off by that much.
+20, n_soft of 10 classes, h_fc. The slopes of the lines beyond the tables are measured; why they are 8 and 11 is
+unknown. Not seen: a TanH beyond 6 (1 here) and a UINT8 Sigmoid (treated like TanH's). The integers of a Softmax have
+steps of 1/32768, but readers use the steps of the Softmax's range (sc2, sc9). A chip that multiplies them is off by
+that ratio.
 
 Any other function is its float32 value rounded half up: the ideal, not a rule of the hardware.
 """
@@ -85,10 +85,10 @@ from sgsdump.tensors.types import Range
 
 Function = Callable[[np.ndarray], np.ndarray]
 
-TURN = 2.0  # where the first table ends and the second begins
+TURN = 2.0  # the boundary between the first and the second table
 FRACTION = 2.0**15
 EXP_END = 10.0
-# Scales nearer than this are one: that of the range as text, and the one that it was made from.
+# Scales closer than this are the same scale: from the range as text, and from the original range.
 ONE_STEP = 1e-4
 EXP_FALL = 11
 SUM_BITS = 15
@@ -125,7 +125,7 @@ def _softmax(call: Call) -> Unrounded:
 
 
 def _function(call: Call) -> Integers | None:
-    """None where an output depends on more than one value of the first input."""
+    """Compute a function of one tensor; None if an output depends on several values of the first input."""
     first, *others = call.node.input
     constants = call.graph.constants
     sizes = [math.prod(constants[name].dims) if name in constants else 0 for name in others if name]
@@ -141,7 +141,7 @@ FUNCTION = Rule(_function, approximate="a table with ideal rounding")
 
 
 def sigmoid(q: np.ndarray, input_: Quant, output: Quant, bounds: Range) -> np.ndarray:
-    """Stored outputs, not clipped, of stored inputs without their zero point; ``bounds``: the output's range."""
+    """Return stored outputs, not clipped, of stored inputs without zero point; ``bounds``: the output's range."""
     wide = output if output.dtype == INT16 else int16_quant(bounds.low, bounds.high)
     value = _centred_sigmoid(fixed_point(q, input_))
     times = ratio(SIGMOID_STEP, wide)
@@ -151,7 +151,7 @@ def sigmoid(q: np.ndarray, input_: Quant, output: Quant, bounds: Range) -> np.nd
 
 
 def tanh(q: np.ndarray, input_: Quant, output: Quant, bounds: Range) -> np.ndarray:
-    """Stored outputs, not clipped, of stored inputs without their zero point; ``bounds``: the output's range."""
+    """Return stored outputs, not clipped, of stored inputs without zero point; ``bounds``: the output's range."""
     wide = output if output.dtype == INT16 else int16_quant(bounds.low, bounds.high)
     t = fixed_point(q, input_)
     size = np.abs(t)
@@ -162,7 +162,7 @@ def tanh(q: np.ndarray, input_: Quant, output: Quant, bounds: Range) -> np.ndarr
 
 
 def exp(q: np.ndarray, input_: Quant, output: Quant, bounds: Range) -> np.ndarray:
-    """Stored outputs, not clipped, of stored inputs without their zero point; ``bounds``: the input's range."""
+    """Return stored outputs, not clipped, of stored inputs without zero point; ``bounds``: the input's range."""
     lowered = int16_quant(0.0, max(bounds.high - bounds.low, EXP_END))
     times = ratio(step(input_), lowered)
     n = shift(times)
@@ -176,7 +176,7 @@ def exp(q: np.ndarray, input_: Quant, output: Quant, bounds: Range) -> np.ndarra
 
 
 def exponential(t: np.ndarray) -> np.ndarray:
-    """exp(-t) in steps of 1/32767, for t >= 0 in fixed point."""
+    """Return exp(-t) in steps of 1/32767, for t >= 0 in fixed point."""
     top = float(np.exp(-TURN))
     near = line(lambda x: S16_MAX * np.exp(x), -t, 1 / 32)
     far = line(lambda x: S16_MAX / top * np.exp(x), -t, 1 / 32)
@@ -185,13 +185,13 @@ def exponential(t: np.ndarray) -> np.ndarray:
 
 
 def fixed_point(q: np.ndarray, quant: Quant) -> np.ndarray:
-    """The real values of integers whose zero point is off, by the 15-bit multiplier of their scale."""
+    """Return the real values of integers without zero point, by the 15-bit multiplier of their scale."""
     n = shift(step(quant))
     return q * (float(half_up(step(quant) * 2.0**n)) * 2.0**-n)
 
 
 def line(function: Function, x: np.ndarray, width: float) -> np.ndarray:
-    """The straight lines between ``function`` at the multiples of ``width``, its knots and the result whole."""
+    """Interpolate ``function`` linearly between multiples of ``width``; its knots and the result are integers."""
     position = x / width
     index = np.floor(position)
     fraction = np.floor((position - index) * FRACTION) / FRACTION
@@ -200,13 +200,13 @@ def line(function: Function, x: np.ndarray, width: float) -> np.ndarray:
 
 
 def rescaled(value: np.ndarray, times: float) -> np.ndarray:
-    """half_up(value * half_up(times * 2^n) / 2^n), n = shift(times)."""
+    """Return half_up(value * half_up(times * 2^n) / 2^n), n = shift(times)."""
     n = shift(times)
     return half_up(value * half_up(times * 2.0**n) / 2.0**n)
 
 
 def _centred_sigmoid(t: np.ndarray) -> np.ndarray:
-    """sigmoid(t) - 1/2 in steps of 1/65534."""
+    """Return sigmoid(t) - 1/2 in steps of 1/65534."""
     size = np.abs(t)
     top = (1 / (1 + float(np.exp(-TURN))) - 0.5) / S16_MAX
 
@@ -227,7 +227,7 @@ def _put_out(value: np.ndarray, wide: Quant, output: Quant) -> np.ndarray:
 
 
 def look_up(call: Call, function: Function) -> Integers:
-    """The stored output; ``function``: stored inputs without their zero point -> stored outputs."""
+    """Return the stored output; ``function`` maps stored inputs without their zero point to stored outputs."""
     emit, (value,), output = call.emit, call.operands, call.output
     assert value.quant.dtype is not None and output.dtype is not None
     low, high = (int(end) for end in (np.iinfo(value.quant.dtype).min, np.iinfo(value.quant.dtype).max))
@@ -241,7 +241,7 @@ def look_up(call: Call, function: Function) -> Integers:
 
 
 def _ideal(function: Function, source: Quant, output: Quant) -> Function:
-    """A function of real values (float32 -> float32) as one of stored ones, rounded half up."""
+    """Turn a function of real values (float32 -> float32) into one of stored values, rounded half up."""
 
     def stored(q: np.ndarray) -> np.ndarray:
         real = function(q.astype(np.float32) * np.float32(step(source)))
@@ -251,7 +251,7 @@ def _ideal(function: Function, source: Quant, output: Quant) -> Function:
 
 
 def _function_of(node: NodeProto, graph: Graph) -> Function:
-    """A node as a function of its first input, computed by onnxruntime."""
+    """Return a node as a function of its first input, computed by onnxruntime."""
     from onnx import TensorProto, helper
 
     kind, opset = TensorProto.FLOAT, list(graph.proto.opset_import)
@@ -259,12 +259,12 @@ def _function_of(node: NodeProto, graph: Graph) -> Function:
     constants = [graph.constants[name] for name in node.input[1:] if name]
     single = helper.make_graph([node], "function", ends[:1], ends[1:], constants)
     session = WholeGraph(helper.make_model(single, opset_imports=opset, ir_version=8), 1)
-    # A constant of one element may have any number of dimensions, and the result has as many.
+    # A constant of one element may have more dimensions, and so has the result.
     return lambda values: session.run({node.input[0]: values}, [node.output[0]])[node.output[0]].reshape(values.shape)
 
 
 def _broadcast(call: Call) -> Call:
-    """The operand with as many dimensions as the node's constants of one element have, where they have more."""
+    """Expand the operand to as many dimensions as the node's one-element constants have."""
     rank = max((len(call.graph.constants[name].dims) for name in call.node.input[1:] if name), default=0)
     if not rank:
         return call
@@ -279,7 +279,7 @@ def _exact_softmax(emit: Emitter, value: Integers, axis: int) -> Unrounded:
     table = exponentials(value.quant)
     e = emit.cast(emit.add("Gather", [emit.constant(table), below], axis=0), DOUBLE)
     total = emit.add("ReduceSum", [e, emit.constant(np.array([axis]))], keepdims=1)
-    # At a power of two either j gives the same product, so that the logarithm may be an ulp off.
+    # At a power of two both values of j give the same product, so the logarithm may be an ulp off.
     bits = emit.add("Mul", [emit.add("Log", [total]), emit.constant(np.float64(1 / np.log(2)))])
     extra = emit.add("Sub", [emit.add("Floor", [bits]), emit.constant(np.float64(SUM_BITS))])
     power = emit.add("Pow", [emit.constant(np.float64(2)), emit.add("Max", [extra, emit.constant(np.float64(0))])])
@@ -290,6 +290,6 @@ def _exact_softmax(emit: Emitter, value: Integers, axis: int) -> Unrounded:
 
 
 def exponentials(quant: Quant) -> np.ndarray:
-    """E for every distance below the largest input (int16); a distance has 16 bits too."""
+    """Return E for every distance below the largest input (int16); a distance has 16 bits too."""
     distances = np.minimum(np.arange(2 * S16_MAX + 1), S16_MAX)
     return exponential(fixed_point(distances, quant)).astype(np.int16)

@@ -1,10 +1,10 @@
-"""The parts of the integer rules: the hardware's numbers, an ``Emitter`` of ONNX nodes, and the contract of a rule.
+"""Building blocks of the integer rules: hardware numbers, an ``Emitter`` of ONNX nodes, and the contract of a rule.
 
-Numbers: scales as float32, 15-bit multipliers, two ways to round; computed in double unless it says float32. Source:
+Numbers: float32 scales, 15-bit multipliers, two kinds of rounding; computed in double unless stated otherwise. Source:
 docs/formats/fixed_arithmetic.md.
 
-Nodes: whole numbers travel as float32 where they are sure to stay below 2^24 and as double elsewhere: both are exact,
-and onnxruntime computes them several at a time. What is stored is cast to uint8 or int16.
+Nodes: integers are carried as float32 if they certainly stay below 2^24, and as double otherwise. Both are exact, and
+onnxruntime vectorises them. Stored tensors are cast to uint8 or int16.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ FLOAT = np.dtype(np.float32)
 DOUBLE = np.dtype(np.float64)
 U8_MAX = 255
 S16_MAX = 32767
-# Where the table of a Sigmoid ends, in steps of what, and how many of these it rises from there on (``curves``).
+# End of the Sigmoid's table, the step of its values, and their rise per unit beyond the end (``curves``).
 REACH = 6.0
 SIGMOID_STEP = 0.5 / S16_MAX
 SIGMOID_RISE = 8
-# From this opset on ReduceMax and ReduceProd take their axes as an input.
+# From this opset on, ReduceMax and ReduceProd take their axes as an input.
 REDUCES_BY_INPUT = 18
-# Of a weight's part that is quantised at a time: it stays in the processor's cache.
+# Elements of a weight that are quantised at a time, to stay in the processor's cache.
 PART_ELEMENTS = 1 << 16
-# Constants of so many elements at most are looked up among those that are there.
+# Constants with at most this many elements are shared if equal.
 SHARED_ELEMENTS = 4096
 
 
 def half_up(value: np.ndarray | float) -> np.ndarray:
-    """floor(v + 0.5)."""
+    """Return floor(v + 0.5)."""
     return np.floor(np.asarray(value, np.float64) + 0.5)
 
 
@@ -54,47 +54,47 @@ def half_away(value: np.ndarray | float) -> np.ndarray:
 
 
 def step(quant: Quant) -> float:
-    """A tensor's scale as every product uses it: float32."""
+    """Return a tensor's scale as used in products: float32."""
     return float(np.float32(quant.scale))
 
 
 def ratio(scale: float, output: Quant) -> float:
-    """How many steps of an output a scale is, as multipliers are made of it: float32."""
+    """Return a scale in steps of an output, as used for multipliers: float32."""
     return float(np.float32(scale / step(output)))
 
 
 def steps(quant: Quant, channels: int) -> np.ndarray:
-    """The scales of weights as float32 values, one per output channel.
+    """Return the scales of weights as float32 values, one per output channel.
 
-    The groups of a ConvTranspose have theirs in common: its weights are (I, O / group, ...).
+    The groups of a ConvTranspose share their scales: its weights are (I, O / group, ...).
     """
     values = np.asarray(quant.scale, np.float32).astype(np.float64).reshape(-1)
     return np.tile(values, channels // values.size)
 
 
 def shift(largest: float) -> int:
-    """The n that makes ``largest * 2**n`` a 15-bit multiplier, 16384 to 32767: floor(log2(32767 / largest))."""
+    """Return the n that makes ``largest * 2**n`` a 15-bit multiplier, 16384 to 32767: floor(log2(32767 / largest))."""
     return int(np.frexp(S16_MAX / largest)[1]) - 1
 
 
 def log2_ceiling(value: float) -> int:
-    """ceil(log2(value)); 0 for nothing at all."""
+    """Return ceil(log2(value)); 0 for the value 0."""
     mantissa, exponent = np.frexp(value)
     return int(exponent) - int(mantissa == 0.5)
 
 
 def _is(value: str | float | np.ndarray, number: float) -> bool:
-    """Whether what a value is multiplied by or moved by is this one number."""
+    """Return whether a factor or offset is this one number."""
     return not isinstance(value, str) and np.ndim(value) == 0 and value == number
 
 
 def limits(quant: Quant) -> tuple[int, int]:
-    """The smallest and largest stored value: 0 to 255, -32767 to 32767 (never -32768)."""
+    """Return the smallest and largest stored value: 0 to 255, -32767 to 32767 (never -32768)."""
     return (0, U8_MAX) if quant.dtype == np.uint8 else (-S16_MAX, S16_MAX)
 
 
 def store_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:
-    """The integers of a weight: w / scale rounded half away from zero, within the symmetric limits of its type."""
+    """Return the integers of a weight: w / scale rounded half away from zero, within its type's symmetric limits."""
     assert quant.dtype is not None, "weights have a type"
     scale: np.ndarray = np.asarray(quant.scale, np.float64)
     if quant.axis is not None:
@@ -109,7 +109,7 @@ def store_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:
 
 
 def in_parts(weight: np.ndarray) -> Iterator[slice | tuple[()]]:
-    """The indices of the parts of a weight, along its first axis, that stay in the processor's cache as doubles."""
+    """Yield indices of parts of a weight, along its first axis, that fit the processor's cache as doubles."""
     if not weight.ndim:
         yield ()
         return
@@ -119,14 +119,14 @@ def in_parts(weight: np.ndarray) -> Iterator[slice | tuple[()]]:
 
 
 def reach(quant: Quant) -> Range:
-    """All that a stored tensor can hold."""
+    """Return the range that a stored tensor can hold."""
     low, high = limits(quant)
     return Range.of((low - quant.zero_point) * step(quant), (high - quant.zero_point) * step(quant))
 
 
 @dataclass(frozen=True)
 class Integers:
-    """A tensor of whole numbers in the graph: its name there, the type it travels in, and what the numbers mean."""
+    """A tensor of integers in the graph: its name, the type that carries it, and its quant."""
 
     name: str
     dtype: np.dtype
@@ -135,16 +135,17 @@ class Integers:
 
 @dataclass(frozen=True, eq=False)
 class Unrounded:
-    """The result of an operator before it is rounded half up and clipped: (``name`` - zero) * times + plus.
+    """The result of an operator before rounding half up and clipping: (``name`` - zero) * times + plus.
 
     plus      a number, an array that broadcasts over the value, or the name of constant doubles.
     times     a number, or an array that broadcasts over the value.
-    zero      what is taken off first: the zero point of ``name``.
-    dtype     that ``name`` travels in; ``whole``: it is whole numbers.
-    channels  how many the value has along its axis 1, of three at least; 0 where that is not known, or ``plus`` or
-              ``times`` are of another shape than one value for each or for all.
-    halved    the 0.5 of the rounding is in it already.
-    lowest, highest  narrow the limits of the output's type.
+    zero      the zero point of ``name``, subtracted first.
+    dtype     type that carries ``name``.
+    whole     ``name`` holds integers.
+    channels  size of axis 1 of a value with at least three axes; 0 if unknown, or if ``plus`` or ``times`` is neither
+              one value per channel nor one for all.
+    halved    the 0.5 of the rounding is included already.
+    lowest, highest  tighter limits than those of the output's type.
     """
 
     name: str
@@ -160,8 +161,13 @@ class Unrounded:
 
 
 class Emitter:
-    """``scope`` begins the names of what is added: the tensor that is being computed. ``opset``: the model's; ``mark``:
-    what no name of the model has (``mark_of``); ``outside``: where large constants go."""
+    """A builder of ONNX nodes and constants.
+
+    scope    prefix of new names: the tensor being computed.
+    opset    opset of the model.
+    mark     separator that no name of the model contains (``mark_of``).
+    outside  destination of large constants.
+    """
 
     def __init__(self, opset: int = 13, mark: str = "#", outside: WeightFile | None = None) -> None:
         self.opset = opset
@@ -177,7 +183,7 @@ class Emitter:
         self._clips: dict[str, tuple[str, float, float]] = {}
 
     def add(self, op_type: str, inputs: list[str], output: str | None = None, **attributes: Any) -> str:
-        """Add a node of one output; gives the output's name."""
+        """Add a node with one output and return the output's name."""
         from onnx import helper
 
         output = output or self.fresh(op_type)
@@ -185,20 +191,20 @@ class Emitter:
         return output
 
     def fresh(self, word: str) -> str:
-        """A name that nothing has yet."""
+        """Return an unused name."""
         self._count += 1
         return self.named(self.scope, f"{word}{self._count}")
 
     def named(self, name: str, suffix: str) -> str:
-        """The name of what belongs to a tensor: ``conv1#stored``."""
+        """Return a name derived from a tensor's: ``conv1#stored``."""
         return f"{name}{self.mark}{suffix}"
 
     def stored(self, name: str) -> str:
-        """The name of a tensor's integers."""
+        """Return the name of a tensor's integers."""
         return self.named(name, "stored")
 
     def constant(self, array: np.ndarray | np.generic | float, name: str | None = None) -> str:
-        """Add a constant, once for equal ones without a name; gives its name."""
+        """Add a constant and return its name; equal constants without a name are shared."""
         from onnx import numpy_helper
 
         array = np.asarray(array)
@@ -218,7 +224,7 @@ class Emitter:
         return unique
 
     def cast(self, name: str, dtype: np.dtype) -> str:
-        """The tensor as another type; the same cast is made once."""
+        """Cast a tensor to another type; equal casts are shared."""
         from onnx import helper
 
         if (name, dtype) not in self._casts:
@@ -227,7 +233,7 @@ class Emitter:
         return self._casts[name, dtype]
 
     def largest(self, name: str, axis: int) -> str:
-        """The maximum along an axis, which stays with length 1."""
+        """Add the maximum along an axis, which stays with length 1."""
         if self.opset < REDUCES_BY_INPUT:
             return self.add("ReduceMax", [name], axes=[axis], keepdims=1)
         return self.add("ReduceMax", [name, self.constant(np.array([axis], np.int64))], keepdims=1)
@@ -239,14 +245,14 @@ class Emitter:
         return value.name if value.dtype == DOUBLE else self.cast(value.name, DOUBLE)
 
     def real(self, value: Integers, output: str | None = None) -> str:
-        """The float32 values that stored integers mean: (q - zero point) * scale."""
+        """Add the float32 values of stored integers: (q - zero point) * scale."""
         centred = self.floats(value)
         if value.quant.zero_point:
             centred = self.add("Sub", [centred, self.constant(np.float32(value.quant.zero_point))])
         return self.add("Mul", [centred, self.constant(np.float32(value.quant.scale))], output)
 
     def inner(self, value: Unrounded, quant: Quant) -> Integers:
-        """The whole numbers between two fused operators, as doubles: clip(half_up(value))."""
+        """Add the integers between two fused operators, as doubles: clip(half_up(value))."""
         bottom, top = limits(quant)
         low, high = max(bottom, value.lowest), min(top, value.highest)
         if value.whole and not value.zero and _is(value.times, 1) and _is(value.plus, 0):
@@ -258,12 +264,14 @@ class Emitter:
         return Integers(clipped, DOUBLE, quant)
 
     def unclipped(self, value: Integers) -> tuple[str, float, float]:
-        """Where the integers stand before they are clipped, and what they are clipped to: for operators that never
-        fall as their input rises, which may clip what they put out instead."""
+        """Return the integers before clipping, and the limits.
+
+        A non-decreasing operator may clip its output instead.
+        """
         return self._clips.get(value.name, (value.name, -np.inf, np.inf))
 
     def store(self, value: Unrounded, quant: Quant, output: str) -> Integers:
-        """The stored integers: clip(half_up(value)) as uint8 or int16, under the name ``output``."""
+        """Add the stored integers: clip(half_up(value)) as uint8 or int16, under the name ``output``."""
         bottom, top = limits(quant)
         low, high = max(bottom, value.lowest), min(top, value.highest)
         if value.whole and (low, high) == (0, U8_MAX) and _is(value.plus, quant.zero_point):
@@ -278,7 +286,7 @@ class Emitter:
         return self.stored_as(clipped, quant, output)
 
     def stored_as(self, name: str, quant: Quant, output: str) -> Integers:
-        """Whole numbers, already within its limits, as the type that is stored."""
+        """Cast integers within the limits of their type to the stored type."""
         from onnx import helper
 
         assert quant.dtype is not None, "what is stored has a type"
@@ -286,8 +294,10 @@ class Emitter:
         return Integers(self.add("Cast", [name], output, to=to), quant.dtype, quant)
 
     def assemble(self, source: ModelProto, tensors: Mapping[str, Quant], keep_integer: Collection[str]) -> ModelProto:
-        """The model with the nodes and constants added here in place of its own nodes; those outputs of ``tensors``
-        that are in ``keep_integer`` leave as stored integers."""
+        """Return the model with the added nodes and constants in place of its own nodes.
+
+        Outputs of ``tensors`` in ``keep_integer`` stay stored integers.
+        """
         from onnx import ModelProto, helper
 
         result = ModelProto()
@@ -306,7 +316,7 @@ class Emitter:
         return result
 
     def _divided(self, value: Unrounded, divisor: np.float32, quant: Quant, output: str) -> Integers:
-        """Whole numbers over a float32 divisor, rounded, moved by the zero point and saturated."""
+        """Add integers divided by a float32 divisor, rounded, shifted by the zero point and saturated."""
         source = value.name if value.dtype == FLOAT else self.cast(value.name, FLOAT)
         if value.zero:
             source = self.add("Sub", [source, self.constant(np.float32(value.zero))])
@@ -324,8 +334,11 @@ class Emitter:
         return self.line(source, times, plus, value.channels)
 
     def line(self, source: str, times: np.ndarray, plus: np.ndarray, channels: int = 0) -> str:
-        """Doubles times and plus constants; in one pass for as many ``channels`` as they have along axis 1 (0: not
-        known), where both constants have one value for each of them or for all."""
+        """Add source * times + plus for doubles.
+
+        If ``channels`` (the size of axis 1; 0: unknown) is given and both constants have one value per channel or for
+        all, one pass does both.
+        """
         scaled, moved = np.any(times != 1), np.any(plus)
         if channels and (times.size > 1 or plus.size > 1 or (scaled and moved)):
             parts = (times, plus, np.zeros(()), np.ones(()))
@@ -344,8 +357,7 @@ class Emitter:
 
 @dataclass(frozen=True, eq=False)
 class StoredConvolution:
-    """The constants of a convolution: its weights and how they are quantised, biases and multipliers (2, C), and the
-    name of the float bias."""
+    """The constants of a convolution: weights, their quant, bias and multiplier rows (2, C), and float bias name."""
 
     kernel: str
     weights: StoredWeights
@@ -355,8 +367,12 @@ class StoredConvolution:
 
 @dataclass(frozen=True, eq=False)
 class Requantisation:
-    """Arrays of one value per output channel: ``bias`` and ``mul`` are int16 (the two rows of the bias tensor in a
-    dump), ``k`` and ``n`` the shifts, ``zero`` the sum that the input's zero point adds to the accumulator (Z_c)."""
+    """The numbers of a convolution, one value per output channel.
+
+    bias, mul  int16; the two rows of the bias tensor in a dump.
+    k, n       the shifts.
+    zero       the sum that the input's zero point adds to the accumulator (Z_c).
+    """
 
     bias: np.ndarray
     mul: np.ndarray
@@ -370,10 +386,11 @@ class Weighting:
     """The operands of a convolution besides its input.
 
     quant     of its weights.
-    channels  a convolution's output -> the range of each of its channels; ``whole``: of an output that it lacks.
-    stored    the name to store the output under, where that is UINT8 with no narrower limits than its type's; else "".
-    keep      takes what the convolution stores.
-    numbers   biases, multipliers and shifts, where they are known and need not be found.
+    channels  by output of a convolution, the range of each of its channels.
+    whole     range for an output that ``channels`` lacks.
+    stored    name to store the output under if it is UINT8 with only its type's limits; else "".
+    keep      receives what the convolution stores.
+    numbers   known biases, multipliers and shifts, or None to compute them.
     """
 
     quant: Quant
@@ -388,10 +405,11 @@ class Weighting:
 class Call:
     """One node to compute.
 
-    name      of the tensor that it makes.
-    operands  its inputs as integers, without the ``constant`` that is added to one or multiplied by.
-    output    the scale that its result has to have; ``range``: the result's calibrated range, ``source``: that of the
-              node's first input, where it has one.
+    name       the tensor that it makes.
+    operands   its inputs as integers, without the ``constant`` that is added or multiplied.
+    output     the scale required of the result.
+    range      calibrated range of the result.
+    source     range of the node's first input, or None.
     weighting  of a convolution whose weights are quantised.
     """
 
@@ -409,13 +427,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Rule:
-    """How one kind of operator is computed.
+    """How one operator type is computed.
 
-    compute      the value before its last rounding, or stored; None for a node that the rule cannot compute.
-    operands     how many of the inputs are tensors (None: all); the others are parameters.
-    constants    the inputs of which one may be a constant spread over the tensor: ``Call.constant``.
-    reach        an input from inside a fused chain has a range that goes up to this at least.
-    approximate  what is done in place of a rule of the hardware, perhaps for some nodes only; "" for its own.
+    compute      returns the value before its last rounding, or stored; None for a node that the rule cannot compute.
+    operands     number of inputs that are tensors (None: all); the others are parameters.
+    constants    the inputs of which one may be a broadcast constant: ``Call.constant``.
+    reach        least upper end of the range of an input from inside a fused chain.
+    approximate  substitute for a hardware rule, possibly for some nodes only; "" for an exact rule.
     """
 
     compute: Callable[[Call], Integers | Unrounded | None]
@@ -425,17 +443,17 @@ class Rule:
     approximate: str | Callable[[NodeProto], str] = ""
 
     def instead(self, node: NodeProto) -> str:
-        """What is done in place of a rule of the hardware."""
+        """Return the substitute for a hardware rule, or ""."""
         return self.approximate if isinstance(self.approximate, str) else self.approximate(node)
 
 
 def requantise(emit: Emitter, value: Integers, output: Quant) -> Unrounded:
-    """The same values with another scale or type."""
+    """Return the same values with another scale or type."""
     return rising(emit, value, multiplier(ratio(step(value.quant), output)), output.zero_point)
 
 
 def rising(emit: Emitter, value: Integers, times: float, plus: int = 0) -> Unrounded:
-    """(q - z) * times + plus, ``times`` positive. What q is clipped to, its result is clipped to in its place."""
+    """Return (q - z) * times + plus, ``times`` positive; clips the result instead of q."""
     name, *ends = emit.unclipped(value)
     zero = value.quant.zero_point
     low, high = (float(half_up((end - zero) * times) + plus) for end in ends)
@@ -443,20 +461,20 @@ def rising(emit: Emitter, value: Integers, times: float, plus: int = 0) -> Unrou
 
 
 def multiplier(times: float) -> float:
-    """half_up(times * 2^n) / 2^n, of 15 bits."""
+    """Return half_up(times * 2^n) / 2^n, with 15 bits."""
     n = shift(times)
     return float(half_up(times * 2.0**n)) * 2.0**-n
 
 
 def at_scale(emit: Emitter, value: Integers, quant: Quant) -> Integers:
-    """The values stored with a scale, between operators that only take their own."""
+    """Return the values stored with a scale, between operators that accept only their own."""
     if value.quant == quant:
         return value
     return emit.store(requantise(emit, value, quant), quant, emit.fresh("requantised"))
 
 
 def centred(emit: Emitter, value: Integers) -> str:
-    """q - z as doubles."""
+    """Return q - z as doubles."""
     name = emit.doubles(value)
     if not value.quant.zero_point:
         return name

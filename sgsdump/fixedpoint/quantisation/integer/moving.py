@@ -1,5 +1,7 @@
-"""Operators that move integers, where the node alone does not say how: a Pad's filling, and the SDK's Slice of several
-axes (``sdk.semantics``)."""
+"""Moving operators whose node alone is not enough: a Pad's fill value, and the SDK's Slice over several axes.
+
+See ``sdk.semantics`` for the Slice.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def padding(emit: Emitter, graph: Graph, node: NodeProto, quant: Quant) -> NodeP
 
 
 def first_sliced(emit: Emitter, graph: Graph, node: NodeProto, value: Integers) -> Integers:
-    """Return the SDK's result of a Slice of several axes: sliced along the first, then cut to size in NHWC."""
+    """Return the SDK's result of a Slice over several axes: sliced along the first, then cut to size in NHWC."""
     _, channels, rows, columns = (size or 1 for size in graph.shapes[node.output[0]])
     bounds = [graph.value(name).reshape(-1)[:1].astype(np.int64) for name in node.input[1:] if name]
     sliced = emit.add("Slice", [value.name, *map(emit.constant, bounds)])

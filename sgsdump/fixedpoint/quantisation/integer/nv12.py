@@ -1,13 +1,13 @@
-"""A picture that the board gets as YUV_NV12: what the SDK's fixed simulator makes of its bytes, and the colours that
-the chip's matrix makes of that.
+"""YUV_NV12 images: the SDK's fixed simulator converts bytes to NV12, and the chip's matrix converts back to colours.
 
-Forth as ``raw_input`` writes it, U and V at half the size; back in steps of 1/1024, with g = 1 / (std * s):
+The forward conversion is that of ``raw_input``, with U and V at half the size. The way back has steps of 1/1024, with
+g = 1 / (std * s):
 
     m_u, m_v, m_y   half_up(g * B), B = 0, 1613, 1024 for red; -192, -479, 1024 for green; 1900, 0, 1024 for blue
     offset          max(half_up(256 + z - mean / (std * s) - 128 * (m_u + m_v) / 1024), 0) - 256
     q               clip(floor((m_u * U + m_v * V + m_y * Y + 512) / 1024) + offset)
 
-That is parse_net's as16ConvertMartix. Exact: every byte of yuv3, and of six networks with other means, ranges and sizes
+This is parse_net's as16ConvertMartix. Exact: every byte of yuv3, and of six networks with other means, ranges and sizes
 (yv1 to yv6).
 """
 
@@ -25,12 +25,12 @@ from sgsdump.tensors.tensor import Quant
 if TYPE_CHECKING:
     from sgsdump.fixedpoint.quantisation.float_model import Picture
 
-# Of U, V and Y, for red, green and blue.
+# Factors of U, V and Y, for red, green and blue.
 BACK = np.array([[0.0, 1613.0, 1024.0], [-192.0, -479.0, 1024.0], [1900.0, 0.0, 1024.0]])
 
 
 def steps(emit: Emitter, name: str, picture: Picture, quant: Quant, lengths: Sequence[int]) -> Unrounded:
-    """Input ``name`` (bytes; ``lengths``: height and width) in steps of ``quant``, as they come through NV12."""
+    """Return input ``name`` (bytes) in steps of ``quant`` after NV12; ``lengths``: height and width."""
     order = slice(None, None, -1) if picture.nv12 == "BGR" else slice(None)
     colours = emit.cast(name, DOUBLE)
     size = dict(zip(picture.plane, lengths, strict=True))
@@ -62,8 +62,7 @@ def _clipped(emit: Emitter, name: str) -> str:
 
 
 def _halved(emit: Emitter, plane: str, lengths: Mapping[int, int]) -> str:
-    """The mean of each 2 x 2 values, for all four of them (``lengths`` by axis); the last row and column stand twice
-    where they are alone."""
+    """Return the mean of each 2 x 2 values at all four positions; an odd last row and column is repeated."""
     for axis, length in lengths.items():
         first = np.arange(length) // 2 * 2
         pair = [emit.constant(index) for index in (first, np.minimum(first + 1, length - 1))]

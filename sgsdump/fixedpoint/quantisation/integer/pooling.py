@@ -1,7 +1,7 @@
-"""Pooling: the maximum is copied, the average is the sum over the window divided and truncated toward zero.
+"""Pooling rules: a maximum is copied; an average is the sum over the window, divided and truncated toward zero.
 
-Scale and zero point stay the input's. The sum is divided by as many values as the window has inside its input; padding
-that counts (Caffe's, which the SDK makes a PAD operator) holds the zero point. Of ONNX none counts.
+Scale and zero point stay the input's. The divisor is the number of values of the window inside the input. Padding that
+counts (Caffe's, which the SDK makes a PAD operator) holds the zero point. In ONNX no padding counts.
 Source: docs/formats/fixed_arithmetic.md#moving-data. Exact.
 """
 
@@ -37,26 +37,26 @@ from sgsdump.models.graph import attribute
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-# The average of whole numbers times their count is within rounding of their sum as long as the sum is below this.
+# Below this sum, the average of integers times their count rounds to the exact sum.
 EXACT_SUM = 2.0**21
 BYTE = 256
 SUM_BITS = 14
-# A fraction of a position between two values has 15 bits.
+# Fraction of a position between two values: 15 bits.
 FRACTION = 2.0**15
 POSITION_SLACK = 1e-9
 
 
 def _max_pool(call: Call) -> Integers:
-    """MaxPool (its values alone) or GlobalMaxPool."""
+    """Compute a MaxPool (values only) or GlobalMaxPool."""
     call, (value,) = replace(call, node=explicitly_padded(call.graph, call.node)), call.operands
     return Integers(_pooled(call, call.emit.floats(value)), FLOAT, value.quant)
 
 
 def _average_pool(call: Call) -> Integers | None:
-    """None where the sums do not fit float32, and where windows end beyond an input of unknown size."""
+    """Compute an AveragePool; None if the sums exceed float32, or windows end beyond an input of unknown size."""
     call = replace(call, node=explicitly_padded(call.graph, call.node))
     emit, node, (value,) = call.emit, call.node, call.operands
-    if call.output.dtype != INT16:  # what goes on as UINT8 is brought there first
+    if call.output.dtype != INT16:  # values that continue as UINT8 are requantised first
         value = at_scale(emit, value, call.output)
     size = float(np.prod(attribute(node, "kernel_shape")))
     counted = counts_padding(call.graph, node)
@@ -73,7 +73,7 @@ def _average_pool(call: Call) -> Integers | None:
     if size * np.iinfo(value.quant.dtype).max < EXACT_SUM:  # type: ignore[type-var]
         total = _sum(call, source, size)
     else:
-        # Two bytes, each of which float32 can sum.
+        # Two bytes, each of which float32 can sum exactly.
         byte = emit.constant(np.float32(BYTE))
         high = emit.add("Floor", [emit.add("Div", [source, byte])])
         low = emit.add("Sub", [source, emit.add("Mul", [high, byte])])
@@ -83,10 +83,11 @@ def _average_pool(call: Call) -> Integers | None:
 
 
 def windows_of(node: NodeProto, shape: Sequence[int | None], counted: bool) -> tuple[list[int], np.ndarray] | None:
-    """How far an AveragePool's windows reach beyond its input (begins, then ends), and how many values each takes
-    together, of one window where that is the same for all; None where it depends on a size that is not known.
+    """Return how far an AveragePool's windows extend beyond its input (begins, then ends), and the values per window.
 
-    counted  whether padding counts.
+    The counts are one number if all windows are equal. Returns None if the result depends on an unknown size.
+
+    counted  padding counts.
     """
     kernel = list(attribute(node, "kernel_shape"))
     count = len(kernel)
@@ -107,7 +108,7 @@ def windows_of(node: NodeProto, shape: Sequence[int | None], counted: bool) -> t
         beyond = length + begin + end - size
         number = (-(-beyond // stride) if up else beyond // stride) + 1
         if up and (number - 1) * stride >= length + begin:
-            number -= 1  # a window that begins after the input is none
+            number -= 1  # a window that begins after the input does not exist
         starts = np.arange(number) * stride - begin
         lowest, highest = (-begin, length + end) if counted else (0, length)
         reach[axis], reach[axis + count] = begin, max(end, (number - 1) * stride + size - length - begin)
@@ -117,12 +118,12 @@ def windows_of(node: NodeProto, shape: Sequence[int | None], counted: bool) -> t
 
 
 def _global_average_pool(call: Call) -> Integers:
-    """The average over everything after the channels, of any rank."""
+    """Compute the average over all axes after the channels, for any rank."""
     emit, (value,) = call.emit, call.operands
     source = emit.doubles(value)
     shape = emit.add("Shape", [source])
     zero, two, one = (emit.constant(np.int64(number)) for number in (0, 2, 1))
-    # onnxruntime's shape inference takes Size(Shape(x)) for Size(x), and warns.
+    # onnxruntime's shape inference confuses Size(Shape(x)) with Size(x), and warns.
     rank = emit.add("Gather", [emit.add("Shape", [shape]), zero], axis=0)
     axes = emit.add("Range", [two, rank, one])
     sizes = emit.add("Gather", [shape, axes], axis=0)
@@ -131,7 +132,7 @@ def _global_average_pool(call: Call) -> Integers:
 
 
 def _mean(call: Call) -> Integers | None:
-    """ReduceMean over both spatial axes, as a global average pool; None for other axes."""
+    """Compute a ReduceMean over both spatial axes like a global average pool; None for other axes."""
     if not is_average(call.graph, call.node):
         return None
     pooled = _global_average_pool(call)
@@ -141,7 +142,7 @@ def _mean(call: Call) -> Integers | None:
 
 
 def _maximum_along(call: Call) -> Integers | None:
-    """ReduceMax: copies."""
+    """Compute a ReduceMax, which copies values."""
     emit, node, (value,) = call.emit, call.node, call.operands
     axes = reduced_axes(call.graph, node, len(call.graph.shapes.get(node.input[0], ())))
     if axes is None:
@@ -154,7 +155,7 @@ def _maximum_along(call: Call) -> Integers | None:
 
 
 def _sum_along(call: Call) -> Unrounded | None:
-    """ReduceSum: the sum's low bits are dropped first, as those of a product are.
+    """Compute a ReduceSum; the low bits of the sum are dropped first, like those of a product.
 
     P = max |range of out| / s;  h = floor(log2 P) - 14;  n = shift(s / s_o)
     out = clip(half_up(half_up(sum / 2^h) * half_up(s / s_o * 2^n) / 2^(n - h)))
@@ -175,8 +176,11 @@ def _sum_along(call: Call) -> Unrounded | None:
 
 
 def _interpolation(call: Call) -> Integers | Unrounded | None:
-    """Bilinear Resize of maps; None for another kind. Asymmetric: first along the rows, then along the columns. With
-    aligned corners: the four neighbours at once, their weights as multipliers of 15 bits, cut to whole steps."""
+    """Compute a bilinear Resize of maps; None for another kind.
+
+    Asymmetric: first along the rows, then along the columns. Aligned corners: all four neighbours at once, with 15-bit
+    multipliers as weights, truncated to whole steps.
+    """
     emit, node, (value,) = call.emit, call.node, call.operands
     before, after = (call.graph.shapes.get(name, ()) for name in (node.input[0], node.output[0]))
     if attribute(node, "mode", b"nearest") != b"linear" or len(before) != 4 or len(after) != 4:
@@ -199,8 +203,10 @@ def _interpolation(call: Call) -> Integers | Unrounded | None:
 
 
 def _between_corners(emit: Emitter, source: str, sizes: Sequence[tuple[int, int]]) -> str:
-    """floor(sum of w_i * q_i / 2^n), w_i = half_up(weight * 2^n), n = shift(the largest weight) of each place. Places
-    and weights are rounded to float32, nothing between."""
+    """Return floor(sum of w_i * q_i / 2^n), w_i = half_up(weight * 2^n), n = shift(largest weight) at each position.
+
+    Positions and weights are rounded to float32, intermediate results are not.
+    """
     parts = []
     for size, count in sizes:
         apart = np.float32(size - 1) / np.float32(max(count - 1, 1))
@@ -224,7 +230,7 @@ def _between_corners(emit: Emitter, source: str, sizes: Sequence[tuple[int, int]
 
 
 def _along_axis(emit: Emitter, source: str, axis: int, size: int, positions: np.ndarray) -> str:
-    """The values between neighbours with fractions of 15 bits, rounded half up."""
+    """Interpolate between neighbours along an axis with 15-bit fractions, rounded half up."""
     low = np.floor(positions + POSITION_SLACK)
     fraction = np.maximum(positions - low, 0)
     fraction = half_up(fraction * FRACTION) / FRACTION
@@ -250,7 +256,7 @@ INTERPOLATION = Rule(_interpolation)
 
 
 def _padded(emit: Emitter, source: str, pads: list[int], fill: int) -> str:
-    """float32 with ``fill`` around the spatial axes; ``pads`` as a convolution's: begins, then ends."""
+    """Pad the spatial axes of float32 values with ``fill``; ``pads`` as of a convolution: begins, then ends."""
     if not any(pads):
         return source
     half = len(pads) // 2
@@ -259,7 +265,7 @@ def _padded(emit: Emitter, source: str, pads: list[int], fill: int) -> str:
 
 
 def _sum(call: Call, source: str, count: float) -> str:
-    """The exact sums of a pool's windows, as doubles."""
+    """Return the exact sums of a pool's windows, as doubles."""
     emit, average = call.emit, _pooled(call, source, without=("pads", "ceil_mode", "count_include_pad", "auto_pad"))
     total = emit.add("Round", [emit.add("Mul", [average, emit.constant(np.float32(count))])])
     return emit.cast(total, DOUBLE)
@@ -272,7 +278,7 @@ def _pooled(call: Call, source: str, without: tuple[str, ...] = ()) -> str:
 
 
 def _divided(emit: Emitter, total: str, count: str, value: Integers) -> Integers:
-    """Truncated toward zero: ceil below it, floor above."""
+    """Divide and truncate toward zero."""
     mean = emit.add("Div", [total, count])
     if not np.iinfo(value.quant.dtype).min:  # type: ignore[type-var]
         return Integers(emit.add("Floor", [mean]), DOUBLE, value.quant)

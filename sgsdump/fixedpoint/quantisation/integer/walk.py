@@ -1,23 +1,23 @@
-"""Write a quant plan as the hardware computes it, in ONNX.
+"""Write a quant plan as ONNX with the hardware's integer arithmetic.
 
-Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), made by the rule of its operator; a graph output ``X`` is
-the float32 its integers mean. A picture input takes the raw bytes of the picture, as the SDK's fixed model does:
+Every stored tensor ``X`` is ``X#stored`` (uint8 or int16), computed by the rule of its operator. A graph output ``X``
+is the float32 value of its integers. An image input takes the raw bytes of the image, like the SDK's fixed model:
 
     q = byte / (std * scale) + zero point - mean / (std * scale), in 1/1024 steps, the offset rounded half up
 
-The SDK's colour matrix works in 1/1024. parse_net prints it as as16ConvertMartix: 1024 * gain on the diagonal,
-256 + offset in the last three columns. Exact on the probe c_dw_L5, whose picture's range level L5 has narrowed (1034
-and 255), and on ten networks whose pictures lack the darkest or brightest bytes: from 1 to 255 the offset is -1.5, and
-becomes -1. It is the identity in all others.
+The SDK's colour matrix works in steps of 1/1024. parse_net prints it as as16ConvertMartix: 1024 * gain on the diagonal,
+256 + offset in the last three columns. Exact on the probe c_dw_L5, whose image range level L5 has narrowed (1034 and
+255), and on ten networks whose images lack the darkest or brightest bytes: from 1 to 255 the offset is -1.5, and
+becomes -1. In all other networks it is the identity.
 
-Operators that only move values (Reshape, Concat, Split, nearest upsampling, Pad ...) copy integers as they are.
+Operators that only move values (Reshape, Concat, Split, nearest upsampling, Pad ...) copy integers unchanged.
 Source: docs/formats/fixed_arithmetic.md#moving-data. Exact.
 
-Inside a fused chain the first operator is brought to INT16 over its own range, and so is every further one but the
-last. A ReLU or Clip directly after a convolution is not an operator of its own but limits of the convolution's output.
+Inside a fused chain, each operator but the last is brought to INT16 over its own range. A ReLU or Clip directly after a
+convolution is not an operator of its own but a limit of the convolution's output.
 
-What has no rule of the hardware is listed in ``Walk.approximate``: a function of one tensor other than Sigmoid and TanH
-is a table with ideal rounding; any other operator is computed in float32 between dequantised inputs and a requantised
+``Walk.approximate`` lists operators without a hardware rule. A function of one tensor other than Sigmoid and TanH is a
+table with ideal rounding. Any other operator is computed in float32 between dequantised inputs and a requantised
 output.
 """
 
@@ -79,13 +79,13 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.quantisation.float_model import Picture
     from sgsdump.fixedpoint.quantisation.quant_plan import QuantPlan
 
-# onnxruntime moves integers of any type with these; with the others it moves float32, which holds them as well.
+# onnxruntime moves integers of any type with these; others move float32, which holds the integers too.
 ANY_TYPE = REARRANGING | {"Concat", "Slice", "Gather"}
 
 
 @dataclass(frozen=True)
 class Substitute:
-    """What is ``done`` for an operator of this type in place of a rule of the hardware."""
+    """The substitute ``done`` for the hardware rule of an operator of this type."""
 
     op_type: str
     done: str
@@ -93,9 +93,12 @@ class Substitute:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """``approximate``: an operator's output -> what is done in place of a rule of the hardware; ``in_float``: the
-    outputs that are computed of real values; ``outside`` holds the weights of ``proto`` where those of the float model
-    were left outside."""
+    """The written model.
+
+    approximate  by output of an operator, the substitute for a hardware rule.
+    in_float     outputs that are computed from real values.
+    outside      the weights of ``proto``, if those of the float model are stored outside.
+    """
 
     proto: ModelProto
     approximate: Mapping[str, Substitute]
@@ -112,13 +115,13 @@ def write_integers(
     origin: Origin,
     given: Given | None = None,
 ) -> Written:
-    """The fixed model of a float model (whose nodes ``plan.operators`` are).
+    """Return the fixed model of a float model whose nodes are ``plan.operators``.
 
-    ranges        calibrated range of every float tensor, those inside fused chains too.
-    keep_integer  graph outputs that leave as integers (dequantizations=FALSE).
-    origin        what the plan was made from, to keep beside it in the model's metadata; its ``channels`` are a
-                  convolution's output -> the range of each of its channels, else its whole range counts.
-    given         what is known of a fixed model of the SDK's own, in place of what would be found.
+    ranges        calibrated range of every float tensor, including those inside fused chains.
+    keep_integer  graph outputs that stay integers (dequantizations=FALSE).
+    origin        what the plan was made from, stored in the model's metadata; its ``channels`` give the range of each
+                  channel by convolution output, and the whole range is used otherwise.
+    given         known facts of one of the SDK's own fixed models; they replace computed ones.
     """
     proto = graph.proto
     outside = WeightFile() if has_weights_outside(proto) else None
@@ -137,9 +140,12 @@ def write_integers(
 
 @dataclass(eq=False)
 class Walk:
-    """The model as far as it is written. ``values``: every stored tensor as it stands in the graph, and those inside a
-    chain of operators; ``reals``: tensors that are there as float32, and the names they have as such;
-    ``convolutions``: what each stores, by its output."""
+    """The model as far as it is written.
+
+    values        by tensor, its integers in the graph: stored tensors, and those inside a chain of operators.
+    reals         by tensor, its name as float32 in the graph.
+    convolutions  by output, what each convolution stores.
+    """
 
     graph: Graph
     plan: QuantPlan
@@ -154,8 +160,11 @@ class Walk:
     convolutions: dict[str, StoredConvolution] = field(default_factory=dict)
 
     def input(self, name: str, picture: Picture | None) -> None:
-        """A picture's bytes as they are, when that is what its mean, std and range mean; any other input divided by the
-        float32 scale in double precision and cut to whole steps, toward zero."""
+        """Add an input.
+
+        The bytes of an image stay as they are if its mean, std and range allow. Another input is divided by the float32
+        scale in double precision and truncated toward zero.
+        """
         quant, self.emit.scope = self.plan.tensors[name], name
         if picture is None:
             self.values[name] = self._cut(name, quant)
@@ -170,7 +179,7 @@ class Walk:
             self.values[name] = self.emit.store(source, quant, self.emit.stored(name))
 
     def _cut(self, name: str, quant: Quant) -> Integers:
-        """The one tensor that -32768 may stand in: the simulators convert it, not the chip."""
+        """Truncate a RAWDATA input, the only tensor that may hold -32768: the simulators convert it, not the chip."""
         emit, lowest = self.emit, self.emit.constant(np.float64(np.iinfo(quant.dtype).min))
         highest = emit.constant(np.float64(np.iinfo(quant.dtype).max))
         steps = emit.add("Div", [emit.cast(name, DOUBLE), emit.constant(np.float64(step(quant)))])
@@ -195,7 +204,7 @@ class Walk:
                 self._real(name)
 
     def facts(self, pictures: Mapping[str, Picture], origin: Origin, constants: Container[str]) -> FixedFacts:
-        """``constants``: those that are in the fixed model."""
+        """Return the facts of the fixed model; ``constants``: the names of its constants."""
         turned = in_model_order(self.graph)
         tensors = {
             name: StoredTensor(
@@ -224,8 +233,11 @@ class Walk:
         )
 
     def _dumped(self, operator: Operator, constants: Container[str]) -> DumpedOperator:
-        """An operator as the simulators dump it: under the type of its last part, or a convolution's own where only its
-        limits follow. The constants of a fused chain's further operators stand in no dump of the SDK's."""
+        """Return an operator as the simulators dump it.
+
+        It has the type of its last part, or a convolution's own type if only limits follow. The SDK's dumps omit the
+        constants of further operators in a fused chain.
+        """
         head, last = operator.head, operator.last
         if len(operator.nodes) == 2 and is_convolution(self.graph, head) and last.op_type in ("Relu", "Clip"):
             last = head
@@ -236,7 +248,7 @@ class Walk:
         return DumpedOperator(*types, operator.inputs, names, operator.outputs)
 
     def _move(self, operator: Operator) -> None:
-        """Inputs of another scale are requantised first: the MUL by 1.0 that the SDK's converter inserts."""
+        """Move values; inputs of another scale first get the MUL by 1.0 that the SDK's converter inserts."""
         node, name, quant = operator.head, operator.outputs[0], self.plan.tensors[operator.outputs[0]]
         names = node.input if node.op_type == "Concat" else node.input[:1]
         if any(name not in self.values for name in names):
@@ -267,7 +279,7 @@ class Walk:
             self.values[name] = Integers(self.emit.stored(name), quant.dtype, quant)
 
     def _split(self, node: NodeProto) -> None:
-        """Its pieces have the input's scale, and are requantised after it where they are of another domain."""
+        """Split; pieces have the input's scale and are requantised afterwards if their domain differs."""
         names, quants = [name for name in node.output if name], self.plan.tensors
         value = self._read(node.input[0])
         if all(quants[name] == quants[names[0]] for name in names if name in quants):
@@ -282,9 +294,9 @@ class Walk:
                 self._keep(piece if same[name] else requantise(self.emit, piece, quants[name]), quants[name], name)
 
     def _copy(self, node: NodeProto, values: tuple[Integers, ...], outputs: list[str]) -> None:
-        """The node on stored integers: its inputs that are ``values``, in order, replaced by them.
+        """Copy a node onto stored integers: ``values`` replace its first inputs, in order.
 
-        ``outputs``: the names of the stored outputs, "" for one that nothing reads.
+        ``outputs``: the names of the stored outputs, "" for an output without readers.
         """
         copy = type(node)()
         copy.CopyFrom(node)
@@ -302,12 +314,13 @@ class Walk:
     def _chain(self, operator: Operator) -> None:
         *inner, last = _steps(self.graph, operator)
         for link, following in pairwise([*inner, last]):
-            # The scale between two operators is INT16 over the tensor's own range, or what the following one needs.
+            # The scale between two operators is INT16 over the tensor's own range, extended as the next operator
+            # requires.
             bounds, rule = self._inner_range(link.name), rule_of(following.node.op_type)
             bounds = Range.of(bounds.low, max(bounds.high, rule.reach if rule else 0.0))
             quant = int16_quant(bounds.low, bounds.high)
             outcome = link.limited(self._compute(link.node, quant, link.name, bounds=bounds), quant)
-            # What a pool puts out keeps the scale of its input.
+            # The output of a pool keeps the scale of its input.
             self.values[link.name] = self.emit.inner(outcome, quant) if isinstance(outcome, Unrounded) else outcome
         name = operator.outputs[0]
         quant = self.plan.tensors[name]
@@ -320,14 +333,14 @@ class Walk:
         self._keep(last.limited(outcome, quant), quant, name)
 
     def _limits_an_output(self, node: NodeProto) -> bool:
-        """Whether a node is the Relu of a convolution that no other reads, and that is an output of the network."""
+        """Return whether a node is the Relu and only reader of a convolution that is also an output of the model."""
         source = node.input[0] if node.op_type in ("Relu", "Clip") and _ends(self.graph, node, True) else ""
         made = self.graph.producer.get(source)
         alone = source in self.graph.outputs and len(self.graph.consumers[source]) == 1
         return alone and made is not None and made.op_type == "Conv" and source in self.convolutions
 
     def _convolved_again(self, step: _Step, quant: Quant) -> Integers | Unrounded:
-        """The Relu of a convolution that is an output: made of the accumulator, not of what the output stores."""
+        """Compute the Relu of a convolution that is an output from the accumulator, not from the stored output."""
         source, ends = step.node.input[0], _ends(self.graph, step.node, True)
         conv = self.graph.producer[source]
         node = type(conv)()
@@ -353,14 +366,14 @@ class Walk:
             scaled = self._scaled_range(name)
             if scaled is not None:
                 return scaled
-            raise ConfigError(
-                f"there is no range of {name!r}, which lies inside an operator; calibrate the model again"
-            )
+            raise ConfigError(f"no range for {name!r}, which lies inside an operator. Calibrate the model again")
         return self.ranges[name].at(INT16)
 
     def _scaled_range(self, name: str) -> Range | None:
-        """Of a tensor times a number, where the ranges have only the tensor: the SDK leaves the coefficients of a Caffe
-        Eltwise out, so its files have no range of such a product."""
+        """Return the range of a tensor times a number, if only the tensor has a range.
+
+        The SDK omits the coefficients of a Caffe Eltwise, so its files have no range of such a product.
+        """
         node = self.graph.producer[name]
         constants = [each for each in node.input if each in self.graph.constants and node.op_type == "Mul"]
         sources = [each for each in node.input if each in self.ranges]
@@ -373,9 +386,10 @@ class Walk:
     def _compute(
         self, node: NodeProto, quant: Quant, name: str, stored: str = "", bounds: Range | None = None
     ) -> Integers | Unrounded:
-        """One node by its rule, or in float32.
+        """Compute one node by its rule, or in float32.
 
-        stored  see ``Weighting``; ``bounds``: of what it puts out, where they are not the calibrated ones.
+        stored  see ``Weighting``.
+        bounds  range of the output, if not the calibrated one.
         """
         rule = rule_of(node.op_type)
         constant = self._spread(node, rule.constants) if rule else None
@@ -417,13 +431,15 @@ class Walk:
         return Weighting(self.plan.weights[name], self.channels, whole, stored, keep, numbers)
 
     def _bounds(self, name: str, quant: Quant) -> Range:
-        """The range that a tensor is computed for: of a stored one its domain's, of one inside a chain its own."""
+        """Return the range that a tensor is computed for: its domain's if stored, its own inside a chain."""
         return self.plan.bounds.get(name) or self.ranges.get(name) or reach(quant)
 
     def _spread(self, node: NodeProto, slots: tuple[int, ...]) -> str | None:
-        """The constant among these inputs that a node multiplies by or adds, where it is spread over the tensor; one as
-        large as the tensor (Caffe's BatchNorm and Scale after a fully connected operator, or on maps of one pixel) is
-        an operand."""
+        """Return the constant input that a node multiplies by or adds, if it is broadcast over the tensor.
+
+        A constant as large as the tensor is an operand (Caffe's BatchNorm and Scale after a fully connected operator,
+        or on maps of one pixel).
+        """
         names = [node.input[slot] for slot in slots]
         constants = [name for name in names if name in self.graph.constants and self._is_float(name)]
         if len(constants) != 1:
@@ -435,8 +451,10 @@ class Walk:
         return None if whole else constants[0]
 
     def _operands(self, node: NodeProto, rule: Rule | None, constant: str | None) -> tuple[Integers, ...] | None:
-        """A node's inputs as integers, without the ``constant`` that is spread over them; None when one cannot be had.
-        Other constants get the scale of their own range."""
+        """Return a node's inputs as integers, without the broadcast ``constant``; None if one is not available.
+
+        Other constants get the scale of their own range.
+        """
         names = [name for name in node.input if name and name != constant][: rule.operands if rule else 1]
         if rule and any(self._is_infinite(node, name) for name in (*names, constant or "")):
             return None
@@ -451,7 +469,7 @@ class Walk:
         return tuple(operands)
 
     def _read(self, name: str) -> Integers:
-        """A tensor as the operators that read it take it."""
+        """Return a tensor with the scale that its readers use."""
         value = self.values[name]
         return replace(value, quant=as_read(self.plan, name)) if value.quant == SOFTMAX_QUANT else value
 
@@ -460,7 +478,7 @@ class Walk:
         return dtype is not None and dtype.kind == "f"
 
     def _is_infinite(self, node: NodeProto, name: str) -> bool:
-        """Whether a constant holds infinity and no sum saturates: the mask of a Softmax, which has a range, may."""
+        """Return whether a constant holds infinity and no sum saturates; a Softmax mask with a range saturates."""
         constant = name in self.graph.constants and self._is_float(name)
         if not constant or (name in self.ranges and node.op_type in ("Add", "Sub")):
             return False
@@ -468,7 +486,7 @@ class Walk:
 
     def _constant(self, name: str) -> Integers:
         values = self.graph.value(name).astype(np.float64)
-        # Without a calibrated range its own, in the six decimals that the SDK's file of ranges has.
+        # Without a calibrated range, its own in the six decimals of the SDK's file of ranges.
         low, high = (float(f"{end:.6f}") for end in (values.min(), values.max()))
         bounds = self.ranges.get(name) or Range.of(low, high)
         quant = int16_quant(bounds.low, bounds.high)
@@ -487,9 +505,9 @@ class Walk:
             self.values[name] = self.emit.store(requantise(self.emit, outcome, quant), quant, stored)
 
     def _in_float(self, node: NodeProto, quant: Quant, name: str) -> Unrounded:
-        """The node computed from the real values, in steps of its output."""
+        """Compute the node from real values, in steps of its output."""
         is_same = node.op_type == "Cast" and node.input[0] in self.values  # floats of another width
-        if name not in self.graph.from_shapes and not is_same:  # from shapes: the hardware has a constant
+        if name not in self.graph.from_shapes and not is_same:  # from shapes: a constant in hardware
             self.approximate[name] = Substitute(node.op_type, "computed in float32")
             self.in_float.add(name)
         computed = self.emit.fresh("float")
@@ -502,7 +520,7 @@ class Walk:
         return Unrounded(self.emit.add("Div", [wide, self.emit.constant(np.float64(step(quant)))]), quant.zero_point)
 
     def _plain(self, node: NodeProto, renamed: Mapping[str, str] | None = None) -> None:
-        """The node as it is, on real values."""
+        """Add the node unchanged, on real values."""
         copy = reading(node, {name: self._real(name) for name in sorted(needs(node))})
         for index, name in enumerate(copy.output):
             copy.output[index] = (renamed or {}).get(name, name)
@@ -510,8 +528,7 @@ class Walk:
         self.emit.nodes.append(copy)
 
     def _real(self, name: str) -> str:
-        """The name under which a tensor is there as float32: the tensor's, but for the inputs of the model, which have
-        theirs already."""
+        """Return the name of a tensor's float32 values: the tensor's own, except for inputs of the model."""
         if name in self.values and name not in self.reals:
             real = self.emit.named(name, "real") if name in self.graph.inputs else name
             self.reals[name] = self.emit.real(self.values[name], real)
@@ -520,8 +537,10 @@ class Walk:
 
 @dataclass(frozen=True)
 class _Step:
-    """One node that computes, the name of what it puts out (an activation's where that is only its limits), and these
-    limits of the real values."""
+    """One computing node, the name of its output, and limits of the real values.
+
+    The name is that of the activation if the activation only sets limits.
+    """
 
     node: NodeProto
     name: str
@@ -529,7 +548,7 @@ class _Step:
     high: float = np.inf
 
     def limits(self, quant: Quant) -> tuple[float, float]:
-        """The lowest and the highest stored value."""
+        """Return the lowest and the highest stored value."""
         low, high = (end / step(quant) + quant.zero_point for end in (self.low, self.high))
         return float(np.ceil(low - 0.5)), float(np.floor(high + 0.5))
 
@@ -541,7 +560,7 @@ class _Step:
 
 
 def _steps(graph: Graph, operator: Operator) -> list[_Step]:
-    """The nodes of a chain that compute."""
+    """Return the computing nodes of a chain."""
     compared = {node.output[0]: node for node in operator.nodes if is_threshold(graph, node)}
     steps = [
         _Step(compared.get(next(iter(node.input), ""), node), node.output[0])
@@ -551,7 +570,7 @@ def _steps(graph: Graph, operator: Operator) -> list[_Step]:
     if len(steps) < 2 or not is_convolution(graph, operator.head):
         return steps
     activation = operator.nodes[1]
-    # What makes an output of the graph stays an operator of its own.
+    # An activation that makes an output of the graph stays an operator of its own.
     ends = None if activation.output[0] in graph.outputs else _ends(graph, activation, len(steps) == 2)
     return steps if ends is None else [_Step(operator.head, activation.output[0], *ends), *steps[2:]]
 
@@ -570,7 +589,7 @@ def _ends(graph: Graph, node: NodeProto, last: bool) -> tuple[float, float] | No
 
 
 def steps_of_bytes(emit: Emitter, name: str, picture: Picture, quant: Quant) -> Unrounded:
-    """Input ``name`` (bytes) in steps of ``quant``, before the rounding."""
+    """Return input ``name`` (bytes) in steps of ``quant``, before rounding."""
     mean, std = np.asarray(picture.mean, np.float64), np.asarray(picture.std, np.float64)
     gain = np.round(1024 / (std * quant.scale)) / 1024
     offset = half_up(quant.zero_point - mean / (std * quant.scale))

@@ -1,11 +1,11 @@
-"""Run pictures through the float model once, for each tensor's statistics and range; also on workers' machines.
+"""Measure ranges: run images through the float model once for statistics of every tensor, also on worker machines.
 
-One picture's statistics are merged in the pictures' order wherever they were computed, so one process and many give
-the same bits. Pictures are mostly of one shape: for that of the first the model's tensors get buffers of their own,
-which are looked at picture after picture. Where that cannot be, and for other shapes, the tensors come one by one.
+The statistics of single images are merged in image order wherever they were computed, so one process and many give the
+same bits. Most images have one shape. For the shape of the first image, the model's tensors get fixed buffers, which
+are inspected image after image. If this is impossible, and for other shapes, tensors are delivered one by one.
 
-The ends of some tensors follow from another's, exactly, so their values need not be read: what only moves values keeps
-both ends; a Relu takes what lies below 0 to 0. A third of most networks' tensors is such.
+The ends of some tensors follow exactly from another tensor, so their values are not read. Moving operators keep both
+ends; a Relu raises ends below 0 to 0. In most models this is a third of all tensors.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.one_pass.compiled import RowWatch, extremes
 from sgsdump.tensors.types import Range
 
-# Tensors wait until so much of them is there, and are looked at together: they still lie in the processor's cache.
+# Tensors wait for this many bytes and are inspected together, while they are still in the processor's cache.
 WAITING_BYTES = 4 << 20
-# Of all tensors of the pictures that go through a model together whose weights are outside.
+# Memory for all tensors of the images that run together through a model with external weights.
 STEP_BYTES = 256 << 20
 Feed = tuple[str, Mapping[str, np.ndarray]]
 
 
 def measure_ranges(model: Model, feeds: Iterable[Feed], fuse: bool = True) -> dict[str, Range]:
-    """Running min and max over all feeds (level L1); see ``gather`` and ``plain_ranges``."""
+    """Return the minimum and maximum over all feeds (level L1); see ``gather`` and ``plain_ranges``."""
     graph = Graph(deployed(model))
     return plain_ranges(model, gather(model, feeds, of_masks(graph)), graph)
 
 
 def of_masks(graph: Graph) -> Selection:
-    """What has to be seen of a model's masks, beside the ends of its tensors."""
+    """Return the statistics that a model's masks need, besides the ends of its tensors."""
     masks = masking(graph)
     masked = {node.output[0] for node in graph.nodes if node.op_type == "Softmax" and node.input[0] in masks}
     return Selection(softmax=softmax_inputs(graph), masks=masks, guarded=guarded(graph), masked=frozenset(masked))
@@ -87,16 +87,17 @@ def gather(
     progress: Progress = SILENT,
     kept: Collection[int] = (),
 ) -> Statistics:
-    """One pass over all feeds of a simplified model: the statistics of its float tensors.
+    """Return the statistics of a simplified model's float tensors, in one pass over all feeds.
 
-    feeds      (label, {input: array}) one at a time; memory does not grow with their number. For more than one
-               process a sequence that can be sent there: ``Feeds``.
-    workers    the result is bit-identical with any of them. This process alone runs a picture on every core. Processes
-               are sent file names, a cluster is sent the arrays, so that its machines need no files.
-    progress   counts the feeds, and says when a worker was lost.
-    kept       the numbers of those whose ``runs`` are kept.
-    Raises InputError when there is no feed, or when a tensor holds NaN or infinity (which have no range), but for those
-               that ``selection`` allows them.
+    feeds      (label, {input: array}) one at a time; memory does not grow with their number. Several processes need a
+               sequence that can be pickled: ``Feeds``.
+    workers    they do not affect a single bit of the result. This process alone runs one image per core. Processes get
+               file names; a cluster gets the arrays, so its machines need no files.
+    progress   counts the feeds and reports a lost worker.
+    kept       indices of the feeds whose ``runs`` are kept.
+
+    Raises InputError if there is no feed, or if a tensor holds NaN or infinity (which have no range) that ``selection``
+    does not allow.
     """
     if workers.scheduler is not None:
         parts = run_tasks(_see_feed, (serialise(model.proto), model.path, selection), feeds, workers, progress)
@@ -115,19 +116,21 @@ def gather(
         observation = part if observation is None else observation.merged(part)
     release_unused()
     if observation is None:
-        raise InputError("there is no picture to calibrate with")
+        raise InputError("there is no image to calibrate with")
     statistics = observation.statistics
     whole = with_followers(Graph(model.proto), statistics.whole)
-    # NaN that is taken out again is of rows that are masked wholly; the others' are shares of 1.
+    # NaN that is removed later comes from fully masked rows; the values of other rows are shares of 1.
     whole |= {name: Extremes(0.0, 1.0) for name in selection.guarded if name in whole and np.isnan(whole[name].low)}
     return replace(statistics, whole=whole, runs=tuple(runs))
 
 
 def plain_ranges(model: Model, statistics: Statistics, deployed_graph: Graph | None = None) -> dict[str, Range]:
-    """Min and max of every float tensor, in graph order and in six decimals, and of the constants as the fixed model
-    stores them, those of the deployed model (``deployed_graph`` where it is at hand). Where a mask carries values far
-    below what counts, the ranges are cut (``masks``). A constant that holds infinity and is no mask has no range; the
-    weights of a convolution must have one."""
+    """Return minimum and maximum of every float tensor, in graph order and six decimals.
+
+    Constants of the deployed model are included as the fixed model stores them (``deployed_graph``, if the caller has
+    it). Ranges are cut if a mask extends them far beyond their ends (``masks``). A constant that holds infinity and is
+    not a mask has no range. Weights of a convolution must have one.
+    """
     deployed_graph = deployed_graph or Graph(deployed(model))
     masks = masking(deployed_graph)
     constants = Collector(Selection(masks=masks), "the model's weights")
@@ -143,7 +146,7 @@ def plain_ranges(model: Model, statistics: Statistics, deployed_graph: Graph | N
 
 
 def followed(graph: Graph) -> dict[str, str]:
-    """Each such tensor and what it is made of, in execution order; none that is made of a constant."""
+    """Return each tensor whose ends follow from another, with that tensor, in execution order; not from constants."""
     return {
         node.output[0]: node.input[0]
         for node in graph.nodes
@@ -154,7 +157,7 @@ def followed(graph: Graph) -> dict[str, str]:
 
 
 def with_followers(graph: Graph, extremes: Mapping[str, Extremes]) -> dict[str, Extremes]:
-    """The extremes, and those that follow from them."""
+    """Return the extremes, with those that follow from them."""
     complete = dict(extremes)
     for name, source in followed(graph).items():
         if source in complete:
@@ -165,10 +168,10 @@ def with_followers(graph: Graph, extremes: Mapping[str, Extremes]) -> dict[str, 
 
 
 class OnePicture:
-    """The function from one (label, feed) to what is seen; it keeps the model's sessions for the next. Several threads
-    may call it side by side.
+    """A function from one (label, feed) to its observation; keeps the model's sessions. Several threads may call it.
 
-    A feed has one thread, on any machine: how onnxruntime cuts a matrix for several decides the last bits.
+    A feed has one thread, on any machine, because the way onnxruntime splits a matrix among threads changes the last
+    bits.
     """
 
     def __init__(self, model: Model, selection: Selection):
@@ -176,7 +179,7 @@ class OnePicture:
         graph = Graph(model.proto)
         self._followers = set(followed(graph)) - set(selection.channels)
         self._looked_at = (set(graph.producer) - self._followers) | selection.closer
-        # Weights that are outside are not kept: feeds go through the model together, a segment after the other.
+        # External weights are not kept: feeds go through the model together, segment by segment.
         outside = has_weights_outside(model.proto)
         rules = {} if outside else rules_of(graph)
         self._runner: Runner = (
@@ -186,17 +189,20 @@ class OnePicture:
         )
         self._first, self._begun = Lock(), outside or bool(rules)
         self._graph: PlacedGraph | None = None
-        # Those that no thread uses now.
+        # Collectors that no thread uses at the moment.
         self._collectors: list[PlacedCollector] = []
 
     def __call__(self, labelled: tuple[str, Mapping[str, np.ndarray]]) -> Observation:
-        """Raises InputError for a feed that does not fit, and for NaN or infinity; ModelError for a node that fails."""
+        """Return the observation of a feed.
+
+        Raises InputError for a feed that does not fit, and for NaN or infinity; ModelError for a node that fails.
+        """
         label, feed = labelled
         graph = self._placed(feed)
         if graph is not None and graph.takes(feed):
             try:
                 return self._at_their_places(graph, label, feed)
-            except REFUSALS:  # which the other way may not meet, or names the node for
+            except REFUSALS:  # the other way may avoid the error, or name the failing node
                 self._graph = None
         return self._one_by_one(label, feed)
 
@@ -223,7 +229,10 @@ class OnePicture:
         return self.together([(label, feed)])[0]
 
     def together(self, feeds: Sequence[Feed]) -> list[Observation]:
-        """Several feeds in step, from layer to layer. Raises as a call for one of them."""
+        """Return the observations of several feeds that run in step, layer by layer.
+
+        Raises what a single call raises.
+        """
         collectors = [Collector(self._wanted, label, self._followers, feed) for label, feed in feeds]
         for collector, (_, feed) in zip(collectors, feeds):
             for name, array in feed.items():
@@ -237,7 +246,7 @@ class OnePicture:
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """Of one picture or several; the fields are those of ``Statistics``, extremes by rows. ``run``: of one picture."""
+    """The statistics of one or several images: fields as in ``Statistics``, extremes by rows; ``run`` of one image."""
 
     ends: RowExtremes
     histograms: dict[str, ValueHistogram]
@@ -246,7 +255,7 @@ class Observation:
     run: FloatRun | None = None
 
     def merged(self, other: Observation) -> Observation:
-        """Both together. Raises InputError for a tensor whose number of channels changes with the picture."""
+        """Return both together. Raises InputError if a tensor's number of channels changes between images."""
         return Observation(
             self.ends.merged(other.ends),
             _both(self.histograms, other.histograms),
@@ -260,8 +269,10 @@ class Observation:
 
 
 class Collector:
-    """Observes one picture's tensors one by one and keeps their statistics; ``followers``: without their ends, which
-    follow from others'."""
+    """Collects the statistics of one image's tensors, which arrive one by one.
+
+    followers  tensors whose ends follow from others, so that they are not measured.
+    """
 
     def __init__(
         self,
@@ -278,12 +289,12 @@ class Collector:
 
     @property
     def seen(self) -> Observation:
-        """Of all tensors seen so far. Raises as ``see``."""
+        """The observation of all tensors so far. Raises what ``see`` raises."""
         self._look()
         return self._closer.seen(self._ends)
 
     def see(self, name: str, array: np.ndarray) -> None:
-        """Raises InputError when this tensor, or one before, holds NaN or infinity, which have no range."""
+        """Take a tensor. Raises InputError if it or an earlier tensor holds NaN or infinity, which have no range."""
         if not _is_looked_at(array):
             self._closer.look(name, array)
             return
@@ -307,8 +318,7 @@ class Collector:
 
 
 class PlacedCollector:
-    """Observes the tensors of one run after another, which lie where they lay before; ``followers``: see
-    ``Collector``."""
+    """Collects statistics from successive runs whose tensors stay in place; ``followers``: see ``Collector``."""
 
     def __init__(self, run: PlacedRun, selection: Selection, followers: Collection[str]):
         self._run, self._wanted = run, selection
@@ -327,7 +337,7 @@ class PlacedCollector:
         self._closer_at = [[(n, array) for n, array in arrays.items() if n in closer] for arrays in run.made]
 
     def seen(self, label: str, feed: Mapping[str, np.ndarray]) -> Observation:
-        """Of one feed's tensors. Raises as ``Collector``, and what ``PlacedRun.steps`` raises."""
+        """Return the observation of one feed. Raises what ``Collector`` and ``PlacedRun.steps`` raise."""
         closer = _Closer(self._wanted, feed)
         for step in self._run.steps(feed):
             self._watch.look(step)
@@ -339,7 +349,7 @@ class PlacedCollector:
 
 
 class _Closer:
-    """Looks at more than the extremes."""
+    """Collects statistics beyond the extremes."""
 
     def __init__(self, selection: Selection, feed: Mapping[str, np.ndarray]):
         self._wanted = selection
@@ -361,7 +371,10 @@ class _Closer:
             self._look_at_rows(name, array, selection.softmax[name])
 
     def _look_at_rows(self, name: str, array: np.ndarray, axis: int) -> None:
-        """A Softmax's input. Rows that are masked wholly do not count; nor does, in what lies below, a mask."""
+        """Inspect a Softmax's input.
+
+        Fully masked rows are ignored, and so is a mask in the distance below the maximum.
+        """
         tops = array.max(axis=axis, keepdims=True)
         with np.errstate(invalid="ignore"):
             kept = (tops >= max(tops.max(), 0) - MASKED) & np.isfinite(tops)
@@ -382,7 +395,7 @@ def _is_looked_at(array: np.ndarray) -> bool:
 
 
 def _table(selection: Selection, name: str, array: np.ndarray) -> np.ndarray:
-    """A view of the array: one row; where channels matter rows of one channel each, in order and again and again."""
+    """Return a view of the array: one row, or if channels matter, rows of one channel each in repeating order."""
     axis = selection.channels.get(name)
     if axis is None:
         return array.reshape(1, -1)
@@ -411,12 +424,12 @@ def _check(ends: RowExtremes, selection: Selection, label: str) -> None:
     name = ends.tensor_at(first)
     if name in selection.masked and np.isnan(ends.low[first]):
         raise InputError(
-            f"the Softmax {name!r} holds NaN on {label}: a row of its input is -infinity wholly, where a mask leaves "
-            f"nothing; leave such inputs out, or mask with a large negative number"
+            f"Softmax {name!r} holds NaN on {label}, because a whole row of its input is -infinity after masking. "
+            f"Remove such inputs, or mask with a large negative number"
         )
     raise InputError(
-        f"tensor {name!r} holds NaN or infinity on {label}, so it has no range; dump the float model on this input and "
-        f"look for the first layer with NaN or Inf"
+        f"tensor {name!r} holds NaN or infinity on {label}, so it has no range. Dump the float model on this input and "
+        f"find the first layer with NaN or Inf"
     )
 
 
@@ -429,19 +442,19 @@ def _both(first: dict, other: dict) -> dict:
         try:
             result[name] = result[name].merged(statistics)
         except ValueError as error:
-            raise InputError(f"tensor {name!r} has another number of channels on another picture: {error}") from error
+            raise InputError(f"tensor {name!r} has another number of channels on another image: {error}") from error
     return result
 
 
 def _by_channel(array: np.ndarray, axis: int) -> np.ndarray:
-    """[C, values of each]; of the last axis a view, if the array lies in one piece."""
+    """Return an array [C, values of each channel]; a view for the last axis of a contiguous array."""
     if axis in (-1, array.ndim - 1):
         return array.reshape(-1, array.shape[axis]).T
     return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
 
 
 def _in_threads(model: Model, selection: Selection, feeds: Iterable[Feed]) -> Iterator[Observation]:
-    """A picture on every core; what the user's own preprocess file makes is made by one thread at a time, in order."""
+    """Run one image per core; the user's preprocess file is called by one thread at a time, in order."""
     threads = min(cores(), max(1, len(feeds))) if isinstance(feeds, Sequence) else cores()
     see = OnePicture(model, selection)
     if has_weights_outside(model.proto):
@@ -452,7 +465,7 @@ def _in_threads(model: Model, selection: Selection, feeds: Iterable[Feed]) -> It
 
 
 def _in_step(model: Model, see: OnePicture, feeds: Iterator[Feed]) -> Iterator[Observation]:
-    """So many feeds at a time that their tensors, all together, take at most STEP_BYTES."""
+    """Run as many feeds at a time as keep the sum of all their tensors within STEP_BYTES."""
     first = next(feeds, None)
     if first is None:
         return
@@ -478,8 +491,10 @@ def _see_by_index(data: bytes, path: Path, selection: Selection, feeds: Sequence
 
 
 def _graph_order(graph: Graph) -> list[str]:
-    """Every tensor once: per operator its inputs, its constants, what its bodies read, its outputs; the SDK's order of
-    tensor_min_max."""
+    """Return every tensor once, in the SDK's order of tensor_min_max.
+
+    Per operator: its inputs, its constants, tensors that its bodies read, its outputs.
+    """
     names: dict[str, None] = {}
     for operator in operators(graph, fuse=None):
         names.update(dict.fromkeys(name for name in (*operator.head.input, *captured(operator.head)) if name))

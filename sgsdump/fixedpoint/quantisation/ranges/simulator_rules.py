@@ -1,4 +1,4 @@
-"""Find the nodes of a float model whose sums have an order in the SDK's float simulator (``simulator_sums``)."""
+"""Rules that give nodes of a float model the summation order of the SDK's float simulator (``simulator_sums``)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sgsdump.fixedpoint.quantisation.ranges.simulator_sums import Filters, Windo
 from sgsdump.models.graph import MAIN_DOMAINS, Graph, attribute, opset_of
 
 Rule = Callable[[np.ndarray], np.ndarray]
-"""From a node's first input to its output."""
+"""A function from a node's first input to its output."""
 
 UNFIT = (ValueError, IndexError, TypeError, ZeroDivisionError, MemoryError)
-"""Errors of a rule for a damaged node, which onnxruntime then refuses by its name."""
+"""Errors of a rule for a damaged node, which onnxruntime then reports by name."""
 
 _SOFTMAX_ALONG_ONE_AXIS = 13  # from this opset on
 _REDUCE_READS_AXES = {"ReduceMean": 18, "ReduceSum": 13}
@@ -47,11 +47,11 @@ class _Operator:
     opset: int
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute."""
+        """Return an attribute."""
         return attribute(self.node, name, default)
 
     def constant(self, index: int) -> np.ndarray | None:
-        """An input's values; None where it is absent or no constant."""
+        """Return an input's values; None if it is absent or not constant."""
         name = self.node.input[index] if index < len(self.node.input) else ""
         return self.graph.value(name) if name in self.graph.constants else None
 
@@ -59,7 +59,7 @@ class _Operator:
         return index < len(self.node.input) and bool(self.node.input[index])
 
     def window(self, shape: Sequence[int], kernel_shape: Sequence[int]) -> Window:
-        """How the kernel moves over an input of so many rows and columns; a single spatial axis is that of columns."""
+        """Return the window over an input of these rows and columns; a single spatial axis counts as columns."""
         count = len(self.get("strides") or self.get("dilations") or self.get("pads", ())[::2] or kernel_shape)
         strides, dilations = (self.get(name, [1] * count) for name in ("strides", "dilations"))
         pads, auto = self.get("pads", [0] * 2 * count), self.get("auto_pad", b"NOTSET")
@@ -72,7 +72,7 @@ class _Operator:
             pads = [*begin, *(n - b for n, b in zip(lacking, begin))]
         top, left, bottom, right = pads
         if min(*strides, *dilations) < 1 or min(pads) < 0:
-            raise ValueError("a kernel moves forward, and pads add")
+            raise ValueError("strides and dilations must be at least 1, and pads not negative")
         return Window((strides[0], strides[1]), (top, left, bottom, right), (dilations[0], dilations[1]))
 
 
@@ -94,8 +94,10 @@ def _convolution(operator: _Operator) -> Rule | None:
 
 
 def _aligned_channels(operator: _Operator) -> list[int]:
-    """The channels of the inputs of the Concat that a convolution alone reads, if the SDK's converter fills each up to
-    whole blocks of eight: if the first has no whole blocks. Else []."""
+    """Return the channels of a Concat's inputs if the SDK's converter pads each to whole blocks of eight; else [].
+
+    The converter does so if a convolution is the only reader of the Concat and the first input has no whole blocks.
+    """
     graph, node = operator.graph, operator.graph.producer.get(operator.node.input[0])
     if node is None or node.op_type != "Concat" or graph.sole_consumer(node.output[0]) is None:
         return []
@@ -139,8 +141,10 @@ def _gemm(operator: _Operator) -> Rule | None:
 
 
 def _channels_last(operator: _Operator) -> np.ndarray | None:
-    """The order in which the SDK reads the map before a Caffe InnerProduct: rows, columns, channels, as it is stored.
-    None for other operators, whose input the SDK brings into the model's order."""
+    """Return the order in which the SDK reads the map before a Caffe InnerProduct: rows, columns, channels, as stored.
+
+    None for other operators, whose input the SDK brings into the model's order.
+    """
     node, graph = operator.node, operator.graph
     flatten = graph.producer.get(node.input[0])
     if flatten is None or flatten.op_type != "Flatten" or flatten.name != f"{node.name}/flatten":
@@ -157,7 +161,7 @@ def _matmul(operator: _Operator) -> Rule | None:
 
 
 def _fully_connected(weights: np.ndarray, bias: np.ndarray | None) -> Rule:
-    """``weights``: [O, K]."""
+    """Return the rule for ``weights`` [O, K]."""
     filters = Filters(weights[:, :, None, None])
 
     def rule(x: np.ndarray) -> np.ndarray:

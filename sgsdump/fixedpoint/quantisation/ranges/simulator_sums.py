@@ -1,7 +1,7 @@
-"""Compute operators in the order of the SDK's float simulator, so that every sum has the simulator's last bit.
+"""Operators in the summation order of the SDK's float simulator, exact to the last bit.
 
-The rules were read off the bits of float dumps of SDK 1.1.5, whose calibrator runs the same simulator. All arithmetic
-is float32 without fused multiply-add:
+The rules were derived from the bits of float dumps of SDK 1.1.5, whose calibrator runs the same simulator. All
+arithmetic is float32 without fused multiply-add:
 
 convolution, fully connected   eight partial sums, input channel c in partial sum c mod 8; each adds its products in the
                                order of kernel rows, kernel columns, blocks of eight channels. The partial sums are
@@ -13,8 +13,8 @@ Softmax                        exp(x - max) rounded to float32, one sum, and a p
 Sigmoid, Exp                   computed in double precision and rounded once.
 Tanh                           as the C library's ``tanhf``.
 
-Arrays have the model's layout, channels on axis 1. A compiled kernel computes the convolutions; without it numpy gives
-the same bits in more time.
+Arrays have the model's layout, channels on axis 1. A compiled kernel computes the convolutions; without it, numpy gives
+the same bits more slowly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 from sgsdump.tensors.one_pass.compiled import address, kernel
 
 LANES = 8
-# Of partial sums that numpy adds to at a time: they stay in the processor's cache.
+# Partial sums that numpy updates at a time, to stay in the processor's cache.
 _CHUNK_FLOATS = 1 << 17
 _F = np.float32
 _LN2 = _F(0.6931471824645996)
@@ -42,7 +42,7 @@ _KERNEL: Any = kernel("sgsdump.fixedpoint.quantisation.ranges.kernel", INTERFACE
 
 @dataclass(frozen=True)
 class Window:
-    """How a kernel moves over rows and columns. ``pads``: top, left, bottom, right."""
+    """The movement of a kernel over rows and columns; ``pads``: top, left, bottom, right."""
 
     strides: tuple[int, int] = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -56,13 +56,13 @@ class Window:
         return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=value)
 
     def sizes(self, shape: Sequence[int], kernel_shape: Sequence[int]) -> tuple[int, int]:
-        """Return the rows and columns of the result, of a padded array with so many."""
+        """Return the rows and columns of the result for a padded array of this shape."""
         spans = [(size - 1) * step + 1 for size, step in zip(kernel_shape, self.dilations)]
         rows, columns = ((n - span) // step + 1 for n, span, step in zip(shape, spans, self.strides))
         return max(rows, 0), max(columns, 0)
 
     def tap(self, x: np.ndarray, place: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
-        """Return what one position of the kernel reads of a padded array [..., H, W]."""
+        """Return the values of a padded array [..., H, W] that one kernel position reads."""
         starts = [index * step for index, step in zip(place, self.dilations)]
         down, across = (
             slice(start, start + (size - 1) * step + 1, step) for start, size, step in zip(starts, sizes, self.strides)
@@ -71,9 +71,9 @@ class Window:
 
 
 class Filters:
-    """The weights of a convolution [O, C / groups, rows, columns], made ready to run on one input after another.
+    """The weights of a convolution [O, C / groups, rows, columns], prepared for repeated use.
 
-    channels  sizes of the groups of input channels that begin a block of eight each; one group without.
+    channels  sizes of the groups of input channels that each begin a block of eight; default: one group.
     """
 
     def __init__(self, weights: np.ndarray, groups: int = 1, channels: Sequence[int] = ()):
@@ -104,7 +104,7 @@ class Filters:
         return sum_in_order(window.tap(x, tap, sizes) * weights[:, 0, tap[0], tap[1], None, None] for tap in taps)
 
     def _places(self) -> Iterable[tuple[slice, slice]]:
-        """The channels of each group, and where they stand in whole blocks."""
+        """Yield the channels of each group, and their places in whole blocks."""
         start = place = 0
         for count in self._channels:
             yield slice(start, start + count), slice(place, place + count)
@@ -115,7 +115,7 @@ class Filters:
         return sum(-(-count // LANES) for count in self._channels)
 
     def _pack(self, weights: np.ndarray) -> np.ndarray:
-        """[outputs / LANES, taps, LANES outputs, LANES channels], filled up with zeros."""
+        """Return [outputs / LANES, taps, LANES outputs, LANES channels], padded with zeros."""
         shape = -(-len(weights) // LANES) * LANES, *self._kernel_shape, self._blocks * LANES
         filled = np.zeros(shape, np.float32)
         for channels, place in self._places():
@@ -123,7 +123,7 @@ class Filters:
         return np.ascontiguousarray(filled.reshape(shape[0] // LANES, LANES, -1, LANES).transpose(0, 2, 1, 3))
 
     def _lane_sums(self, x: np.ndarray, packed: np.ndarray, window: Window) -> np.ndarray:
-        """[N, rows, columns, outputs] without the bias."""
+        """Return [N, rows, columns, outputs] without the bias."""
         top, left, bottom, right = window.pads
         images, _, height, width = x.shape
         filled = np.zeros((images, top + height + bottom, left + width + right, self._blocks * LANES), np.float32)
@@ -157,8 +157,10 @@ class Filters:
 
 
 def turned(weights: np.ndarray, groups: int) -> np.ndarray:
-    """Return the weights [O, C / groups, rows, columns] of the convolution that a transposed one with weights
-    [C, O / groups, rows, columns] is, of its input with zeros between the values (``spread``)."""
+    """Return the weights [O, C / groups, rows, columns] of a convolution that replaces a transposed one.
+
+    The transposed weights are [C, O / groups, rows, columns]; the input needs zeros between its values (``spread``).
+    """
     split = weights[:, :, ::-1, ::-1].reshape(groups, -1, *weights.shape[1:]).swapaxes(1, 2)
     return split.reshape(-1, *split.shape[2:])
 
@@ -180,7 +182,7 @@ def spread(
 
 
 def average_pool(x: np.ndarray, kernel_shape: tuple[int, int], window: Window, counts_pads: bool) -> np.ndarray:
-    """Return means of [N, C, H, W]; pads count where ``counts_pads``."""
+    """Return means of [N, C, H, W]; ``counts_pads``: pads count as values."""
     padded = window.padded(x)
     sizes = window.sizes(padded.shape[2:], kernel_shape)
     inside = window.padded(np.ones((1, 1, *x.shape[2:]), np.float32), float(counts_pads))
@@ -190,13 +192,13 @@ def average_pool(x: np.ndarray, kernel_shape: tuple[int, int], window: Window, c
 
 
 def mean(x: np.ndarray, axes: Sequence[int], keep: bool) -> np.ndarray:
-    """Return the mean over axes, the last of them the fastest."""
+    """Return the mean over axes; the last axis varies fastest."""
     total = total_over(x, axes, keep)
     return total / np.float32(np.prod([x.shape[axis] for axis in axes]))
 
 
 def total_over(x: np.ndarray, axes: Sequence[int], keep: bool) -> np.ndarray:
-    """Return the sum over axes, the last of them the fastest."""
+    """Return the sum over axes; the last axis varies fastest."""
     axes = sorted(axis % x.ndim for axis in axes)
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     rows = x.transpose(*axes, *kept).reshape(-1, *(x.shape[axis] for axis in kept))
@@ -205,7 +207,7 @@ def total_over(x: np.ndarray, axes: Sequence[int], keep: bool) -> np.ndarray:
 
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray:
-    """Return the shares along one axis."""
+    """Return the Softmax along one axis."""
     powers = exp(x - x.max(axis=axis, keepdims=True))
     return powers * (np.float32(1) / total_over(powers, [axis], keep=True))
 
@@ -230,7 +232,7 @@ def tanh(x: np.ndarray) -> np.ndarray:
 
 
 def _expm1(x: np.ndarray) -> np.ndarray:
-    """fdlibm's ``expm1f``: x = k ln 2 + r, and a polynomial of r."""
+    """Return exp(x) - 1 like fdlibm's ``expm1f``: x = k ln 2 + r, and a polynomial of r."""
     size, sign = np.abs(x), np.copysign(_F(1), x)
     k = np.where(size < _F(1.5) * _LN2, sign, np.trunc(_F(1.4426950216) * x + _F(0.5) * sign))
     k = np.where(size > _F(0.5) * _LN2, k, _F(0))
@@ -260,7 +262,7 @@ def _expm1(x: np.ndarray) -> np.ndarray:
 
 
 def sum_in_order(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """Return the float32 sum of arrays, one after the other."""
+    """Return the float32 sum of arrays, added in order."""
     remaining = iter(parts)
     total = np.array(next(remaining), np.float32)
     for part in remaining:

@@ -1,21 +1,21 @@
-"""The statistics that calibration keeps, and of which tensors; the ranges of UINT8 tensors that are fitted to them.
+"""Statistics that calibration keeps of tensors, and fitted ranges of UINT8 tensors.
 
-Statistics merge, so that memory does not grow with the pictures.
+Statistics can be merged, so memory does not grow with the number of images.
 
-Lowest and highest values of all tensors lie in two arrays (``RowExtremes``), one row after the other, so that two
-pictures' are merged in two steps, whatever the number of tensors; those of some are by channel, of others as a whole.
+Lowest and highest values of all tensors are in two arrays (``RowExtremes``), row after row. Two images are therefore
+merged in two steps for any number of tensors. Some tensors have one row per channel, others one row.
 
-A histogram's bins merge exactly, so no range is needed first: ``2 * SIDE`` bins of equal width cover [-2^exponent,
-2^exponent). A larger value doubles that span, again and again, and neighbouring bins merge in pairs: what is counted is
-what counting all values at once would have given. Exact zeros (Relu makes many, and every quantiser keeps them) are
-counted apart.
+The bins of a histogram merge exactly, so no range is needed beforehand: ``2 * SIDE`` bins of equal width cover
+[-2^exponent, 2^exponent). A larger value doubles this span repeatedly, and neighbouring bins merge in pairs. The counts
+are the same as those of counting all values at once. Exact zeros (Relu makes many, and every quantiser keeps them) are
+counted separately.
 
-The error of a range is the expected squared difference between a value and what UINT8 with that range makes of it
-(clipped and rounded as the fixed model does), over the histogram of all values that calibration saw. Proposals:
+The error of a range is the expected squared difference between a value and its UINT8 value in that range (clipped and
+rounded like the fixed model), over the histogram of all calibration values. Proposals:
 
-min_max     what was seen.
+min_max     the observed range.
 percentile  without the outermost 0.001 %, 0.01 % and 0.1 % at each end.
-entropy     the clipping whose 255 steps keep the distribution best (Kullback-Leibler divergence, as TensorRT's
+entropy     the clipping whose 255 steps keep the distribution best (Kullback-Leibler divergence, as in TensorRT's
             calibrator: clipped values count at the ends, each step's count is spread over its filled bins).
 mse         the smallest error of a search over both ends.
 """
@@ -33,32 +33,32 @@ from sgsdump.errors import InputError
 from sgsdump.tensors.one_pass import compiled
 from sgsdump.tensors.types import Range
 
-# 8 to 16 bins to a UINT8 step of the range that the values fill; the SDK's histograms have 8160 bins in all.
+# 8 to 16 bins per UINT8 step of the range that values fill; the SDK's histograms have 8160 bins in total.
 SIDE = 4096
-# Smaller values than 2^SMALLEST all count as that small: their bins would be narrower than float32 can tell apart.
+# Values below 2^SMALLEST are counted as that small: float32 could not resolve their bins.
 SMALLEST = -100
 STEPS = 255
 PERCENTILES = (1e-5, 1e-4, 1e-3)
-# Clipping to less than this part of the range is never worth it for 255 steps of values that reach beyond.
+# Clipping to less than this part of the range never pays off with 255 steps.
 DEEPEST = 0.2
 GRID = np.linspace(1.0, DEEPEST, 81)
-# Ranges whose errors are summed up together, at most some MB of values.
+# Ranges whose errors are computed together, to limit memory to some MB.
 TOGETHER = 128
 MIN_MAX, PERCENTILE, ENTROPY, MSE = "min_max", "percentile", "entropy", "mse"
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which statistics to keep of which tensors, beside every float tensor's minimum and maximum.
+    """The statistics to keep of tensors, besides the minimum and maximum of every float tensor.
 
-    histograms  tensors whose values are counted.
-    channels    outputs of convolutions -> the axis of their channels: minimum and maximum per channel.
-    softmax     inputs of softmaxes -> its axis: how far below their maximum values lie, and these maxima.
-    masks       tensors on their way to a Softmax -> the ends beyond which values count no more; where one is finite,
+    histograms  tensors with a histogram of values.
+    channels    by output of a convolution, the channel axis: minimum and maximum per channel.
+    softmax     by input of a Softmax, its axis: distance of the values below their maximum, and these maxima.
+    masks       by tensor on the way to a Softmax, the ends beyond which values do not matter; beyond a finite end,
                 values may be infinite.
-    guarded     tensors that may hold NaN, which is taken out after them.
-    masked      Softmaxes of what may hold infinity: a row of nothing else gives NaN.
-    outputs     tensors whose values are kept, of the pictures that ``gather`` is told to keep.
+    guarded     tensors that may hold NaN, which is removed after them.
+    masked      Softmaxes whose input may hold infinity: a row of only infinities gives NaN.
+    outputs     tensors whose values are kept for the images that ``gather`` is told to keep.
     """
 
     histograms: frozenset[str] = frozenset()
@@ -71,13 +71,13 @@ class Selection:
 
     @property
     def closer(self) -> set[str]:
-        """The tensors of which more is kept than minimum and maximum."""
+        """The tensors with statistics beyond minimum and maximum."""
         return {*self.histograms, *self.softmax, *self.outputs}
 
 
 @dataclass(frozen=True, eq=False)
 class ValueHistogram:
-    """``counts``: int64 [2 * SIDE], zeros left out; ``zeros``: how many values are exactly 0."""
+    """A histogram: ``counts`` (int64 [2 * SIDE]) without exact zeros, and the number of ``zeros``."""
 
     exponent: int
     counts: np.ndarray
@@ -85,21 +85,21 @@ class ValueHistogram:
 
     @property
     def width(self) -> float:
-        """Of one bin."""
+        """The width of one bin."""
         return math.ldexp(1.0, self.exponent) / SIDE
 
     @property
     def total(self) -> int:
-        """How many values were counted."""
+        """The number of values counted."""
         return int(self.counts.sum()) + self.zeros
 
     def filled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Middles (float64) and counts of the bins that hold anything."""
+        """Return the middles (float64) and counts of the non-empty bins."""
         (at,) = np.nonzero(self.counts)
         return (at - SIDE + 0.5) * self.width, self.counts[at]
 
     def merged(self, other: ValueHistogram) -> ValueHistogram:
-        """Both tensors' values counted together."""
+        """Return the histogram of both tensors' values."""
         narrow, wide = sorted((self, other), key=lambda histogram: histogram.exponent)
         joined = _joined(narrow.counts, wide.exponent - narrow.exponent)
         if joined.size == wide.counts.size:
@@ -111,7 +111,7 @@ class ValueHistogram:
 
 
 def count_values(array: np.ndarray) -> ValueHistogram:
-    """The histogram of finite values of a float array of any shape."""
+    """Return the histogram of finite values of a float array of any shape."""
     values = array.reshape(-1)
     values = values.astype(np.float32) if values.dtype == np.float16 else values
     if compiled.takes(values):
@@ -131,7 +131,7 @@ def count_values(array: np.ndarray) -> ValueHistogram:
 
 
 def _joined(counts: np.ndarray, doublings: int) -> np.ndarray:
-    """The counts in as many fewer bins as these are wider, two at the least."""
+    """Return the counts after merging pairs of bins ``doublings`` times; at least two bins stay."""
     for _ in range(min(doublings, SIDE.bit_length() - 1)):
         counts = counts[::2] + counts[1::2]
     return counts
@@ -161,7 +161,7 @@ class ChannelExtremes(NamedTuple):
 
 
 class FloatRun(NamedTuple):
-    """A picture as it is fed, normalised, and values that the float model makes of it."""
+    """A normalised image as fed, and values that the float model computes from it."""
 
     feed: Mapping[str, np.ndarray]
     outputs: Mapping[str, np.ndarray]
@@ -169,9 +169,12 @@ class FloatRun(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Statistics by tensor name; all but ``whole`` hold what ``Selection`` names. ``below``: x - max(x) of a
-    softmax's input x, ``tops``: max(x), of the rows that a mask leaves something of. ``runs``: of the pictures that
-    were to be kept, in order."""
+    """Statistics by tensor name; all but ``whole`` cover what ``Selection`` names.
+
+    below  x - max(x) of a Softmax's input x, in rows that a mask does not cover completely.
+    tops   max(x) of the same rows.
+    runs   of the images to be kept, in order.
+    """
 
     whole: dict[str, Extremes]
     histograms: dict[str, ValueHistogram]
@@ -182,7 +185,7 @@ class Statistics:
 
 
 class Rows(NamedTuple):
-    """How many rows a tensor has, and of how many channels they are, in turn; 0 where channels do not matter."""
+    """The rows of a tensor, and its number of channels, which repeat along the rows; 0 if channels do not matter."""
 
     name: str
     rows: int
@@ -191,14 +194,14 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowExtremes:
-    """``low`` and ``high``: float64, of the tensors' rows, one tensor after the other."""
+    """Lowest and highest values (float64) of the tensors' rows, one tensor after another."""
 
     tensors: tuple[Rows, ...]
     low: np.ndarray
     high: np.ndarray
 
     def merged(self, other: RowExtremes) -> RowExtremes:
-        """Both pictures' together. Raises InputError for a tensor whose number of channels changes."""
+        """Return the extremes of both images. Raises InputError if a tensor's number of channels changes."""
         if self.tensors is other.tensors or self.tensors == other.tensors:
             return RowExtremes(self.tensors, np.minimum(self.low, other.low), np.maximum(self.high, other.high))
         first, second = self._by_tensor(), other._by_tensor()
@@ -208,28 +211,28 @@ class RowExtremes:
         return RowExtremes(tensors, low, high)
 
     def followed_by(self, other: RowExtremes) -> RowExtremes:
-        """Of more tensors of the same picture."""
+        """Return the extremes with those of further tensors of the same image."""
         low, high = np.concatenate([self.low, other.low]), np.concatenate([self.high, other.high])
         return RowExtremes((*self.tensors, *other.tensors), low, high)
 
     def tensor_at(self, row: int) -> str:
-        """The name of the tensor to which a row belongs."""
+        """Return the name of the tensor that a row belongs to."""
         stops = np.cumsum([tensor.rows for tensor in self.tensors])
         return self.tensors[int(np.searchsorted(stops, row, side="right"))].name
 
     @property
     def whole(self) -> dict[str, Extremes]:
-        """Of every tensor."""
+        """The extremes of every tensor."""
         ends = ((name, ends) for name, (_, ends) in self._by_tensor().items())
         return {name: Extremes(float(low.min()), float(high.max())) for name, (low, high) in ends}
 
     @property
     def channels(self) -> dict[str, ChannelExtremes]:
-        """Of each channel, where channels matter."""
+        """The extremes of each channel, for tensors whose channels matter."""
         return {name: ends for name, (channels, ends) in self._by_tensor().items() if channels}
 
     def _by_tensor(self) -> Mapping[str, tuple[int, ChannelExtremes]]:
-        """The channels, or 0, and the ends of each; of the tensor as a whole where channels do not matter."""
+        """Return the number of channels (or 0) and the ends of each tensor, per channel if channels matter."""
         by_tensor, start = {}, 0
         for name, count, channels in self.tensors:
             rows = slice(start, start + count)
@@ -246,15 +249,17 @@ def _together(
         return first or second  # type: ignore[return-value]
     if first[0] != second[0]:
         raise InputError(
-            f"tensor {name!r} has another number of channels on another picture: {first[0]} and {second[0]}"
+            f"tensor {name!r} has another number of channels on another image: {first[0]} and {second[0]}"
         )
     return first[0], first[1].merged(second[1])
 
 
 @dataclass(frozen=True, eq=False)
 class SideRanges:
-    """channels  a convolution's output, before its activation -> the range of each of its channels.
-    softmax   a softmax's input -> how far its values lie below their maximum (high is 0).
+    """The ranges of the side files.
+
+    channels  by output of a convolution before its activation, the range of each channel.
+    softmax   by input of a Softmax, how far its values lie below their maximum (high is 0).
     """
 
     channels: Mapping[str, Range] = field(default_factory=dict)
@@ -265,7 +270,7 @@ NOTHING_BESIDE = SideRanges()
 
 
 def side_ranges(statistics: Statistics, known: Container[str] = ()) -> SideRanges:
-    """Of the calibration's own pictures, but for tensors whose range is ``known`` from elsewhere."""
+    """Return the side ranges of the calibration images, without tensors whose range is ``known``."""
     return SideRanges(
         {n: as_printed(Range(ends.low, ends.high)) for n, ends in statistics.channels.items() if n not in known},
         {n: as_printed(Range.of(span.low, span.high)) for n, span in statistics.below.items() if n not in known},
@@ -273,7 +278,7 @@ def side_ranges(statistics: Statistics, known: Container[str] = ()) -> SideRange
 
 
 def as_printed(bounds: Range) -> Range:
-    """Return the range in the six decimals of the SDK's files, of which the SDK makes its scales."""
+    """Return the range in the six decimals of the SDK's files, from which the SDK computes its scales."""
     wide = None if bounds.wide is None else as_printed(bounds.wide)
     uncut = None if bounds.uncut is None else (_printed(bounds.uncut[0]), _printed(bounds.uncut[1]))
     low, high = (
@@ -283,17 +288,17 @@ def as_printed(bounds: Range) -> Range:
 
 
 def _printed(value: float) -> float:
-    """In six decimals; what they print as 0 stays."""
+    """Round to six decimals; keep values that would become 0."""
     return float(f"{value:.6f}") or float(value)
 
 
 def updated(side: SideRanges, other: SideRanges) -> SideRanges:
-    """The ranges of both, those of ``other`` where they name the same tensor."""
+    """Return the ranges of both; ``other`` takes precedence."""
     return SideRanges({**side.channels, **other.channels}, {**side.softmax, **other.softmax})
 
 
 def with_softmax(ranges: Mapping[str, Range], softmax: Mapping[str, Range]) -> dict[str, Range]:
-    """The ranges, those of softmaxes' inputs wide enough for what their exponential is taken of."""
+    """Return the ranges, with those of Softmax inputs widened to cover the exponential's argument."""
     return {
         name: replace(
             Range.of(min(measured.low, softmax[name].low), max(measured.high, softmax[name].high)),
@@ -307,7 +312,7 @@ def with_softmax(ranges: Mapping[str, Range], softmax: Mapping[str, Range]) -> d
 
 @dataclass(frozen=True)
 class Proposal:
-    """A range, what proposed it, and its expected squared error as a share of the values' mean square."""
+    """A range, its origin, and its expected squared error relative to the values' mean square."""
 
     low: float
     high: float
@@ -316,9 +321,9 @@ class Proposal:
 
 
 def proposals(histogram: ValueHistogram, low: float, high: float, worth: float = math.inf) -> list[Proposal]:
-    """The best of each kind for values within [low, high], min_max first. The range is taken to include 0.
+    """Return the best proposal of each kind for values within [low, high], min_max first. Ranges include 0.
 
-    worth  of an error above this part of min_max's only those two are given: the others' is not smaller.
+    worth  if the mse error is above this part of min_max's, only these two are returned: the others cannot be better.
     """
     low, high = min(low, 0.0), max(high, 0.0)
     values, counts = histogram.filled()
@@ -344,18 +349,18 @@ def proposals(histogram: ValueHistogram, low: float, high: float, worth: float =
 
 
 def squared_error(values: np.ndarray, counts: np.ndarray, low: float, high: float) -> float:
-    """Sum of the squared differences that UINT8 makes; zeros cost nothing."""
+    """Return the sum of the squared differences that UINT8 makes; zeros cost nothing."""
     return squared_errors(values, counts, [(low, high)])[0]
 
 
 def squared_errors(values: np.ndarray, counts: np.ndarray, ends: Sequence[tuple[float, float]]) -> list[float]:
-    """Of each (low, high): some hundred are tried for each tensor, a few at a time."""
+    """Return the squared error of each (low, high); a tensor has some hundred, computed a few at a time."""
     errors: list[float] = []
     for start in range(0, len(ends), TOGETHER):
         lows, highs = (np.array(side, np.float64)[:, None] for side in zip(*ends[start : start + TOGETHER]))
         scales = (highs - lows) / STEPS
         some = scales[:, 0] > 0
-        with np.errstate(divide="ignore", invalid="ignore"):  # of an empty range, which rounds nothing
+        with np.errstate(divide="ignore", invalid="ignore"):  # an empty range rounds nothing
             zeros, stored = np.rint(-lows / scales), values / scales
         np.rint(stored, out=stored)
         np.maximum(stored, -zeros, out=stored)
@@ -381,8 +386,10 @@ def _percentiles(
 
 
 def _least_error(values: np.ndarray, counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
-    """Both ends drawn in together, then each for itself, as long as that helps. Ends that come again, which are half of
-    those of values of one sign, are not tried again."""
+    """Narrow both ends together, then each separately, as long as the error falls.
+
+    Ends that recur, half of those for values of one sign, are not tried again.
+    """
     errors: dict[tuple[float, float], float] = {}
 
     def best(ends: list[tuple[float, float]]) -> tuple[float, float]:
@@ -415,7 +422,10 @@ def _least_divergent(histogram: ValueHistogram, low: float, high: float) -> tupl
 
 
 def _divergence(counts: np.ndarray, middles: np.ndarray, inside: np.ndarray, low: float, high: float) -> float:
-    """Kullback-Leibler divergence of what the steps keep from the clipped distribution; zeros are exact in both."""
+    """Return the Kullback-Leibler divergence between the clipped distribution and its steps.
+
+    Zeros are exact in both.
+    """
     kept = counts[inside].astype(np.float64)
     clipped = kept.copy()
     clipped[0] += counts[: inside[0]].sum()
